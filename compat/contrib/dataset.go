@@ -29,13 +29,16 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 	if err := d.requireCross(ctx, "distribute dataset"); err != nil {
 		return nil, err
 	}
+	if d == byDefault {
+		return nil, noDevices("distribute dataset", "read the dataset itself")
+	}
 	if d.strategy.NumProcesses() > 1 {
 		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
 	}
 	if fn == nil {
 		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
 	}
-	ds, err := called(fn)
+	ds, err := called("the function", fn)
 	if err == nil {
 		err = ds.Err()
 	}
@@ -46,10 +49,10 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 }
 
 // called calls fn; a panic of it is an error.
-func called(fn func() (input.Dataset, error)) (ds input.Dataset, err error) {
+func called[T any](name string, fn func() (T, error)) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &strategy.PanicError{Function: "the function", Value: p}
+			err = &strategy.PanicError{Function: name, Value: p}
 		}
 	}()
 	return fn()

@@ -39,9 +39,8 @@
 // There are no sessions to configure and no variables on hosts; such calls match
 // [errors.ErrUnsupported] and name what to do instead.
 //
-// There is no default strategy, whose one tower would run where nobody opened a device: outside
-// every scope [TowerContextOf] reports false. For code that asks for its tower in any case, open a
-// strategy of one replica, whose [DistributionStrategy.IsSingleTower] is true.
+// The [Default] strategy, whose tower [TowerContextOf] gives outside every scope, has no devices:
+// variables, arithmetic and datasets want a strategy that was opened, of one replica if need be.
 //
 // # Concurrency
 //

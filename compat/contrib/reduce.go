@@ -50,6 +50,15 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	if err != nil {
 		return nil, err
 	}
+	if d == byDefault {
+		results = make([]*Mirrored, len(pairs))
+		for i, p := range pairs {
+			if results[i], err = mirroredDefault(call, p.Value); err != nil {
+				return nil, err
+			}
+		}
+		return results, nil
+	}
 	at := func(i int, err error) error {
 		if len(pairs) == 1 {
 			return err
@@ -169,6 +178,9 @@ type FetchOptions struct {
 func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchOptions) (*tensors.Tensor, error) {
 	if err := d.requireCross(ctx, "fetch"); err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		return fetchDefault(value, opts)
 	}
 	var source *strategy.Mirrored
 	switch x := value.(type) {

@@ -27,11 +27,16 @@ func New(s *strategy.TPUStrategy) *DistributionStrategy {
 	return &DistributionStrategy{strategy: s, variables: map[*strategy.Variable]*Variable{}, names: map[string]bool{}}
 }
 
-// Strategy returns the strategy that does the work.
+// Strategy returns the strategy that does the work, nil of the [Default].
 func (d *DistributionStrategy) Strategy() *strategy.TPUStrategy { return d.strategy }
 
 // NumTowers returns the number of towers, TensorFlow's num_towers: the replicas of the strategy.
-func (d *DistributionStrategy) NumTowers() int { return d.strategy.NumReplicasInSync() }
+func (d *DistributionStrategy) NumTowers() int {
+	if d == byDefault {
+		return 1
+	}
+	return d.strategy.NumReplicasInSync()
+}
 
 // IsSingleTower reports whether there is one tower, TensorFlow's is_single_tower: CallForEachTower
 // then calls its function once.
@@ -40,6 +45,9 @@ func (d *DistributionStrategy) IsSingleTower() bool { return d.NumTowers() == 1 
 // WorkerDevices returns the towers' devices in the order of the towers, the first logical device of
 // each: TensorFlow's worker_devices.
 func (d *DistributionStrategy) WorkerDevices() []string {
+	if d == byDefault {
+		return nil
+	}
 	return eager.Of(d.strategy).WorkerDevices(context.Background())
 }
 
@@ -62,8 +70,11 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 }
 
 // NonSlotDevices returns where state that belongs to no variable lives: TensorFlow's
-// non_slot_devices. The variables do not matter.
-func (d *DistributionStrategy) NonSlotDevices(...*Variable) []string {
+// non_slot_devices. The variables matter to the [Default] alone.
+func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
+	if d == byDefault {
+		return devicesOfFirst(variables)
+	}
 	return eager.Of(d.strategy).NonSlotDevices()
 }
 
@@ -71,6 +82,12 @@ func (d *DistributionStrategy) NonSlotDevices(...*Variable) []string {
 // the methods of this package want that context. In the scope of another strategy Scope fails with
 // a *[strategy.StrategyError], in a tower's code with a *[strategy.ContextError].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
+	if d == byDefault {
+		if _, ok := strategy.FromContext(ctx); ok {
+			return nil, &strategy.ContextError{Op: "scope", Reason: "of the default strategy in the scope of another", Hint: "use the strategy that TowerContext or MergeCall gives"}
+		}
+		return crossDefault(ctx), nil
+	}
 	return d.strategy.Scope(ctx)
 }
 
@@ -79,7 +96,11 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	if err := d.requireOwn(ctx, op); err != nil {
 		return err
 	}
-	if !strategy.InCrossReplicaContext(ctx) {
+	cross := strategy.InCrossReplicaContext(ctx)
+	if d == byDefault {
+		cross, _ = ctx.Value(defaultKey{}).(bool)
+	}
+	if !cross {
 		return &strategy.ContextError{Op: op, Reason: "called in a tower's code", Hint: "call it before or after, or inside TowerContext.MergeCall"}
 	}
 	return nil
@@ -88,7 +109,14 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 // untraced refuses a compiled step that is being traced: the towers' code and what belongs to it
 // act at once.
 func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
-	return d.strategy.Machine().Untraced(ctx, op, "use strategy.MergeContext and eager.Extended there, or call it before or after the step")
+	const instead = "use strategy.MergeContext and eager.Extended there, or call it before or after the step"
+	if d != byDefault {
+		return d.strategy.Machine().Untraced(ctx, op, instead)
+	}
+	if strategy.Tracing(ctx) {
+		return &strategy.ContextError{Op: op, Reason: "called in a compiled step", Hint: instead}
+	}
+	return nil
 }
 
 // requireOwn accepts every context of the strategy.
@@ -97,6 +125,8 @@ func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error 
 		return err
 	}
 	switch s, ok := strategy.FromContext(ctx); {
+	case !ok && d == byDefault:
+		return nil
 	case !ok:
 		return &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
 	case s != d.strategy:
@@ -113,6 +143,9 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
 	}
+	if d == byDefault {
+		return nil, noDevices("colocate", "open a strategy, of one replica if need be")
+	}
 	if v == nil || v.d != d {
 		return nil, fault(strategy.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
 	}
@@ -126,7 +159,7 @@ func (d *DistributionStrategy) ColocateVarsWithDevices(ctx context.Context, devi
 	if err := d.requireOwn(ctx, "colocate"); err != nil {
 		return nil, err
 	}
-	if !slices.Equal(devices, d.WorkerDevices()) {
+	if d == byDefault || !slices.Equal(devices, d.WorkerDevices()) {
 		return nil, fmt.Errorf("contrib: variables on devices %q: %w; use a Go variable on the host, or GetVariable, which mirrors it", devices, errors.ErrUnsupported)
 	}
 	return ctx, nil
@@ -141,7 +174,7 @@ func (d *DistributionStrategy) Configure(any) error {
 // Group waits until every distributed value and variable of a nest is computed, as
 // DistributionStrategy.group does when it runs.
 func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
-	if err := d.requireCross(ctx, "group"); err != nil {
+	if err := d.requireCross(ctx, "group"); err != nil || d == byDefault {
 		return err
 	}
 	inner, err := d.unwrap("group", value)
@@ -166,6 +199,10 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
 	if err := d.requireCross(ctx, "unwrap"); err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		inner, err := d.unwrap("unwrap", value)
+		return []any{inner}, err
 	}
 	switch x := value.(type) {
 	case *PerDevice, *Mirrored:

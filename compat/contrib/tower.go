@@ -13,6 +13,13 @@ import (
 // fit is an error, see [eager.ReplicaContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *eager.ReplicaContext }
 
+func (a Arithmetic) binary(op string, call func(rc *eager.ReplicaContext, x, y any) (any, error), x, y any) (any, error) {
+	if a.rc == nil {
+		return nil, noDevices(op, "compute on the host, or in a strategy's scope")
+	}
+	return call(a.rc, operand(x), operand(y))
+}
+
 // operand is what package eager calls a variable; other operands stay as they are.
 func operand(x any) any {
 	if v, ok := x.(*Variable); ok && v != nil {
@@ -22,19 +29,30 @@ func operand(x any) any {
 }
 
 // Add returns a + b.
-func (a Arithmetic) Add(x, y any) (any, error) { return a.rc.Add(operand(x), operand(y)) }
+func (a Arithmetic) Add(x, y any) (any, error) {
+	return a.binary("add", (*eager.ReplicaContext).Add, x, y)
+}
 
 // Sub returns a - b.
-func (a Arithmetic) Sub(x, y any) (any, error) { return a.rc.Sub(operand(x), operand(y)) }
+func (a Arithmetic) Sub(x, y any) (any, error) {
+	return a.binary("sub", (*eager.ReplicaContext).Sub, x, y)
+}
 
 // Mul returns a * b.
-func (a Arithmetic) Mul(x, y any) (any, error) { return a.rc.Mul(operand(x), operand(y)) }
+func (a Arithmetic) Mul(x, y any) (any, error) {
+	return a.binary("mul", (*eager.ReplicaContext).Mul, x, y)
+}
 
 // Div returns a / b; integers truncate.
-func (a Arithmetic) Div(x, y any) (any, error) { return a.rc.Div(operand(x), operand(y)) }
+func (a Arithmetic) Div(x, y any) (any, error) {
+	return a.binary("div", (*eager.ReplicaContext).Div, x, y)
+}
 
 // Call runs a compiled function on all towers; see [eager.ReplicaContext.Call].
 func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
+	if a.rc == nil {
+		return nil, noDevices("call", "run it in a strategy's scope")
+	}
 	operands := make([]any, len(args))
 	for i, x := range args {
 		operands[i] = operand(x)
@@ -48,6 +66,8 @@ type TowerContext struct {
 	Arithmetic
 	d   *DistributionStrategy
 	ctx context.Context
+	// merging is set in a merge call of the default strategy.
+	merging bool
 }
 
 // TowerFunc is a tower's code.
@@ -60,17 +80,32 @@ type MergeFunc func(ctx context.Context, d *DistributionStrategy, args ...any) (
 type towerKey struct{}
 
 // TowerContextOf returns the tower's context that ctx belongs to, if any: TensorFlow's
-// get_tower_context. Outside every scope there is none, where TensorFlow has the default strategy's.
+// get_tower_context. Outside every scope it is the [Default] strategy's. In cross-tower context
+// there is none, nor in a compiled step.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
-	if _, ok := eager.ReplicaContextOf(ctx); !ok {
+	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
+	if _, scoped := strategy.FromContext(ctx); !scoped {
+		if cross, _ := ctx.Value(defaultKey{}).(bool); cross {
+			return nil, false
+		}
+		if !ok {
+			tc = towerOfDefault(ctx)
+		}
+		return tc, true
+	}
+	if _, tower := eager.ReplicaContextOf(ctx); !tower || !ok || tc.d == byDefault {
 		return nil, false
 	}
-	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
-	return tc, ok
+	return tc, true
 }
 
 // TowerID returns the tower's number, from 0: TensorFlow's tower_id.
-func (tc *TowerContext) TowerID() int { return tc.rc.ReplicaIDInSyncGroup() }
+func (tc *TowerContext) TowerID() int {
+	if tc.rc == nil {
+		return 0
+	}
+	return tc.rc.ReplicaIDInSyncGroup()
+}
 
 // NumTowers returns the number of towers.
 func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
@@ -78,8 +113,13 @@ func (tc *TowerContext) NumTowers() int { return tc.d.NumTowers() }
 // IsSingleTower reports whether there is one tower: TensorFlow's is_single_tower.
 func (tc *TowerContext) IsSingleTower() bool { return tc.d.IsSingleTower() }
 
-// Device returns the name of the tower's device.
-func (tc *TowerContext) Device() string { return tc.rc.Device() }
+// Device returns the name of the tower's device, "" of the [Default] strategy's tower.
+func (tc *TowerContext) Device() string {
+	if tc.rc == nil {
+		return ""
+	}
+	return tc.rc.Device()
+}
 
 // DistributionStrategy returns the strategy.
 func (tc *TowerContext) DistributionStrategy() *DistributionStrategy { return tc.d }
@@ -95,6 +135,20 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	inner, err := d.unwrapAll("merge call", args)
 	if err != nil {
 		return nil, err
+	}
+	if tc.rc == nil {
+		if tc.merging {
+			return nil, &strategy.ContextError{Op: "merge call", Reason: "called in a merge call", Hint: "call it in the tower's code"}
+		}
+		tc.merging = true
+		defer func() { tc.merging = false }()
+		return called("the merge function", func() (any, error) {
+			result, err := fn(crossDefault(tc.ctx), d, inner...)
+			if err != nil {
+				return nil, err
+			}
+			return d.unwrap("merge call", result)
+		})
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
 		args, err := d.wrapAll("merge call", merged)
@@ -130,6 +184,9 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	inner, err := d.unwrapAll("call for each tower", args)
 	if err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		return called("the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
 	}
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}

@@ -82,6 +82,8 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	switch {
 	case v == nil:
 		return nil, fault(strategy.AssertionError, "update", "give a variable of this strategy", "no variable")
+	case d == byDefault:
+		return updateDefault(ctx, "update", v, fn, args)
 	case v.d != d:
 		return nil, &strategy.StrategyError{Op: "update", Subject: fmt.Sprintf("variable %q", v.Name())}
 	}
@@ -104,6 +106,9 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 	const op = "update non-slot"
 	if err := d.requireCross(ctx, op); err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		return updateDefault(ctx, op, nil, fn, args)
 	}
 	inner, err := d.mirroredArguments(op, args)
 	if err != nil {

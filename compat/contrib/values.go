@@ -62,7 +62,7 @@ func (p *perDevice) Value() any { return p.value }
 
 // Close releases the device memory. A second Close does nothing.
 func (p *perDevice) Close() error {
-	if v, ok := p.value.(strategy.Value); ok {
+	if v, ok := p.value.(strategy.Value); ok && p.d != byDefault {
 		return v.Close()
 	}
 	return nil
@@ -77,6 +77,9 @@ func (p *Mirrored) String() string { return fmt.Sprintf("Mirrored(%v)", p.value)
 func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]any) (*PerDevice, error) {
 	if err := d.requireCross(ctx, "per device"); err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		return nil, noDevices("per device", "use the values as they are, or open a strategy")
 	}
 	devices := d.WorkerDevices()
 	ordered := make([]any, len(devices))
@@ -128,7 +131,7 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 				p = &x.perDevice
 			}
 		case *Variable:
-			if x != nil && x.d != d {
+			if x != nil && x.d != d && d != byDefault {
 				return nil, &strategy.StrategyError{Op: op, Subject: "variable " + x.Name()}
 			}
 			return x, nil
@@ -138,6 +141,8 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 		switch {
 		case p == nil:
 			return nil, fault(strategy.TypeError, op, "give a value", "no value")
+		case p.d != d && d == byDefault:
+			return x, nil
 		case p.d != d:
 			return nil, &strategy.StrategyError{Op: op, Subject: fmt.Sprint(x)}
 		}
@@ -190,6 +195,12 @@ func (d *DistributionStrategy) wrapAll(op string, args []any) ([]any, error) {
 func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...eager.Destination) (*Mirrored, error) {
 	if err := d.requireCross(ctx, "broadcast"); err != nil {
 		return nil, err
+	}
+	if d == byDefault {
+		if len(to) > 0 {
+			return nil, noDevices("broadcast", "leave the destination out")
+		}
+		return mirroredDefault("broadcast", value)
 	}
 	switch x := value.(type) {
 	case nil:

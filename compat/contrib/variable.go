@@ -60,6 +60,9 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	if err := d.requireOwn(ctx, op); err != nil {
 		return nil, err
 	}
+	if d == byDefault {
+		return nil, noDevices(op, "keep a Go variable, or open a strategy, of one replica if need be")
+	}
 	d.mu.Lock()
 	taken := d.names[name]
 	d.mu.Unlock()

@@ -56,3 +56,34 @@ func TestEagerCodeRefusesWhatIsAnotherStrategys(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, float32(1), got.Value())
 }
+
+// A variable belongs to the strategy whose method makes it. In the scope of another strategy it is
+// not made.
+func TestVariableCreatedInScopeSaysWhoseAVariableIs(t *testing.T) {
+	ctx := context.Background()
+	sys := plugintest.System(t, 2)
+	s, other := strategytest.On(t, sys, strategy.Options{Replicas: 2}), strategytest.On(t, sys, strategy.Options{Replicas: 1})
+	scope, err := s.Scope(ctx)
+	require.NoError(t, err)
+	inScope, err := s.NewVariable(scope, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	without, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	theirs, err := other.NewVariable(ctx, float32(1), strategy.VariableOptions{})
+	require.NoError(t, err)
+	made := []*strategy.Variable{inScope, without}
+	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+		v, err := rc.NewVariable(float32(1), strategy.VariableOptions{})
+		made = append(made, v)
+		return nil, err
+	})
+	require.NoError(t, err)
+	for i, v := range made {
+		assert.True(t, eager.Of(s).VariableCreatedInScope(v), i)
+		assert.False(t, eager.Of(other).VariableCreatedInScope(v), i)
+	}
+	assert.False(t, eager.Of(s).VariableCreatedInScope(theirs))
+	assert.False(t, eager.Of(s).VariableCreatedInScope(nil))
+	_, err = other.NewVariable(scope, float32(1), strategy.VariableOptions{})
+	assert.ErrorAs(t, err, new(*strategy.StrategyError), "in the scope of another strategy")
+}
