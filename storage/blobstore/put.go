@@ -11,6 +11,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // ErrDamaged is the cause of an error for the reason [Damaged]: bytes changed on their way, or an
 // answer is none that the service gives.
-var ErrDamaged = errors.New("damaged")
+var ErrDamaged = errkind.New(errkind.DataLossError, "damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
