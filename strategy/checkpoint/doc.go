@@ -5,8 +5,8 @@
 // # Saving and restoring
 //
 // A [Group] is a list of variables: those of a GoMLX store ([Store]), the same variables on the
-// devices of a strategy with all variables of the strategy's scope ([Strategy]), and any others. A [Directory] keeps one checkpoint for each
-// saved step.
+// devices of a strategy with all variables of the strategy's scope ([Strategy]), and any others. A
+// [Directory] keeps one checkpoint for each saved step.
 //
 //	dir, err := checkpoint.OpenDirectory("run/checkpoints", checkpoint.Options{Keep: 3})
 //	err = dir.Save(ctx, step, checkpoint.Strategy(strat, store), checkpoint.SaveOptions{})
@@ -32,6 +32,13 @@
 //
 // A restore follows the rule of the variable that is restored. A plain variable receives the
 // combined value. A sum keeps its total on any N, except for what integers truncate.
+//
+// The running sums of metrics (those of train's Options.Metrics and of its evaluations) are saved as
+// variables of the scope. They mean something only to the same metrics: a step or an evaluation of the
+// same name with the same metrics gets them, and with any other, or none, a restore leaves them out
+// and what is there as it is. A program may therefore restore before it makes its steps, without
+// steps, or with other metrics; sums that find no place are those since the last reset. All other
+// variables that a checkpoint lacks, or that nothing takes, are an error that names them.
 //
 // # Shards, in the background
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // RestoreOptions says how strict a restore is. The zero value asks for exactly the saved variables,
@@ -75,7 +77,7 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 		}
 		at, ok := index[v.Path()]
 		switch {
-		case !ok && !opts.AllowMissing:
+		case !ok && !opts.AllowMissing && !saved.IsStateName(v.Path()):
 			mismatch.Missing = append(mismatch.Missing, v.Path())
 		case !ok:
 		case targets[at] != nil:
@@ -88,7 +90,7 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 		}
 	}
 	for _, v := range c.variables {
-		if !known[v.Path] && !g.creates(v.Info) && !opts.AllowUnexpected {
+		if !known[v.Path] && !g.creates(v.Info) && !opts.AllowUnexpected && !saved.IsStateName(v.Path) {
 			mismatch.Unexpected = append(mismatch.Unexpected, v.Path)
 		}
 	}

@@ -144,3 +144,85 @@ func TestWhatCannotBeSavedIsNamed(t *testing.T) {
 	defer c.Close()
 	require.Len(t, c.Variables(), 1)
 }
+
+// TestSumsOfMetricsAreOfTheSameMetrics saves the sums of a step's metrics and of an evaluation's, and
+// restores them where the same step and evaluation are, where they have other metrics, where there
+// are none, more, and none yet. A counter is missed by name in each.
+func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
+	ctx := context.Background()
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.Mul(rc.Scope().VariableWithValue("w", float32(2)).NodeValue(rc.Graph()), graph.ReduceAllMean(in[0]))
+	}
+	x := tensors.FromValue([]float32{1, 2, 3, 4})
+	renamed := train.MeanLoss()
+	renamed.Name = "mine" // of the same shape
+	type life struct {
+		group checkpoint.Group
+		step  *train.Step
+		held  *train.Evaluation
+	}
+	begin := func(replicas int, metrics, of []train.Metric, counter string) life {
+		s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: replicas})
+		l, store := life{}, model.NewStore()
+		if counter != "" {
+			strategytest.OK(s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: counter, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}))
+		}
+		if metrics != nil {
+			l.step = train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss, train.Options{Metrics: metrics})
+		}
+		if of != nil {
+			l.held = train.NewEvaluation(s, store, loss, train.EvaluationOptions{Metrics: of})
+		}
+		l.group = checkpoint.Strategy(s, store)
+		return l
+	}
+	one, other, more := []train.Metric{train.MeanLoss()}, []train.Metric{renamed}, []train.Metric{train.MeanLoss(), renamed}
+	first := begin(4, one, one, "seen")
+	_, err := first.step.Run(ctx, x)
+	require.NoError(t, err)
+	require.NoError(t, first.held.Run(ctx, x))
+	trained := strategytest.OK(first.step.Metrics(ctx))
+	held := strategytest.OK(first.held.Results(ctx))
+	require.Equal(t, 4., trained[0].Weight)
+
+	folder := openDirectory(t, checkpoint.Options{})
+	require.NoError(t, folder.Save(ctx, 1, first.group, checkpoint.SaveOptions{}))
+	place := strategytest.OK(storage.Directory(folder.Path()))
+	m := strategytest.OK(checkpoint.NewManager(ctx, place, checkpoint.ManagerOptions{Strategy: first.step.Strategy()}))
+	require.NoError(t, m.Save(ctx, 2, first.group, checkpoint.SaveOptions{}))
+	require.NoError(t, m.Close())
+	for step := int64(1); step <= 2; step++ {
+		c := strategytest.OK(folder.Open(step))
+		defer c.Close()
+		for _, to := range []struct{ metrics, of []train.Metric }{{one, one}, {one, nil}, {nil, one}, {nil, nil}, {other, other}, {more, one}} {
+			l := begin(2, to.metrics, to.of, "seen")
+			require.NoError(t, c.Restore(ctx, l.group, checkpoint.RestoreOptions{}))
+			if l.step != nil {
+				got := strategytest.OK(l.step.Metrics(ctx))
+				if &to.metrics[0] == &one[0] {
+					assert.Equal(t, trained, got)
+				} else {
+					assert.Zero(t, got[0].Weight, "the sums of other metrics")
+				}
+			}
+			if l.held != nil && &to.of[0] == &one[0] {
+				assert.Equal(t, held, strategytest.OK(l.held.Results(ctx)))
+			}
+			var mismatch *checkpoint.MismatchError
+			require.ErrorAs(t, c.Restore(ctx, begin(2, to.metrics, to.of, "").group, checkpoint.RestoreOptions{}), &mismatch)
+			assert.Equal(t, &checkpoint.MismatchError{Unexpected: []string{"seen"}}, mismatch)
+			require.ErrorAs(t, c.Restore(ctx, begin(2, to.metrics, to.of, "rows").group, checkpoint.RestoreOptions{}), &mismatch)
+			assert.Equal(t, &checkpoint.MismatchError{Missing: []string{"rows"}, Unexpected: []string{"seen"}}, mismatch)
+		}
+		store := model.NewStore()
+		require.NoError(t, c.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{}))
+		for v := range store.IterVariables() {
+			assert.NotContains(t, v.Path(), "metrics")
+		}
+	}
+	bare := begin(1, nil, nil, "seen")
+	require.NoError(t, folder.Save(ctx, 3, bare.group, checkpoint.SaveOptions{}))
+	c := strategytest.OK(folder.Open(3))
+	defer c.Close()
+	require.NoError(t, c.Restore(ctx, begin(2, one, one, "seen").group, checkpoint.RestoreOptions{}), "of a program without metrics")
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // Variable is a value that can be saved and restored. [strategy.Variable] implements it, for every
@@ -39,9 +40,10 @@ type Group struct {
 	takes func(info Info) bool
 }
 
-// creates reports whether the group makes a saved variable that it lacks.
+// creates reports whether the group makes a saved variable that it lacks. The sums of metrics mean
+// nothing without the step that has the metrics.
 func (g Group) creates(info Info) bool {
-	return g.Create != nil && info.Shape.Ok() && (g.takes == nil || g.takes(info))
+	return g.Create != nil && info.Shape.Ok() && !saved.IsStateName(info.Path) && (g.takes == nil || g.takes(info))
 }
 
 // With returns the group with more variables. It leaves out a strategy's variable that is in the
@@ -102,7 +104,9 @@ func Store(store *model.Store) Group {
 //
 // Make the scope's variables before a restore. A restore creates variables of the store only, whose
 // paths begin with "/"; a saved variable that the scope lacks, and one of the scope that was not saved,
-// is a [*MismatchError], which names it. A checkpoint that an earlier version of this package saved
+// is a [*MismatchError], which names it. The running sums of the metrics of training steps and
+// evaluations are none: they are restored where a step or an evaluation of the same name has the same
+// metrics, and stay as they are elsewhere. A checkpoint that an earlier version of this package saved
 // has of the scope only what training steps train: RestoreOptions.AllowMissing leaves the others as
 // they are.
 func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -49,9 +48,6 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	}
 	for _, metric := range e.MetricNames() {
 		h.Publishes = append(h.Publishes, name+"/"+metric)
-	}
-	if of, ok := e.(interface{ MetricState() *strategy.Variable }); ok {
-		h.scratch = of.MetricState()
 	}
 	h.Measure = func(ctx context.Context, s *State) (err error) {
 		if err := e.Reset(ctx); err != nil {

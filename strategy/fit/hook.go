@@ -3,7 +3,6 @@ package fit
 import (
 	"context"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -88,9 +87,7 @@ type Hook struct {
 	keep func(ctx context.Context, s *State) error
 	// saver is that of the Checkpoint hook, and watch the options of the Watch hook.
 	saver *saver
-	// scratch is a variable of the scope that the hook fills anew each time, and no checkpoint has.
-	scratch *strategy.Variable
-	watch   *watchdog.Options
+	watch *watchdog.Options
 }
 
 // measures reports whether the hook may publish metrics that it does not name.

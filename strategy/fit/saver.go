@@ -43,16 +43,17 @@ const defaultKeep = 3
 // Checkpoint saves the run in a directory of checkpoints, see package checkpoint: after each of the
 // steps that every says (0: after none), at the end of the run, and when the run is interrupted. A
 // checkpoint holds all variables of the step's store and of the strategy's scope, the sums of the
-// step's metrics, the position in the data, the settings and what the other hooks keep, so that [Options].Resume goes on as if nothing had happened: with the same losses on the
-// same mesh, and with losses that differ by rounding on another.
+// step's metrics, the position in the data, the settings and what the other hooks keep, so that
+// [Options].Resume goes on as if nothing had happened: with the same losses on the same mesh, and with
+// losses that differ by rounding on another.
 //
 // dir is a folder, or the URL of an object store whose scheme an imported package registered, such
 // as "gs://bucket/run"; see package storage.
 //
 // A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
-// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that is full does not end the run: the hook warns,
-// and tries again when the next save is due; the earlier checkpoints stay as they are. If the last
-// save fails, the run's error is a [*SaveError].
+// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that is
+// full does not end the run: the hook warns, and tries again when the next save is due; the earlier
+// checkpoints stay as they are. If the last save fails, the run's error is a [*SaveError].
 //
 // No checkpoint is saved at the end of a run that diverged ([*DivergedError],
 // [*train.NonFiniteError]).
@@ -231,15 +232,10 @@ func (v *saver) group(r *run) checkpoint.Group {
 	if r.saver != nil { // those of the best are the same
 		g = g.With(r.saver.opts.With...).Without(r.saver.opts.Without...)
 	}
-	// The sums of the step's metrics are part of the point, as a run may resume with other metrics, and
-	// an evaluation's begin anew each time.
+	// The sums of the step's metrics are part of the point, whatever the step's variable of them is
+	// called.
 	if state := r.train.MetricState(); state != nil {
 		g = g.Without(state)
-	}
-	for i := range r.hooks {
-		if state := r.hooks[i].scratch; state != nil {
-			g = g.Without(state)
-		}
 	}
 	return g
 }

@@ -24,13 +24,13 @@ func TestMetricsOfAFileFitTheirState(t *testing.T) {
 	compiled, err := held.Compiled(t.Context(), []float32{1, 2})
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
-	const was = `"metrics":{"state":"evaluation/metrics","names":["loss","perplexity"],"forms":["mean","exponential"]}`
+	const was = `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":["loss","perplexity"],"forms":["mean","exponential"]}`
 	for name, metrics := range map[string]string{
 		"another state": `"metrics":{"state":"evaluation","names":["loss","perplexity"],"forms":["mean","exponential"]}`,
-		"no names":      `"metrics":{"state":"evaluation/metrics","names":[],"forms":["mean","exponential"]}`,
-		"more names":    `"metrics":{"state":"evaluation/metrics","names":["loss","perplexity","more"],"forms":["mean","exponential"]}`,
-		"more forms":    `"metrics":{"state":"evaluation/metrics","names":["loss","perplexity"],"forms":["mean","mean","mean"]}`,
-		"no form":       `"metrics":{"state":"evaluation/metrics","names":["loss","perplexity"],"forms":["mean","median"]}`,
+		"no names":      `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":[],"forms":["mean","exponential"]}`,
+		"more names":    `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":["loss","perplexity","more"],"forms":["mean","exponential"]}`,
+		"more forms":    `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":["loss","perplexity"],"forms":["mean","mean","mean"]}`,
+		"no form":       `"metrics":{"state":"evaluation/.metrics/loss:mean,perplexity:exponential","names":["loss","perplexity"],"forms":["mean","median"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := stepfile.LoadEvaluation(t.Context(), strategytest.New(t, 2, 1), bytes.NewReader(stepfile.Rewrite(t, file, was, metrics)), model.NewStore())

@@ -114,15 +114,6 @@ func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 		Class: errkind.ValueError}
 }
 
-// MetricState returns the variable of the strategy's scope that holds the metrics, as
-// [Step.MetricState] does.
-func (e *Evaluation) MetricState() *strategy.Variable {
-	if e.metrics == nil {
-		return nil
-	}
-	return e.metrics.state
-}
-
 // Reset makes the metrics as new. With several processes all call it at the same point.
 func (e *Evaluation) Reset(ctx context.Context) error {
 	if err := e.ready(ctx, "Reset"); err != nil {

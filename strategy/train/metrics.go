@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -31,10 +32,10 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 	if a.len() == 0 {
 		return nil
 	}
-	path := step + "/metrics"
+	path := saved.StateName(step, a.holds())
 	taken := func(v *strategy.Variable) bool { return v.Path() == path }
 	for i := 2; slices.ContainsFunc(s.DistributedVariables(), taken); i++ {
-		path = fmt.Sprintf("%s/metrics_%d", step, i)
+		path = saved.StateName(fmt.Sprintf("%s_%d", step, i), a.holds())
 	}
 	a.state, a.failed = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
 		Name: path, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
@@ -75,6 +76,18 @@ func (a *accumulator) names() (names []string) {
 		names = append(names, m.Name)
 	}
 	return append(names, a.gauges...)
+}
+
+// holds says what the state holds, in its order: each name and form. A gauge's form is "last".
+func (a *accumulator) holds() (all []string) {
+	for i, name := range a.names() {
+		form := "last"
+		if i < len(a.metrics) {
+			form = a.metrics[i].Form.String()
+		}
+		all = append(all, url.PathEscape(name)+":"+form)
+	}
+	return all
 }
 
 // read adds up the replicas' states.
@@ -137,7 +150,8 @@ func (t *Step) MetricNames() []string {
 
 // MetricState returns the variable that holds the step's metrics, or nil without any. It belongs to
 // the strategy's scope, so that checkpoint.Strategy saves it, and a run that resumes goes on with the
-// metrics as they were.
+// metrics as they were. Its path says the step's name and the metrics': a checkpoint of other metrics
+// leaves it as it is.
 func (t *Step) MetricState() *strategy.Variable {
 	if t.metrics == nil {
 		return nil

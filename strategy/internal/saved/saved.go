@@ -3,6 +3,8 @@
 package saved
 
 import (
+	"strings"
+
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -69,6 +71,17 @@ type Metrics struct {
 	// Forms are the numbers of train.Form, of the metrics that are accumulated; the others are of the last step.
 	Forms []int
 }
+
+// StateName is the name of a variable that holds the running sums of a step's metrics. It says what
+// it holds, so that two of one name hold the same.
+func StateName(step string, holds []string) string { return step + state + strings.Join(holds, ",") }
+
+// IsStateName reports whether a name is one of StateName.
+func IsStateName(name string) bool {
+	return !strings.HasPrefix(name, "/") && strings.Contains(name, state)
+}
+
+const state = "/.metrics/"
 
 // Is reports whether there are metrics.
 func (m Metrics) Is() bool { return len(m.Names) > 0 }
