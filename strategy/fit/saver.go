@@ -44,16 +44,16 @@ const defaultKeep = 3
 // steps that every says (0: after none), at the end of the run, and when the run is interrupted. A
 // checkpoint holds all variables of the step's store and of the strategy's scope, the sums of the
 // step's metrics, the position in the data, the settings and what the other hooks keep, so that
-// [Options].Resume goes on as if nothing had happened: with the same losses on the same mesh, and with
-// losses that differ by rounding on another.
+// [Options].Resume goes on as if nothing had happened: with the same losses on the same mesh, and
+// with losses that differ by rounding on another.
 //
 // dir is a folder, or the URL of an object store whose scheme an imported package registered, such
 // as "gs://bucket/run"; see package storage.
 //
 // A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
-// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that is
-// full does not end the run: the hook warns, and tries again when the next save is due; the earlier
-// checkpoints stay as they are. If the last save fails, the run's error is a [*SaveError].
+// next steps, and what goes wrong is found at the next save or at the end of the run. A disk that
+// is full does not end the run: the hook warns, and tries again when the next save is due; the
+// earlier checkpoints stay as they are. If the last save fails, the run's error is a [*SaveError].
 //
 // No checkpoint is saved at the end of a run that diverged ([*DivergedError],
 // [*train.NonFiniteError]).
