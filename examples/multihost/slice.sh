@@ -25,6 +25,32 @@ arguments=(-slice -v -logical 1 -wait 10m "$@")
 
 say() { printf 'launch: %s\n' "$*" >&2; }
 
+# check VARIABLE FORM HINT: nothing is called with a value that is not of its form.
+check() {
+  local LC_ALL=C
+  [[ ${!1} =~ $2 ]] || { say "$1 is $(printf '%q' "${!1}"): write $3" && exit 2; }
+}
+check NAME '^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$' 'small letters, digits and -, at most 40, from a letter on'
+check PROJECT '^[a-z0-9][-a-z0-9.:]{0,62}$' 'a project'\''s id, such as my-project'
+check ZONE '^[a-z][a-z0-9]{0,30}(-[a-z0-9]{1,20}){1,4}$' 'a zone, such as us-west4-a'
+check IMAGE '^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$' 'letters, digits and -._/:@'
+check TRIES '^(0|[1-9][0-9]{0,8})$' 'a number'
+check PAUSE '^[0-9]{1,9}([.][0-9]{1,9})?$' 'a number of seconds'
+[ -z "$BUCKET" ] || check BUCKET '^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$' 'gs://bucket or gs://bucket/folder'
+check RESTARTS '^(0|[1-9][0-9]{0,8})$' 'a number from 0 to 999999999'
+[ -z "${TMPDIR:-}" ] || check TMPDIR '^/[^:[:cntrl:]]*$' 'the path of a folder without a colon, which scp takes for a machine'
+
+# quoted WORD: for the shell of another machine, which reads it once more.
+quoted() {
+  local LC_ALL=C rest=$1 out="'"
+  case $rest in '' | *[!a-zA-Z0-9_./:=@%+,-]*) ;; *) printf '%s' "$rest" && return ;; esac
+  while [[ $rest == *\'* ]]; do
+    out+="${rest%%\'*}'\\''"
+    rest=${rest#*\'}
+  done
+  printf '%s' "$out$rest'"
+}
+
 made=() # what may be there, "KIND NAME"; the newest last
 work=$(mktemp -d)
 
@@ -78,12 +104,14 @@ remove() {
 remove_all() {
   local i left=()
   for ((i = ${#made[@]} - 1; i >= 0; i--)); do
-    # shellcheck disable=SC2086 # two words
-    remove ${made[i]} || left=("${made[i]}" ${left[@]+"${left[@]}"})
+    remove "${made[i]%% *}" "${made[i]#* }" || left=("${made[i]}" ${left[@]+"${left[@]}"})
   done
   made=(${left[@]+"${left[@]}"})
   [ "${#made[@]}" -eq 0 ]
 }
+
+# how THING: the command that deletes it.
+how() { "how_${1%% *}" "${1#* }"; }
 
 finish() {
   local code=$? thing job
@@ -96,10 +124,10 @@ finish() {
   done 2>/dev/null
   rm -rf "$work"
   if [ "${#made[@]}" -gt 0 ] && [ -n "${KEEP:-}" ]; then
-    for thing in "${made[@]}"; do say "kept, and billed: $thing; delete it with: $(how_$thing)"; done
+    for thing in "${made[@]}"; do say "kept, and billed: $thing; delete it with: $(how "$thing")"; done
   elif [ "${#made[@]}" -gt 0 ]; then
     remove_all || {
-      for thing in "${made[@]}"; do say "STILL THERE, AND BILLED: $thing; delete it with: $(how_$thing)"; done
+      for thing in "${made[@]}"; do say "STILL THERE, AND BILLED: $thing; delete it with: $(how "$thing")"; done
       [ "$code" -ne 0 ] || code=1
     }
   fi
@@ -123,7 +151,7 @@ build() { GOOS=linux GOARCH=amd64 CGO_ENABLED=1 go build -o "$program" ./example
 needed() { { grep -aoE 'GLIBC_2\.[0-9]+' "$program" || true; } | sort -Vu | tail -n 1; }
 newer() { [ "$(printf '%s\n' "$(needed)" GLIBC_2.35 | sort -V | tail -n 1)" != GLIBC_2.35 ]; }
 if [ -n "${BINARY:-}" ]; then # built elsewhere
-  cp "$BINARY" "$program"
+  cp -- "$BINARY" "$program"
 else
   build
   if newer && command -v zig >/dev/null; then
@@ -137,7 +165,7 @@ if newer; then
 fi
 LIBTPU=${LIBTPU:-}
 [ -n "$LIBTPU" ] || LIBTPU=$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p')
-cp "$LIBTPU" "$work/libtpu.so"
+cp -- "$LIBTPU" "$work/libtpu.so"
 # What each host runs. A process of an earlier run that still has the TPU is ended.
 cat >"$work/start.sh" <<'END_OF_START'
 cd "$(dirname "$0")" || exit 1
@@ -152,11 +180,17 @@ tar -C "$work" -cf - multihost libtpu.so start.sh | "$(command -v pigz || echo g
 say "the program, the plugin and what they are packed into: $(wc -c <"$program"), $(wc -c <"$work/libtpu.so"), $(wc -c <"$archive") bytes"
 [ -z "$BUCKET" ] || gcloud storage cp "$archive" "$BUCKET/$NAME.tar.gz" --project="$PROJECT"
 
-unpack="mkdir -p $NAME && tar -xzf $NAME.tar.gz -C $NAME"
-[ -z "$BUCKET" ] || unpack="gcloud storage cp $(printf '%q' "$BUCKET/$NAME.tar.gz") . && $unpack"
+# What the other machines' shells run.
+there=$(quoted "$NAME")
+unpack="mkdir -p $there && tar -xzf $there.tar.gz -C $there"
+[ -z "$BUCKET" ] || unpack="gcloud storage cp $(quoted "$BUCKET/$NAME.tar.gz") . && $unpack"
 unpack="$unpack && { sudo -n sh -c 'echo always >/sys/kernel/mm/transparent_hugepage/enabled' || true; }"
-start="sh $NAME/start.sh"
-for word in ${arguments[@]+"${arguments[@]}"}; do start+=" $(printf '%q' "$word")"; done
+start="sh $there/start.sh"
+shown=$start
+for word in ${arguments[@]+"${arguments[@]}"}; do
+  start+=" $(quoted "$word")"
+  shown+=" $(printf '%q' "$word")"
+done
 
 make_all() {
   create tpu "$NAME" tpu create "$NAME" --accelerator-type=v5litepod-16 --version="$IMAGE"
@@ -211,7 +245,7 @@ equip
 restart=0
 stuck=0 # how often in a row a host did not answer
 while :; do
-  say "running: $start"
+  say "running: $shown"
   code=0
   everywhere start || code=$?
   case $code in
