@@ -125,7 +125,7 @@ test-aot: plugin plugin-tpu
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.
 forms: plugin
-	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run EachForm ./internal/transformer
+	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run 'EachForm|FormsOfInputs' ./internal/transformer ./internal/conformance
 
 # Killed and resumed, each option against the plain run, and all forms of the model.
 test-gpt: plugin

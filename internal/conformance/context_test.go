@@ -124,7 +124,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 		_, has := strategy.FromContext(ctx)
 		c.check(g.Outputs, []any{s == v.s, o == v.other(c), has})
 	default:
-		c.unmapped("context %q", name)
+		c.byName(g, v)
 	}
 }
 
@@ -217,7 +217,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 			return rc.MergeCall(sumOf, x)
 		}))
 	default:
-		c.unmapped("merge call %q", name)
+		c.byName(g, v)
 	}
 }
 
@@ -241,6 +241,6 @@ func tpuRunCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(g.Name, "called eagerly"):
 		c.unmapped("the type of the step")
 	default:
-		c.unmapped("run %q", g.Name)
+		c.byName(g, v)
 	}
 }

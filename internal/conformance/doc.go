@@ -19,6 +19,9 @@
 // ({"PerReplica": [...]}), or as the expression of Python that each replica computes from its id:
 // "id+1", "[id, 2.]", "tf.constant(3.) made in each replica".
 //
+// A case may call its section, or what its title is about, by the name of TensorFlow's API:
+// names_test.go has each name of the reference pages.
+//
 // # The rooms
 //
 // The programs in generate run TensorFlow and write cases to testdata/goldens at the module's root.

@@ -8,7 +8,7 @@ import (
 )
 
 // enumsCase compares the numbers of enumeration values, wherever they are nested.
-func enumsCase(c *caseRun, g golden, _ *env) {
+func enumsCase(c *caseRun, g golden, v *env) {
 	known := map[string]map[string]int{
 		"VariableSynchronization": {"AUTO": int(strategy.SyncAuto), "NONE": int(strategy.SyncNone), "ON_WRITE": int(strategy.OnWrite), "ON_READ": int(strategy.OnRead)},
 		"VariableAggregation": {"NONE": int(strategy.AggregateNone), "SUM": int(strategy.AggregateSum), "MEAN": int(strategy.AggregateMean),
@@ -35,6 +35,6 @@ func enumsCase(c *caseRun, g golden, _ *env) {
 		}
 	}
 	if !checked {
-		c.unmapped("enumerations %q", g.Name)
+		c.byName(g, v)
 	}
 }

@@ -183,7 +183,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		}, open(), iterations, nil)
 		report(m, err)
 	default:
-		c.unmapped("run steps %q", name)
+		c.byName(g, v)
 	}
 }
 
@@ -243,18 +243,14 @@ func defaultCase(c *caseRun, g golden, v *env) {
 }
 
 func baseCase(c *caseRun, g golden, v *env) {
-	devices := c.show(v.e.WorkerDevices(v.ctx))
-	parameters := c.show(v.e.ParameterDevices(v.ctx))
 	if v.p > 1 {
 		return // other devices than the case's
 	}
-	old := v1.New(v.s, v1.Options{}).Extended()
-	c.check(g.Outputs, map[string]any{
-		"between_graph": old.BetweenGraph(), "should_init": old.ShouldInit(), "should_checkpoint": old.ShouldCheckpoint(),
-		"should_save_summary": old.ShouldSaveSummary(), "require_static_shapes": v.e.RequireStaticShapes(),
-		"worker_devices": devices, "parameter_devices": parameters, "cluster_resolver": nil,
-		"num_hosts": float64(v.e.NumHosts()), "num_replicas_per_host": float64(v.e.NumReplicasPerHost()), "steps_per_run": float64(v.e.StepsPerRun()),
-	})
+	got := map[string]any{}
+	for name, property := range v.properties() {
+		got[name] = c.show(property())
+	}
+	c.check(g.Outputs, got)
 }
 
 // tpuVariableCase looks at the logical devices of the replicas.

@@ -333,8 +333,12 @@ func (p *expression) call(name string) any {
 		}
 	}
 	if len(args) == 0 {
-		if x, ok := p.names[name]; ok { // get_replica_context().replica_id_in_sync_group and the like
-			return x
+		if p.take(".") { // get_replica_context().replica_id_in_sync_group and the like
+			name = dotted.FindString(p.rest())
+			p.take(name)
+			if x, ok := p.names[name]; ok {
+				return x
+			}
 		}
 		p.fail("%s without arguments", name)
 	}

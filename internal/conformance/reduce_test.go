@@ -146,7 +146,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, reduceOne(op, value(), axesOf(c, g)...))
 	default:
-		c.unmapped("reduce %q", name)
+		c.byName(g, v)
 	}
 }
 
@@ -173,7 +173,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 		out, err := eager.Of(v.s).Gather(ctx, v.input(c, g), axis)
 		c.check(g.Outputs, c.either(out, err))
 	default:
-		c.unmapped("gather %q", g.Name)
+		c.byName(g, v)
 	}
 }
 
@@ -251,7 +251,7 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, run(op))
 	default:
-		c.unmapped("all_reduce %q", g.Name)
+		c.byName(g, v)
 	}
 }
 
@@ -288,7 +288,8 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 		}))
 	}
 	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {
-		c.unmapped("all_gather %q", g.Name)
+		c.byName(g, v)
+		return
 	}
 	got := run(v.ctx)
 	// A gathered value is the same on all replicas; theirs is one tensor each.

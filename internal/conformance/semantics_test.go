@@ -41,52 +41,56 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 		var g golden
 		decode(t, raw, &g)
 		g.raw = raw
-		s.run(t, "strategy_semantics", g.Section, g.Name, g.Strategy, func(c *caseRun) {
-			checkInputs(c, g)
-			if host, ok := hostSections[g.Section]; ok {
-				host(c, g)
-				return
+		s.run(t, "strategy_semantics", g.Section, g.Name, g.Strategy, func(c *caseRun) { runCase(c, g, w) })
+	}
+}
+
+// runCase runs a case once, or once for each number of logical devices.
+func runCase(c *caseRun, g golden, w *world) {
+	g.Section = sectionOf(g.Section)
+	checkInputs(c, g)
+	if host, ok := hostSections[g.Section]; ok {
+		host(c, g)
+		return
+	}
+	run, ok := sections[g.Section]
+	if !ok {
+		run = (*caseRun).byName
+	}
+	switch g.text("dtype") {
+	case "float16", "half":
+		c.ulp = 0x1p-10
+	case "bfloat16":
+		c.ulp = 0x1p-7
+	}
+	for _, p := range []int{1, 2} {
+		if strings.Contains(g.Strategy, "2x2") && p == 1 {
+			continue
+		}
+		if m := countText.FindStringSubmatch(g.Strategy); m != nil && p > 1 {
+			if n, err := strconv.Atoi(m[1]); err == nil && n*p > maxDevices {
+				continue
 			}
-			run, ok := sections[g.Section]
-			if !ok {
-				c.unmapped("section %q", g.Section)
-			}
-			switch g.text("dtype") {
-			case "float16", "half":
-				c.ulp = 0x1p-10
-			case "bfloat16":
-				c.ulp = 0x1p-7
-			}
-			for _, p := range []int{1, 2} {
-				if strings.Contains(g.Strategy, "2x2") && p == 1 {
-					continue
-				}
-				if m := countText.FindStringSubmatch(g.Strategy); m != nil && p > 1 {
-					if n, err := strconv.Atoi(m[1]); err == nil && n*p > maxDevices {
-						continue
-					}
-				}
-				func() {
-					defer func() {
-						switch p := recover().(type) {
-						case nil:
-						case refused:
-							var got any = c.refused
-							if _, whole := errorOf(g.Outputs); !whole {
-								each := map[string]any{}
-								for k := range g.outputs() {
-									each[k] = c.refused
-								}
-								got = each
-							}
-							c.check(g.Outputs, got)
-						default:
-							panic(p)
+		}
+		func() {
+			defer func() {
+				switch p := recover().(type) {
+				case nil:
+				case refused:
+					var got any = c.refused
+					if _, whole := errorOf(g.Outputs); !whole {
+						each := map[string]any{}
+						for k := range g.outputs() {
+							each[k] = c.refused
 						}
-					}()
-					run(c, g, w.envOf(c, g.Strategy, p))
-				}()
-			}
-		})
+						got = each
+					}
+					c.check(g.Outputs, got)
+				default:
+					panic(p)
+				}
+			}()
+			run(c, g, w.envOf(c, g.Strategy, p))
+		}()
 	}
 }

@@ -189,7 +189,7 @@ func syncOnReadCase(c *caseRun, g golden, v *env) {
 		x := v.onRead(c, a, components, g.text("dtype"))
 		c.check(g.Outputs, read(x))
 	default:
-		c.unmapped("sync on read %q", name)
+		c.byName(g, v)
 	}
 }
 

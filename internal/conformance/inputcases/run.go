@@ -1,6 +1,7 @@
 package inputcases
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -40,10 +41,12 @@ type inputs struct {
 	WorkerIndex     int       `json:"worker_index"`
 }
 
-// Run runs one case, given as it is recorded.
+// Run runs one case, given as it is recorded. An input that nothing here reads fails it.
 func Run(t *testing.T, raw json.RawMessage) {
 	var c recorded
-	require.NoError(t, json.Unmarshal(raw, &c))
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&c))
 	runGolden(t, c)
 }
 

@@ -30,48 +30,32 @@ type goldenTopology struct {
 	}
 }
 
+// assignmentOutput is an assignment, or the topology that was read.
+type assignmentOutput struct {
+	NumReplicas       int                        `json:"num_replicas"`
+	NumCores          int                        `json:"num_cores_per_replica"`
+	CoreAssignment    [][]tpu.Coordinates        `json:"core_assignment"`
+	Task              [][]int                    `json:"task"`
+	TPUOrdinal        [][]int                    `json:"tpu_ordinal"`
+	TPUDevice         [][]string                 `json:"tpu_device"`
+	HostDevice        [][]string                 `json:"host_device"`
+	TPUDeviceNoJob    string                     `json:"tpu_device_no_job_0_0"`
+	HostDeviceNoJob   string                     `json:"host_device_no_job_0_0"`
+	LookupReplicas    map[string]json.RawMessage `json:"lookup_replicas"`
+	MeshShape         []int                      `json:"mesh_shape"`
+	NumTasks          int                        `json:"num_tasks"`
+	NumTPUsPerTask    int                        `json:"num_tpus_per_task"`
+	DeviceCoordinates [][]tpu.Coordinates        `json:"device_coordinates"`
+}
+
 type assignmentGolden struct {
 	Name, Kind string
 	Input      json.RawMessage
-	Output     *struct {
-		NumReplicas       int                        `json:"num_replicas"`
-		NumCores          int                        `json:"num_cores_per_replica"`
-		CoreAssignment    [][]tpu.Coordinates        `json:"core_assignment"`
-		Task              [][]int                    `json:"task"`
-		TPUOrdinal        [][]int                    `json:"tpu_ordinal"`
-		TPUDevice         [][]string                 `json:"tpu_device"`
-		HostDevice        [][]string                 `json:"host_device"`
-		TPUDeviceNoJob    string                     `json:"tpu_device_no_job_0_0"`
-		HostDeviceNoJob   string                     `json:"host_device_no_job_0_0"`
-		LookupReplicas    map[string]json.RawMessage `json:"lookup_replicas"`
-		DeviceCoordinates [][]tpu.Coordinates        `json:"device_coordinates"`
-	}
-	Error *struct{ Message string }
+	RawOutput  json.RawMessage   `json:"output"`
+	Output     *assignmentOutput `json:"-"`
+	Error      *struct{ Message string }
 	// Found is the output of a lookup: a list.
 	Found json.RawMessage `json:"-"`
-}
-
-// UnmarshalJSON reads a case, whose output may be a list.
-func (g *assignmentGolden) UnmarshalJSON(data []byte) error {
-	type plain assignmentGolden
-	var head struct{ Output json.RawMessage }
-	if err := json.Unmarshal(data, &head); err != nil {
-		return err
-	}
-	if len(head.Output) == 0 || head.Output[0] != '[' {
-		return json.Unmarshal(data, (*plain)(g))
-	}
-	var rest map[string]json.RawMessage
-	if err := json.Unmarshal(data, &rest); err != nil {
-		return err
-	}
-	g.Found = rest["output"]
-	delete(rest, "output")
-	data, err := json.Marshal(rest)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, (*plain)(g))
 }
 
 type assignmentFile struct {
@@ -210,6 +194,12 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 	}
 	Strictly(c, g.Input, &in)
+	switch {
+	case len(g.RawOutput) > 0 && g.RawOutput[0] == '[':
+		g.Found = g.RawOutput
+	case g.RawOutput != nil:
+		Strictly(c, g.RawOutput, &g.Output)
+	}
 	order, ok := orders[in.Order]
 	if !ok {
 		c.Unmapped("device order %q", in.Order)
@@ -315,6 +305,8 @@ func assignmentCase(c *T, all assignmentFile, g assignmentGolden) {
 		}
 		require.NoError(c, err)
 		assert.Equal(c, g.Output.DeviceCoordinates, got.DeviceCoordinates())
+		shape := got.MeshShape()
+		assert.Equal(c, []any{g.Output.MeshShape, g.Output.NumTasks, g.Output.NumTPUsPerTask}, []any{shape[:], got.NumTasks(), got.NumTPUsPerTask()})
 		assert.Equal(c, wire, got.MarshalProto())
 	default:
 		c.Unmapped("kind %q", g.Kind)

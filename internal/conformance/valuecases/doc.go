@@ -58,12 +58,13 @@ func Run(t *testing.T, cases []Case, left func(name string) bool) {
 	}
 }
 
-// Strictly decodes the input of a case. A field that nothing here reads makes the case unmapped.
-func Strictly(t *T, input json.RawMessage, into any) {
+// Strictly decodes the input or the output of a case. A field that nothing here reads makes the case
+// unmapped.
+func Strictly(t *T, part json.RawMessage, into any) {
 	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(input))
+	d := json.NewDecoder(bytes.NewReader(part))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		t.Unmapped("input %s: %v", input, err)
+		t.Unmapped("%s: %v", part, err)
 	}
 }

@@ -39,20 +39,28 @@ type opInput struct {
 	UnsetSPMD bool            `json:"experimental_spmd_xla_partitioning"`
 }
 
+// opOutput is a sharding in several forms.
+type opOutput struct {
+	Hex    string              `json:"serialized_hex"`
+	Shards map[string][][2]int `json:"shards"`
+	HLO    string              `json:"hlo_sharding"`
+	XLAHex string              `json:"hlo_roundtrip_hex"`
+	Iota   string              `json:"hlo_sharding_iota"`
+	// Refused is XLA's error for what TensorFlow writes without a look at it.
+	Refused string `json:"hlo_error"`
+	// What the other forms say again.
+	Proto any    `json:"proto"`
+	Text  string `json:"text"`
+	Same  *bool  `json:"iota_equals_explicit"`
+}
+
 type opGolden struct {
 	Name, API string
 	Raw       json.RawMessage `json:"input"`
+	RawOutput json.RawMessage `json:"output"`
 	Input     opInput         `json:"-"`
-	Output    *struct {
-		Hex    string              `json:"serialized_hex"`
-		Shards map[string][][2]int `json:"shards"`
-		HLO    string              `json:"hlo_sharding"`
-		XLAHex string              `json:"hlo_roundtrip_hex"`
-		Iota   string              `json:"hlo_sharding_iota"`
-		// Refused is XLA's error for what TensorFlow writes without a look at it.
-		Refused string `json:"hlo_error"`
-	}
-	Error *struct{ Message string }
+	Output    *opOutput       `json:"-"`
+	Error     *struct{ Message string }
 }
 
 // Shardings are the cases of a file of OpShardings, on packages sharding and tpu.
@@ -72,6 +80,9 @@ func Shardings(data []byte) ([]Case, error) {
 	for _, g := range all.Cases {
 		cases = append(cases, Case{g.API, g.Name, func(c *T) {
 			Strictly(c, g.Raw, &g.Input)
+			if g.RawOutput != nil {
+				Strictly(c, g.RawOutput, &g.Output)
+			}
 			checkOpCase(c, g)
 		}})
 	}
