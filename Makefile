@@ -8,7 +8,7 @@
 #   make debug      the cgo binding under cgocheck2, with the garbage collector at work all the time
 #   make bench      benchmarks, one JSON object a line
 #   make onebinary  a program with its compiled step inside, in build/ (SLICE=cpu:8, or a slice such as v5e:2x4)
-#   make lint       gofmt, go vet, staticcheck, and the law of imports
+#   make lint       gofmt, go vet, staticcheck, the law of imports and the sizes
 #   make fuzz       each fuzz target for FUZZTIME
 #   make goldens    write anew the files and texts that tests compare with
 #   make plugin     install the pinned CPU plugin (done by run and test)

@@ -1,0 +1,133 @@
+package imports
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits are the counts of size.txt: how large the module, its packages and their types may be.
+type Limits []Limit
+
+// Limit holds one subject to some counts.
+type Limit struct {
+	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole or Other.
+	Subject string
+	Counts  []Count
+}
+
+// Count is the most that a subject may have of something: lines, files, up, names or methods.
+type Count struct {
+	Of   string
+	Most int
+}
+
+// Subjects that are no package: the module, and every package without a line of its own.
+const (
+	Whole = "module"
+	Other = "other"
+)
+
+// ParseLimits reads the counts: a line for each subject, a colon, then words and numbers in turn.
+func ParseLimits(text string) (limits Limits, err error) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		subject, list, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if subject == "" {
+			continue
+		}
+		words := strings.Fields(list)
+		if !ok || len(words) == 0 || len(words)%2 != 0 {
+			return nil, fmt.Errorf("size.txt:%d: want \"subject: count number ...\", not %q", number, line)
+		}
+		l := Limit{Subject: subject}
+		for pair := range slices.Chunk(words, 2) {
+			most, err := strconv.Atoi(pair[1])
+			if err != nil {
+				return nil, fmt.Errorf("size.txt:%d: %q is not a number", number, pair[1])
+			}
+			l.Counts = append(l.Counts, Count{Of: pair[0], Most: most})
+		}
+		limits = append(limits, l)
+	}
+	return limits, nil
+}
+
+// String writes the counts as ParseLimits reads them.
+func (l Limit) String() string {
+	var b strings.Builder
+	b.WriteString(l.Subject + ":")
+	for _, c := range l.Counts {
+		fmt.Fprintf(&b, " %s %d", c.Of, c.Most)
+	}
+	return b.String()
+}
+
+// Check returns the limits with the counts that were found, and what is above its limit, one
+// sentence each.
+func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
+	total := Size{}
+	others := slices.Sorted(maps.Keys(found))
+	for _, s := range found {
+		total.Lines += s.Lines
+		total.Files += s.Files
+	}
+	for _, limit := range l {
+		others = slices.DeleteFunc(others, func(path string) bool { return path == limit.Subject })
+	}
+	for _, limit := range l {
+		is := Limit{Subject: limit.Subject}
+		for _, c := range limit.Counts {
+			have, where, ok := 0, limit.Subject, true
+			switch limit.Subject {
+			case Whole:
+				have, ok = total.of(c.Of, "")
+			case Other:
+				for _, path := range others {
+					if n, known := found[path].of(c.Of, ""); n > have || !known {
+						have, where, ok = n, path, known
+					}
+				}
+			default:
+				path, typ := limit.Subject, ""
+				if at := strings.LastIndex(path, "."); at > strings.LastIndex(path, "/") {
+					path, typ = path[:at], path[at+1:]
+				}
+				size, there := found[path]
+				have, ok = size.of(c.Of, typ)
+				ok = ok && there
+			}
+			switch {
+			case !ok:
+				faults = append(faults, fmt.Sprintf("size.txt: %s has no %s", limit.Subject, c.Of))
+			case have > c.Most:
+				faults = append(faults, fmt.Sprintf("%s has %s %d, and size.txt allows %d", where, c.Of, have, c.Most))
+			}
+			is.Counts = append(is.Counts, Count{Of: c.Of, Most: have})
+		}
+		now = append(now, is)
+	}
+	return now, faults
+}
+
+// of returns a count of a package, or of one of its types.
+func (s Size) of(what, typ string) (n int, ok bool) {
+	switch {
+	case typ != "":
+		n, ok = s.Methods[typ]
+		return n, ok && what == "methods"
+	case what == "lines":
+		return s.Lines, true
+	case what == "files":
+		return s.Files, true
+	case what == "up":
+		return s.Up, true
+	case what == "names":
+		return s.Names, true
+	}
+	return 0, false
+}
