@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,13 +30,8 @@ type Size struct {
 // Measure returns the sizes of all packages under root, nested modules included, by folder.
 func Measure(root string) (map[string]Size, error) {
 	folders := map[string][]string{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && name != root && strings.HasPrefix(d.Name(), "."):
-			return filepath.SkipDir
-		case !d.IsDir() && filepath.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go"):
+	err := eachFile(root, func(name string) error {
+		if !strings.HasSuffix(name, "_test.go") {
 			folders[filepath.Dir(name)] = append(folders[filepath.Dir(name)], name)
 		}
 		return nil

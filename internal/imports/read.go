@@ -16,16 +16,7 @@ const Module = "github.com/tpustrategy/tpustrategy/"
 // reads files for every platform.
 func Read(root string) (map[string]Imports, error) {
 	found := map[string]Imports{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && name != root && strings.HasPrefix(d.Name(), ".") {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || filepath.Ext(name) != ".go" {
-			return nil
-		}
+	err := eachFile(root, func(name string) error {
 		folder, err := filepath.Rel(root, filepath.Dir(name))
 		if err != nil {
 			return err
@@ -57,4 +48,19 @@ func Read(root string) (map[string]Imports, error) {
 		return nil
 	})
 	return found, err
+}
+
+// eachFile calls f with the name of each Go file under root, nested modules and tests included.
+func eachFile(root string, f func(name string) error) error {
+	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != root && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir
+		case !d.IsDir() && filepath.Ext(name) == ".go":
+			return f(name)
+		}
+		return nil
+	})
 }
