@@ -92,7 +92,7 @@ lint:
 	cd $(TPUAPI) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	cd $(OBSERVE) && $(GO) vet ./... && $(GO) tool -modfile=../internal/tools/go.mod staticcheck ./...
 	cd $(BLOBSTORE) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
-	cd internal/gomlxexamples && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd internal/test/gomlxexamples && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	$(GO) test -count=1 ./internal/imports
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
@@ -120,12 +120,12 @@ plugins: plugin
 
 # What compiles for many slices, or starts a process for each, is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/transformer ./strategy/generate ./remat ./manual ./internal/accept ./examples/onebinary
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/test/transformer ./strategy/generate ./remat ./manual ./internal/accept ./examples/onebinary
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.
 forms: plugin
-	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run 'EachForm|FormsOfInputs' ./internal/transformer ./internal/conformance
+	$(REQUIRE) TPUSTRATEGY_FORMS=all $(GO) test -count=1 -timeout 60m -v -run 'EachForm|FormsOfInputs' ./internal/test/transformer ./internal/test/conformance
 
 # Killed and resumed, each option against the plain run, and all forms of the model.
 test-gpt: plugin
@@ -135,7 +135,7 @@ test-gpt: plugin
 KILLS ?= 500
 .PHONY: test-kills
 test-kills: plugin
-	$(REQUIRE) TPUSTRATEGY_KILLS=$(KILLS) $(GO) test -count=1 -timeout 2h -v ./internal/kills
+	$(REQUIRE) TPUSTRATEGY_KILLS=$(KILLS) $(GO) test -count=1 -timeout 2h -v ./internal/test/kills
 
 # Each element once, whatever the numbers of processes and replicas. `make test` does it 120 times.
 LIVES ?= 4000
@@ -147,13 +147,13 @@ test-lives:
 # the last one stopped. TPUSTRATEGY_CORPUS_LIMIT=4m is how long one compilation may take.
 CORPUS ?= $(CURDIR)/corpus.md
 corpus: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 0 -run 'Corpus|GivesTheNumbers' ./internal/corpus
+	$(REQUIRE) TPUSTRATEGY_CORPUS=$(CORPUS) $(GO) test -count=1 -timeout 0 -run 'Corpus|GivesTheNumbers' ./internal/test/corpus
 
 # What came of each run is kept: ONLY='8x1/core/graph', a regular expression, runs no others again.
 ONLY ?=
 .PHONY: test-gomlx
 test-gomlx: plugin
-	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(value ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/gomlxsuite
+	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(value ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/test/gomlxsuite
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./lowering/global
 
 # Saves fail and runs end; what was confirmed is there afterwards, and nothing else.
@@ -162,12 +162,12 @@ DAMAGES ?= 2000
 .PHONY: test-saves
 test-saves: plugin
 	TPUSTRATEGY_DAMAGES=$(DAMAGES) $(GO) test -count=1 -timeout 60m -v -run WhatVerifiedGoesOn ./strategy/checkpoint
-	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run "UnderFaults|ACommand|ThroughABucket" ./internal/savetest
+	cd $(BLOBSTORE) && $(REQUIRE) TPUSTRATEGY_SAVES=$(SAVES) $(GO) test -count=1 -timeout 60m -v -run "UnderFaults|ACommand|ThroughABucket" ./internal/test/savetest
 
 # The table is written where every program passed; -run of single ones in the folder writes none.
 .PHONY: test-gomlx-examples
 test-gomlx-examples: plugin
-	cd internal/gomlxexamples && $(REQUIRE) TPUSTRATEGY_GOMLX_EXAMPLES=$(CURDIR)/docs/gomlx-examples.md $(GO) test -count=1 -timeout 90m -v .
+	cd internal/test/gomlxexamples && $(REQUIRE) TPUSTRATEGY_GOMLX_EXAMPLES=$(CURDIR)/docs/gomlx-examples.md $(GO) test -count=1 -timeout 90m -v .
 
 .PHONY: test-watchdog
 test-watchdog:

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

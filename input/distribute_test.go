@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 )
 
 // stepsOf writes the steps of an outcome, all hosts together, as lists of lists.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
 // memory makes files named a, b, c, ... of the given contents.

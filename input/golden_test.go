@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 )
 
 func TestGoldens(t *testing.T) {

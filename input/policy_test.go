@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/internal/conformance/inputcases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 )
 
 func TestRulesAndPoliciesThatApply(t *testing.T) {

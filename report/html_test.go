@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/browsertest"
+	"github.com/tpustrategy/tpustrategy/internal/test/browsertest"
 )
 
 func TestThePageStandsAlone(t *testing.T) {

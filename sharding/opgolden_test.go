@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/conformance/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/valuecases"
 )
 
 // notGo are the cases whose input has no counterpart in Go's types.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/conformance/valuecases"
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/valuecases"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tpustrategy/tpustrategy/internal/pins"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
 var update = flag.Bool("update", false, "write the scripts' expected outputs anew")

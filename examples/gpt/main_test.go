@@ -17,7 +17,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	process "github.com/tpustrategy/tpustrategy/internal/command"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )

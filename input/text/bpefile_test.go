@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
 func TestATokenizerIsReadAsItWasWritten(t *testing.T) {

@@ -41,11 +41,8 @@ var apart = map[string]string{
 	"internal/ahead/file.go":            "what the user names to write to, such as a pipe, or in a folder that takes no other files",
 	"cmd/tpustrategy/install.go":        "new files in a new folder of this process",
 	"cmd/bench":                         "files of its own",
-	"internal/gomlxoverlay":             "for tests",
 	"internal/imports":                  "for tests",
-	"internal/gomlxexamples":            "for tests",
-	"internal/browsertest":              "for tests",
-	"internal/conformance":              "for tests",
+	"internal/test":                     "for tests",
 }
 
 func TestWhatAPathNamesIsOpenedInOnePlace(t *testing.T) {

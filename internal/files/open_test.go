@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
 func TestOnlyRegularFilesAreOpened(t *testing.T) {

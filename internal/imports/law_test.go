@@ -33,6 +33,13 @@ func TestTheModuleKeepsTheLaw(t *testing.T) {
 	for _, fault := range parsed(t, table).Check(found) {
 		assert.Fail(t, fault)
 	}
+	for path, is := range found {
+		for to := range is.Sources {
+			if InHarness(to) && !InHarness(path) && path != "cmd/bench" && path != "examples/multihost" {
+				assert.Failf(t, "the product imports harness", "%s imports %s", path, to)
+			}
+		}
+	}
 }
 
 // The block of docs/architecture.md that the law draws.

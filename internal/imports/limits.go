@@ -13,7 +13,8 @@ type Limits []Limit
 
 // Limit holds one subject to some counts.
 type Limit struct {
-	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole or Other.
+	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole, Harness or
+	// Other.
 	Subject string
 	Counts  []Count
 }
@@ -24,10 +25,12 @@ type Count struct {
 	Most int
 }
 
-// Subjects that are no package: the module, and every package without a line of its own.
+// Subjects that are no package: the product, what is there to test it, and every package without a
+// line of its own.
 const (
-	Whole = "module"
-	Other = "other"
+	Whole   = "module"
+	Harness = "internal/test"
+	Other   = "other"
 )
 
 // ParseLimits reads the counts: a line for each subject, a colon, then words and numbers in turn.
@@ -70,9 +73,13 @@ func (l Limit) String() string {
 // Check returns the limits with the counts that were found, and what is above its limit, one
 // sentence each.
 func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
-	total := Size{}
+	var product, harness Size
 	others := slices.Sorted(maps.Keys(found))
-	for _, s := range found {
+	for path, s := range found {
+		total := &product
+		if InHarness(path) {
+			total = &harness
+		}
 		total.Lines += s.Lines
 		total.Files += s.Files
 	}
@@ -85,7 +92,9 @@ func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 			have, where, ok := 0, limit.Subject, true
 			switch limit.Subject {
 			case Whole:
-				have, ok = total.of(c.Of, "")
+				have, ok = product.of(c.Of, "")
+			case Harness:
+				have, ok = harness.of(c.Of, "")
 			case Other:
 				for _, path := range others {
 					if n, known := found[path].of(c.Of, ""); n > have || !known {
@@ -113,6 +122,9 @@ func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 	}
 	return now, faults
 }
+
+// InHarness reports whether a package lies in a folder internal/test.
+func InHarness(path string) bool { return strings.Contains("/"+path, "/"+Harness+"/") }
 
 // of returns a count of a package, or of one of its types.
 func (s Size) of(what, typ string) (n int, ok bool) {

@@ -74,19 +74,23 @@ func TestUpCountsTheArrowsOfACircle(t *testing.T) {
 }
 
 func TestLimitsFindWhatIsTooLarge(t *testing.T) {
-	limits, err := ParseLimits("# why\nmodule: lines 10\nbig: lines 6 up 0\nbig.T: methods 2\nother: lines 4\n")
+	limits, err := ParseLimits("# why\nmodule: lines 10\ninternal/test: lines 2\nbig: lines 6 up 0\nbig.T: methods 2\nother: lines 4\n")
 	require.NoError(t, err)
 	found := map[string]Size{
 		"big":   {Lines: 6, Methods: map[string]int{"T": 2}},
 		"small": {Lines: 4},
+
+		"internal/test/kit": {Lines: 1}, "nested/internal/test/kit": {Lines: 1},
 	}
 	now, faults := limits.Check(found)
 	assert.Empty(t, faults)
 	assert.Equal(t, limits, now)
 	found["big"] = Size{Lines: 7, Up: 1, Methods: map[string]int{"T": 3}}
 	found["small"] = Size{Lines: 5}
+	found["internal/test/kit"] = Size{Lines: 2}
 	_, faults = limits.Check(found)
-	assert.Equal(t, []string{"module has lines 12, and size.txt allows 10", "big has lines 7, and size.txt allows 6",
+	assert.Equal(t, []string{"module has lines 12, and size.txt allows 10",
+		"internal/test has lines 3, and size.txt allows 2", "big has lines 7, and size.txt allows 6",
 		"big has up 1, and size.txt allows 0", "big.T has methods 3, and size.txt allows 2", "small has lines 5, and size.txt allows 4"}, faults)
 	for text, want := range map[string]string{
 		"gone: lines 1": "gone has no lines", "big.U: methods 1": "big.U has no methods", "big: weight 1": "big has no weight",

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/hlotest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hlotest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/global"
 	"github.com/tpustrategy/tpustrategy/pjrt"

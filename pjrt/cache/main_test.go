@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
 func TestMain(m *testing.M) { os.Exit(plugintest.OwnHome(m.Run)) }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/browsertest"
+	"github.com/tpustrategy/tpustrategy/internal/test/browsertest"
 )
 
 func near(a color.Color, b color.NRGBA, by int) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/fakegcs"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/faultproxy"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
 )
 
 // quick are options with which a test does not wait: five chunks for content.

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/gcs"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/fakegcs"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 )
 
 // writing writes so many bytes in pieces of 4 MiB, as a save does.

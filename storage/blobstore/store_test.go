@@ -9,7 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/fakegcs"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 	"github.com/tpustrategy/tpustrategy/storage/storagetest"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 
-	"github.com/tpustrategy/tpustrategy/internal/hangtest"
+	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
 // TestNothingInACheckpointHangs puts what is no file in the place of each of a checkpoint's files.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/strategytest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 	"github.com/tpustrategy/tpustrategy/weights"
 )

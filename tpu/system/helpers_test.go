@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
 func empty(string) string { return "" }

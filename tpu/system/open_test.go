@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
-	"github.com/tpustrategy/tpustrategy/internal/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )

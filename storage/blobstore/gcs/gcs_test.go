@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/gcs"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/fakegcs"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 )
 
 func TestAURLIsOpenedByItsScheme(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/storage"
-	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/faultproxy"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/s3"
 	"github.com/tpustrategy/tpustrategy/storage/storagetest"
 )

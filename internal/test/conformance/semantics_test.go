@@ -1,0 +1,96 @@
+package conformance
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
+)
+
+// section runs the cases of one section on one environment.
+type section func(c *caseRun, g golden, v *env)
+
+// sections are those that run on devices: once for each number of logical devices.
+var sections = map[string]section{
+	"reduce": reduceCase, "gather": gatherCase, "all_reduce": allReduceCase, "all_gather": allGatherCase,
+	"run_return": runReturnCase, "local_results": localResultsCase, "value_container": valueContainerCase,
+	"context": contextCase, "merge_call": mergeCallCase, "variable": variableCase,
+	"mirrored_write": mirroredWriteCase, "scatter": scatterCase, "sync_on_read": syncOnReadCase,
+	"checkpoint": checkpointCase, "update": updateCase, "non_slot": nonSlotCase, "colocate": colocateCase,
+	"broadcast_to": broadcastCase, "reduce_to": reduceToCase, "values_from_function": valuesFromFunctionCase,
+	"per_replica": perReplicaCase, "numpy_dataset": numpyDatasetCase, "run_steps": runStepsCase,
+	"default": defaultCase, "base": baseCase, "replica_context": replicaContextCase,
+	"enums": enumsCase, "batch_reduce_to": reduceToCase, "tpu_run": tpuRunCase, "tpu_variable": tpuVariableCase,
+}
+
+// inputCase runs a case of input, rebatching or sharding on package input.
+func inputCase(c *caseRun, g golden) { inputcases.Run(c.T, g.raw) }
+
+// hostSections need no devices.
+var hostSections = map[string]func(c *caseRun, g golden){
+	"input": inputCase, "input_from_function": inputCase, "rebatch": inputCase, "auto_shard": inputCase,
+	"cluster_resolver": resolverCase,
+}
+
+func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
+	var all struct{ Cases []json.RawMessage }
+	decode(t, data, &all)
+	for _, raw := range all.Cases {
+		var g golden
+		decode(t, raw, &g)
+		g.raw = raw
+		s.run(t, "strategy_semantics", g.Section, g.Name, g.Strategy, func(c *caseRun) { runCase(c, g, w) })
+	}
+}
+
+// runCase runs a case once, or once for each number of logical devices.
+func runCase(c *caseRun, g golden, w *world) {
+	g.Section = sectionOf(g.Section)
+	checkInputs(c, g)
+	if host, ok := hostSections[g.Section]; ok {
+		host(c, g)
+		return
+	}
+	run, ok := sections[g.Section]
+	if !ok {
+		run = (*caseRun).byName
+	}
+	switch g.text("dtype") {
+	case "float16", "half":
+		c.ulp = 0x1p-10
+	case "bfloat16":
+		c.ulp = 0x1p-7
+	}
+	for _, p := range []int{1, 2} {
+		if strings.Contains(g.Strategy, "2x2") && p == 1 {
+			continue
+		}
+		if m := countText.FindStringSubmatch(g.Strategy); m != nil && p > 1 {
+			if n, err := strconv.Atoi(m[1]); err == nil && n*p > maxDevices {
+				continue
+			}
+		}
+		func() {
+			defer func() {
+				switch p := recover().(type) {
+				case nil:
+				case refused:
+					var got any = c.refused
+					if _, whole := errorOf(g.Outputs); !whole {
+						each := map[string]any{}
+						for k := range g.outputs() {
+							each[k] = c.refused
+						}
+						got = each
+					}
+					c.check(g.Outputs, got)
+				default:
+					panic(p)
+				}
+			}()
+			run(c, g, w.envOf(c, g.Strategy, p))
+		}()
+	}
+}

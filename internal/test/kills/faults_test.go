@@ -1,0 +1,255 @@
+//go:build unix
+
+package kills
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// patience is how long hosts wait for each other, and limit how long they may take to end once one
+// of them has been harmed.
+const (
+	patience = 3 * time.Second
+	limit    = 25 * time.Second
+)
+
+// harm is what is done to the hosts of a life, at a moment that chance picks. It returns once it
+// has been done and, where hosts do not end of it by themselves, undone.
+type harm struct {
+	name string
+	do   func(c *campaign, l *life, victim int)
+	// store is what the store does wrong from the beginning.
+	store faults
+	needs string // "", "others", "tmpfs" or "store"
+}
+
+var harms = []harm{
+	{name: "SIGKILL of a host", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGKILL of all hosts", do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "SIGTERM", do: (*campaign).terminate},
+	{name: "SIGSTOP, then SIGKILL", needs: "others", do: func(c *campaign, l *life, v int) {
+		c.stop(l, v)
+		l.signal(v, syscall.SIGKILL)
+	}},
+	{name: "SIGSTOP, then SIGCONT", needs: "others", do: func(c *campaign, l *life, v int) {
+		c.stop(l, v)
+		l.signal(v, syscall.SIGCONT)
+	}},
+	{name: "a socket cut", do: func(c *campaign, l *life, v int) { l.machine.Cut(l.name, v) }},
+	{name: "a store that fails, then SIGKILL of all hosts", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that fails, then SIGTERM", needs: "store", store: faults{Fail: 0.3}, do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGTERM) }},
+	{name: "a store that is slow, then SIGKILL of all hosts", needs: "store", store: faults{Slow: 200 * time.Millisecond}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a store that lies, then SIGKILL of all hosts", needs: "store", store: faults{Lie: 0.3}, do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "a full disk, then SIGKILL of all hosts", needs: "tmpfs", do: (*campaign).fill},
+}
+
+func (l *life) signal(v int, s syscall.Signal) { _ = l.hosts[v].cmd.Process.Signal(s) }
+
+// terminate asks one host to end. All end, after the same step, which is saved.
+func (c *campaign) terminate(l *life, v int) {
+	l.signal(v, syscall.SIGTERM)
+	if hung := l.end(limit); hung != nil {
+		c.fail(l, "after SIGTERM to host %d, hosts %v do not end", v, hung)
+		return
+	}
+	taken := int64(-1)
+	for i, p := range l.hosts {
+		n, interrupted := strings.CutPrefix(p.last(), "interrupted ")
+		if !interrupted {
+			continue // it was at its start, or at its end
+		}
+		step, _ := strconv.ParseInt(n, 10, 64)
+		if taken >= 0 && step != taken {
+			c.fail(l, "host %d was interrupted after step %d, another after step %d", i, step, taken)
+		}
+		taken = step
+		if p.code != 75 && step > 0 {
+			c.fail(l, "host %d was interrupted and ended with code %d", i, p.code)
+		}
+	}
+	if taken > 0 {
+		c.next = taken // is where the next life has to go on
+	}
+}
+
+// stop stops a host until the others have given it up.
+func (c *campaign) stop(l *life, v int) {
+	l.signal(v, syscall.SIGSTOP)
+	late := time.After(limit)
+	for i, p := range l.hosts {
+		if i == v {
+			continue
+		}
+		select {
+		case <-p.ended:
+		case <-late:
+			c.fail(l, "host %d does not notice that host %d is stopped", i, v)
+			return
+		}
+		if last := p.last(); last != fmt.Sprintf("missing [%d]", v) && last != "done" && l.hosts[v].last() != "done" {
+			c.odd(l, "host %d says %q where host %d was stopped", i, last, v)
+		}
+	}
+}
+
+// fill fills the disk, lets the run go on without its checkpoints for some steps, and kills it.
+func (c *campaign) fill(l *life, _ int) {
+	filler := filepath.Join(c.dir, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	block := make([]byte, 1<<14)
+	for len(block) > 0 {
+		if _, err = f.Write(block); err != nil {
+			block = block[:len(block)/2]
+		}
+	}
+	_ = f.Close() // it is full
+	before, _ := l.hosts[0].at()
+	l.until(3*time.Second, func() bool {
+		step, _ := l.hosts[0].at()
+		return step >= before+saveEvery+int64(c.chance.IntN(3))
+	})
+	l.killed()
+	if err := os.Remove(filler); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// mountSmall mounts a small file system, or says that it cannot.
+func mountSmall(t *testing.T, dir string) bool {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Logf("no small file system can be mounted, so no disk is filled: %v", err)
+		return false
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return true
+}
+
+// campaign is a training run that is harmed until it is through.
+type campaign struct {
+	t       *testing.T
+	machine *prochost.Machine
+	chance  *rand.Rand
+	dir     string
+	tmpfs   bool
+	// next is where the next life has to begin, if that is known; 0 if not.
+	next   int64
+	saving saving
+	// lied says that the store has lied in this run, so that checkpoints may be damaged.
+	lied   bool
+	counts map[string]int
+	failed bool
+}
+
+func (c *campaign) fail(l *life, format string, args ...any) {
+	c.failed = true
+	c.t.Errorf("%s: "+format+"\n%v", append(append([]any{l.name}, args...), l)...)
+}
+
+// odd notes what may come of a busy machine.
+func (c *campaign) odd(l *life, format string, args ...any) {
+	c.counts["odd"]++
+	c.t.Logf("%s: "+format, append([]any{l.name}, args...)...)
+}
+
+// live is one life: hosts go on with the run, and one of the harms is done to them, if it is one. It
+// reports whether the run is through.
+func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
+	j.Faults = h.store
+	j.Faults.Seed, j.Faults.Lie = c.chance.Uint64(), h.store.Lie/float64(hosts)
+	c.lied = c.lied || h.store.Lie > 0
+	l := begin(c.t, c.machine, name, hosts, j)
+	defer l.killed()
+	first := l.hosts[0]
+	switch {
+	case h.do == nil:
+		l.until(time.Minute, first.over)
+	case c.chance.IntN(8) == 0: // in the start-up
+		time.Sleep(time.Duration(c.chance.IntN(700)) * time.Millisecond)
+	default:
+		after := int64(1 + c.chance.IntN(2*saveEvery))
+		if !l.until(time.Minute, func() bool {
+			step, resumed := first.at()
+			return resumed >= 0 && step >= resumed+after
+		}) && !first.over() {
+			c.fail(l, "no step in a minute")
+		}
+		time.Sleep(time.Duration(c.chance.IntN(30)) * time.Millisecond)
+	}
+	known := c.next
+	c.next = 0
+	if h.do != nil && !first.over() {
+		c.counts[h.name]++
+		c.counts[fmt.Sprintf("%d hosts", hosts)]++
+		h.do(c, l, c.chance.IntN(hosts))
+	}
+	if hung := l.end(limit); hung != nil {
+		c.fail(l, "hosts %v hang after %s", hung, h.name)
+	}
+	through = true
+	for i, p := range l.hosts {
+		_, resumed := p.at()
+		if known > 0 && resumed >= 0 && resumed != known && !c.lied {
+			c.fail(l, "host %d went on from step %d, the run was saved at step %d", i, resumed, known)
+		}
+		if known > 0 && resumed < 0 && c.next == 0 {
+			c.next = known // nobody got as far
+		}
+		if other := l.hosts[0].resumed; resumed >= 0 && other >= 0 && resumed != other {
+			c.fail(l, "host %d went on from step %d, host 0 from step %d", i, resumed, other)
+		}
+		if text := p.log(); slices.ContainsFunc([]string{"panic:", "fatal error:", "DATA RACE", "damaged"}, func(w string) bool {
+			return strings.Contains(text, w) && !(w == "damaged" && c.lied)
+		}) {
+			c.fail(l, "host %d: that must not be", i)
+		}
+		through = through && p.last() == "done" && p.code == 0
+	}
+	if c.lied {
+		return through && c.mended(l)
+	}
+	return through
+}
+
+// mended reports whether a run that is through has its last checkpoint, where its store has lied: if
+// not, another life finds that out and makes it again. Where every checkpoint is damaged, which the
+// hosts say, the run begins anew.
+func (c *campaign) mended(l *life) bool {
+	for _, p := range l.hosts {
+		if strings.Contains(p.log(), "every checkpoint is damaged") {
+			c.counts["begun anew, as a store had damaged every checkpoint"]++
+			if err := errors.Join(os.RemoveAll(c.dir), os.Mkdir(c.dir, 0o755)); err != nil {
+				c.t.Fatal(err)
+			}
+			return false
+		}
+	}
+	dir, err := checkpoint.OpenDirectory(filepath.Join(c.dir, "checkpoints"), checkpoint.Options{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	last, err := dir.Open(steps)
+	if err != nil {
+		return false
+	}
+	return errors.Join(last.Verify(c.t.Context()), last.Close()) == nil
+}

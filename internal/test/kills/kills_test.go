@@ -1,0 +1,272 @@
+//go:build unix
+
+package kills
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+func TestMain(m *testing.M) {
+	h, here, err := prochost.FromEnviron(os.Getenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if here {
+		os.Exit(host(h))
+	}
+	os.Exit(m.Run())
+}
+
+// meshes are the replicas and logical devices of a run on eight devices, and hostCounts its hosts.
+var (
+	meshes     = [][2]int{{4, 2}, {8, 1}, {2, 4}, {1, 8}}
+	hostCounts = []int{1, 2, 4, 8}
+)
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, name)
+	return n
+}
+
+// TestRunsAreKilledAndLoseNothing harms runs until so many lives were harmed. In the end each run
+// has the losses, the examples and the checkpoint of a run that nobody harmed.
+func TestRunsAreKilledAndLoseNothing(t *testing.T) {
+	kills, seed := number(t, "TPUSTRATEGY_KILLS", 5), number(t, "TPUSTRATEGY_KILLS_SEED", 1)
+	base := plugintest.System(t, 8)
+	sockets, err := os.MkdirTemp("", "kills-")
+	require.NoError(t, err)
+	defer os.RemoveAll(sockets)
+	machine, err := prochost.Listen(base, "unix", filepath.Join(sockets, "machine"), prochost.Options{Patience: patience})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, machine.Close()) }()
+	small := t.TempDir()
+	all := &campaign{t: t, machine: machine, chance: rand.New(rand.NewPCG(uint64(seed), 17)), counts: map[string]int{}, tmpfs: mountSmall(t, small)}
+	wholes := map[plan]*outcome{}
+	whole := func(p plan) *outcome {
+		if !p.dataset {
+			p.hosts = 1 // they all have the same rows for each replica
+		}
+		p.saving = byOne
+		if wholes[p] == nil {
+			dir := t.TempDir()
+			l := begin(t, machine, fmt.Sprintf("whole %v", p), p.hosts, p.job(dir))
+			require.Empty(t, l.end(time.Minute), "%v", l)
+			require.Equal(t, "done", l.hosts[0].last(), "%v", l)
+			wholes[p] = read(t, dir)
+			wholes[p].complete(t)
+		}
+		return wholes[p]
+	}
+	start, lives, harmed := time.Now(), 0, 0
+	for run := 0; harmed < kills; run++ {
+		c := *all
+		c.dir = filepath.Join(small, fmt.Sprint(run))
+		if !c.tmpfs || run%5 > 1 {
+			c.dir, c.tmpfs = filepath.Join(t.TempDir(), fmt.Sprint(run)), false
+		}
+		require.NoError(t, os.Mkdir(c.dir, 0o755))
+		// The first plan is that of what the run is held against. Of a dataset that is dealt to hosts
+		// each replica has other rows on another number of hosts: that is another order of sums.
+		first := plan{mesh: meshes[c.chance.IntN(len(meshes))], hosts: c.hosts(), dataset: run%2 == 1}
+		first.saving = []saving{byOne, background, toStore}[run%3]
+		c.saving = first.saving
+		changing := run%4 > 1
+		for through := false; !through && !c.failed; lives++ {
+			p := first
+			if changing {
+				p.mesh = meshes[c.chance.IntN(len(meshes))]
+			}
+			if changing || !p.dataset {
+				p.hosts = c.hosts()
+			}
+			j := p.job(c.dir)
+			j.Pause = time.Duration(c.chance.IntN(4)) * time.Millisecond
+			var h harm // the last life of all is left alone
+			if harmed < kills {
+				h = c.harm(p.hosts)
+			}
+			through = c.live(fmt.Sprintf("run %d, life %d, %v", run, lives, p), p.hosts, j, h)
+			harmed = 0
+			for _, h := range harms {
+				harmed += all.counts[h.name]
+			}
+		}
+		if c.failed {
+			return
+		}
+		got := read(t, c.dir)
+		got.complete(t)
+		got.tidy(t, first.saving)
+		got.compare(t, whole(first), !changing)
+		require.NoError(t, os.RemoveAll(c.dir))
+		if os.Getenv("TPUSTRATEGY_KILLS") != "" {
+			fmt.Printf("%v: run %d is through after %d lives; %d harmed\n", time.Since(start).Round(time.Second), run, lives, harmed)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all.counts)) {
+		t.Logf("%5d %s", all.counts[name], name)
+	}
+	t.Logf("%d harmed of %d lives in %v", harmed, lives, time.Since(start).Round(time.Second))
+}
+
+// plan says how a life is run.
+type plan struct {
+	mesh    [2]int
+	hosts   int
+	dataset bool
+	saving  saving
+}
+
+func (p plan) String() string {
+	of := "batches"
+	if p.dataset {
+		of = "a dataset"
+	}
+	return fmt.Sprintf("%d hosts, %d x %d, %s, %s", p.hosts, p.mesh[0], p.mesh[1], of, p.saving)
+}
+
+func (p plan) job(dir string) job {
+	return job{Directory: dir, Replicas: p.mesh[0], Logical: p.mesh[1], Dataset: p.dataset, Saving: p.saving}
+}
+
+// hosts picks the number of hosts of a life.
+func (c *campaign) hosts() int { return hostCounts[c.chance.IntN(len(hostCounts))] }
+
+// harm picks what is done to a life.
+func (c *campaign) harm(hosts int) harm {
+	for {
+		h := harms[c.chance.IntN(len(harms))]
+		if h.needs == "others" && hosts == 1 || h.needs == "tmpfs" && !c.tmpfs || h.needs == "store" && c.saving != toStore {
+			continue
+		}
+		return h
+	}
+}
+
+// outcome is what a run has left.
+type outcome struct {
+	table   map[string][]float64 // columns
+	files   []string
+	tensors map[string]string // of the last checkpoint
+}
+
+// read reads what a run has left.
+func read(t *testing.T, dir string) *outcome {
+	t.Helper()
+	o := &outcome{table: map[string][]float64{}}
+	text, err := os.ReadFile(filepath.Join(dir, "table.csv"))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\r\n")
+	columns := strings.Split(lines[0], ",")
+	for _, line := range lines[1:] {
+		for i, cell := range strings.Split(line, ",") {
+			v, err := strconv.ParseFloat(cell, 64)
+			require.NoError(t, err, "%s", line)
+			o.table[columns[i]] = append(o.table[columns[i]], v)
+		}
+	}
+	checkpoints := filepath.Join(dir, "checkpoints")
+	require.NoError(t, filepath.WalkDir(checkpoints, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(checkpoints, path)
+			o.files = append(o.files, name)
+		}
+		return err
+	}))
+	opened, err := checkpoint.OpenDirectory(checkpoints, checkpoint.Options{})
+	require.NoError(t, err)
+	last, err := opened.Open(steps)
+	require.NoError(t, err)
+	defer last.Close()
+	o.tensors = map[string]string{}
+	for _, v := range last.Variables() {
+		value, err := last.Tensor(t.Context(), v.Path)
+		require.NoError(t, err)
+		o.tensors[v.Path] = fmt.Sprint(value.Shape(), value.Value())
+	}
+	return o
+}
+
+var (
+	plainFile = regexp.MustCompile(`^step-\d{10}/(checkpoint\.json|variables\.safetensors)$`)
+	shardFile = regexp.MustCompile(`^step-\d{10}/([0-9a-z-]+)/host-\d{4}\.(json|safetensors)$`)
+)
+
+// tidy checks that a run has left its last checkpoints, each whole, and nothing else.
+func (o *outcome) tidy(t *testing.T, saved saving) {
+	t.Helper()
+	manifests, saves := map[string]bool{}, map[string]bool{}
+	for _, name := range o.files {
+		step, _, _ := strings.Cut(name, "/")
+		switch m := shardFile.FindStringSubmatch(name); {
+		case name == ".lock" || name == "owner.json":
+		case saved != byOne && m != nil:
+			saves[step+" "+m[1]] = true
+		case plainFile.MatchString(name) && (saved == byOne || strings.HasSuffix(name, ".json")):
+			manifests[step] = true
+		default:
+			t.Errorf("a leftover: %s of %v", name, o.files)
+		}
+	}
+	assert.Len(t, manifests, keep, "%v", o.files)
+	if saved != byOne {
+		assert.Len(t, saves, keep, "%v", o.files)
+	}
+}
+
+// complete checks that each step was taken once, and each example once in each pass.
+func (o *outcome) complete(t *testing.T) {
+	t.Helper()
+	require.Len(t, o.table["step"], steps)
+	const n = float64(examples)
+	for pass := range passes {
+		sum, squares := 0.0, 0.0
+		for k := pass * steps / passes; k < (pass+1)*steps/passes; k++ {
+			require.Equal(t, float64(k+1), o.table["step"][k])
+			sum, squares = sum+o.table["examples"][k], squares+o.table["squares"][k]
+		}
+		require.Equal(t, n*(n+1)/2, sum, "the examples of pass %d", pass+1)
+		require.Equal(t, n*(n+1)*(2*n+1)/6, squares, "the examples of pass %d", pass+1)
+	}
+}
+
+// compare holds a run that was harmed against one that was not. Where it was on one mesh all of its
+// life, they are the same to the last bit.
+func (o *outcome) compare(t *testing.T, want *outcome, same bool) {
+	t.Helper()
+	for _, name := range []string{"step", "examples", "squares"} {
+		require.Equal(t, want.table[name], o.table[name], name)
+	}
+	if same {
+		require.Equal(t, want.table["loss"], o.table["loss"])
+		require.Equal(t, want.tensors, o.tensors, "the last checkpoint")
+		return
+	}
+	for i, loss := range o.table["loss"] {
+		require.InDelta(t, 1, loss/want.table["loss"][i], 1e-3, "the loss of step %d", i+1)
+	}
+}

@@ -1,0 +1,16 @@
+package transformer_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+)
+
+// TestSizesAreThoseOfTheirNames holds the numbers of parameters: those of Llama 3 are published.
+func TestSizesAreThoseOfTheirNames(t *testing.T) {
+	assert.Equal(t, 1_343_868_928, transformer.Billion().Parameters())
+	assert.Equal(t, 8_030_261_248, transformer.Llama8B().Parameters())
+	assert.Equal(t, 70_553_706_496, transformer.Llama70B().Parameters())
+}

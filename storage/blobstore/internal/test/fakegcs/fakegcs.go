@@ -1,0 +1,100 @@
+// Package fakegcs starts, for tests, a server that speaks Google Cloud Storage's protocol, with a
+// proxy before it that injects faults. The server keeps objects in memory.
+//
+//	s := fakegcs.Start(t, "bucket")
+//	store := s.Open(t, "gs://bucket/run", blobstore.Options{})
+//	s.Proxy.Choose(faultproxy.Random(1, 0.2, faultproxy.Unavailable, faultproxy.LoseAnswer))
+package fakegcs
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	gcloud "cloud.google.com/go/storage"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+
+	"github.com/tpustrategy/tpustrategy/storage/blobstore"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/gcs"
+	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
+)
+
+// Server is the server with its proxy.
+type Server struct {
+	Proxy  *faultproxy.Proxy
+	server *fakestorage.Server
+}
+
+// Start starts both, with one bucket, and stops them when the test ends.
+func Start(t testing.TB, bucket string) *Server {
+	t.Helper()
+	proxy, err := faultproxy.Listen()
+	require.NoError(t, err)
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", PublicHost: proxy.Host()})
+	require.NoError(t, err)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
+	require.NoError(t, proxy.Forward(server.URL()))
+	t.Cleanup(func() {
+		require.NoError(t, proxy.Close())
+		server.Stop()
+	})
+	return &Server{Proxy: proxy, server: server}
+}
+
+// clientOptions are those with which Google's client comes to a proxy.
+func clientOptions(p *faultproxy.Proxy) []option.ClientOption {
+	return []option.ClientOption{option.WithEndpoint(p.URL() + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
+}
+
+// Open opens a store in a bucket, through Google's client and the proxy.
+func (s *Server) Open(t testing.TB, bucket string, opts blobstore.Options) *blobstore.Store {
+	t.Helper()
+	client, err := gcloud.NewClient(context.Background(), clientOptions(s.Proxy)...)
+	require.NoError(t, err)
+	store, err := gcs.New(client, bucket, opts, client.Close)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}
+
+// Object returns what the server holds, without the proxy, and whether it is there.
+func (s *Server) Object(bucket, name string) ([]byte, bool) {
+	o, err := s.server.GetObject(bucket, name)
+	return o.Content, err == nil
+}
+
+// Names returns the names of a bucket's objects, without the proxy.
+func (s *Server) Names(bucket string) []string {
+	answer, err := s.server.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{})
+	names := []string{}
+	if err != nil {
+		return names
+	}
+	for _, o := range answer.Objects {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// Second starts another proxy before the same server, for a client of its own: faults of the one do
+// not touch the other. It returns the proxy and a store through it.
+func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*faultproxy.Proxy, *blobstore.Store) {
+	t.Helper()
+	proxy, err := faultproxy.Start(s.server.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	// The server takes the short form of reads at the first proxy's address only.
+	client, err := gcloud.NewClient(context.Background(), append(clientOptions(proxy), gcloud.WithJSONReads())...)
+	require.NoError(t, err)
+	store, err := gcs.New(client, bucket, opts, client.Close)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return proxy, store
+}
+
+// Put puts an object into the server, without the proxy, as another writer does.
+func (s *Server) Put(bucket, name string, content []byte) {
+	s.server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content})
+}
