@@ -1,15 +1,14 @@
 package strategy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -35,6 +34,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 		return nil, err
 	}
 	s.slice = slice
+	s.machine = mesh.Describe(slice, s.machineOptions())
 	return s, nil
 }
 
@@ -65,7 +65,7 @@ func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUn
 
 // runnable refuses what needs devices.
 func (s *TPUStrategy) runnable(doing string) error {
-	if s.slice == nil {
+	if s.devices != nil {
 		return nil
 	}
 	return &AheadOfTimeError{Doing: doing, Slice: s.slice.Facts().Name}
@@ -81,7 +81,7 @@ func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a log
 	if splitBatch {
 		var err error
 		// Ahead of time there are no processes: the batch is the whole one.
-		if dims, err = shareShape(dims, s.shares(local && s.slice == nil)); err != nil {
+		if dims, err = shareShape(dims, s.shares(local && s.devices != nil)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,13 +94,4 @@ func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a log
 	}
 	v.base().outline = true
 	return v, nil
-}
-
-// aheadExecutable is one for devices that are not here.
-type aheadExecutable struct{ *pjrt.Executable }
-
-func (aheadExecutable) AddressableDevices() []*pjrt.Device { return nil }
-
-func (aheadExecutable) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
-	return &AheadOfTimeError{Doing: "running a program", Slice: "a described slice"}
 }

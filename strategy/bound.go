@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -77,8 +78,8 @@ func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 	}
 	b.columns = buffers
 	s := p.function.strategy
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	b.layout(nil)
 	return b, nil
 }
@@ -101,9 +102,9 @@ func (b *Bound) Launch(ctx context.Context) error {
 		}
 	}
 	s := b.program.function.strategy
-	s.launch.Lock()
+	s.machine.Launch.Lock()
 	err := b.run(ctx)
-	s.launch.Unlock() // not deferred: that costs a tenth of a short launch's own part
+	s.machine.Launch.Unlock() // not deferred: that costs a tenth of a short launch's own part
 	if guard := b.program.function.guard; guard != nil && err == nil {
 		return guard.Launched(ctx, b.program.function)
 	}
@@ -213,7 +214,7 @@ func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 }
 
 // setColumn points an argument of the function at other buffers.
-func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
+func (b *Bound) setColumn(argument int, buffers mesh.Buffers) {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	b.columns[argument] = buffers
@@ -233,7 +234,7 @@ func (b *Bound) setColumn(argument int, buffers []*pjrt.Buffer) {
 }
 
 // launchLock returns the lock that guards a Bound.
-func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.launch }
+func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.machine.Launch }
 
 // Results returns the results of the latest launch, and none before the first launch. They stay the
 // Bound's: the next launch overwrites them, and Close closes them.

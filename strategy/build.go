@@ -2,11 +2,12 @@ package strategy
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"time"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -23,63 +24,48 @@ type TopologyCompiler interface {
 	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
-// compileOptions are the options of a program of so many replicas with an equal share of the
-// strategy's devices each.
-func (s *TPUStrategy) compileOptions(replicas int) pjrt.CompileOptions {
-	return s.compileOptionsOf(slices.Concat(s.assignment.DeviceIDs()...), replicas)
+// Compilation describes a compilation that is under way, for [Options.Compiling].
+type Compilation struct {
+	// Name is the name of the step function.
+	Name string
+	// TextBytes is the size of the step's StableHLO text.
+	TextBytes int
+	// Replicas and LogicalDevices are the numbers that the step is compiled for.
+	Replicas, LogicalDevices int
+	// Passed is the time since the compiler began.
+	Passed time.Duration
 }
 
-// compileOptionsOn are the options of a program on the devices of some partitions.
-func (s *TPUStrategy) compileOptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
-	all, on := slices.Concat(s.assignment.DeviceIDs()...), make([]int, len(partitions))
-	for i, d := range partitions {
-		on[i] = all[d]
+// String describes the compilation in one line, for a person.
+func (c Compilation) String() string {
+	size := fmt.Sprintf("%.1f kB", float64(c.TextBytes)/1e3)
+	if c.TextBytes >= 1e6 {
+		size = fmt.Sprintf("%.1f MB", float64(c.TextBytes)/1e6)
 	}
-	return s.compileOptionsOf(on, replicas)
+	return fmt.Sprintf("compiling %s for %d x %d devices goes on: %s so far, %s of program",
+		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
 }
 
-func (s *TPUStrategy) compileOptionsOf(devices []int, replicas int) pjrt.CompileOptions {
-	replicas = max(replicas, 1)
-	partitions := len(devices) / replicas
-	return pjrt.CompileOptions{
-		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(devices, partitions)),
-		SPMD: partitions > 1, Shardy: partitions > 1, Overrides: s.opts.CompilerOptions,
+// goesOn returns what is told of compilations that take long, or nil.
+func (o *Options) goesOn() func(mesh.Compilation) {
+	switch {
+	case o.Compiling != nil:
+		return func(c mesh.Compilation) { o.Compiling(Compilation(c)) }
+	case o.Logger != nil:
+		return func(c mesh.Compilation) {
+			o.Logger.Info("strategy: a compilation goes on", "step", c.Name, "passed", c.Passed.Round(time.Second),
+				"text_bytes", c.TextBytes, "replicas", c.Replicas, "logical_devices", c.LogicalDevices)
+		}
 	}
+	return nil
 }
 
-// build compiles a step's module: onto the devices, or ahead of time.
-func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions) (system.Executable, error) {
-	code := pjrt.Lowered(m.Text, m.Facts())
-	x, err := s.buildProgram(ctx, code, opts)
-	if err == nil {
-		return x, nil
-	}
+// build compiles a step's module, or waits for the compilation of it that is under way, with other
+// work meanwhile; see [mesh.Machine.Build].
+func (s *TPUStrategy) build(ctx context.Context, name string, m *module.Module, opts pjrt.CompileOptions, meanwhile func() error) (system.Executable, time.Duration, error) {
+	x, took, err := s.machine.Build(ctx, name, pjrt.Lowered(m.Text, m.Facts()), opts, meanwhile)
 	if memory := memoryError(name, m, err); memory != nil {
-		return nil, memory
+		return nil, took, memory
 	}
-	return nil, fault.Of("compiling "+name, err, "")
-}
-
-func (s *TPUStrategy) buildProgram(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
-	if s.slice != nil {
-		compile := s.slice.Compile
-		if c, ok := s.opts.Compiler.(TopologyCompiler); ok {
-			compile = func(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-				return c.CompileTopology(ctx, s.slice.Description(), code, opts)
-			}
-		}
-		x, err := compile(ctx, code, opts)
-		if err != nil {
-			return nil, err
-		}
-		return aheadExecutable{x}, nil
-	}
-	if client := s.sys.Client(); client != nil && s.opts.Compiler != nil {
-		x, err := s.opts.Compiler.Compile(ctx, client, code, opts)
-		if err != nil {
-			return nil, err
-		}
-		return x, nil
-	}
-	return s.sys.Runtime().Compile(ctx, code, opts)
+	return x, took, err
 }

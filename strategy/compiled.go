@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -46,7 +47,7 @@ func (p *program) compiled() *Compiled {
 		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p,
 	}
-	if x, ok := p.executable.(aheadExecutable); ok {
+	if x, ok := p.executable.(mesh.Described); ok {
 		c.Program = x.Executable
 	} else if c.Executable != nil {
 		c.Program = c.Executable.Executable()
@@ -87,16 +88,15 @@ func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
 		return report.TargetOf(s.slice.Facts())
 	}
-	topology := s.sys.Topology()
+	sys := s.devices.System
+	topology := sys.Topology()
 	t := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
-	if t.Name == "" || s.sys.Platform() == "cpu" {
-		t.Name = s.sys.Platform()
+	if t.Name == "" || sys.Platform() == "cpu" {
+		t.Name = sys.Platform()
 	}
-	if client := s.sys.Client(); client != nil {
+	if client := sys.Client(); client != nil {
 		t.Platform = client.PlatformVersion()
 	}
-	if s.devices[0] != nil {
-		t.Kind = s.devices[0].Kind()
-	}
+	t.Kind = s.devices.All[0].Kind()
 	return t
 }

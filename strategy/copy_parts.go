@@ -3,11 +3,8 @@ package strategy
 import (
 	"context"
 	"fmt"
-	"runtime"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -39,91 +36,58 @@ func (s *TPUStrategy) CopyParts(ctx context.Context, parts []PartCopy) error {
 	if err := s.runnable("reading variables"); err != nil {
 		return err
 	}
-	layouts := make([]layout, len(parts))
+	copies := make([]mesh.PartCopy, len(parts))
 	variables := make([]*Variable, len(parts))
 	for i, p := range parts {
-		l, err := s.checkCopy(p)
-		if err != nil {
+		var err error
+		if copies[i], err = s.checkCopy(p); err != nil {
 			return err
 		}
-		layouts[i], variables[i] = l, p.Variable
+		variables[i] = p.Variable
 	}
 	if err := arrive(ctx, variables...); err != nil {
 		return err
 	}
-	s.launch.Lock()
-	defer s.launch.Unlock()
-	for i, p := range parts {
-		if err := p.Variable.live(); err != nil {
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	for i, v := range variables {
+		if err := v.live(); err != nil {
 			return err
 		}
-		d := p.Replica*s.logicalDevices + p.LogicalDevice
-		if p.Variable.buffers[d] == nil {
-			return s.remote(p.Replica, p.LogicalDevice)
+		copies[i].From = v.buffers
+		if v.buffers[copies[i].Partition] == nil {
+			return s.remote(copies[i].Partition)
 		}
-		if i == 0 || p.Variable != parts[i-1].Variable {
-			if err := ready(ctx, p.Variable.buffers); err != nil {
-				return fault.Of(fmt.Sprintf("variable %q", p.Variable.path), err, "")
+		if i == 0 || v != variables[i-1] {
+			if err := ready(ctx, v.buffers); err != nil {
+				return fault.Of(copies[i].Name, err, "")
 			}
 		}
 	}
-	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
-	for i, p := range parts {
-		group.Go(func() error {
-			if err := context.Cause(within); err != nil {
-				return err
-			}
-			b := p.Variable.buffers[p.Replica*s.logicalDevices+p.LogicalDevice]
-			if err := copyPart(within, b, &layouts[i], p); err != nil {
-				return fault.Of(fmt.Sprintf("variable %q", p.Variable.path), err, "")
-			}
-			if p.Done != nil {
-				p.Done()
-			}
-			return nil
-		})
-	}
-	return group.Wait()
+	return s.devices.CopyOut(ctx, copies)
 }
 
-// checkCopy returns how the variable of a copy lies on the devices, if the copy can be made.
-func (s *TPUStrategy) checkCopy(p PartCopy) (layout, error) {
-	wrong := func(hint, format string, args ...any) error {
-		return fault.New(ValueError, "copy parts", hint, format, args...)
+// checkCopy returns a copy, if it can be made.
+func (s *TPUStrategy) checkCopy(p PartCopy) (mesh.PartCopy, error) {
+	wrong := func(hint, format string, args ...any) (mesh.PartCopy, error) {
+		return mesh.PartCopy{}, fault.New(ValueError, "copy parts", hint, format, args...)
 	}
 	switch {
 	case p.Variable == nil:
-		return layout{}, wrong("give each part its variable", "no variable")
+		return wrong("give each part its variable", "no variable")
 	case p.Variable.strategy != s:
-		return layout{}, s.ownsVariable("copy parts", p.Variable)
+		return mesh.PartCopy{}, s.ownsVariable("copy parts", p.Variable)
 	case p.Replica < 0 || p.Replica >= s.replicas || p.LogicalDevice < 0 || p.LogicalDevice >= s.logicalDevices:
-		return layout{}, wrong("count from 0", "replica %d of %d, logical device %d of %d", p.Replica, s.replicas, p.LogicalDevice, s.logicalDevices)
+		return wrong("count from 0", "replica %d of %d, logical device %d of %d", p.Replica, s.replicas, p.LogicalDevice, s.logicalDevices)
 	}
+	name := fmt.Sprintf("variable %q", p.Variable.path)
 	l, err := p.Variable.layout()
 	if err != nil {
-		return l, fault.Of(fmt.Sprintf("variable %q", p.Variable.path), err, "")
+		return mesh.PartCopy{}, fault.Of(name, err, "")
 	}
-	_, sizes := l.held(p.Replica, p.LogicalDevice)
-	if n := l.wire.HostBytes() * size(sizes); n != len(p.Into) {
-		return l, wrong("give memory for the part without padding", "%d bytes for a part of %d of variable %q", len(p.Into), n, p.Variable.path)
+	d := p.Replica*s.logicalDevices + p.LogicalDevice
+	if n := l.BoxBytes(d); n != len(p.Into) {
+		return wrong("give memory for the part without padding", "%d bytes for a part of %d of variable %q", len(p.Into), n, p.Variable.path)
 	}
-	return l, nil
-}
-
-// copyPart copies a buffer to the host, without its padding.
-func copyPart(ctx context.Context, b *pjrt.Buffer, l *layout, p PartCopy) error {
-	if len(p.Into) == l.shardBytes {
-		if len(p.Into) == 0 {
-			return nil
-		}
-		return b.ToHost(ctx, p.Into)
-	}
-	all := make([]byte, l.shardBytes)
-	if err := b.ToHost(ctx, all); err != nil {
-		return err
-	}
-	_, sizes := l.held(p.Replica, p.LogicalDevice)
-	unpad(p.Into, all, l, sizes)
-	return nil
+	return mesh.PartCopy{Name: name, Layout: l, Partition: d, Into: p.Into, Done: p.Done}, nil
 }

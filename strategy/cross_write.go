@@ -189,8 +189,8 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 // replace uploads a value to all components.
 func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor) error {
 	s := v.strategy
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return err
 	}

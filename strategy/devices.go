@@ -5,46 +5,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/tpustrategy/tpustrategy/tpu"
 )
-
-// topology is where the devices are, or will be.
-func (s *TPUStrategy) topology() tpu.Topology {
-	if s.slice != nil {
-		return s.slice.Topology()
-	}
-	return s.sys.Topology()
-}
-
-// platform is the plugin's name of the devices' platform, "cpu" or "tpu".
-func (s *TPUStrategy) platform() string {
-	if s.slice != nil {
-		return "tpu"
-	}
-	return s.sys.Platform()
-}
 
 // deviceName is TensorFlow's name of a logical device of a replica.
 func (s *TPUStrategy) deviceName(replica, column int) string {
 	id := s.assignment.DeviceIDs()[replica][column]
 	task, ordinal := 0, id
-	for t, ids := range s.topology().DeviceIDs() {
+	for t, ids := range s.machine.Topology().DeviceIDs() {
 		if i := slices.Index(ids, id); i >= 0 {
 			task, ordinal = t, i
 		}
 	}
-	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", s.job(), task, strings.ToUpper(s.platform()), ordinal)
+	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", s.job(), task, strings.ToUpper(s.machine.Platform()), ordinal)
 }
 
 // hostName is the name of a replica's host.
 func (s *TPUStrategy) hostName(replica int) string {
-	task, _ := s.topology().TaskOfDevice(s.assignment.DeviceIDs()[replica][0])
+	task, _ := s.machine.Topology().TaskOfDevice(s.assignment.DeviceIDs()[replica][0])
 	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:CPU:0", s.job(), task)
 }
 
 func (s *TPUStrategy) job() string {
-	if s.platform() == "cpu" {
+	if s.machine.Platform() == "cpu" {
 		return "localhost"
 	}
 	return "worker"

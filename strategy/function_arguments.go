@@ -69,7 +69,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			if err := s.owns(v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
 			}
-			if v.base().outline && to == toRun && s.slice == nil {
+			if v.base().outline && to == toRun && s.devices != nil {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
 			if v.base().ragged != nil && !f.takesRagged() {
@@ -96,7 +96,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		}
 		var v Value
 		if shape, ok := arg.(shapes.Shape); ok {
-			if to == toRun && s.slice == nil {
+			if to == toRun && s.devices != nil {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
 			if shape.Ok() && f.takesUneven() && s.uneven(shape) {

@@ -108,7 +108,7 @@ func (s *TPUStrategy) take(ctx context.Context, op string, x any) (taken, error)
 		if v.strategy != s {
 			return s.borrow(ctx, op, v.strategy, v)
 		}
-		if s.slice != nil { // ahead of time there are no contents
+		if s.devices == nil { // ahead of time there are no contents
 			value, err := s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil)
 			return taken{value: value, made: true}, err
 		}

@@ -35,7 +35,7 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 	if err := s.check(); err != nil {
 		return err
 	}
-	loads := make([]*partLoad, len(values))
+	loads := make([]*variableLoad, len(values))
 	seen := map[*Variable]bool{}
 	for i, x := range values {
 		switch {
@@ -48,20 +48,20 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 		}
 		seen[x.Variable] = true
 		var err error
-		if loads[i], err = s.partLoad(x.Variable, x.Parts); err != nil {
+		if loads[i], err = x.Variable.load(x.Parts); err != nil {
 			return err
 		}
 	}
 	readers := min(2, runtime.GOMAXPROCS(0))
-	if _, err := s.uploadPartsBy(ctx, loads, readers); err != nil {
+	if _, err := s.fill(ctx, loads, readers); err != nil {
 		return err
 	}
 	var err error
 	if check != nil {
 		err = check(ctx)
 	}
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	for _, x := range loads {
 		if err == nil {
 			err = x.variable.live()
@@ -69,7 +69,7 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 	}
 	for _, x := range loads {
 		if err != nil {
-			_ = closeAll(x.fresh)
+			_ = x.Into.Close()
 		}
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 	}
 	var errs []error
 	for _, x := range loads {
-		errs = append(errs, x.variable.swap(x.fresh))
+		errs = append(errs, x.variable.swap(x.Into))
 	}
 	return errors.Join(errs...)
 }
@@ -85,17 +85,8 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 // FreeBytes returns how many bytes are free on the fullest of this process's devices; known is false
 // for a plugin that does not say, such as the CPU's, whose devices have the host's memory.
 func (s *TPUStrategy) FreeBytes() (free int64, known bool) {
-	for d, device := range s.devices {
-		if !s.processes.local[d] {
-			continue
-		}
-		stats, err := device.MemoryStats()
-		if err != nil || stats.BytesLimit <= 0 || stats.BytesInUse < 0 {
-			return 0, false
-		}
-		if left := stats.BytesLimit - stats.BytesInUse; !known || left < free {
-			free, known = left, true
-		}
+	if s.devices == nil {
+		return 0, false
 	}
-	return free, known
+	return s.devices.FreeBytes()
 }

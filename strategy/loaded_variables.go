@@ -94,7 +94,7 @@ func (s *TPUStrategy) named(name string) (all []*Variable) {
 
 // open reports a variable that was closed.
 func (s *TPUStrategy) open(v *Variable) error {
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	return v.live()
 }

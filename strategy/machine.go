@@ -106,7 +106,7 @@ func (m *machine) DeviceName(replica, logicalDevice int) string {
 }
 
 // Topology returns where the devices are, also those of a described slice.
-func (m *machine) Topology() tpu.Topology { return m.strategy().topology() }
+func (m *machine) Topology() tpu.Topology { return m.machine.Topology() }
 
 // HostName returns TensorFlow's name of a replica's host.
 func (m *machine) HostName(replica int) string { return m.strategy().hostName(replica) }

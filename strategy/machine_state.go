@@ -49,11 +49,11 @@ func (m *machine) State(ctx context.Context, of ...stateVariable) ([]*Variable, 
 		if err != nil {
 			return nil, fault.Of(fmt.Sprintf("state %q", d.name), err, "")
 		}
-		v.shardBytes = l.shardBytes
+		v.shardBytes = l.PartBytes
 		all[i], layouts = v, append(layouts, d.annotation)
 		key.WriteString(" " + d.shape.String())
 	}
-	if s.slice == nil {
+	if s.devices != nil {
 		zeros, err := s.call(ctx, builtinCall{name: "zeros" + key.String(), results: layouts,
 			step: func(rc *ReplicaContext, _ []*captured, _ []*graph.Node) (nodes []*graph.Node) {
 				for _, d := range of {

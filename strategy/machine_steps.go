@@ -83,7 +83,7 @@ func (m *functionMachine) Lookup(path string) (*Variable, bool) {
 // variable's value, without communication. It waits for the steps under way.
 func (m *functionMachine) ReadHere(ctx context.Context, v *Variable) (*tensors.Tensor, error) {
 	s := m.strategy
-	for d, here := range s.processes.local {
+	for d, here := range s.machine.Local {
 		if here {
 			return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
 		}

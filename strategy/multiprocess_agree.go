@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,48 +65,19 @@ func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
 }
 
 func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []byte) error {
-	if !s.processes.several() {
+	if s.devices == nil {
 		return nil
 	}
-	const most = 300
-	if len(text) > most {
-		text = text[:most] + "..."
-	}
-	sum := sha256.Sum256(content)
-	all, err := s.gatherBytes(ctx, "compare "+what, append(sum[:], text...))
-	if err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
-	counts := map[string]int{}
-	for _, row := range all {
-		if len(row) < len(sum) {
-			return fault.New(errkind.InternalError, "compare "+what, "start the same program on each process", "a fingerprint of %d bytes", len(row))
-		}
-		counts[string(row[:len(sum)])]++
-	}
-	if len(counts) == 1 {
-		return nil
-	}
-	standard := string(all[0][:len(sum)])
-	for _, row := range all {
-		if key := string(row[:len(sum)]); counts[key] > counts[standard] {
-			standard = key
-		}
-	}
-	e := &MismatchError{What: what}
-	for i, row := range all {
-		e.Texts = append(e.Texts, fmt.Sprintf("%s (%x)", row[len(sum):], row[:6]))
-		if string(row[:len(sum)]) != standard {
-			e.Differing = append(e.Differing, i)
-		}
-	}
-	return e
+	return inOrder(s.devices.Agree(ctx, what, text, content))
 }
 
 // agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
 // says so to the others instead of leaving them waiting; its own error comes first.
 func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *module.Module, failed error) error {
-	if !s.processes.several() {
+	if !s.machine.Several() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)

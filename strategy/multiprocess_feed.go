@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -17,7 +17,7 @@ import (
 // [TPUStrategy.LocalReplicas].
 func (s *TPUStrategy) localPerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
-	local := s.processes.replicas
+	local := s.machine.Groups
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
@@ -58,8 +58,8 @@ func (s *TPUStrategy) ownTensors(all []input.Tensor) ([]input.Tensor, error) {
 				"that of replica %d is %s, that of replica 0 %s", r, t, all[0])
 		}
 	}
-	own := make([]input.Tensor, len(s.processes.replicas))
-	for i, r := range s.processes.replicas {
+	own := make([]input.Tensor, len(s.machine.Groups))
+	for i, r := range s.machine.Groups {
 		own[i] = all[r]
 	}
 	return own, nil
@@ -72,10 +72,10 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 		return nil, err
 	}
 	const op = "local tensors"
-	local := s.processes.replicas
+	local := s.machine.Groups
 	if len(values) != len(local) {
 		return nil, fault.New(ValueError, op, "give one tensor for each of LocalReplicas",
-			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.processes.process)
+			"%d tensors for the %d replicas %v of process %d", len(values), len(local), local, s.machine.Process)
 	}
 	dtype, ok := values[0].Kind().DType()
 	if !ok {
@@ -87,7 +87,7 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 				"tensor of replica %d is %s, that of replica %d %s", local[i], t, local[0], values[0])
 		}
 	}
-	v, err := s.uploadedBy(true, dtype, values[0].Dims(), a, func(l *layout, buffers []*pjrt.Buffer) error {
+	v, err := s.uploadedBy(true, dtype, values[0].Dims(), a, func(l *mesh.Layout, buffers mesh.Buffers) error {
 		return s.uploadHeld(ctx, l, func(r int) []byte { return values[s.batchIndex(r, true)].Bytes() }, buffers)
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a
 // replicas.
 func (s *TPUStrategy) shares(local bool) int {
 	if local {
-		return len(s.processes.replicas)
+		return len(s.machine.Groups)
 	}
 	return s.replicas
 }
@@ -111,7 +111,7 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 	if !local {
 		return replica
 	}
-	i, _ := slices.BinarySearch(s.processes.replicas, replica)
+	i, _ := slices.BinarySearch(s.machine.Groups, replica)
 	return i
 }
 
@@ -124,8 +124,8 @@ func (s *TPUStrategy) batchIndex(replica int, local bool) int {
 // goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
 // process, such as one dataset that is dealt to them, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
-	o := input.Options{Replicas: s.replicas, Processes: s.processes.count, Process: s.processes.process, ProcessPipelines: true, Logger: s.opts.Logger}
-	if !s.processes.several() {
+	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, ProcessPipelines: true, Logger: s.opts.Logger}
+	if !s.machine.Several() {
 		o.Processes, o.Process = 1, 0
 		return o, nil
 	}
@@ -136,10 +136,10 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	}
 	next := 0
 	for i, replicas := range s.ProcessReplicas() {
-		if len(replicas) != s.replicas/s.processes.count || replicas[0] != next {
+		if len(replicas) != s.replicas/s.machine.Count || replicas[0] != next {
 			return o, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
 				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
-				i, replicas, s.replicas, s.replicas/s.processes.count, s.processes.count)}
+				i, replicas, s.replicas, s.replicas/s.machine.Count, s.machine.Count)}
 		}
 		next += len(replicas)
 	}
@@ -149,7 +149,7 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 // sharedReplica returns the one replica of this process, if there are more processes than replicas
 // and equally many in a row share each replica.
 func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
-	count := s.processes.count
+	count := s.machine.Count
 	if count <= s.replicas || count%s.replicas != 0 {
 		return 0, false
 	}
@@ -158,5 +158,5 @@ func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
 			return 0, false
 		}
 	}
-	return s.processes.process / (count / s.replicas), true
+	return s.machine.Process / (count / s.replicas), true
 }

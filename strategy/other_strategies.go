@@ -17,15 +17,15 @@ import (
 // partitionsIn says, for each partition of this process, which partition of another strategy is on
 // its device. It is false if one has none.
 func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
-	if s.slice != nil || other.slice != nil {
+	if s.devices == nil || other.devices == nil {
 		return nil, false
 	}
-	on := make(map[*pjrt.Device]int, len(other.devices))
-	for e, device := range other.devices {
+	on := make(map[*pjrt.Device]int, len(other.devices.All))
+	for e, device := range other.devices.All {
 		on[device] = e
 	}
-	all := make([]int, len(s.devices))
-	for d, device := range s.devices {
+	all := make([]int, len(s.devices.All))
+	for d, device := range s.devices.All {
 		e, ok := on[device]
 		if !ok {
 			return nil, false
@@ -73,12 +73,12 @@ func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	base.mu.Lock()
 	base.closed = true
 	base.mu.Unlock()
-	mine := make([]*pjrt.Buffer, len(s.devices))
+	mine := s.machine.Buffers()
 	for d, e := range from {
 		mine[d], theirs[e] = theirs[e], nil
 	}
 	v, err := s.newValue(false, base.dtype, base.shape, logical.Annotation{}, mine)
-	if err = errors.Join(err, closeAll(theirs)); err != nil {
+	if err = errors.Join(err, theirs.Close()); err != nil {
 		return nil, err
 	}
 	return v.(*Mirrored), nil

@@ -231,7 +231,7 @@ func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (
 // uneven reports whether a host batch does not divide among the replicas. With several processes it
 // must.
 func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
-	return !s.processes.several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
+	return !s.machine.Several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
 }
 
 // rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument

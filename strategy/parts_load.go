@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -87,17 +87,17 @@ func (vs *Variables) Load(ctx context.Context, values []VariableParts) (Loaded, 
 		return Loaded{}, &LoadError{Err: err}
 	}
 	var report Loaded
-	add := func(loads []*partLoad) error {
-		staged, err := s.uploadParts(ctx, loads)
+	add := func(loads []*variableLoad) error {
+		staged, err := s.fill(ctx, loads, 1)
 		report.StagedBytes = max(report.StagedBytes, staged)
 		for _, x := range loads {
 			if err != nil {
-				_ = closeAll(x.fresh)
+				_ = x.Into.Close()
 				continue
 			}
-			if err = x.variable.replaceBuffers(x.fresh); err == nil {
+			if err = x.variable.replaceBuffers(x.Into); err == nil {
 				report.OnDevices = append(report.OnDevices, x.variable.path)
-				report.DeviceBytes += x.localBytes()
+				report.DeviceBytes += x.LocalBytes()
 			}
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (vs *Variables) Load(ctx context.Context, values []VariableParts) (Loaded, 
 		return Loaded{}, err
 	}
 	for _, x := range later {
-		if err := add([]*partLoad{x}); err != nil {
+		if err := add([]*variableLoad{x}); err != nil {
 			return Loaded{}, err
 		}
 	}
@@ -124,7 +124,7 @@ func (vs *Variables) Load(ctx context.Context, values []VariableParts) (Loaded, 
 
 // sortLoads checks the values, and says which variables wait for their first value on the devices,
 // which have one there, and which are in the store only.
-func (vs *Variables) sortLoads(values []VariableParts) (first, later []*partLoad, stored []VariableParts, err error) {
+func (vs *Variables) sortLoads(values []VariableParts) (first, later []*variableLoad, stored []VariableParts, err error) {
 	seen := map[string]bool{}
 	for _, x := range values {
 		name := fmt.Sprintf("variable %q", x.Path)
@@ -145,11 +145,11 @@ func (vs *Variables) sortLoads(values []VariableParts) (first, later []*partLoad
 			stored = append(stored, x)
 			continue
 		}
-		load, err := vs.strategy.partLoad(v, x.Parts)
+		load, err := v.load(x.Parts)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if load.waits {
+		if v.waiting.Load() != nil {
 			first = append(first, load)
 		} else {
 			later = append(later, load)
@@ -173,37 +173,56 @@ func (vs *Variables) hold(x VariableParts) error {
 	return nil
 }
 
-// localBytes is what this process's devices hold of the variable.
-func (x *partLoad) localBytes() (n int) {
-	for _, b := range x.fresh {
-		if b != nil {
-			n += x.layout.shardBytes
-		}
+// variableLoad is a variable's value on its way to this process's devices.
+type variableLoad struct {
+	variable *Variable
+	mesh.Load
+}
+
+// load returns the loading of the variable.
+func (v *Variable) load(p Parts) (*variableLoad, error) {
+	name := fmt.Sprintf("variable %q", v.path)
+	if !p.Shape().Equal(v.Shape()) {
+		return nil, fault.New(ValueError, name, "give parts of its shape and dtype", "parts of %s for a variable of %s", p.Shape(), v.Shape())
 	}
-	return n
+	l, err := v.layout()
+	if err != nil {
+		return nil, fault.Of(name, err, "")
+	}
+	return &variableLoad{v, mesh.Load{Name: name, Layout: l, From: p}}, nil
+}
+
+// fill brings values to this process's devices, beside those that the variables have; see
+// [mesh.Devices.Fill].
+func (s *TPUStrategy) fill(ctx context.Context, all []*variableLoad, readers int) (staged int, err error) {
+	loads := make([]*mesh.Load, len(all))
+	for i, x := range all {
+		loads[i] = &x.Load
+	}
+	return s.devices.Fill(ctx, loads, readers)
 }
 
 // replaceBuffers gives the variable other buffers, and closes those that it has.
-func (v *Variable) replaceBuffers(fresh []*pjrt.Buffer) error {
+func (v *Variable) replaceBuffers(fresh mesh.Buffers) error {
 	s := v.strategy
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	if err := v.live(); err != nil {
-		_ = closeAll(fresh)
+		_ = fresh.Close()
 		return err
 	}
 	return v.swap(fresh)
 }
 
-// swap is replaceBuffers of a live variable, under strategy.launch.
-func (v *Variable) swap(fresh []*pjrt.Buffer) error {
+// swap is replaceBuffers of a live variable, under machine.Launch.
+func (v *Variable) swap(fresh mesh.Buffers) error {
 	if v.buffers == nil {
 		v.buffers = fresh
 		v.waiting.Store(nil)
 		return nil
 	}
 	// Bound launches hold the buffers' addresses until they see a new generation.
-	err := closeAll(v.buffers)
+	err := v.buffers.Close()
 	copy(v.buffers, fresh)
 	v.strategy.generation++
 	return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -76,11 +77,11 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if to != toRun {
 		arrive = nil
 	}
-	if p.executable, p.compiling, err = s.buildWith(ctx, f.opts.Name, m, s.compileOptions(m.Replicas), arrive); err != nil {
+	if p.executable, p.compiling, err = s.build(ctx, f.opts.Name, m, s.machine.Options(m.Replicas), arrive); err != nil {
 		return nil, err
 	}
-	if s.slice == nil {
-		if p.rows, err = s.rows(p.executable); err != nil {
+	if s.devices != nil {
+		if p.rows, err = s.devices.Rows(p.executable); err != nil {
 			return nil, errors.Join(err, p.executable.Close())
 		}
 	}
@@ -125,12 +126,8 @@ func (p *program) matrixOf(variables []*Variable, values [][]*pjrt.Buffer, resul
 }
 
 // column returns a result's buffers by partition; those of other processes' are nil.
-func (p *program) column(outs [][]*pjrt.Buffer, j int) []*pjrt.Buffer {
-	column := make([]*pjrt.Buffer, len(p.function.strategy.devices))
-	for row, d := range p.rows {
-		column[d] = outs[row][j]
-	}
-	return column
+func (p *program) column(outs [][]*pjrt.Buffer, j int) mesh.Buffers {
+	return p.function.strategy.machine.Column(outs, p.rows, j)
 }
 
 // run launches the program on the values and returns its results. Variables, if given, take the
@@ -171,8 +168,8 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	if err := arrive(ctx, variables...); err != nil {
 		return nil, err
 	}
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	if err := s.check(); err != nil {
 		return nil, err
 	}

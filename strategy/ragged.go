@@ -26,7 +26,7 @@ func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, 
 		return nil, err
 	}
 	const op = "ragged tensors"
-	if s.processes.several() {
+	if s.machine.Several() {
 		return nil, fault.New(ValueError, op, "pad the batches", "several processes need values of one shape")
 	}
 	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {
@@ -207,4 +207,13 @@ func realElements(x, sizes *graph.Node) *graph.Node {
 		}
 	}
 	return mask
+}
+
+// size is the number of elements of a tensor.
+func size(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
 }

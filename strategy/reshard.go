@@ -35,7 +35,7 @@ func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (ou
 	if base.steps > 0 || base.laidOut(a) {
 		return v, false, nil
 	}
-	if s.slice != nil || base.outline {
+	if s.devices == nil || base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
 		out, err = s.reshard(ctx, v, a)

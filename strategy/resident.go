@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -38,7 +39,7 @@ type residentSlot struct {
 	// feed is the value that host tensors are copied into, nil where the caller gives values; host
 	// is then their shape.
 	feed   *distributed
-	layout layout
+	layout *mesh.Layout
 	host   shapes.Shape
 	// like is what the caller's values are like: a value without buffers.
 	like *distributed
@@ -54,7 +55,7 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	f.resident.mu.Lock()
 	defer f.resident.mu.Unlock()
 	s := f.strategy
-	if s.slice != nil { // first, as the text costs an allocation
+	if s.devices == nil { // first, as the text costs an allocation
 		return nil, s.runnable("running " + f.opts.Name)
 	}
 	if s.isClosed.Load() {
@@ -240,13 +241,13 @@ func (b *residentBound) fill(ctx context.Context, batch []any, hosts []*tensors.
 
 // feed copies a global batch, or this process's rows of one, into a slot's buffers.
 func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensors.Tensor, local bool) ([]*pjrt.Buffer, error) {
-	return slot.feed.refill(func(buffers []*pjrt.Buffer) error {
+	return slot.feed.refill(func(buffers mesh.Buffers) error {
 		var failed error
-		l := &slot.layout
+		l := slot.layout
 		err := host.ConstBytes(func(data []byte) {
 			failed = s.uploadHeld(ctx, l, func(r int) []byte {
 				at := s.batchIndex(r, local)
-				return data[at*l.bytes : (at+1)*l.bytes]
+				return data[at*l.Bytes : (at+1)*l.Bytes]
 			}, buffers)
 		})
 		return cmp.Or(failed, err)

@@ -100,7 +100,7 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 		return code, err
 	}
 	// The compiler found it in a cache.
-	x, err := s.sys.Client().Compile(context.Background(), pjrt.Lowered(p.module.Text, p.module.Facts()), s.compileOptions(p.module.Replicas))
+	x, err := s.devices.System.Client().Compile(context.Background(), pjrt.Lowered(p.module.Text, p.module.Facts()), s.machine.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}
@@ -123,11 +123,11 @@ func (s *TPUStrategy) savedTarget(fail saved.Fail) (t saved.Target, err error) {
 		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), "tpu", "")
 		return t, err
 	}
-	client := s.sys.Client()
+	client := s.devices.System.Client()
 	if client == nil {
 		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
 	}
-	t.Devices = s.devices[0].Kind()
+	t.Devices = s.devices.All[0].Kind()
 	t.Plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
 	return t, err
 }

@@ -3,7 +3,7 @@ package strategy
 import (
 	"fmt"
 
-	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 )
 
 // Shard describes what one device holds of a value or of a variable.
@@ -31,24 +31,24 @@ func (s Shard) String() string {
 
 // shards lists the devices that hold something. Buffers of this process are asked for their sizes;
 // those of others hold as much.
-func (s *TPUStrategy) shards(v *distributed, buffers []*pjrt.Buffer) []Shard {
+func (s *TPUStrategy) shards(v *distributed, buffers mesh.Buffers) []Shard {
 	l, err := s.layoutOf(v)
-	if err != nil || s.slice != nil {
+	if err != nil || s.devices == nil {
 		return nil
 	}
 	var all []Shard
-	for d := range s.devices {
+	for d := range s.devices.All {
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
-		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.processes.of[d], Bytes: l.shardBytes}
+		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.machine.Of[d], Bytes: l.PartBytes}
 		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
-		shard.Start, shard.Size = l.held(shard.Replica, shard.LogicalDevice)
+		shard.Start, shard.Size = l.At(d)
 		if b := buffers[d]; b != nil {
-			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.over.Is() { // which may be padded
+			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // which may be padded
 				copy(shard.Size, dims)
 			}
-			if id := b.Device().ID(); id != s.devices[d].ID() { // it would be elsewhere
+			if id := b.Device().ID(); id != s.devices.All[d].ID() { // it would be elsewhere
 				shard.Device = fmt.Sprintf("device %d", id)
 			}
 		}
@@ -72,8 +72,8 @@ func (v *distributed) Shards() []Shard {
 // copy on each, also for a variable that is assigned to one of them. The list is empty for a closed
 // variable, and ahead of time.
 func (v *Variable) Shards() []Shard {
-	v.strategy.launch.Lock()
-	defer v.strategy.launch.Unlock()
+	v.strategy.machine.Launch.Lock()
+	defer v.strategy.machine.Launch.Unlock()
 	if v.live() != nil {
 		return nil
 	}

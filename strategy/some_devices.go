@@ -6,8 +6,8 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // toHost copies a mirrored value to the host, of whichever process its parts are.
@@ -28,14 +28,14 @@ func (s *TPUStrategy) toHost(ctx context.Context, m *Mirrored) (*tensors.Tensor,
 func (v *distributed) keep(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var given []*pjrt.Buffer
+	var given mesh.Buffers
 	for d, b := range v.buffers {
 		if !only[d] && b != nil {
 			given, v.buffers[d] = append(given, b), nil
 		}
 	}
 	v.only = only
-	return closeAll(given)
+	return given.Close()
 }
 
 // on says whether a partition holds its part of the value.

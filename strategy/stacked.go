@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -55,7 +55,7 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 		return nil, fault.New(ValueError, "stack batches", "give the batch of each step", "no batches to stack")
 	}
 	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
-	if s.slice != nil || slices.ContainsFunc(batches, isShape) {
+	if s.devices == nil || slices.ContainsFunc(batches, isShape) {
 		return s.abstractStack(batches, a, local)
 	}
 	all := make([]*tensors.Tensor, len(batches))
@@ -76,12 +76,12 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	if err != nil {
 		return nil, err
 	}
-	buffers := make([]*pjrt.Buffer, len(s.devices))
-	if err := s.uploadSteps(ctx, &l, all, buffers, local); err != nil {
-		return nil, errors.Join(err, closeAll(buffers))
+	buffers := s.machine.Buffers()
+	if err := s.uploadSteps(ctx, l, all, buffers, local); err != nil {
+		return nil, errors.Join(err, buffers.Close())
 	}
 	v := &Stacked{}
-	v.strategy, v.dtype, v.shape, v.annotation = s, l.dtype, shape, a
+	v.strategy, v.dtype, v.shape, v.annotation = s, all[0].DType(), shape, a
 	v.perReplica, v.steps, v.buffers = true, len(batches), buffers
 	if err := s.hold(&v.distributed); err != nil {
 		return nil, errors.Join(err, v.free())
@@ -96,26 +96,26 @@ func otherShape(step int, shape, first shapes.Shape) error {
 }
 
 // uploadSteps copies each device's part of every step, one after the other.
-func (s *TPUStrategy) uploadSteps(ctx context.Context, l *layout, batches []*tensors.Tensor, buffers []*pjrt.Buffer, local bool) error {
-	stack := make([]byte, len(batches)*l.shardBytes)
+func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers, local bool) error {
+	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
-	for d, device := range s.devices {
-		if !s.processes.local[d] {
+	for d, device := range s.devices.All {
+		if !s.machine.Local[d] {
 			continue
 		}
 		r, p := d/s.logicalDevices, d%s.logicalDevices
 		at := s.batchIndex(r, local)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
-				copy(stack[i*l.shardBytes:], l.part(data[at*l.bytes:(at+1)*l.bytes], r, p, &scratch))
+				copy(stack[i*l.PartBytes:], l.Part(data[at*l.Bytes:(at+1)*l.Bytes], d, &scratch))
 			})
 			if err != nil {
 				return batchFault(i, err)
 			}
 		}
 		var err error
-		dims := append([]int{len(batches)}, l.buffer...)
-		if buffers[d], err = s.sys.Runtime().BufferFromHost(ctx, stack, l.wire, dims, device); err != nil {
+		dims := append([]int{len(batches)}, l.Buffer...)
+		if buffers[d], err = s.devices.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
 			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}

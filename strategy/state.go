@@ -1,13 +1,11 @@
 package strategy
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -261,65 +259,6 @@ func (vs *Variables) overOf(source *model.Variable) module.Over {
 		panic(err)
 	}
 	return over
-}
-
-// layoutOf is how a value or a variable lies on the devices.
-func (s *TPUStrategy) layoutOf(v *distributed) (layout, error) {
-	return s.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica, v.over)
-}
-
-// partSources returns from which partitions of this process the parts over the replicas of a tensor
-// can be read.
-func (s *TPUStrategy) partSources(l *layout) (parts []part, err error) {
-	for r := range s.replicas {
-		found := make([]bool, s.logicalDevices) // by the first device that holds the part
-		for p := range s.logicalDevices {
-			if d := r*s.logicalDevices + p; s.processes.local[d] && !found[l.firstOf(p)] {
-				found[l.firstOf(p)] = true
-				parts = append(parts, part{d, p})
-			}
-		}
-		for p := range s.logicalDevices {
-			if !found[l.firstOf(p)] {
-				return nil, s.remote(r, p)
-			}
-		}
-	}
-	return parts, nil
-}
-
-func (s *TPUStrategy) remote(r, p int) *RemoteError {
-	return &RemoteError{Replica: r, LogicalDevice: p, Process: s.processes.of[r*s.logicalDevices+p], Here: s.processes.process, Local: s.LocalReplicas()}
-}
-
-// readPart copies what a device holds of the variable to the host, without padding. It is called
-// under strategy.launch.
-func (v *Variable) readPart(ctx context.Context, l *layout, r, p int) (*tensors.Tensor, error) {
-	_, sizes := l.held(r, p)
-	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
-	var failed error
-	err := part.MutableBytes(func(data []byte) {
-		if len(data) == l.shardBytes {
-			failed = v.buffers[r*v.strategy.logicalDevices+p].ToHost(ctx, data)
-			return
-		}
-		all := make([]byte, l.shardBytes)
-		if failed = v.buffers[r*v.strategy.logicalDevices+p].ToHost(ctx, all); failed == nil {
-			unpad(data, all, l, sizes)
-		}
-	})
-	if err == nil {
-		err = failed
-	}
-	return part, err
-}
-
-// unpad copies the first of so many elements in each dimension.
-func unpad(to, from []byte, l *layout, sizes []int) {
-	inner := layout{wire: l.wire, shape: sizes, shard: l.shard, over: module.Over{Dim: l.over.Dim, Size: sizes[l.over.Dim]}, starts: [][]int{make([]int, len(sizes))}}
-	if sizes[l.over.Dim] > 0 {
-		inner.put(to, from, 0, 0)
-	}
 }
 
 // isStack reports whether a variable is known to be a stack of layers.

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -104,41 +104,32 @@ type Options struct {
 // tf.distribute.Strategy that act on values and variables; package strategy/eager has the rest. It
 // is safe for concurrent use.
 type TPUStrategy struct {
-	// sys is what the strategy runs on. Ahead of time it is nil, and the strategy compiles for
-	// slice.
-	sys        *system.System
-	slice      *system.Slice
-	opts       Options
-	assignment tpu.DeviceAssignment
-	target     lowering.Target
-	// devices are the partitions' devices: device r*P + p is logical device p of replica r. Ahead
-	// of time they are nil.
-	devices        []*pjrt.Device
-	processes      processes
+	// machine compiles, for the devices or for slice, which is only described. devices are the
+	// machine where it is at hand, otherwise nil.
+	machine        *mesh.Machine
+	devices        *mesh.Devices
+	slice          *system.Slice
+	opts           Options
+	assignment     tpu.DeviceAssignment
+	target         lowering.Target
 	replicas       int
 	logicalDevices int           // of a replica
 	axes           sharding.Mesh // of the logical devices
 
-	// launch makes programs reach all devices in one order. It guards the buffers of variables;
-	// generation counts the times that these changed other than by a step.
-	launch     sync.Mutex
+	// generation counts the times that the buffers of variables changed other than by a step.
+	// machine.Launch guards both.
 	generation int
 
 	mu       sync.Mutex
 	closed   bool
 	isClosed atomic.Bool // closed, for the launch path
 	programs []*program
-	// buildings are the compilations under way, by their module's text and devices.
-	buildings map[[sha256.Size]byte]*building
 	// values are the buffers of the values that are held or not yet collected.
-	values    map[weak.Pointer[distributed]][]*pjrt.Buffer
+	values    map[weak.Pointer[distributed]]mesh.Buffers
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
 	rules     ruleUse
-
-	exchanging sync.Mutex // held while an exchange is compiled
-	exchanges  []*exchange
 }
 
 // New returns a strategy over the system's devices. It compiles nothing and takes no device memory
@@ -156,23 +147,20 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sys = sys
 	if sys.Platform() == "cpu" {
 		s.target = lowering.TargetCPU
 	}
-	for r, replica := range s.assignment.DeviceIDs() {
-		for p, id := range replica {
-			device, ok := sys.Device(id)
-			if !ok {
-				return nil, &OptionError{Option: "Assignment", Reason: fmt.Sprintf("names device %d, which the system does not have", id)}
-			}
-			s.devices[r*s.logicalDevices+p] = device
-		}
+	if s.devices, err = mesh.On(sys, s.machineOptions()); err != nil {
+		return nil, &OptionError{Option: "Assignment", Reason: "does not fit the system", Err: err}
 	}
-	if s.processes, err = processesOf(sys, s.assignment); err != nil {
-		return nil, err
-	}
+	s.machine = s.devices.Machine
 	return s, nil
+}
+
+// machineOptions describe the strategy's machine.
+func (s *TPUStrategy) machineOptions() mesh.Options {
+	return mesh.Options{Speaker: "strategy", Groups: s.assignment.DeviceIDs(), Compiler: s.opts.Compiler, Overrides: s.opts.CompilerOptions,
+		GoesOn: s.opts.goesOn(), Closed: ErrClosed}
 }
 
 // newStrategy is a strategy that does not know its devices yet.
@@ -232,10 +220,10 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}
 	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
 	return &TPUStrategy{
-		opts: opts, assignment: assignment, devices: make([]*pjrt.Device, assignment.NumReplicas()*assignment.NumCoresPerReplica()),
+		opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes,
-		values: map[weak.Pointer[distributed]][]*pjrt.Buffer{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
-		buildings: map[[sha256.Size]byte]*building{}, rules: ruleUse{reached: make([]bool, len(opts.Variables))},
+		values: map[weak.Pointer[distributed]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		rules: ruleUse{reached: make([]bool, len(opts.Variables))},
 	}, nil
 }
 
@@ -261,7 +249,12 @@ func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignm
 func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
 // System returns the system that the strategy runs on, or nil ahead of time.
-func (s *TPUStrategy) System() *system.System { return s.sys }
+func (s *TPUStrategy) System() *system.System {
+	if s.devices == nil {
+		return nil
+	}
+	return s.devices.System
+}
 
 // hold registers a value for Close. The value is held weakly, its buffers are not: they are
 // released when the value is closed or collected.
@@ -273,30 +266,17 @@ func (s *TPUStrategy) hold(v *distributed) error {
 	}
 	p := weak.Make(v)
 	s.values[p] = v.buffers
-	runtime.AddCleanup(v, func(p weak.Pointer[distributed]) { _ = closeAll(s.drop(p)) }, p)
+	runtime.AddCleanup(v, func(p weak.Pointer[distributed]) { _ = s.drop(p).Close() }, p)
 	return nil
 }
 
 // drop forgets a value and returns its buffers, if they are still the strategy's to release.
-func (s *TPUStrategy) drop(p weak.Pointer[distributed]) []*pjrt.Buffer {
+func (s *TPUStrategy) drop(p weak.Pointer[distributed]) mesh.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buffers := s.values[p]
 	delete(s.values, p)
 	return buffers
-}
-
-func closeAll(buffers []*pjrt.Buffer) error {
-	var errs []error
-	for _, b := range buffers {
-		if b == nil { // another process's
-			continue
-		}
-		if err := b.Close(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (s *TPUStrategy) check() error {
@@ -316,20 +296,25 @@ func (s *TPUStrategy) check() error {
 //
 // Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
 func (s *TPUStrategy) Close() error {
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	if s.machine == nil { // a zero value
+		return nil
+	}
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	s.mu.Lock()
-	values, variables, programs, own, exchanges := s.values, s.variables, s.programs, s.own, s.exchanges
-	buildings := s.buildings
+	values, variables, programs, own := s.values, s.variables, s.programs, s.own
 	s.isClosed.Store(true)
-	s.closed, s.values, s.variables, s.programs, s.own, s.exchanges, s.buildings = true, nil, nil, nil, nil, nil, nil
+	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
 	s.mu.Unlock()
-	errs := closeBuildings(buildings)
+	errs := s.machine.CloseBuilds()
+	if s.devices != nil {
+		errs = append(errs, s.devices.Close()...)
+	}
 	for p, buffers := range values {
 		if v := p.Value(); v != nil {
 			errs = append(errs, v.free())
 		}
-		errs = append(errs, closeAll(buffers))
+		errs = append(errs, buffers.Close())
 	}
 	for _, v := range variables {
 		errs = append(errs, v.free())
@@ -339,9 +324,6 @@ func (s *TPUStrategy) Close() error {
 	}
 	for _, p := range programs {
 		errs = append(errs, p.close())
-	}
-	for _, x := range exchanges {
-		errs = append(errs, x.executable.Close())
 	}
 	return errors.Join(errs...)
 }

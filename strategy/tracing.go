@@ -93,7 +93,7 @@ func (t *tracing) merged(op string, x any, like *Variable) (m *Merged, host bool
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
 	if like == nil {
-		like = &Variable{shape: oneElement} // numbers keep their own dtype
+		like = &Variable{shape: []int{1}} // numbers keep their own dtype
 	}
 	node, _ := t.rc.node(op, like, x)
 	return &Merged{mc: mc, node: node, mirrored: true}, true

@@ -5,21 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
 // the same as that of a replica which is here.
-func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*pjrt.Buffer, replica int) (*tensors.Tensor, error) {
+func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
 	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
@@ -30,33 +30,18 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.sources(&l, v, replica)
+	from, err := s.sources(l, v, replica)
 	if err != nil {
 		return nil, err
 	}
 	// A run that failed, such as for want of memory, has nothing to make room for.
-	for _, from := range parts {
-		if err := buffers[from.partition].Ready(ctx); err != nil {
-			return nil, closedMeanwhile(fault.Of(fmt.Sprintf("reading replica %d, logical device %d", from.partition/s.logicalDevices, from.logical), err, ""))
-		}
+	if err := s.devices.Wait(ctx, from, buffers); err != nil {
+		return nil, closedMeanwhile(err)
 	}
 	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
 	var failed error
-	err = tensor.MutableBytes(func(data []byte) {
-		for _, from := range parts {
-			bytes := data
-			if !l.whole {
-				bytes = make([]byte, l.shardBytes)
-			}
-			if err := buffers[from.partition].ToHost(ctx, bytes); err != nil {
-				failed = closedMeanwhile(fault.Of(fmt.Sprintf("reading replica %d, logical device %d", from.partition/s.logicalDevices, from.logical), err, ""))
-				return
-			}
-			if !l.whole {
-				l.put(data, bytes, from.partition/s.logicalDevices, from.logical)
-			}
-		}
-	})
+	err = tensor.MutableBytes(func(data []byte) { failed = s.devices.Get(ctx, l, buffers, from, data) })
+	failed = closedMeanwhile(failed)
 	if failed == nil && err != nil {
 		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
 	}
@@ -67,7 +52,7 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers []*p
 }
 
 // hostTensor makes a GoMLX tensor of what a caller gave.
-func hostTensor(value any) (t *tensors.Tensor, err error) {
+func hostTensor(value any) (*tensors.Tensor, error) {
 	if t, ok := value.(*tensors.Tensor); ok && t != nil {
 		return t, t.CheckValid()
 	} else if ok || value == nil {
@@ -87,24 +72,7 @@ func hostTensor(value any) (t *tensors.Tensor, err error) {
 	case sortOther:
 		return nil, fmt.Errorf("a %T is no tensor", value)
 	}
-	// GoMLX panics for some types that are no tensors.
-	defer func() {
-		if r := recover(); r != nil {
-			t, err = nil, fmt.Errorf("a %T: %v", value, r)
-		}
-	}()
-	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Len() == 0 {
-		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
-			return tensors.FromShape(shapes.Make(dtype, 0)), nil
-		}
-		if element, rank := innermost(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
-			return nil, fmt.Errorf("an empty %T does not say how long its rows are; where no rows are wanted, give tensors.FromShape with a first dimension of 0", value)
-		}
-	}
-	if t, ok := tensorOfSlices(value); ok {
-		return t, nil
-	}
-	return tensors.FromAnyValue(value)
+	return hostdata.Tensor(value)
 }
 
 // Mirror copies a host value to every replica. The value is a *tensors.Tensor, or what
@@ -156,16 +124,16 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	if err := untraced(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	local := s.processes.several() && len(values) == len(s.processes.replicas)
+	local := s.machine.Several() && len(values) == len(s.machine.Groups)
 	if len(values) != s.replicas && !local {
-		if s.processes.several() {
+		if s.machine.Several() {
 			return nil, fault.New(ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
-				len(values), s.replicas, len(s.processes.replicas))
+				len(values), s.replicas, len(s.machine.Groups))
 		}
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	if held, ok := allTensors(values); ok {
-		if !s.processes.several() {
+		if !s.machine.Several() {
 			return s.raggedTensors(ctx, held, a)
 		}
 		if !local {
@@ -185,7 +153,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		if all[r], err = s.replicaTensor(ctx, op, value); err != nil {
 			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
 		}
-		if s.processes.several() && !all[r].Shape().Equal(all[0].Shape()) {
+		if s.machine.Several() && !all[r].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
 		}
@@ -241,12 +209,12 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 
 // uploaded returns a new value. read calls use with replica r's tensor.
 func (s *TPUStrategy) uploaded(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
-	return s.uploadedBy(perReplica, dtype, shape, a, func(l *layout, buffers []*pjrt.Buffer) error { return s.upload(ctx, l, read, buffers) })
+	return s.uploadedBy(perReplica, dtype, shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error { return s.upload(ctx, l, read, buffers) })
 }
 
 // uploadedTensor is uploaded for parts of one tensor: part answers replica r's.
 func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
-	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *layout, buffers []*pjrt.Buffer) error {
+	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
 		var failed error
 		err := tensor.ConstBytes(func(data []byte) {
 			failed = s.uploadHeld(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
@@ -256,7 +224,7 @@ func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor
 }
 
 // uploadedBy makes a value of the buffers that upload fills.
-func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*layout, []*pjrt.Buffer) error) (Value, error) {
+func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*mesh.Layout, mesh.Buffers) error) (Value, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -264,8 +232,8 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 	if err != nil {
 		return nil, err
 	}
-	buffers := make([]*pjrt.Buffer, len(s.devices))
-	if err := upload(&l, buffers); err != nil {
+	buffers := s.machine.Buffers()
+	if err := upload(l, buffers); err != nil {
 		return nil, err
 	}
 	return s.newValue(perReplica, dtype, shape, a, buffers)

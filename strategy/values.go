@@ -12,9 +12,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -41,7 +41,7 @@ type distributed struct {
 	only []bool
 
 	mu         sync.Mutex // guards what follows
-	buffers    []*pjrt.Buffer
+	buffers    mesh.Buffers
 	closed     bool
 	components []*Component
 }
@@ -110,13 +110,13 @@ func (v *distributed) isLike(o *distributed) bool {
 }
 
 // live returns the buffers, or an error if the value was closed.
-func (v *distributed) live() ([]*pjrt.Buffer, error) {
+func (v *distributed) live() (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, closed("value %s", v)
 	}
-	if v.strategy.slice != nil {
+	if v.strategy.devices == nil {
 		return nil, v.strategy.runnable("reading " + v.String())
 	}
 	if v.outline {
@@ -127,14 +127,14 @@ func (v *distributed) live() ([]*pjrt.Buffer, error) {
 
 // refill gives up the contents and calls fill to put others into the same buffers. A Close
 // meanwhile waits, so that it closes the new contents too.
-func (v *distributed) refill(fill func(buffers []*pjrt.Buffer) error) ([]*pjrt.Buffer, error) {
+func (v *distributed) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, closed("value %s", v)
 	}
 	// The step under way keeps what it reads: closing gives up our hold only.
-	if err := closeAll(v.buffers); err != nil {
+	if err := v.buffers.Close(); err != nil {
 		return nil, fault.Of(fmt.Sprintf("filling %s", v), err, "")
 	}
 	return v.buffers, fill(v.buffers)
@@ -154,14 +154,9 @@ func (v *distributed) Ready(ctx context.Context) error {
 }
 
 // ready waits for this process's buffers.
-func ready(ctx context.Context, buffers []*pjrt.Buffer) error {
-	for _, b := range buffers {
-		if b == nil { // another process's
-			continue
-		}
-		if err := b.Ready(ctx); err != nil {
-			return closedMeanwhile(fault.Of("waiting for a value", err, ""))
-		}
+func ready(ctx context.Context, buffers mesh.Buffers) error {
+	if err := buffers.Ready(ctx); err != nil {
+		return closedMeanwhile(fault.Of("waiting for a value", err, ""))
 	}
 	return nil
 }
@@ -181,7 +176,7 @@ func (v *distributed) free() error {
 		return nil
 	}
 	v.closed = true
-	return closeAll(v.buffers)
+	return v.buffers.Close()
 }
 
 // Local waits for one replica's tensor, counted from 0, and copies it to the host. The parts of a
@@ -217,8 +212,8 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	if err := s.owns(value); err != nil {
 		return nil, err
 	}
-	results := make([]*tensors.Tensor, len(s.processes.replicas))
-	for i, r := range s.processes.replicas {
+	results := make([]*tensors.Tensor, len(s.machine.Groups))
+	for i, r := range s.machine.Groups {
 		var err error
 		if results[i], err = value.Local(ctx, r); err != nil {
 			return nil, err
@@ -281,7 +276,7 @@ func (s *TPUStrategy) ownsLeaf(op string, x any) error {
 // newValue makes a value of the strategy over its buffers, which it owns from now on. The strategy
 // keeps a weak hold of it: a value that nobody kept is released by the garbage collector, one that
 // is kept by Close at the latest.
-func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers []*pjrt.Buffer) (Value, error) {
+func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers mesh.Buffers) (Value, error) {
 	var value Value
 	var base *distributed
 	if perReplica {

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -43,7 +44,7 @@ type Variable struct {
 	// unlisted variables are the state of a package of this module: see [machine.State].
 	unlisted bool
 
-	buffers []*pjrt.Buffer // guarded by strategy.launch, as is closed
+	buffers mesh.Buffers // guarded by machine.Launch, as is closed
 	closed  bool
 	// waiting are those of the store whose value has yet to arrive in the buffers, which are nil
 	// then.
@@ -228,7 +229,7 @@ func (v *Variable) value() *distributed {
 }
 
 // layout is how the variable lies on the devices.
-func (v *Variable) layout() (layout, error) {
+func (v *Variable) layout() (*mesh.Layout, error) {
 	return v.strategy.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica(), v.over)
 }
 
@@ -260,8 +261,8 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 		return nil, err
 	}
 	// A step that is launched now would donate the buffers that are read.
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return nil, err
 	}
@@ -292,22 +293,25 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
 	}
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	if err := v.live(); err != nil {
 		return nil, err
 	}
 	if v.buffers[d] == nil {
-		return nil, &RemoteError{Replica: replica, LogicalDevice: logicalDevice, Process: s.processes.of[d], Here: s.processes.process, Local: s.LocalReplicas()}
+		return nil, s.remote(d)
 	}
-	part, failed := v.readPart(ctx, &l, replica, logicalDevice)
-	if failed != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), failed, "")
+	_, sizes := l.At(d)
+	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
+	var failed error
+	err = part.MutableBytes(func(data []byte) { failed = s.devices.GetPart(ctx, l, v.buffers, d, data) })
+	if err = cmp.Or(failed, err); err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	return part, nil
 }
 
-// live is called under strategy.launch.
+// live is called under machine.Launch.
 func (v *Variable) live() error {
 	if err := v.strategy.check(); err != nil {
 		return err
@@ -326,8 +330,8 @@ func (v *Variable) Ready(ctx context.Context) error {
 	if err := arrive(ctx, v); err != nil {
 		return err
 	}
-	v.strategy.launch.Lock()
-	defer v.strategy.launch.Unlock()
+	v.strategy.machine.Launch.Lock()
+	defer v.strategy.machine.Launch.Unlock()
 	if err := ready(ctx, v.buffers); err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
@@ -337,12 +341,16 @@ func (v *Variable) Ready(ctx context.Context) error {
 // upload copies a value to all components. It waits for the launch lock only if the variable lives
 // already.
 func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
-	if p := partsOf(value); p != nil && v.strategy.slice == nil {
-		fresh, err := v.readParts(ctx, p)
+	if p := partsOf(value); p != nil && v.strategy.devices != nil {
+		load, err := v.load(p)
 		if err != nil {
 			return err
 		}
-		return v.swap(fresh)
+		v.shardBytes = load.Layout.PartBytes
+		if _, err := v.strategy.devices.Fill(ctx, []*mesh.Load{&load.Load}, 1); err != nil {
+			return err
+		}
+		return v.swap(load.Into)
 	}
 	return v.uploadEach(ctx, func(_ int, use func([]byte)) error { return value.ConstBytes(use) })
 }
@@ -353,17 +361,17 @@ func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
-	fresh := make([]*pjrt.Buffer, len(s.devices))
-	if err := s.upload(ctx, &l, read, fresh); err != nil {
+	fresh := s.machine.Buffers()
+	if err := s.upload(ctx, l, read, fresh); err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
-	v.shardBytes = l.shardBytes
+	v.shardBytes = l.PartBytes
 	return v.swap(fresh)
 }
 
 func (v *Variable) free() error {
 	v.closed = true
-	return closeAll(v.buffers)
+	return v.buffers.Close()
 }
 
 // Close releases the variable's memory. Steps that use the variable fail from now on. The variables
@@ -371,8 +379,8 @@ func (v *Variable) free() error {
 // does nothing.
 func (v *Variable) Close() error {
 	s := v.strategy
-	s.launch.Lock()
-	defer s.launch.Unlock()
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
 	s.mu.Lock()
 	i := slices.Index(s.own, v)
 	if i >= 0 {

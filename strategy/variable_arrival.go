@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
 
 // A program needs the shapes of a store's variables, a run needs their values. So a trace gives a
@@ -77,9 +81,14 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
-	if r := recipeOf(value); r != nil {
-		err := vs.making(ctx, func(m *maker) error { return m.again(ctx, v, r) })
-		if !errors.Is(err, errNotForDevices) {
+	if of := first.ValueOf(value); of != nil {
+		placed, err := v.first()
+		if err != nil {
+			return err
+		}
+		took, err := first.MakeAgain(ctx, vs.firstOptions(), placed, of)
+		vs.addFirst(took)
+		if !errors.Is(err, first.ErrNotForDevices) {
 			return err
 		}
 	}
@@ -87,8 +96,8 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
-	fresh := make([]*pjrt.Buffer, len(s.devices))
-	if err := s.upload(ctx, &l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
+	fresh := s.machine.Buffers()
+	if err := s.upload(ctx, l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
@@ -106,7 +115,7 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 	if err := s.check(); err != nil {
 		return err
 	}
-	var loads []*partLoad
+	var loads []*variableLoad
 	for _, v := range variables {
 		if v == nil || v.waiting.Load() != vs {
 			continue
@@ -123,7 +132,7 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
 		if p := partsOf(value); p != nil {
-			load, err := s.partLoad(v, p)
+			load, err := v.load(p)
 			if err != nil {
 				return err
 			}
@@ -133,11 +142,97 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 	if len(loads) == 0 {
 		return nil
 	}
-	if _, err := s.uploadParts(ctx, loads); err != nil {
+	if _, err := s.fill(ctx, loads, 1); err != nil {
 		return err
 	}
 	for _, x := range loads {
-		err = errors.Join(err, x.variable.take(x.fresh))
+		err = errors.Join(err, x.variable.take(x.Into))
 	}
 	return err
+}
+
+// initialize makes the first values of the store's variables that have none, here or in the store.
+func (vs *Variables) initialize(ctx context.Context) error {
+	ctx, done, err := vs.exclusive(ctx)
+	if err != nil {
+		return fault.Of("waiting for the store", err, "")
+	}
+	defer done()
+	var missing []*model.Variable
+	for v := range vs.store.IterVariables() {
+		if placed, ok := vs.Lookup(v.Path()); !v.HasValue() && (!ok || placed.waiting.Load() != nil) {
+			missing = append(missing, v)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	took, err := first.Make(ctx, vs.firstOptions(), missing)
+	vs.addFirst(took)
+	return inOrder(err)
+}
+
+// firstOptions say how first values of the store's variables are made.
+func (vs *Variables) firstOptions() first.Options {
+	s := vs.strategy
+	return first.Options{Devices: s.devices, Replicas: s.replicas, LogicalDevices: s.logicalDevices, Axes: s.opts.LogicalAxes,
+		Target: s.target, Precision: s.opts.Precision, Store: vs.store,
+		Place: func(path string) (first.Variable, error) {
+			v, err := vs.variable(path)
+			if err != nil {
+				return first.Variable{}, err
+			}
+			return v.first()
+		}}
+}
+
+// first is the variable as what makes its first value sees it.
+func (v *Variable) first() (first.Variable, error) {
+	l, err := v.layout()
+	return first.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.over, Layout: l, Take: v.take}, err
+}
+
+// FirstValues describes the making of the first values of a store's variables. Variables that had a
+// value before, from a checkpoint for example, do not count.
+type FirstValues struct {
+	// OnDevices is the number of variables that were made on the devices, the large ones, and
+	// OnHost the number of those that were made on the host.
+	OnDevices, OnHost int
+	// Programs is the number of programs that were compiled: one for all variables of one shape,
+	// split and initializer.
+	Programs int
+	// Lowering is the time of tracing and lowering the programs, Compiling that of compiling them,
+	// Making the rest.
+	Lowering, Compiling, Making time.Duration
+}
+
+// Total returns the sum of the times.
+func (f FirstValues) Total() time.Duration { return f.Lowering + f.Compiling + f.Making }
+
+// FirstValues returns what making first values took so far.
+func (vs *Variables) FirstValues() FirstValues {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return FirstValues(vs.firsts)
+}
+
+func (vs *Variables) addFirst(took first.Figures) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	vs.firsts.Add(took)
+}
+
+// take gives a variable its first buffers, unless it got others meanwhile.
+func (v *Variable) take(fresh mesh.Buffers) error {
+	v.strategy.machine.Launch.Lock()
+	defer v.strategy.machine.Launch.Unlock()
+	if err := v.live(); err != nil {
+		return errors.Join(err, fresh.Close())
+	}
+	if v.buffers != nil {
+		return fresh.Close()
+	}
+	v.buffers = fresh
+	v.waiting.Store(nil)
+	return nil
 }

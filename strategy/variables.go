@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable is known when a
@@ -29,7 +30,7 @@ type Variables struct {
 
 	mu     sync.Mutex // guards the list and firsts; buffers are guarded by strategy.launch
 	list   []*Variable
-	firsts FirstValues
+	firsts first.Figures
 	// trained are the variables of the scope that training steps over the store train, by the paths
 	// of their stand-ins.
 	trained map[string]*Variable
@@ -115,8 +116,8 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable %q", path), err, "")
 	}
-	v.shardBytes = l.shardBytes
-	if vs.strategy.slice == nil { // ahead of time variables have no value
+	v.shardBytes = l.PartBytes
+	if vs.strategy.devices != nil { // ahead of time variables have no value
 		v.waiting.Store(vs)
 	}
 	vs.mu.Lock()

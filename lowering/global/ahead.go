@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/holdings"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
@@ -25,18 +26,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // ahead is what a backend has that compiles for devices which are not here.
 type ahead struct {
 	target report.Target
-	ids    []int // of the devices, partition by partition
-	// compile compiles for the devices.
-	compile func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
-	line    *progress.Line // says how far it is, to Options.Notes
-	file    string         // to write the report to; empty is none
-	host    hostPrograms
+	line   *progress.Line // says how far it is, to Options.Notes
+	file   string         // to write the report to; empty is none
+	host   hostPrograms
 }
 
 // notHere is the error of what needs the devices.
@@ -63,18 +62,12 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if err := slice.Check(); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	line := lineTo(opts.Notes)
-	compile, err := opts.aheadCompiler(slice, line)
-	if err != nil {
+	a := &ahead{target: report.TargetOf(slice.Facts()), file: reportFile, line: lineTo(opts.Notes)}
+	var err error
+	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	a := &ahead{target: report.TargetOf(slice.Facts()), ids: slices.Concat(slice.Topology().DeviceIDs()...), file: reportFile, compile: compile, line: line}
-	return newAhead(a, "tpu", opts)
-}
-
-// topologyCompiler compiles ahead of time.
-type topologyCompiler interface {
-	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) *mesh.Machine { return mesh.Describe(slice, of) })
 }
 
 // lineTo returns a line that says how far compilations are.
@@ -85,48 +78,40 @@ func lineTo(notes io.Writer) *progress.Line {
 	return progress.To(notes, progress.Options{Record: progress.RecordFile()})
 }
 
-// aheadCompiler returns what compiles for a slice.
-func (o Options) aheadCompiler(slice *system.Slice, line *progress.Line) (func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), error) {
-	compiler, ok := o.Compiler.(topologyCompiler)
-	if ok {
+// aheadCompiler returns what compiles for a slice; nil is this process.
+func (o Options) aheadCompiler(line *progress.Line) (Compiler, error) {
+	if _, ok := o.Compiler.(mesh.TopologyCompiler); ok {
 		line.Process(-1) // it may be any
-	} else {
-		w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
-		if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
-			return slice.Compile, nil // no program to start: this process is the compiler's
-		}
-		if err != nil {
-			return nil, err
-		}
-		compiler = w
+		return o.Compiler, nil
 	}
-	return func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-		return compiler.CompileTopology(ctx, slice.Description(), program, opts)
-	}, nil
+	w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
+	if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
+		return nil, nil // no program to start
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // newAheadOnCPU is NewAheadOfTime for the devices of a system of the CPU plugin, on which nothing is
 // run either.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
-	a := &ahead{file: reportFile, ids: slices.Concat(topology.DeviceIDs()...), line: lineTo(opts.Notes)}
+	a := &ahead{file: reportFile, line: lineTo(opts.Notes)}
 	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
-	var compiler Compiler
+	load := sys.Client().Compile
 	if opts.Worker != nil {
 		w, err := worker.New(worker.Options{Command: opts.Worker, Started: a.line.Process})
 		if err != nil {
 			return nil, failed("NewAheadOfTime", "", err)
 		}
-		compiler = w
-	}
-	a.compile = func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-		var x *pjrt.LoadedExecutable
-		var err error
-		if compiler != nil {
-			x, err = compiler.Compile(ctx, sys.Client(), program, opts)
-		} else {
-			x, err = sys.Client().Compile(ctx, program, opts)
+		load = func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+			return w.Compile(ctx, sys.Client(), program, opts)
 		}
+	}
+	compile := func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+		x, err := load(ctx, program, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -136,29 +121,27 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		}
 		return record.Executable(), x.Close()
 	}
-	return newAhead(a, "cpu", opts)
+	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) *mesh.Machine { return mesh.Compiling(topology, "cpu", compile, of) })
 }
 
 // newAhead returns a backend without devices of its own.
-func newAhead(a *ahead, platform string, opts Options) (*Backend, error) {
+func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
 	opts.Name = opts.name()
 	b := &Backend{opts: opts, ahead: a, holds: holdings.New(ErrFinalized)}
+	ids := slices.Concat(topology.DeviceIDs()...)
 	var err error
-	if b.mesh, b.logical, err = meshOf(len(a.ids), opts); err != nil {
+	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
 		return nil, err
 	}
 	if err := opts.validate(b.mesh); err != nil {
 		return nil, err
 	}
-	target := lowering.TargetTPU
-	if platform == "cpu" {
-		target = lowering.TargetCPU
-	}
+	b.machine = machine(opts.machine(ids, b.logical))
 	if opts.Target != nil {
 		target = *opts.Target
 	}
 	a.host.opts = backend.Options{Name: b.opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random}
-	b.lowers(target, "ahead of time for "+a.target.String(), len(a.ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
+	b.lowers(target, "ahead of time for "+a.target.String(), len(ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
 	b.owned = append(b.owned, a.host.Close)
 	return b, nil
 }
@@ -277,13 +260,14 @@ func (c *compiled) compileAhead(donated []bool) error {
 	start = time.Now()
 	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
 	a.line.Phase(now)
-	exe, err := a.compile(context.Background(), pjrt.Lowered(m.Text, m.Facts()), compileOptions(m, a.ids))
+	x, _, err := b.machine.Build(context.Background(), c.program.Name, pjrt.Lowered(m.Text, m.Facts()), b.machine.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.Phase(now)
 	if err != nil {
 		stopped.Err = err
 		return stopped
 	}
+	exe := x.(mesh.Described).Executable
 	laidOut(m, frame, exe)
 	stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
 	r, err := reportOf(c.program.Name, m, report.Input{Target: a.target, Program: exe, LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()})

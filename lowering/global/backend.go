@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -27,23 +27,19 @@ import (
 // Backend runs graphs on all devices of a system. It is safe for concurrent use.
 type Backend struct {
 	*lowering.Backend
-	sys           *system.System
 	opts          Options
 	mesh, logical sharding.Mesh
-	devices       []*pjrt.Device   // of the mesh, partition by partition
-	mine          []int            // the partitions whose devices this process addresses
+	machine       *mesh.Machine
+	devices       *mesh.Devices    // the machine where it is at hand, otherwise nil
 	single        *backend.Backend // programs for devices that GoMLX names; nil without a client
-	ahead         *ahead           // nil, or in the place of sys and devices
+	ahead         *ahead           // nil, or what there is in the place of devices
 	rules         ruleUse
 	owned         []func() error // what Close closes after its own things
 
 	moved atomic.Int64 // how often a value went from one layout to another
 
-	// launch makes the launches of programs on several devices one after the other. Two that enter the
-	// devices' queues in different orders could wait for ever, each in its own collective.
-	launch sync.Mutex
-
-	hosts hosts
+	gathering sync.Mutex
+	gathers   map[string]*variant // the programs that make tensors whole, by dtype, shape and layout; guarded by gathering
 
 	holds *holdings.Set // buffers and programs
 }
@@ -60,23 +56,19 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 		return nil, failed("New", "", err)
 	}
 	opts.Name = opts.name()
-	b := &Backend{sys: sys, opts: opts, holds: holdings.New(ErrFinalized)}
-	for _, ids := range sys.Topology().DeviceIDs() {
-		for _, id := range ids {
-			device, _ := sys.Device(id)
-			if sys.Addressable(id) {
-				b.mine = append(b.mine, len(b.devices))
-			}
-			b.devices = append(b.devices, device)
-		}
-	}
+	b := &Backend{opts: opts, holds: holdings.New(ErrFinalized)}
+	ids := slices.Concat(sys.Topology().DeviceIDs()...)
 	var err error
-	if b.mesh, b.logical, err = meshOf(len(b.devices), opts); err != nil {
+	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
 		return nil, err
 	}
 	if err := opts.validate(b.mesh); err != nil {
 		return nil, err
 	}
+	if b.devices, err = mesh.On(sys, b.opts.machine(ids, b.logical)); err != nil {
+		return nil, failed("New", "", err)
+	}
+	b.machine = b.devices.Machine
 	target := lowering.TargetTPU
 	if sys.Platform() == "cpu" {
 		target = lowering.TargetCPU
@@ -84,17 +76,17 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 	if opts.Target != nil {
 		target = *opts.Target
 	}
-	if client := sys.Client(); client != nil && !b.several() {
+	if client := sys.Client(); client != nil && !b.machine.Several() {
 		b.single, err = backend.New(client, backend.Options{Name: opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random})
 		if err != nil {
 			return nil, err
 		}
 	}
-	b.lowers(target, sys.Platform(), len(b.devices), func(num compute.DeviceNum) string {
+	b.lowers(target, sys.Platform(), len(ids), func(num compute.DeviceNum) string {
 		if err := b.has(num); err != nil {
 			return err.Error()
 		}
-		return b.devices[num].DebugString()
+		return b.devices.All[num].DebugString()
 	})
 	return b, nil
 }
@@ -120,30 +112,40 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 	b.Backend = lowering.New(lowered)
 }
 
+// machine describes the machine of a backend's devices.
+func (o Options) machine(ids []int, replica sharding.Mesh) mesh.Options {
+	return mesh.Options{Speaker: "global", Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized}
+}
+
 // meshOf is the mesh over so many devices, and its logical axes.
-func meshOf(devices int, opts Options) (mesh, axes sharding.Mesh, err error) {
+func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 	logicalDevices := opts.Logical
 	if logicalDevices == 0 && len(opts.Axes) == 0 {
 		logicalDevices = 1
 	}
 	if axes, err = logical.Mesh(logicalDevices, opts.Axes...); err != nil {
-		return mesh, axes, failed("New", "", err)
+		return all, axes, failed("New", "", err)
 	}
 	if devices%axes.Size() != 0 {
-		return mesh, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
+		return all, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
 	}
-	mesh, err = sharding.NewMesh(append([]sharding.Axis{{Name: module.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
+	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: module.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
 	if err != nil {
-		return mesh, axes, failed("New", "", err)
+		return all, axes, failed("New", "", err)
 	}
-	return mesh, axes, nil
+	return all, axes, nil
 }
 
 // Mesh returns the mesh over the devices: the replicas first, then the logical axes.
 func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 
 // System returns what the backend runs on; nil for one that compiles ahead of time.
-func (b *Backend) System() *system.System { return b.sys }
+func (b *Backend) System() *system.System {
+	if b.devices == nil {
+		return nil
+	}
+	return b.devices.System
+}
 
 // has answers whether there is a device of a number.
 func (b *Backend) has(num compute.DeviceNum) error {
@@ -172,6 +174,12 @@ func (b *Backend) Close() error {
 	return b.holds.Close(func(errs []error) error {
 		if b.single != nil {
 			errs = append(errs, b.single.Close())
+		}
+		errs = append(errs, b.machine.CloseBuilds()...)
+		if b.devices != nil {
+			b.machine.Launch.Lock()
+			errs = append(errs, b.devices.Close()...)
+			b.machine.Launch.Unlock()
 		}
 		for _, end := range b.owned {
 			errs = append(errs, end())

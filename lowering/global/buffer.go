@@ -12,9 +12,9 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -48,18 +48,8 @@ type held struct {
 
 // laid is a tensor on the devices.
 type laid struct {
-	layout *layout
-	parts  []*pjrt.Buffer // of the backend's own devices, in the order of its mine
-}
-
-func (l *laid) Close() error {
-	var errs []error
-	for _, part := range l.parts {
-		if part != nil {
-			errs = append(errs, part.Close())
-		}
-	}
-	return errors.Join(errs...)
+	layout *mesh.Layout
+	mesh.Buffers
 }
 
 // layouts is in how many layouts a tensor is kept at most.
@@ -170,46 +160,16 @@ func (h *held) readLocked(dst []byte) error {
 		return err
 	}
 	for _, l := range h.laid {
-		if h.backend.covered(l.layout) {
-			return h.gather(l, dst)
+		if from, _, ok := h.backend.machine.Sources(l.layout, 0, nil, false); ok {
+			return h.backend.devices.Get(context.Background(), l.layout, l.Buffers, from, dst)
 		}
 	}
 	whole, err := h.backend.everywhere(h.laid[0], h.shape)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.gather(whole, dst), whole.Close())
-}
-
-// gather reads the parts of a tensor on devices.
-func (h *held) gather(l *laid, dst []byte) error {
-	at, b := l.layout, h.backend
-	if at.whole() {
-		return l.parts[0].ToHost(context.Background(), dst)
-	}
-	var scratch []byte
-	have := map[int]bool{} // the parts that are read, by the first partition that holds them
-	for i, partition := range b.mine {
-		first := at.first[partition]
-		if have[first] {
-			continue
-		}
-		have[first] = true
-		if offset, ok := at.contiguous(partition); ok {
-			if err := l.parts[i].ToHost(context.Background(), dst[offset:offset+at.bytes]); err != nil {
-				return err
-			}
-			continue
-		}
-		if scratch == nil {
-			scratch = make([]byte, at.bytes)
-		}
-		if err := l.parts[i].ToHost(context.Background(), scratch); err != nil {
-			return err
-		}
-		at.put(dst, scratch, partition)
-	}
-	return nil
+	from, _, _ := h.backend.machine.Sources(whole.layout, 0, nil, true)
+	return errors.Join(h.backend.devices.Get(context.Background(), whole.layout, whole.Buffers, from, dst), whole.Close())
 }
 
 // bytes returns the value in host memory, which must not be written.
@@ -233,9 +193,9 @@ func (h *held) value() (hostValue, error) {
 }
 
 // layLocked brings the value into a layout, if it is not in it, and returns its parts.
-func (h *held) layLocked(want *layout) (*laid, error) {
+func (h *held) layLocked(want *mesh.Layout) (*laid, error) {
 	for i, l := range h.laid {
-		if l.layout.same(want) {
+		if l.layout.Same(want) {
 			if i > 0 {
 				h.laid[0], h.laid[i] = l, h.laid[0]
 			}
@@ -249,7 +209,7 @@ func (h *held) layLocked(want *layout) (*laid, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.backend.spread(tensor, h.shape, want)
+	l, err := h.backend.spread(tensor, want)
 	if err != nil {
 		return nil, err
 	}
@@ -276,22 +236,14 @@ func (b *Backend) spreadWhole(tensor []byte, shape shapes.Shape) (*laid, error) 
 	if err != nil {
 		return nil, err
 	}
-	return b.spread(tensor, shape, at)
+	return b.spread(tensor, at)
 }
 
 // spread puts the parts of a tensor on the devices of this process.
-func (b *Backend) spread(tensor []byte, shape shapes.Shape, at *layout) (*laid, error) {
-	t, err := hostdata.Type(shape.DType)
-	if err != nil {
+func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*laid, error) {
+	l := &laid{layout: at, Buffers: b.machine.Buffers()}
+	if err := b.devices.Put(context.Background(), at, func(int) []byte { return tensor }, l.Buffers); err != nil {
 		return nil, err
-	}
-	l := &laid{layout: at, parts: make([]*pjrt.Buffer, len(b.mine))}
-	for i, partition := range b.mine {
-		l.parts[i], err = b.sys.Runtime().BufferFromHost(context.Background(), at.part(tensor, partition), t, at.shard, b.devices[partition])
-		if err != nil {
-			l.parts[i] = nil
-			return nil, errors.Join(err, l.Close())
-		}
 	}
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 )
 
@@ -149,7 +150,7 @@ func (h *held) untake() {
 }
 
 // lay brings a value that is claimed into a layout, if it is not in it, and returns its parts.
-func (h *held) lay(want *layout) (*laid, error) {
+func (h *held) lay(want *mesh.Layout) (*laid, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone != nil {

@@ -1,35 +1,14 @@
 package global
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"strings"
 	"sync"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// compileOptions are those of an assembled program on devices, partition by partition.
-func compileOptions(m *module.Module, ids []int) pjrt.CompileOptions {
-	return pjrt.CompileOptions{Replicas: 1, Partitions: m.Partitions, DeviceAssignment: [][]int{ids}, SPMD: m.Partitions > 1, Shardy: m.Partitions > 1}
-}
-
-// compileOn compiles an assembled program, by Options.Compiler if there is one.
-func (b *Backend) compileOn(m *module.Module, ids []int) (system.Executable, error) {
-	ctx, program, opts := context.Background(), pjrt.Lowered(m.Text, m.Facts()), compileOptions(m, ids)
-	if client := b.sys.Client(); client != nil && b.opts.Compiler != nil {
-		x, err := b.opts.Compiler.Compile(ctx, client, program, opts)
-		if err != nil {
-			return nil, err
-		}
-		return x, nil
-	}
-	return b.sys.Runtime().Compile(ctx, program, opts)
-}
 
 // explains says how a compiled program is split, if that is asked for. It is said once of each program,
 // whatever it is compiled anew for.
@@ -41,9 +20,9 @@ func (c *compiled) explains(v *variant) error {
 	c.explained = true
 	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
 	if loaded := system.Loaded(v.exe); loaded != nil {
-		topology := b.sys.Topology()
+		topology := b.machine.Topology()
 		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
-		if platform := b.sys.Platform(); target.Name == "" || platform == "cpu" {
+		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
 			target.Name = platform
 		}
 		var err error

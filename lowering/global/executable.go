@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/backend"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
@@ -214,7 +215,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.agreeOn(inputs); err != nil {
 		return nil, err
 	}
-	args, results := rows(len(b.mine), len(inputs)), rows(len(b.mine), len(p.Outputs))
+	args, results := mesh.Table(len(v.rows), len(inputs)), mesh.Table(len(v.rows), len(p.Outputs))
 	taken := make([]*laid, len(inputs))
 	for i, input := range inputs {
 		l, err := input.(*Buffer).held.lay(v.args[i])
@@ -222,8 +223,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 			return nil, e.input(i, err)
 		}
 		taken[i] = l
-		for d := range b.mine {
-			args[d][i] = l.parts[d]
+		for row, d := range v.rows {
+			args[row][i] = l.Buffers[d]
 		}
 	}
 	mask := make([]bool, len(inputs))
@@ -232,13 +233,13 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 			continue
 		}
 		mask[i] = true
-		for d := range b.mine {
-			results[d][r] = args[d][i] // filled again
+		for row := range v.rows {
+			results[row][r] = args[row][i] // filled again
 		}
 	}
-	b.launch.Lock()
+	b.machine.Launch.Lock()
 	err = v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: mask})
-	b.launch.Unlock()
+	b.machine.Launch.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -254,10 +255,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		if i := v.of[r]; i >= 0 {
 			l = taken[i] // its buffers are filled again
 		} else {
-			l = &laid{layout: v.results[r], parts: make([]*pjrt.Buffer, len(b.mine))}
-			for d := range b.mine {
-				l.parts[d] = results[d][r]
-			}
+			l = &laid{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
 		}
 		buf, err := b.newBuffer(&held{backend: b, shape: p.Outputs[r], laid: []*laid{l}})
 		out[r], errs = buf, append(errs, err)
@@ -278,16 +276,6 @@ func (h *held) give(l *laid, aliased bool) {
 	}
 	_ = h.end(ErrDonated)
 	_ = h.backend.holds.Free(h)
-}
-
-// rows makes lines of buffers.
-func rows(lines, columns int) [][]*pjrt.Buffer {
-	all := make([]*pjrt.Buffer, lines*columns)
-	out := make([][]*pjrt.Buffer, lines)
-	for i := range out {
-		out[i] = all[i*columns : (i+1)*columns : (i+1)*columns]
-	}
-	return out
 }
 
 // executeNamed runs the program on devices that GoMLX names.
@@ -316,9 +304,9 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 		}
 		ones[i] = one
 	}
-	e.backend.launch.Lock()
+	e.backend.machine.Launch.Lock()
 	results, err := named.Execute(ones, donate, defaultDevice)
-	e.backend.launch.Unlock()
+	e.backend.machine.Launch.Unlock()
 	if err != nil {
 		return nil, err
 	}

@@ -6,14 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -27,58 +25,41 @@ import (
 // launch. What processes would silently differ in, a program's text and a variable's first value, is
 // compared when it is first used.
 
-// hosts is what a backend over several processes has besides.
-type hosts struct {
-	mu     sync.Mutex
-	movers map[string]*variant // the programs that make tensors whole, by dtype, shape and layout
-	votes  *variant            // the program that shows each process what all have
-}
-
-// several reports whether the devices are those of several processes.
-func (b *Backend) several() bool { return b.sys != nil && b.sys.NumProcesses() > 1 }
-
-// covered reports whether the devices of this process hold all of a tensor.
-func (b *Backend) covered(at *layout) bool {
-	if at.whole() || len(b.mine) == len(b.devices) {
-		return true
-	}
-	have := map[int]bool{}
-	for _, partition := range b.mine {
-		have[at.first[partition]] = true
-	}
-	for _, first := range at.first {
-		if !have[first] {
-			return false
-		}
-	}
-	return true
-}
-
 // everywhere makes a tensor whole on each device. All processes call it.
 func (b *Backend) everywhere(l *laid, shape shapes.Shape) (*laid, error) {
-	if l.layout.spec == nil {
+	if l.layout.Spec == nil {
 		return nil, unknown("processes hold parts of it, and no rule says which", nil)
 	}
-	key := fmt.Sprint(shape, l.layout.key)
-	b.hosts.mu.Lock()
-	defer b.hosts.mu.Unlock()
-	v, ok := b.hosts.movers[key]
+	key := fmt.Sprint(shape, *l.layout.Spec)
+	b.gathering.Lock()
+	defer b.gathering.Unlock()
+	v, ok := b.gathers[key]
 	if !ok {
 		var err error
-		if v, err = b.mover("whole", shape, *l.layout.spec, sharding.Replicated(shape.Rank())); err != nil {
+		if v, err = b.gatherer(shape, *l.layout.Spec); err != nil {
 			return nil, err
 		}
-		if b.hosts.movers == nil {
-			b.hosts.movers = map[string]*variant{}
+		if b.gathers == nil {
+			b.gathers = map[string]*variant{}
 		}
-		b.hosts.movers[key] = v
+		b.gathers[key] = v
 	}
-	return b.move(v, l.parts)
+	args, results := mesh.Table(len(v.rows), 1), mesh.Table(len(v.rows), 1)
+	for row, d := range v.rows {
+		args[row][0] = l.Buffers[d]
+	}
+	b.machine.Launch.Lock()
+	err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{})
+	b.machine.Launch.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return &laid{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
 }
 
-// mover compiles a program that returns its argument in another layout.
-func (b *Backend) mover(name string, shape shapes.Shape, from, to sharding.Spec) (*variant, error) {
-	builder := lowering.New(lowering.Options{Target: lowering.TargetTPU, Partitioned: true}).Builder(name)
+// gatherer compiles a program that makes its argument whole on each device.
+func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, error) {
+	builder := lowering.New(lowering.Options{Target: lowering.TargetTPU, Partitioned: true}).Builder("whole")
 	x, err := builder.Main().Parameter("x", shape, nil)
 	if err != nil {
 		return nil, err
@@ -91,12 +72,12 @@ func (b *Backend) mover(name string, shape shapes.Shape, from, to sharding.Spec)
 		return nil, err
 	}
 	m, err := module.Global(lowered.(*lowering.Lowered).Program(), module.Frame{Mesh: b.mesh, Logical: b.logical,
-		Arguments: []module.Border{{Name: "x", Spec: from}}, Results: []module.Border{{Name: "x", Spec: to}}})
+		Arguments: []module.Border{{Name: "x", Spec: from}}, Results: []module.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
 	if err != nil {
 		return nil, err
 	}
 	v := &variant{module: m}
-	if v.exe, err = b.load(m); err != nil {
+	if err := v.load(b, "whole"); err != nil {
 		return nil, err
 	}
 	if err := b.holds.Track(v.exe); err != nil {
@@ -105,65 +86,26 @@ func (b *Backend) mover(name string, shape shapes.Shape, from, to sharding.Spec)
 	return v, v.lay(b, module.Frame{Results: make([]module.Border, 1)})
 }
 
-// move runs such a program.
-func (b *Backend) move(v *variant, parts []*pjrt.Buffer) (*laid, error) {
-	args, results := rows(len(b.mine), 1), rows(len(b.mine), 1)
-	for d := range b.mine {
-		args[d][0] = parts[d]
-	}
-	b.launch.Lock()
-	err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{})
-	b.launch.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	l := &laid{layout: v.results[0]}
-	for d := range b.mine {
-		l.parts = append(l.parts, results[d][0])
-	}
-	return l, nil
-}
-
-// digest is what processes compare.
-const digest = sha256.Size / 4
-
 // agree compares what all processes have: they must have the same. what names it in an error.
 func (b *Backend) agree(what, hint string, data []byte) error {
-	if !b.several() {
+	if !b.machine.Several() {
 		return nil
 	}
-	b.hosts.mu.Lock()
-	defer b.hosts.mu.Unlock()
-	all := shapes.Make(dtypes.Uint32, len(b.devices), digest)
-	if b.hosts.votes == nil {
-		over := make([]string, 0, b.mesh.Rank())
-		for _, axis := range b.mesh.Axes() {
-			over = append(over, axis.Name)
-		}
-		v, err := b.mover("agree", all, sharding.P(over, nil), sharding.Replicated(2))
-		if err != nil {
-			return err
-		}
-		b.hosts.votes = v
-	}
 	sum := sha256.Sum256(data)
-	tensor := make([]byte, len(b.devices)*sha256.Size)
-	for d := range b.devices {
-		copy(tensor[d*sha256.Size:], sum[:])
-	}
-	votes, err := b.spread(tensor, all, b.hosts.votes.args[0])
+	all, err := b.devices.Gather(context.Background(), "compare "+what, sum[:])
 	if err != nil {
 		return err
 	}
-	got, err := b.move(b.hosts.votes, votes.parts)
-	if err := errors.Join(err, votes.Close()); err != nil {
-		return err
+	e := &MismatchError{What: what, Hint: hint}
+	for process, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			e.Differing = append(e.Differing, process)
+		}
 	}
-	err = got.parts[0].ToHost(context.Background(), tensor)
-	if err := errors.Join(err, got.Close()); err != nil {
-		return err
+	if len(e.Differing) > 0 {
+		return e
 	}
-	return b.differ(what, hint, tensor)
+	return nil
 }
 
 // MismatchError reports that the processes of a job differ in something that must be the same on
@@ -184,30 +126,11 @@ func (e *MismatchError) Error() string {
 // Kind returns ValueError.
 func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// differ compares the digests of all devices' processes.
-func (b *Backend) differ(what, hint string, digests []byte) error {
-	e := &MismatchError{What: what, Hint: hint}
-	of := func(d int) []byte { return digests[d*sha256.Size : (d+1)*sha256.Size] }
-	d := 0
-	for process, ids := range b.sys.Topology().DeviceIDs() {
-		for range ids {
-			if !bytes.Equal(of(d), of(0)) && !slices.Contains(e.Differing, process) {
-				e.Differing = append(e.Differing, process)
-			}
-			d++
-		}
-	}
-	if len(e.Differing) > 0 {
-		return e
-	}
-	return nil
-}
-
 // agreeOn compares the values that variables get from the host with this execution: together, and
 // one by one where they differ, to name what does.
 func (e *Executable) agreeOn(inputs []compute.Buffer) error {
 	b, p := e.backend, e.state.program
-	if !b.several() {
+	if !b.machine.Several() {
 		return nil
 	}
 	var fresh []int

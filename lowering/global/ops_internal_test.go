@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -272,25 +273,22 @@ func run(b *Backend, c *compiled, fr module.Frame, data [][]byte) (out [][]float
 		return nil, err
 	}
 	defer v.exe.Close()
-	args, results := rows(len(b.mine), len(v.args)), rows(len(b.mine), len(v.results))
+	args, results := mesh.Table(len(v.rows), len(v.args)), mesh.Table(len(v.rows), len(v.results))
 	for i, x := range data {
-		l, err := b.spread(x, c.program.Parameters[i], v.args[i])
+		l, err := b.spread(x, v.args[i])
 		if err != nil {
 			return nil, err
 		}
 		defer l.Close()
-		for d := range b.mine {
-			args[d][i] = l.parts[d]
+		for row, d := range v.rows {
+			args[row][i] = l.Buffers[d]
 		}
 	}
 	if err := v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{}); err != nil {
 		return nil, err
 	}
 	for r := range v.results {
-		l := &laid{layout: v.results[r], parts: make([]*pjrt.Buffer, len(b.mine))}
-		for d := range b.mine {
-			l.parts[d] = results[d][r]
-		}
+		l := &laid{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
 		h := &held{backend: b, shape: c.program.Outputs[r], laid: []*laid{l}}
 		x := make([]float32, c.program.Outputs[r].Size())
 		if err := h.toFlat(x); err != nil {

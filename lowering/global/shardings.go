@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -20,7 +21,7 @@ type chosen struct {
 }
 
 // layout returns the layout of a result, and sets its Spec and Shard.
-func (c *chosen) layout(mesh sharding.Mesh, x *module.Placed, result int) (*layout, error) {
+func (c *chosen) layout(over sharding.Mesh, x *module.Placed, result int) (*mesh.Layout, error) {
 	if c.of == nil {
 		return nil, unknown("the runtime gives no compiled program", nil)
 	}
@@ -29,7 +30,7 @@ func (c *chosen) layout(mesh sharding.Mesh, x *module.Placed, result int) (*layo
 		return nil, err
 	}
 	if slices.Equal(c.of.Outputs()[result].Dims, x.Global) {
-		return newLayout(mesh, x.Spec, x.Global, t.HostBytes()) // whole
+		return mesh.New(t, x.Global, over, x.Spec) // whole
 	}
 	if c.ops == nil {
 		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
@@ -37,7 +38,7 @@ func (c *chosen) layout(mesh sharding.Mesh, x *module.Placed, result int) (*layo
 		}
 	}
 	op := c.ops[result]
-	l, err := layoutOf(mesh.Size(), x.Global, t.HostBytes(), func(device int) ([]sharding.Range, error) {
+	l, err := mesh.Of(t, x.Global, over.Size(), func(device int) ([]sharding.Range, error) {
 		ranges, holds, err := op.IndexRanges(x.Global, device)
 		if err == nil && !holds {
 			err = unknown(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)
@@ -47,8 +48,8 @@ func (c *chosen) layout(mesh sharding.Mesh, x *module.Placed, result int) (*layo
 	if err != nil {
 		return nil, unknown("", err)
 	}
-	x.Shard = l.shard
-	if x.Spec, err = sharding.SpecOf(mesh, op, len(x.Global)); err != nil {
+	x.Shard = l.Shard
+	if x.Spec, err = sharding.SpecOf(over, op, len(x.Global)); err != nil {
 		x.Spec = sharding.Unconstrained(len(x.Global)) // over a part of an axis
 	}
 	return l, nil

@@ -1,12 +1,15 @@
 package global
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -15,8 +18,9 @@ import (
 type variant struct {
 	module  *module.Module
 	exe     system.Executable
-	args    []*layout
-	results []*layout
+	rows    []int // the partition of each row of a launch
+	args    []*mesh.Layout
+	results []*mesh.Layout
 	of      []int // the parameter whose memory a result takes, or -1
 }
 
@@ -79,7 +83,7 @@ func (c *compiled) frame(donated []bool) (module.Frame, []int) {
 		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.several()}
+		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.machine.Several()}
 		if i := of[r]; i >= 0 {
 			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
@@ -113,7 +117,7 @@ func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
 		return nil, err
 	}
 	v := &variant{module: m, of: of}
-	if v.exe, err = c.backend.load(m); err != nil {
+	if err := v.load(c.backend, c.program.Name); err != nil {
 		return nil, err
 	}
 	if err := v.lay(c.backend, frame); err != nil {
@@ -125,13 +129,15 @@ func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
 	return v, nil
 }
 
-// load compiles a module for the mesh.
-func (b *Backend) load(m *module.Module) (system.Executable, error) {
-	ids := make([]int, len(b.devices))
-	for i, device := range b.devices {
-		ids[i] = device.ID()
+// load compiles the variant's module for the mesh.
+func (v *variant) load(b *Backend, name string) (err error) {
+	if v.exe, _, err = b.machine.Build(context.Background(), name, pjrt.Lowered(v.module.Text, v.module.Facts()), b.machine.Options(1), nil); err != nil {
+		return err
 	}
-	return b.compileOn(m, ids)
+	if v.rows, err = b.devices.Rows(v.exe); err != nil {
+		return errors.Join(err, v.exe.Close())
+	}
+	return nil
 }
 
 // lay works out how arguments and results lie on the devices. Of a result that was left open the
@@ -166,10 +172,10 @@ func (v *variant) lay(b *Backend, frame module.Frame) error {
 }
 
 // layout is the layout of what crosses a module's border.
-func (b *Backend) layout(x module.Placed) (*layout, error) {
+func (b *Backend) layout(x module.Placed) (*mesh.Layout, error) {
 	t, err := hostdata.Type(x.DType)
 	if err != nil {
 		return nil, err
 	}
-	return newLayout(b.mesh, x.Spec, x.Global, t.HostBytes())
+	return mesh.New(t, x.Global, b.mesh, x.Spec)
 }

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/internal/staging"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/staging"
 )
 
 // image is a host's tensor file in memory, which is filled from the devices while it is written

@@ -1,4 +1,4 @@
-package strategy
+package first
 
 import (
 	"context"
@@ -15,10 +15,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
+
+// name is what the programs are called.
+const name = "the first values of variables"
 
 // makers says where the value of a variable is made: by one device, where each device holds it
 // whole, or by the logical devices of one replica, each its part. The process's other devices have
@@ -39,19 +43,20 @@ type makers struct {
 
 // makersOf returns where a value is made that is whole on each device, or split. The mesh is the
 // same on all processes.
-func (s *TPUStrategy) makersOf(l *layout) makers {
-	if l.whole {
-		return makers{1, 1, []int{slices.Index(s.processes.local, true)}}
+func (o Options) makersOf(l *mesh.Layout) makers {
+	d := o.Devices
+	if l.IsWhole() {
+		return makers{1, 1, []int{slices.Index(d.Local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
-	m := makers{replicas: s.replicas, logicalDevices: s.logicalDevices}
-	first, last := 0, len(s.devices)
-	if !l.over.Is() && !slices.ContainsFunc(slices.Collect(slices.Chunk(s.processes.of, s.logicalDevices)), split) {
+	m := makers{replicas: o.Replicas, logicalDevices: o.LogicalDevices}
+	from, to := 0, d.NumDevices()
+	if !l.IsCut() && !slices.ContainsFunc(slices.Collect(slices.Chunk(d.Of, o.LogicalDevices)), split) {
 		m.replicas = 1
-		first = s.processes.replicas[0] * s.logicalDevices
-		last = first + s.logicalDevices
+		from = d.Groups[0] * o.LogicalDevices
+		to = from + o.LogicalDevices
 	}
-	for d := first; d < last; d++ {
+	for d := from; d < to; d++ {
 		m.devices = append(m.devices, d)
 	}
 	return m
@@ -62,27 +67,27 @@ func (m makers) source(partition int) int {
 	return m.devices[partition%m.logicalDevices]
 }
 
-// valueProgram is a program that makes the value of a variable.
-type valueProgram struct {
+// program is a program that makes the value of a variable.
+type program struct {
 	executable system.Executable
-	traced     *tracedInitializer
+	of         *initializer
 	rows       []int
 }
 
 // prepare traces the initializers of the large variables and compiles their programs.
 func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 	start := time.Now()
-	var all []*tracedInitializer
+	var all []*initializer
 	for _, v := range missing {
 		init := initial.Of(v)
 		if init == nil || v.Shape().ByteSize() < largeVariable {
 			continue
 		}
-		placed, err := m.vs.variable(v.Path())
+		placed, err := m.Place(v.Path())
 		if err != nil {
 			return err
 		}
-		if traced, err := m.vs.strategy.traceInitializer(m.vs.store, init, placed); err == nil {
+		if traced, err := m.trace(init, placed); err == nil {
 			m.traced[v] = traced
 			all = append(all, traced)
 		}
@@ -93,14 +98,14 @@ func (m *maker) prepare(ctx context.Context, missing []*model.Variable) error {
 
 // compile compiles programs that make values, side by side, and each text once. All processes must
 // have the same ones.
-func (m *maker) compile(ctx context.Context, all []*tracedInitializer) error {
-	start, s := time.Now(), m.vs.strategy
-	var fresh []*valueProgram
+func (m *maker) compile(ctx context.Context, all []*initializer) error {
+	start := time.Now()
+	var fresh []*program
 	var texts []byte
 	for _, traced := range all {
 		key := sha256.Sum256(traced.module.Text) // the mesh is in the text
 		if m.programs[key] == nil {
-			p := &valueProgram{traced: traced}
+			p := &program{of: traced}
 			m.programs[key] = p
 			fresh, texts = append(fresh, p), append(texts, key[:]...)
 		}
@@ -108,18 +113,18 @@ func (m *maker) compile(ctx context.Context, all []*tracedInitializer) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if err := s.agree(ctx, "the first values of variables", fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
+	if err := m.Devices.Agree(ctx, name, fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range fresh {
 		group.Go(func() (err error) {
-			of := p.traced.module
-			if p.executable, err = s.buildOnce(ctx, "the first values of variables", of, s.compileOptionsOn(p.traced.makers.devices, of.Replicas)); err != nil {
+			text, on := p.of.module, m.Devices.OptionsOn(p.of.makers.devices, p.of.module.Replicas)
+			if p.executable, _, err = m.Devices.Build(ctx, name, pjrt.Lowered(text.Text, text.Facts()), on, nil); err != nil {
 				return err
 			}
-			p.rows, err = s.rows(p.executable)
+			p.rows, err = m.Devices.Rows(p.executable)
 			return err
 		})
 	}
@@ -132,62 +137,55 @@ func (m *maker) compile(ctx context.Context, all []*tracedInitializer) error {
 // onDevices runs the program that makes a variable's value, starts the copies of it, and returns
 // the state of random numbers after it, if it draws some. The variable has the value when the
 // copies are finished.
-func (m *maker) onDevices(ctx context.Context, placed *Variable, traced *tracedInitializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
-	s := m.vs.strategy
+func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
+	d := m.Devices
 	p := m.programs[sha256.Sum256(traced.module.Text)]
-	var in []*pjrt.Buffer
+	var in mesh.Buffers
 	if state != nil {
-		in = make([]*pjrt.Buffer, len(s.devices))
-		defer func() { err = errors.Join(err, closeAll(in)) }()
+		in = d.Buffers()
+		defer func() { err = errors.Join(err, in.Close()) }()
 		if err := m.uploadState(ctx, p, state, in); err != nil {
 			return nil, err
 		}
 	}
-	args, outs := make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
-	for row, d := range p.rows {
+	args, outs := mesh.Table(len(p.rows), len(traced.module.Arguments)), mesh.Table(len(p.rows), len(traced.module.Results))
+	for row, partition := range p.rows {
 		if in != nil {
-			args[row] = []*pjrt.Buffer{in[d]}
+			args[row][0] = in[partition]
 		}
-		outs[row] = make([]*pjrt.Buffer, len(traced.module.Results))
 	}
-	fresh, after := make([]*pjrt.Buffer, len(s.devices)), make([]*pjrt.Buffer, len(s.devices))
-	s.launch.Lock()
-	if err = s.check(); err == nil {
+	d.Launch.Lock()
+	if err = d.Check(); err == nil {
 		err = p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{})
 	}
-	s.launch.Unlock()
-	for row, d := range p.rows {
-		fresh[d] = outs[row][0]
-		if len(outs[row]) > 1 {
-			after[d] = outs[row][1]
-		}
+	d.Launch.Unlock()
+	fresh, after := d.Column(outs, p.rows, 0), d.Buffers()
+	if len(traced.module.Results) > 1 {
+		after = d.Column(outs, p.rows, 1)
 	}
-	defer func() { err = errors.Join(err, closeAll(after)) }()
+	defer func() { err = errors.Join(err, after.Close()) }()
 	if err == nil {
-		err = ready(ctx, fresh)
+		err = fresh.Ready(ctx)
 	}
 	if err == nil && state != nil {
 		next, err = stateOf(ctx, after)
 	}
 	if err != nil {
-		return nil, errors.Join(err, closeAll(fresh))
+		return nil, errors.Join(err, fresh.Close())
 	}
 	m.took.OnDevices++
-	return next, m.copies.start(ctx, placed, fresh, traced.makers)
+	m.made = append(m.made, made{placed, fresh})
+	return next, m.copies.Start(ctx, int(placed.Shape.ByteSize()), fresh, traced.makers.source)
 }
 
 // uploadState copies the state of random numbers to a program's devices.
-func (m *maker) uploadState(ctx context.Context, p *valueProgram, state *tensors.Tensor, in []*pjrt.Buffer) error {
-	s := m.vs.strategy
-	l, err := s.layout(state.DType(), state.Shape().Dimensions, p.traced.module.Arguments[0].Annotation, false)
-	if err != nil {
-		return err
-	}
+func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in mesh.Buffers) error {
+	l := mesh.Whole(pjrt.U64, state.Shape().Dimensions, m.LogicalDevices)
 	var scratch []byte
 	var failed error
-	err = state.ConstBytes(func(data []byte) {
+	err := state.ConstBytes(func(data []byte) {
 		for _, d := range p.rows {
-			if failed = s.uploadPart(ctx, &l, d/s.logicalDevices, d%s.logicalDevices, data, &scratch, in); failed != nil {
+			if failed = m.Devices.PutPart(ctx, l, d, data, &scratch, in); failed != nil {
 				return
 			}
 		}
@@ -196,7 +194,7 @@ func (m *maker) uploadState(ctx context.Context, p *valueProgram, state *tensors
 }
 
 // stateOf reads the state of random numbers from a device.
-func stateOf(ctx context.Context, buffers []*pjrt.Buffer) (*tensors.Tensor, error) {
+func stateOf(ctx context.Context, buffers mesh.Buffers) (*tensors.Tensor, error) {
 	i := slices.IndexFunc(buffers, func(b *pjrt.Buffer) bool { return b != nil })
 	if i < 0 {
 		return nil, fault.New(errkind.InternalError, "state of random numbers", "", "no device of this process made the value")

@@ -1,12 +1,36 @@
-package strategy
+package hostdata
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 )
+
+// Tensor makes a GoMLX tensor of a number, or of slices of numbers, nested or not. What is none of
+// these, and slices that are ragged, are errors.
+func Tensor(value any) (t *tensors.Tensor, err error) {
+	// GoMLX panics for some types that are no tensors.
+	defer func() {
+		if r := recover(); r != nil {
+			t, err = nil, fmt.Errorf("a %T: %v", value, r)
+		}
+	}()
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.Len() == 0 {
+		if dtype := dtypes.FromGoType(v.Type().Elem()); dtype != dtypes.InvalidDType {
+			return tensors.FromShape(shapes.Make(dtype, 0)), nil
+		}
+		if element, rank := innermost(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
+			return nil, fmt.Errorf("an empty %T does not say how long its rows are; where no rows are wanted, give tensors.FromShape with a first dimension of 0", value)
+		}
+	}
+	if t, ok := tensorOfSlices(value); ok {
+		return t, nil
+	}
+	return tensors.FromAnyValue(value)
+}
 
 // tensorOfSlices makes a tensor of nested slices, a row at a time. It leaves the others to GoMLX,
 // which looks at each number by reflection to find the shape: those that are ragged or empty, and

@@ -1,4 +1,4 @@
-package strategy
+package mesh
 
 import (
 	"bytes"
@@ -28,14 +28,12 @@ func TestTheExchangeCompilesForAOTSlices(t *testing.T) {
 			slice, err := system.Describe(ctx, name, system.DescribeOptions{Plugin: path})
 			require.NoError(t, err)
 			defer slice.Close()
-			s, err := NewAheadOfTime(slice, Options{})
-			require.NoError(t, err)
-			defer s.Close()
-			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(len(s.devices), firstWords), Format: pjrt.FormatMLIR}, s.compileOptions(1))
+			m := Describe(slice, Options{Groups: slice.Topology().DeviceIDs()})
+			x, err := slice.Compile(ctx, pjrt.Program{Code: exchangeText(m.NumDevices(), firstWords), Format: pjrt.FormatMLIR}, m.Options(1))
 			require.NoError(t, err)
 			stats, err := x.MemoryStats()
 			require.NoError(t, err)
-			assert.GreaterOrEqual(t, stats.Outputs, int64(4*firstWords*len(s.devices)))
+			assert.GreaterOrEqual(t, stats.Outputs, int64(4*firstWords*m.NumDevices()))
 			require.NoError(t, x.Close())
 		})
 	}

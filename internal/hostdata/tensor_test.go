@@ -1,4 +1,4 @@
-package strategy
+package hostdata
 
 import (
 	"math/rand/v2"
@@ -55,7 +55,7 @@ func BenchmarkHostTensorOfSlices(b *testing.B) {
 	x := [][]float32{make([]float32, 250_000), make([]float32, 250_000)}
 	b.SetBytes(2 * 250_000 * 4)
 	for b.Loop() {
-		if _, err := hostTensor(x); err != nil {
+		if _, err := Tensor(x); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package strategy
+package first
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -18,57 +19,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// tracedInitializer is an initializer as a program for the devices: it takes the state of random
+// initializer is an initializer as a program for the devices: it takes the state of random
 // numbers and gives the state after it, if it draws some.
-type tracedInitializer struct {
+type initializer struct {
 	module *module.Module
 	makers makers
 	draws  bool
 }
 
-// errNotForDevices is an initializer that depends on more than the random numbers.
-var errNotForDevices = errors.New("the initializer reads or writes other variables, or has its value in its text")
+// ErrNotForDevices is an initializer that depends on more than the random numbers.
+var ErrNotForDevices = errors.New("the initializer reads or writes other variables, or has its value in its text")
 
-// traceInitializer lowers a variable's initializer for the devices that make its value.
+// trace lowers a variable's initializer for the devices that make its value.
 // Initializers of the same kind give the same text.
-func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableInitializer, v *Variable) (t *tracedInitializer, err error) {
-	shape := shapes.Make(v.dtype, v.shape...)
-	l, err := v.layout()
-	if err != nil {
-		return nil, err
-	}
-	by, annotation, axes := s.makersOf(&l), v.annotation, s.opts.LogicalAxes
-	if !l.split {
+func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializer, err error) {
+	l := v.Layout
+	by, annotation, axes := o.makersOf(l), v.Annotation, o.Axes
+	if !l.IsSplit() {
 		annotation = logical.Annotation{} // the logical devices have the same
 	}
-	if l.whole {
+	if l.IsWhole() {
 		axes = nil // there is one logical device
 	}
 	trace := module.NewTrace(module.Options{
-		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, Programs: true, Target: s.target, Precision: s.opts.Precision, Random: lowering.RandomPCG,
+		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, Programs: true, Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
 	})
-	g, outputs, err := initializerGraph(trace, store, []model.VariableInitializer{init}, []shapes.Shape{shape})
+	g, outputs, err := initializerGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
 	if err != nil {
 		return nil, err
 	}
 	if g.changed && g.state == nil {
-		return nil, errNotForDevices
+		return nil, ErrNotForDevices
 	}
-	if v.over.Is() {
-		outputs[0] = module.OwnPart(outputs[0], v.over)
+	if v.Over.Is() {
+		outputs[0] = module.OwnPart(outputs[0], v.Over)
 	}
-	sig := module.Signature{Results: []module.Tensor{{Name: "value", Over: v.over, Annotation: annotation}}}
+	sig := module.Signature{Results: []module.Tensor{{Name: "value", Over: v.Over, Annotation: annotation}}}
 	if g.state != nil {
 		sig.Results = append(sig.Results, module.Tensor{Name: "random_state"})
 	}
 	for name := range g.parameters {
-		if name != statePath {
-			return nil, errNotForDevices
+		if name != StatePath {
+			return nil, ErrNotForDevices
 		}
 		sig.Arguments = append(sig.Arguments, module.Tensor{Name: name})
 	}
 	if len(sig.Arguments) != len(sig.Results)-1 { // a state that is read only, or written only
-		return nil, errNotForDevices
+		return nil, ErrNotForDevices
 	}
 	if err := g.Compile(outputs...); err != nil {
 		return nil, err
@@ -78,13 +75,13 @@ func (s *TPUStrategy) traceInitializer(store *model.Store, init model.VariableIn
 		return nil, err
 	}
 	if len(m.Text) > longestInitializer {
-		return nil, errNotForDevices
+		return nil, ErrNotForDevices
 	}
-	return &tracedInitializer{module: m, makers: by, draws: g.state != nil}, nil
+	return &initializer{module: m, makers: by, draws: g.state != nil}, nil
 }
 
-// statePath is the variable that holds the state of a store's random numbers.
-var statePath = model.JoinPath("/", model.RNGStateVariableName)
+// StatePath is the variable that holds the state of a store's random numbers.
+var StatePath = model.JoinPath("/", model.RNGStateVariableName)
 
 // graphOfValues is a graph of initializers.
 type graphOfValues struct {
@@ -113,9 +110,9 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		value := init(g.Graph, of[i])
 		switch {
 		case value == nil || value.Graph() != g.Graph:
-			return nil, nil, fault.New(ValueError, "the initializer", "return a node of the graph that it is given", "it gave no node of its graph")
+			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a node of the graph that it is given", "it gave no node of its graph")
 		case !value.Shape().Equal(of[i]):
-			return nil, nil, fault.New(ValueError, "the initializer", "return a value of the shape that it is given", "it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
+			return nil, nil, fault.New(errkind.ValueError, "the initializer", "return a value of the shape that it is given", "it gave a value of shape %s for a variable of shape %s", value.Shape(), of[i])
 		}
 		outputs = append(outputs, value)
 	}
@@ -124,8 +121,8 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 			continue
 		}
 		g.changed = true
-		if v.Path() != statePath {
-			return nil, nil, fault.New(ValueError, "the initializer", "write it in a step", "it writes variable %q", v.Path())
+		if v.Path() != StatePath {
+			return nil, nil, fault.New(errkind.ValueError, "the initializer", "write it in a step", "it writes variable %q", v.Path())
 		}
 		g.state = v.NodeValue(g.Graph)
 		outputs = append(outputs, g.state)
@@ -165,7 +162,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	for h := range in {
 		name := g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 		var value *tensors.Tensor
-		if name == statePath {
+		if name == StatePath {
 			value, err = state()
 		} else {
 			value, err = valueForHost(store, name)
@@ -177,7 +174,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fault.New(ValueError, "computing the value", "", "%v", r)
+			err = fault.New(errkind.ValueError, "computing the value", "", "%v", r)
 		}
 	}()
 	values = g.Run(in...)
@@ -196,7 +193,7 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 func valueForHost(store *model.Store, path string) (*tensors.Tensor, error) {
 	v := store.GetVariable(path)
 	if v == nil || !v.HasValue() {
-		return nil, fault.New(ValueError, "the initializer", "give that variable a value first", "it reads variable %q, which has no value yet", path)
+		return nil, fault.New(errkind.ValueError, "the initializer", "give that variable a value first", "it reads variable %q, which has no value yet", path)
 	}
 	value, err := v.Value()
 	if err != nil {

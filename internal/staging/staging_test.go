@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/staging"
+	"github.com/tpustrategy/tpustrategy/internal/staging"
 )
 
 func TestAPoolLendsUpToItsLimitOrOneBlock(t *testing.T) {

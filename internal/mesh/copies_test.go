@@ -1,0 +1,91 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// four is a machine of four groups of one CPU device.
+func four(t *testing.T) *Devices {
+	plugintest.Path(t, "cpu")
+	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, sys.Close()) })
+	d, err := On(sys, Options{Speaker: "test", Groups: [][]int{{0}, {1}, {2}, {3}}, Closed: errors.New("closed")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, errors.Join(d.Close()...)) })
+	return d
+}
+
+// TestSpreading copies two tensors to three other devices, also with a plugin that copies nothing
+// between devices, and holds what is under way to one tensor's bytes.
+func TestSpreading(t *testing.T) {
+	d, ctx := four(t), t.Context()
+	for name, to := range map[string]func(context.Context, *pjrt.Buffer, *pjrt.Device) (*pjrt.Buffer, error){
+		"by the plugin": nil,
+		"through the host": func(context.Context, *pjrt.Buffer, *pjrt.Device) (*pjrt.Buffer, error) {
+			return nil, pjrt.Unimplemented
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := d.Spread()
+			s.To = to
+			for _, want := range [][]byte{{1, 2, 3}, {4, 5, 6, 7}} {
+				l, all := Whole(pjrt.U8, []int{len(want)}, 1), d.Buffers()
+				var scratch []byte
+				require.NoError(t, d.PutPart(ctx, l, 0, want, &scratch, all))
+				require.False(t, d.Here(all))
+				require.NoError(t, s.Start(ctx, len(want), all, func(int) int { return 0 }))
+				copies, bytes := s.UnderWay()
+				assert.LessOrEqual(t, bytes, len(want))
+				assert.Equal(t, 1, copies)
+				require.True(t, d.Here(all))
+				for partition := range all {
+					got := make([]byte, len(want))
+					require.NoError(t, d.Get(ctx, l, all, []int{partition}, got))
+					assert.Equal(t, want, got)
+				}
+				defer func() { require.NoError(t, all.Close()) }()
+			}
+		})
+	}
+}
+
+// TestACopyThatFails has a device that takes no copy: the tensor is not whole.
+func TestACopyThatFails(t *testing.T) {
+	d, ctx := four(t), t.Context()
+	s, l, all := d.Spread(), Whole(pjrt.U8, []int{2}, 1), d.Buffers()
+	s.To = func(ctx context.Context, b *pjrt.Buffer, to *pjrt.Device) (*pjrt.Buffer, error) {
+		if to == d.All[3] {
+			return nil, &pjrt.Error{Op: "copy to device", Code: pjrt.ResourceExhausted}
+		}
+		return b.CopyToDevice(ctx, to)
+	}
+	var scratch []byte
+	require.NoError(t, d.PutPart(ctx, l, 0, []byte{1, 2}, &scratch, all))
+	err := s.Start(ctx, 2, all, func(int) int { return 0 })
+	require.ErrorIs(t, err, pjrt.ResourceExhausted)
+	require.ErrorContains(t, err, "replica 3")
+	assert.False(t, d.Here(all))
+	require.NoError(t, all.Close())
+}
+
+// TestPutRefusesOtherSizes gives tensors that are not of the layout's shape, and uses a machine that
+// is closed.
+func TestPutRefusesOtherSizes(t *testing.T) {
+	d, ctx := four(t), t.Context()
+	l, all := Whole(pjrt.F32, []int{2}, 1), d.Buffers()
+	err := d.Put(ctx, l, func(group int) []byte { return make([]byte, 8-group) }, all)
+	require.ErrorContains(t, err, "test: copying to replica 1, logical device 0: 7 bytes for")
+	for _, b := range all {
+		assert.True(t, b == nil || b.ToHost(ctx, make([]byte, 8)) != nil, "after an error no buffer is live")
+	}
+}

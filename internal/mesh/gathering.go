@@ -1,0 +1,82 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/activity"
+)
+
+// Gathering is a [Devices.Gather] under way. Any goroutine may call its methods; one calls Wait at a
+// time.
+type Gathering struct {
+	call string
+
+	mu   sync.Mutex
+	sent *sent // nil when it is read or closed
+	all  [][]byte
+	err  error
+}
+
+// StartGather begins a [Devices.Gather] and does not wait for it: the exchange is a launch among the
+// others, whose result is read some launches later, when it has long been there. ctx bounds the
+// launch. Close what it returns.
+func (d *Devices) StartGather(ctx context.Context, call string, mine []byte) (*Gathering, error) {
+	if len(call)+len(mine) > MaxPending {
+		return nil, d.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
+	}
+	g := &Gathering{call: call}
+	if !d.Several() {
+		g.all = [][]byte{slices.Clone(mine)}
+		return g, nil
+	}
+	var err error
+	if g.sent, err = d.send(ctx, firstWords, appendMessage(nil, call, mine)); err != nil {
+		return nil, d.failed(call, err)
+	}
+	return g, nil
+}
+
+// Wait returns the messages of all processes, by process, as [Devices.Gather] does. ctx bounds the
+// wait; when ctx ends Wait may be called again. A later Wait returns the same, and after Close an
+// error that matches that of a machine which is closed, unless it was read before.
+func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sent == nil {
+		return g.all, g.err
+	}
+	defer activity.Begin(ctx, activity.Exchange, g.call)()
+	d := g.sent.devices
+	rows, _, err := g.sent.receive(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, d.failed(g.call, err)
+	}
+	if err == nil {
+		g.all, err = d.messages(g.call, rows)
+	} else {
+		err = d.failed(g.call, err)
+	}
+	done := g.sent
+	g.sent = nil
+	g.err = errors.Join(err, done.close())
+	return g.all, g.err
+}
+
+// Close releases what the exchange holds on the devices, read or not. It does not wait. A second
+// Close does nothing.
+func (g *Gathering) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sent == nil {
+		return nil
+	}
+	of := g.sent.devices.opts
+	g.err = &errkind.Fault{Op: of.Speaker + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
+	done := g.sent
+	g.sent = nil
+	return done.close()
+}

@@ -1,0 +1,102 @@
+package mesh
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tpustrategy/tpustrategy/internal/staging"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// hostMemory is a runtime whose devices may have the host's memory: what is read for one of them can
+// stay where it is.
+type hostMemory interface {
+	BufferFromHostInPlace(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device, free func()) (*pjrt.Buffer, error)
+}
+
+// leastInPlace is from how many bytes on a part has memory of its own.
+const leastInPlace = 256 << 10
+
+// hostMemory returns the runtime if its devices have the host's memory, and nil otherwise.
+func (d *Devices) hostMemory() hostMemory {
+	rt, ok := d.System.Runtime().(hostMemory)
+	if !ok || d.platform != "cpu" {
+		return nil
+	}
+	return rt
+}
+
+// inPlace returns the runtime if the part is read to where it stays, and nil if it is copied there.
+func (d *Devices) inPlace(r *partRead) hostMemory {
+	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.PartBytes*len(r.partitions) < leastInPlace {
+		return nil
+	}
+	return d.hostMemory()
+}
+
+// place reads the part, or the parts, to where they stay.
+func (d *Devices) place(ctx context.Context, r *partRead, rt hostMemory) error {
+	data, err := staging.Take(r.bytes())
+	if err != nil {
+		return err
+	}
+	err = r.read(ctx, data)
+	var users atomic.Int32
+	users.Store(int32(len(r.partitions)))
+	free := func() {
+		if users.Add(-1) == 0 {
+			staging.Give(data)
+		}
+	}
+	for i, partition := range r.partitions {
+		if err == nil {
+			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type, r.of.Layout.Buffer, d.All[partition], free)
+		}
+		if err != nil {
+			free()
+		}
+	}
+	return err
+}
+
+// together makes one of parts that are the cells of a box, if they can be read so to where they
+// stay, or have no more than so many bytes to be staged.
+func (d *Devices) together(x *Load, all []*partRead, staged int) []*partRead {
+	l := x.Layout
+	bytes := l.PartBytes * len(all)
+	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {
+		return all
+	}
+	if stay := d.hostMemory() != nil && bytes >= leastInPlace && l.PartBytes%pjrt.Alignment == 0; !stay && (bytes > staged || d.hostMemory() != nil) {
+		return all
+	}
+	rank := len(l.Shape)
+	box := &partRead{of: x, start: slices.Clone(all[0].start), cells: make([]int, rank), size: make([]int, rank)}
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b *partRead) int { return slices.Compare(a.start, b.start) })
+	n := 1
+	for dim := range box.start {
+		var starts []int
+		for _, r := range sorted {
+			if len(r.partitions) != 1 || !slices.Equal(r.size, all[0].size) || l.Type.HostBytes()*size(r.size) != l.PartBytes {
+				return all
+			}
+			starts = append(starts, r.start[dim])
+		}
+		slices.Sort(starts)
+		starts = slices.Compact(starts)
+		if starts[len(starts)-1]-starts[0] != (len(starts)-1)*all[0].size[dim] {
+			return all
+		}
+		box.start[dim], box.cells[dim], box.size[dim] = starts[0], len(starts), len(starts)*all[0].size[dim]
+		n *= len(starts)
+	}
+	if n != len(all) { // all starts are different, so that as many are all of them
+		return all
+	}
+	for _, r := range sorted {
+		box.partitions = append(box.partitions, r.partitions[0])
+	}
+	return []*partRead{box}
+}

@@ -1,0 +1,149 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Options describe a machine.
+type Options struct {
+	// Speaker begins the texts of the machine's errors: the package that the user called.
+	Speaker string
+	// Groups are the ids of the devices by group: the logical devices of each replica.
+	Groups [][]int
+	// Compiler compiles in place of the system's runtime. Nil is the runtime.
+	Compiler Compiler
+	// Overrides are XLA's debug options for each program.
+	Overrides map[string]any
+	// GoesOn is told of compilations that take long. It may be nil.
+	GoesOn func(Compilation)
+	// Closed is the error of a use after Close.
+	Closed error
+}
+
+// Compiler compiles and loads programs: a cache of compiled programs, or a compiler in a process of
+// its own. It is used where the system has a client.
+type Compiler interface {
+	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+}
+
+// TopologyCompiler is a [Compiler] that compiles for slices that are not here, too.
+type TopologyCompiler interface {
+	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
+}
+
+// Machine is what programs are compiled for: groups of devices, which may be at hand, as [Devices], or
+// only described. Partition r*P + p is device p of group r. It is safe for concurrent use.
+type Machine struct {
+	Processes
+	// Launch makes programs reach all devices in one order: two that enter the devices' queues in
+	// different orders could wait for ever, each in its own collective. Who launches holds it, and who
+	// changes what launches take.
+	Launch sync.Mutex
+
+	opts     Options
+	ids      []int // of the devices, by partition
+	group    int   // devices in a group
+	topology tpu.Topology
+	platform string
+	target   target
+	builds   builds
+}
+
+// target compiles a program for the machine.
+type target func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error)
+
+func newMachine(topology tpu.Topology, platform string, opts Options, compile target) *Machine {
+	m := &Machine{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
+	m.group = len(m.ids) / max(len(opts.Groups), 1)
+	m.builds.underWay = map[buildKey]*build{}
+	return m
+}
+
+// Describe returns the machine of a slice that need not be here. Programs are compiled for it, and
+// none is launched. The slice stays the caller's.
+func Describe(slice *system.Slice, opts Options) *Machine {
+	compile := slice.Compile
+	if c, ok := opts.Compiler.(TopologyCompiler); ok {
+		compile = func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (*pjrt.Executable, error) {
+			return c.CompileTopology(ctx, slice.Description(), program, of)
+		}
+	}
+	return Compiling(slice.Topology(), "tpu", compile, opts)
+}
+
+// Compiling returns a machine that is nothing but a compiler for devices of a platform.
+func Compiling(topology tpu.Topology, platform string, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error), opts Options) *Machine {
+	return newMachine(topology, platform, opts, func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
+		x, err := compile(ctx, program, of)
+		if err != nil {
+			return nil, err
+		}
+		return Described{x}, nil
+	})
+}
+
+// Described is a program for devices that are not here.
+type Described struct{ *pjrt.Executable }
+
+// AddressableDevices returns none.
+func (Described) AddressableDevices() []*pjrt.Device { return nil }
+
+// Execute returns an error that matches errors.ErrUnsupported.
+func (Described) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
+	return &errkind.Fault{Op: "mesh: execute", Reason: "the devices are only described", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+}
+
+// NumDevices returns the number of devices of all groups.
+func (m *Machine) NumDevices() int { return len(m.ids) }
+
+// Topology returns where the devices are.
+func (m *Machine) Topology() tpu.Topology { return m.topology }
+
+// Platform returns the plugin's name of the platform, "cpu" or "tpu".
+func (m *Machine) Platform() string { return m.platform }
+
+// Options are the options of a program on all devices, for so many replicas of the program with an
+// equal share of the devices each; 0 stands for 1.
+func (m *Machine) Options(replicas int) pjrt.CompileOptions { return m.optionsFor(m.ids, replicas) }
+
+// OptionsOn are the options of a program on the devices of some partitions.
+func (m *Machine) OptionsOn(partitions []int, replicas int) pjrt.CompileOptions {
+	on := make([]int, len(partitions))
+	for i, d := range partitions {
+		on[i] = m.ids[d]
+	}
+	return m.optionsFor(on, replicas)
+}
+
+func (m *Machine) optionsFor(ids []int, replicas int) pjrt.CompileOptions {
+	replicas = max(replicas, 1)
+	partitions := len(ids) / replicas
+	return pjrt.CompileOptions{
+		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)),
+		SPMD: partitions > 1, Shardy: partitions > 1, Overrides: m.opts.Overrides,
+	}
+}
+
+// fault is an error of the machine: what failed, why, and what to do.
+func (m *Machine) fault(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
+	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
+}
+
+// failed is the error of an operation that failed for a cause.
+func (m *Machine) failed(op string, cause error) *errkind.Fault {
+	return &errkind.Fault{Op: m.opts.Speaker + ": " + op, Err: cause}
+}
+
+// device names a partition in errors.
+func (m *Machine) device(partition int) string {
+	return fmt.Sprintf("replica %d, logical device %d", partition/m.group, partition%m.group)
+}
