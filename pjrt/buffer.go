@@ -352,8 +352,7 @@ func (b *Buffer) IsReady() (bool, error) {
 
 // Ready waits until the contents are there, and returns the error of the work that made them. If
 // ctx ends first, Ready returns its cause, and the work goes on. A buffer that is closed or donated
-// meanwhile does not end the wait. Nothing is allocated if ctx cannot end or the contents are
-// already there.
+// meanwhile does not end the wait. Nothing is allocated, but for a wait that ctx ends.
 func (b *Buffer) Ready(ctx context.Context) error {
 	// The reference keeps the client open while only the event is held.
 	if err := b.core.retain(childCall); err != nil {

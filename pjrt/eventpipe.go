@@ -17,11 +17,22 @@ type eventPipe struct {
 	r, w    *os.File
 	fd      uintptr
 	next    uint64
-	pending map[uint64]func(error)
+	pending map[uint64]pendingWait
 	stopped chan struct{}
 }
 
-func (w *eventPipe) start(api *capi.API) error {
+// pendingWait is an event that something waits for: a function, or who reads a channel. It is a value,
+// so that a wait allocates nothing.
+type pendingWait struct {
+	event capi.Event
+	done  func(error)
+	ready chan error
+}
+
+// readies are channels with room for one error, which waits use again.
+var readies = sync.Pool{New: func() any { return make(chan error, 1) }}
+
+func (w *eventPipe) start(api *capi.API, ended func(pendingWait, error)) error {
 	if w.r != nil {
 		return nil
 	}
@@ -30,13 +41,13 @@ func (w *eventPipe) start(api *capi.API) error {
 		return fail("wait", "", err)
 	}
 	w.r, w.w, w.fd = r, wr, wr.Fd()
-	w.pending = map[uint64]func(error){}
+	w.pending = map[uint64]pendingWait{}
 	w.stopped = make(chan struct{})
-	go w.read(api, r, w.stopped)
+	go w.read(api, ended, r, w.stopped)
 	return nil
 }
 
-func (w *eventPipe) read(api *capi.API, r io.Reader, stopped chan<- struct{}) {
+func (w *eventPipe) read(api *capi.API, ended func(pendingWait, error), r io.Reader, stopped chan<- struct{}) {
 	defer close(stopped)
 	var message [16]byte
 	for {
@@ -46,11 +57,11 @@ func (w *eventPipe) read(api *capi.API, r io.Reader, stopped chan<- struct{}) {
 		slot := binary.NativeEndian.Uint64(message[:8])
 		err := api.ErrorFrom(binary.NativeEndian.Uint64(message[8:]))
 		w.mu.Lock()
-		done := w.pending[slot]
+		of, ok := w.pending[slot]
 		delete(w.pending, slot)
 		w.mu.Unlock()
-		if done != nil {
-			done(err)
+		if ok {
+			ended(of, err)
 		}
 	}
 }

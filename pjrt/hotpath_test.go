@@ -1,6 +1,7 @@
 package pjrt_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -75,6 +76,31 @@ func TestTheStepPathAllocatesNothing(t *testing.T) {
 			wait(t, state)
 		})
 	}
+}
+
+// TestAWaitAllocatesNothing waits for steps under way with a context that could end the wait.
+func TestAWaitAllocatesNothing(t *testing.T) {
+	if instrumented {
+		t.Skip("a pool drops what it holds at random") // with the race detector
+	}
+	x, state, o := step(t, 8, 20)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waits := 0
+	assert.Zero(t, testing.AllocsPerRun(200, func() {
+		for range 4 {
+			if err := x.Execute(background, state, state, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ready, err := state[7][19].IsReady(); err == nil && !ready {
+			waits++
+		}
+		if err := state[7][19].Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	assert.Positive(t, waits, "the contents were there each time: nothing was waited for")
 }
 
 func TestRefillAllocatesNothing(t *testing.T) {
