@@ -160,6 +160,6 @@ func compilerCrash(ctx context.Context, sys *system.System, command []string) er
 }
 
 func bucket() error {
-	_, err := checkpoint.OpenDirectory("gs://bucket/run-1", checkpoint.Options{})
+	_, err := checkpoint.OpenManager(context.Background(), "gs://bucket/run-1", checkpoint.ManagerOptions{})
 	return err
 }

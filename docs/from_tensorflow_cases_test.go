@@ -70,15 +70,19 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, digits, heldOut in
 
 func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model.Store, step int64, folder string) error {
 	group := checkpoint.Strategy(strat, store) // all variables of the store and of the scope
-	dir, err := checkpoint.OpenDirectory(folder, checkpoint.Options{Keep: 3})
+	m, err := checkpoint.OpenManager(ctx, folder, checkpoint.ManagerOptions{Strategy: strat, Retention: checkpoint.Retention{Last: 3}})
 	if err != nil {
 		return err
 	}
-	if err := dir.Save(ctx, step, group, checkpoint.SaveOptions{}); err != nil {
+	defer m.Close()
+	if err := m.Save(ctx, step, group, checkpoint.SaveOptions{}); err != nil { // the next steps need not wait for the rest
+		return err
+	}
+	if err := m.Wait(ctx); err != nil {
 		return err
 	}
 
-	last, err := dir.Latest()
+	last, err := m.Latest(ctx)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return nil // a new run
 	}

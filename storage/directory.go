@@ -296,6 +296,9 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 	} else if err != nil {
 		return Failed("remove", name, d, err)
 	}
+	if err := syncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // what is removed after it is not gone before it
+		return Failed("remove", name, d, err)
+	}
 	d.prune(filepath.Dir(path))
 	return nil
 }

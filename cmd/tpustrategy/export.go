@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
@@ -18,8 +17,8 @@ type exportCmd struct {
 
 // Help is the text under --help.
 func (exportCmd) Help() string {
-	return `Writes the variables of a checkpoint as one safetensors file, whoever saved it: one process, or each
-host of a slice its own shards. Every byte is compared with its checksum on the way.
+	return `Writes the variables of a checkpoint, of which each host saved its own shards, as one safetensors
+file. Every byte is compared with its checksum on the way.
 
 Examples:
   tpustrategy export run/checkpoints model.safetensors
@@ -38,14 +37,9 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err := there("export", "give the folder of the run's checkpoints", c.Place); err != nil {
 		return err
 	}
-	store, err := storage.Open(ctx, c.Place)
+	m, err := checkpoint.OpenManager(ctx, c.Place, checkpoint.ManagerOptions{})
 	if err != nil {
 		return refused("export", err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{})
-	if err != nil {
-		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	var from *checkpoint.Checkpoint

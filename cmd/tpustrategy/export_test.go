@@ -11,48 +11,39 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
-// TestExport writes files of checkpoints that were saved in one file, and in shards.
+// TestExport writes files of checkpoints.
 func TestExport(t *testing.T) {
 	store := model.NewStore()
 	w := store.RootScope().In("dense").VariableWithValue("w", []float32{1, 2, 3})
-	whole, shards := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "shards")
-	dir, err := checkpoint.OpenDirectory(whole, checkpoint.Options{})
-	require.NoError(t, err)
-	place, err := storage.Open(t.Context(), shards)
-	require.NoError(t, err)
-	m, err := checkpoint.NewManager(t.Context(), place, checkpoint.ManagerOptions{})
+	from := filepath.Join(t.TempDir(), "run")
+	m, err := checkpoint.OpenManager(t.Context(), from, checkpoint.ManagerOptions{})
 	require.NoError(t, err)
 	for step := int64(1); step <= 2; step++ {
 		require.NoError(t, w.SetValue(tensors.FromValue([]float32{float32(step), 2, 3})))
-		require.NoError(t, dir.Save(t.Context(), step, checkpoint.Store(store), checkpoint.SaveOptions{}))
 		require.NoError(t, m.Save(t.Context(), step, checkpoint.Store(store), checkpoint.SaveOptions{}))
 	}
 	require.NoError(t, m.Close())
-	require.NoError(t, place.Close())
-	for _, from := range []string{whole, shards} {
-		file := filepath.Join(t.TempDir(), "model.safetensors")
-		out, _ := ran(t, 0, "export", from, file)
-		assert.Regexp(t, `^step 2  .*model\.safetensors, \d+ bytes\n$`, out)
-		assert.Equal(t, []float32{2, 2, 3}, exportedValue(t, file))
-		out, _ = ran(t, 0, "export", from, file, "--step", "1", "--json")
-		var answer exported
-		require.NoError(t, json.Unmarshal([]byte(out), &answer))
-		info, err := os.Stat(file)
-		require.NoError(t, err)
-		assert.Equal(t, exported{1, file, info.Size()}, answer)
-		assert.Equal(t, []float32{1, 2, 3}, exportedValue(t, file))
-		_, stderr := ran(t, exitFailed, "export", from, file, "--step", "7")
-		assert.Contains(t, stderr, "step 7")
-	}
-	_, stderr := ran(t, exitUsage, "export", filepath.Join(whole, "nowhere"), "x.safetensors")
+	file := filepath.Join(t.TempDir(), "model.safetensors")
+	out, _ := ran(t, 0, "export", from, file)
+	assert.Regexp(t, `^step 2  .*model\.safetensors, \d+ bytes\n$`, out)
+	assert.Equal(t, []float32{2, 2, 3}, exportedValue(t, file))
+	out, _ = ran(t, 0, "export", from, file, "--step", "1", "--json")
+	var answer exported
+	require.NoError(t, json.Unmarshal([]byte(out), &answer))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, exported{1, file, info.Size()}, answer)
+	assert.Equal(t, []float32{1, 2, 3}, exportedValue(t, file))
+	_, stderr := ran(t, exitFailed, "export", from, file, "--step", "7")
+	assert.Contains(t, stderr, "step 7")
+	_, stderr = ran(t, exitUsage, "export", filepath.Join(from, "nowhere"), "x.safetensors")
 	assert.Contains(t, stderr, "nowhere")
 	_, stderr = ran(t, exitUsage, "export", "gs://bucket/run", "x.safetensors")
 	assert.Contains(t, stderr, "blobstore/gcs")
-	_, stderr = ran(t, exitUsage, "export", whole, "gs://bucket/x.safetensors")
+	_, stderr = ran(t, exitUsage, "export", from, "gs://bucket/x.safetensors")
 	assert.Contains(t, stderr, "it is a URL")
 	_, stderr = ran(t, exitFailed, "export", t.TempDir(), "x.safetensors")
 	assert.Contains(t, stderr, "is empty; save one first")

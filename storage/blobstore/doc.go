@@ -70,10 +70,11 @@
 //
 // So a save of N hosts costs 3N+2 operations of class A (tensor files, their manifests, a word of each
 // host that there is no checkpoint yet, the checkpoint's manifest, a listing), one more for each
-// checkpoint that it removes. It costs 2N of class B, one more for each checkpoint that is there, and
-// those with which host 0 asks for parts that are late, at most one a second and host. A
-// restore by M hosts costs M of class A and M(2N+1) of class B, and one for each range that a host's
-// devices need. A test holds checkpoints to these numbers.
+// checkpoint that it removes, and two more for the first save of a run (a listing, the owner's
+// record). It costs 2N of class B, one more for each checkpoint that is there, and those with which
+// host 0 asks for parts that are late, at most one a second and host. A restore by M hosts costs M of
+// class A and M(2N+1) of class B, and one for each range that a host's devices need. A test holds
+// checkpoints to these numbers.
 //
 // An attempt that is repeated costs again. A Put with IfAbsent that finds the object costs 1 class B
 // operation more.

@@ -32,7 +32,7 @@ func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	store := strategytest.SeededStore()
 	step := train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
 	strategytest.NamedLosses(t, step, 0, 2)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	require.NoError(t, d.Save(t.Context(), 2, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
 	want := strategytest.NamedLosses(t, step, 2, 4)
 	for _, opts := range []strategy.Options{shared(4, "model"), strategytest.NamedOptions(1, strategytest.Axes("sequence", "model")...)} {

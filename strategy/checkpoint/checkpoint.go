@@ -3,12 +3,8 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -38,83 +34,33 @@ type Info struct {
 // Checkpoint is an open checkpoint. It is safe for concurrent use, except for Close, which must
 // come last.
 type Checkpoint struct {
-	path      string      // of the tensor file, or of the manifest of one in shards
-	raw       io.ReaderAt // the tensor file, while the checkpoint is opened
-	file      *safetensors.File
-	manifest  *manifest        // nil for a file without one, and for shards
+	path      string           // of the tensor file, or of the manifest of one in shards
 	sharded   *shardedManifest // of one in shards
 	objects   []*object        // that the variables' regions are in
-	variables []variable       // in the order of the file
-	order     []int            // their indices in the order in which they were saved
+	variables []variable       // in the order in which they were saved
 	metadata  map[string]string
 	step      int64
 }
 
-// variable is a saved variable and its tensor.
+// variable is a saved variable and where it lies.
 type variable struct {
 	Info
-	tensor  string
+	dtype   safetensors.DType
 	bytes   int64
 	element int64     // bytes of an element
-	sum     *checksum // nil if not known
+	whole   *wholeSum // nil where each block has a checksum, and where there is none
 	regions []region
 }
 
-// inFile says where in the tensor file the variable lies.
-func (v *variable) inFile(t safetensors.Info, data int64) {
+// inFile describes a variable that lies in one tensor file.
+func inFile(info Info, t safetensors.Info, data int64) variable {
 	g := region{offset: data + t.Offset, bytes: t.Bytes}
 	count := int64(1)
 	for _, d := range t.Shape {
 		g.start, g.size = append(g.start, 0), append(g.size, int(d))
 		count *= d
 	}
-	v.element = t.Bytes / max(count, 1)
-	v.regions = []region{g}
-}
-
-// Open opens the checkpoint in a directory. It reads the checkpoint's description of itself and
-// compares it with the tensor file's header and length; it does not read the tensors yet. Close the
-// checkpoint after use.
-//
-// The error matches [ErrCorrupt] if the checkpoint is damaged, or if its files cannot be read or
-// are no regular files. It matches [ErrNone] if there is no such directory, or if it is a directory
-// of checkpoints (see [OpenDirectory]). A checkpoint of a later version is a [*VersionError], and a
-// URL a [*PathError].
-func Open(dir string) (*Checkpoint, error) {
-	if err := files.Local(dir); err != nil {
-		return nil, doing("open", "", err)
-	}
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil, &errkind.Fault{Match: ErrNone, Err: err, Hint: "give the directory of a saved step"}
-	} else if err != nil {
-		return nil, doing("open", "", err)
-	}
-	path := filepath.Join(dir, manifestFile)
-	data, err := readLimited(path)
-	if errors.Is(err, os.ErrNotExist) {
-		if steps, listing := stepsIn(dir); listing == nil && len(steps) > 0 {
-			return nil, none("open it with OpenDirectory", "%s is a directory of checkpoints", dir)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	m, sharded, err := verified(data, path)
-	if err != nil {
-		return nil, err
-	}
-	if sharded != nil {
-		return openShardedHere(dir)
-	}
-	c, err := openTensors(filepath.Join(dir, variablesFile), files.OpenHere)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.describe(m); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
+	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, element: t.Bytes / max(count, 1), regions: []region{g}}
 }
 
 // FileOptions says how a tensor file is read. The zero value works.
@@ -128,13 +74,17 @@ type FileOptions struct {
 // has no checksums, so Verify checks nothing beyond the file's form. A path that is a URL, a pipe,
 // a device or a directory is a [*PathError].
 func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
-	c, err := openTensors(path, files.Open)
+	opened, info, err := files.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	c, file, err := openTensors(context.Background(), localFile{opened, info.Size()}, path)
 	if err != nil {
 		return nil, err
 	}
-	c.step, c.metadata = -1, c.file.Metadata()
+	c.step, c.metadata = -1, file.Metadata()
 	seen := map[string]bool{}
-	for _, t := range c.file.Tensors() {
+	for _, t := range file.Tensors() {
 		name := "/" + strings.TrimPrefix(t.Name, "/")
 		if opts.Path != nil {
 			name = opts.Path(t.Name)
@@ -145,108 +95,21 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 		}
 		seen[name] = true
 		shape, _ := shapeOf(t.Spec)
-		c.order = append(c.order, len(c.variables))
-		v := variable{Info: Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, tensor: t.Name, bytes: t.Bytes}
-		v.inFile(t, c.file.DataOffset())
-		c.variables = append(c.variables, v)
+		c.variables = append(c.variables, inFile(Info{Path: name, Shape: shape, Trainable: true, Synchronization: strategy.OnWrite}, t, file.DataOffset()))
 	}
 	return c, nil
 }
 
-// openTensors opens a tensor file.
-func openTensors(path string, open func(string) (*os.File, fs.FileInfo, error)) (*Checkpoint, error) {
-	raw, info, err := open(path)
+// openTensors opens a checkpoint of one tensor file, which it takes over.
+func openTensors(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
+	file, err := safetensors.New(readerAt{ctx, opened}, opened.Size())
 	if err != nil {
-		return nil, unreadable(path, err)
+		opened.Close()
+		return nil, nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
 	}
-	file, err := safetensors.New(raw, info.Size())
-	if err != nil {
-		raw.Close()
-		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
-	}
-	o := &object{name: path, opened: localFile{raw, info.Size()}, size: info.Size()}
-	o.file.Store(true)
-	return &Checkpoint{path: path, raw: raw, file: file, objects: []*object{o}}, nil
-}
-
-// openPlain opens a checkpoint of one tensor file in a store, whose manifest is verified.
-func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, error) {
-	name := stepName(m.Step) + "/" + variablesFile
-	path := s.String() + "/" + name
-	o, err := s.Open(ctx, name)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	file, err := safetensors.New(readerAt{ctx, o}, o.Size())
-	if err != nil {
-		o.Close()
-		return nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}
-	}
-	c := &Checkpoint{path: path, raw: readerAt{ctx, o}, file: file, objects: []*object{{name: path, opened: o, size: o.Size()}}}
-	if err := c.describe(m); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// describe takes over the manifest, if the file is the one that it describes.
-func (c *Checkpoint) describe(m *manifest) error {
-	corrupt := func(format string, args ...any) error {
-		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}
-	}
-	if got := c.objects[0].size; got != m.Bytes {
-		return corrupt("it has %d bytes, %d were written", got, m.Bytes)
-	}
-	header := make([]byte, m.HeaderBytes)
-	if err := c.read(header, 0); err != nil {
-		return err
-	}
-	if got := checksum(0).plus(header); got != m.HeaderCRC32C {
-		return corrupt("its header's checksum is %s, %s was written", got, m.HeaderCRC32C)
-	}
-	c.order = make([]int, len(m.Variables))
-	places := map[string]int{}
-	for i, v := range m.Variables {
-		places[v.Tensor] = i
-	}
-	all := c.file.Tensors()
-	if len(all) != len(m.Variables) {
-		return corrupt("it has %d tensors, %d were written", len(all), len(m.Variables))
-	}
-	for _, t := range all {
-		i, ok := places[t.Name]
-		if !ok {
-			return corrupt("tensor %q was not written", t.Name)
-		}
-		v := m.Variables[i]
-		shape, ok := shapeOf(t.Spec)
-		if !ok {
-			return corrupt("tensor %q has dtype %s, which was not written", t.Name, t.DType)
-		}
-		c.order[i] = len(c.variables)
-		synchronization, aggregation, _ := v.rules()
-		of := variable{tensor: t.Name, bytes: t.Bytes, sum: &v.CRC32C, Info: Info{
-			Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation,
-		}}
-		of.inFile(t, c.file.DataOffset())
-		c.variables = append(c.variables, of)
-	}
-	c.manifest, c.step, c.metadata = m, m.Step, m.Metadata
-	return nil
-}
-
-func readLimited(path string) ([]byte, error) {
-	f, _, err := files.OpenHere(path)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	defer f.Close()
-	data, err := files.All(f, maxManifest)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	return data, nil
+	o := &object{name: path, size: opened.Size()}
+	o.has(opened)
+	return &Checkpoint{path: path, objects: []*object{o}}, file, nil
 }
 
 // unreadable is the error of a file of a checkpoint that cannot be read. It is damage, unless the
@@ -274,8 +137,8 @@ func (c *Checkpoint) Step() int64 { return c.step }
 // Metadata returns a copy of the metadata that was saved with the checkpoint.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
-// Variables returns the descriptions of the saved variables, in the order of the file. It
-// corresponds to tf.train.list_variables.
+// Variables returns the descriptions of the saved variables, in the order in which they were saved.
+// It corresponds to tf.train.list_variables.
 func (c *Checkpoint) Variables() []Info {
 	out := make([]Info, len(c.variables))
 	for i, v := range c.variables {

@@ -28,7 +28,7 @@ func TestAllDtypesComeBack(t *testing.T) {
 		saved = saved.With(&memory{path: path, value: v})
 		restored = restored.With(&memory{path: path, value: tensors.FromShape(v.Shape())})
 	}
-	d := newDirectory(t, Options{})
+	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 1, saved, SaveOptions{}))
 	c := latest(t, d)
 	require.NoError(t, c.Verify(ctx))

@@ -14,16 +14,15 @@ var (
 	// ErrCorrupt matches the errors of files that are damaged, cut short or not of this format.
 	// These errors are [*CorruptError]s.
 	ErrCorrupt = errkind.New(errkind.DataLossError, "checkpoint: corrupt")
-	// ErrNone matches the error of a directory without a checkpoint, or without the step or the
-	// variable that was asked for.
+	// ErrNone matches the error of a place without a checkpoint, or without the step or the variable
+	// that was asked for.
 	ErrNone = errkind.New(errkind.NotFoundError, "checkpoint: none")
-	// ErrStep matches the error of a step that cannot be saved because the directory has that step
-	// or a later one.
+	// ErrStep matches the error of a step that cannot be saved because the place has that step or a
+	// later one.
 	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
-	// ErrBusy matches the error of a save to a directory that another process writes to.
+	// ErrBusy matches the error of a save to a place that another run saves to.
 	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
-	// ErrClosed matches the errors of a checkpoint or a directory that is closed, or was never
-	// opened.
+	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
 
@@ -44,7 +43,7 @@ func (e *CorruptError) Error() string {
 	if e.Variable != "" {
 		what += fmt.Sprintf(": variable %q", e.Variable)
 	}
-	return errkind.Text(what, e.Reason, e.Err, "restore an earlier checkpoint, as Directory.LatestIntact does")
+	return errkind.Text(what, e.Reason, e.Err, "restore an earlier checkpoint, as Manager.LatestIntact does")
 }
 
 // Kind returns DataLossError.
@@ -81,12 +80,11 @@ func (*VersionError) Kind() errkind.Kind { return errkind.NotImplementedError }
 // Is reports whether the target is errors.ErrUnsupported.
 func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// OwnerError reports that another run saves to the directory: a run that is still running, or that
-// has saved there since this run looked last. It matches [ErrBusy]. Give each run a directory of
-// its own. To go on from what the other run saved, open the directory again, or set
-// [Options].TakeOver.
+// OwnerError reports that another run saves to the place: a run that is still running, or that has
+// saved there since this run looked last. It matches [ErrBusy]. Give each run a place of its own. To
+// go on from what the other run saved, open the manager again, or set [ManagerOptions].TakeOver.
 type OwnerError struct {
-	// Directory is the directory's path.
+	// Directory is the folder's path, or the store's URL.
 	Directory string
 	// Host and PID name the other run's machine and process. Since is the time of its last save,
 	// and Step the step that it saved. They are zero if the other run left no record.
@@ -112,7 +110,7 @@ func (e *OwnerError) Error() string {
 		when = fmt.Sprintf(" at %s", e.Since.Format(time.RFC3339))
 	}
 	return errkind.Text(ErrBusy.Error(), fmt.Sprintf("%s saved step %d to %s%s", who, e.Step, e.Directory, when), nil,
-		"give each run a directory of its own, or open the directory again to go on from there (Options.TakeOver takes it from a process that runs)")
+		"give each run a directory of its own, or open its manager again to go on from there (ManagerOptions.TakeOver takes it from a process that runs)")
 }
 
 // Kind returns FailedPreconditionError.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -11,22 +12,20 @@ import (
 func TestAURLIsNoPathOfACheckpoint(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, url := range []string{"gs://bucket/run", "s3://b/x", "https://host/x", filepath.Join("gs://bucket", "run")} {
-		_, errDirectory := OpenDirectory(url, Options{})
-		_, errOpen := Open(url)
-		_, errFile := OpenFile(url, FileOptions{})
-		for _, err := range []error{errDirectory, errOpen, errFile} {
-			var path *PathError
-			require.ErrorAs(t, err, &path)
-			require.Equal(t, url, path.Path)
-			require.ErrorIs(t, err, errors.ErrUnsupported)
-		}
+		_, err := OpenFile(url, FileOptions{})
+		var path *PathError
+		require.ErrorAs(t, err, &path)
+		require.Equal(t, url, path.Path)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		_, err = OpenManager(context.Background(), url, ManagerOptions{})
+		require.Error(t, err)
 	}
 	require.Empty(t, names(t, "."))
 }
 
 func TestOfALaterFormatIsUnsupported(t *testing.T) {
 	m := &manifest{Format: formatName, Version: formatVersion + 1}
-	data, err := m.encode()
+	data, err := seal(m)
 	require.NoError(t, err)
 	_, err = parseManifest(data)
 	require.ErrorIs(t, err, errors.ErrUnsupported)

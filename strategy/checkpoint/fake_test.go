@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,17 +55,40 @@ func requireNumbers(t testing.TB, c *Checkpoint, x float32) {
 	}
 }
 
-func newDirectory(t testing.TB, opts Options) *Directory {
+// run is a manager whose saves are over when Save returns.
+type run struct{ *Manager }
+
+func (r run) Save(ctx context.Context, step int64, g Group, opts SaveOptions) error {
+	return errors.Join(r.Manager.Save(ctx, step, g, opts), r.Wait(ctx))
+}
+
+// runIn is a run that saves to a folder.
+func runIn(t testing.TB, dir string, opts ManagerOptions) run {
 	t.Helper()
-	d, err := OpenDirectory(filepath.Join(t.TempDir(), "checkpoints"), opts)
+	m, err := OpenManager(context.Background(), dir, opts)
 	require.NoError(t, err)
-	return d
+	t.Cleanup(func() { _ = m.Close() })
+	return run{m}
+}
+
+func newRun(t testing.TB, opts ManagerOptions) run {
+	t.Helper()
+	return runIn(t, filepath.Join(t.TempDir(), "checkpoints"), opts)
+}
+
+// oldRun is a run in a copy of a folder that an earlier version of this package wrote: steps 1 and 2
+// with their own numbers, each in one file.
+func oldRun(t testing.TB, opts ManagerOptions) run {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/directory")))
+	return runIn(t, dir, opts)
 }
 
 // latest opens the last checkpoint and closes it after the test.
-func latest(t testing.TB, d *Directory) *Checkpoint {
+func latest(t testing.TB, d run) *Checkpoint {
 	t.Helper()
-	c, err := d.Latest()
+	c, err := d.Latest(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

@@ -135,7 +135,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 	var want []float64
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {8, 1}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-			sys, d := plugintest.System(t, mesh[0]*mesh[1]), openDirectory(t, checkpoint.Options{})
+			sys, d := plugintest.System(t, mesh[0]*mesh[1]), openRun(t)
 			l := newLanguage(t, sys, mesh[0], mesh[1])
 			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Float32, 8))
 			require.NoError(t, err)

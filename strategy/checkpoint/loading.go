@@ -16,21 +16,11 @@ import (
 type savedParts struct {
 	of       *Checkpoint
 	variable *variable
-	seen     *seenBlocks // nil where each block has a checksum
 }
 
 var _ strategy.Parts = (*savedParts)(nil)
 
-func (c *Checkpoint) parts(v *variable) *savedParts {
-	p := &savedParts{of: c, variable: v}
-	if !v.blockwise() {
-		p.seen = newSeen(v)
-	}
-	return p
-}
-
-// blockwise reports whether each of the variable's blocks has a checksum.
-func (v *variable) blockwise() bool { return len(v.regions) > 0 && v.regions[0].sums != nil }
+func (c *Checkpoint) parts(v *variable) *savedParts { return &savedParts{of: c, variable: v} }
 
 func (p *savedParts) Shape() shapes.Shape { return p.variable.Shape }
 
@@ -65,7 +55,7 @@ func (p *savedParts) ReadCells(ctx context.Context, start, size, cells []int, in
 
 func (p *savedParts) read(ctx context.Context, into []byte, boxes ...box) error {
 	v := p.variable
-	if err := p.of.fill(ctx, v, p.seen, boxes...); err != nil {
+	if err := p.of.fill(ctx, v, boxes...); err != nil {
 		return err
 	}
 	if v.Shape.DType != dtypes.Bool {
@@ -78,24 +68,10 @@ func (p *savedParts) read(ctx context.Context, into []byte, boxes ...box) error 
 	return nil
 }
 
-// whole reads what has not been read of the variable, and compares its checksum.
-func (p *savedParts) whole(ctx context.Context) error {
-	v := p.variable
-	if p.seen == nil || v.sum == nil {
-		return nil
-	}
-	sum, err := p.of.rest(ctx, v, p.seen)
-	if err == nil && sum != *v.sum {
-		err = &CorruptError{File: p.of.path, Variable: v.Path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, *v.sum)}
-	}
-	return err
-}
-
-// tensor reads a whole variable and compares its checksum.
+// tensor reads a whole variable.
 func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
-		t, _ := c.file.Tensor(v.tensor)
-		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", t.DType),
+		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype),
 			Hint: "convert the tensor in the file to another dtype"}
 	}
 	t := tensors.FromShape(v.Shape)
@@ -104,10 +80,7 @@ func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, 
 	}
 	var failed error
 	err := t.MutableBytes(func(data []byte) {
-		p := c.parts(v)
-		if failed = p.ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data); failed == nil {
-			failed = p.whole(ctx)
-		}
+		failed = c.parts(v).ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data)
 	})
 	if err != nil {
 		return nil, &VariableError{Path: v.Path, Reason: "not read", Err: err}

@@ -37,11 +37,12 @@ type ManagerOptions struct {
 	Logger *slog.Logger
 }
 
-// Manager keeps checkpoints in a [storage.Store], a folder or an object store, one for each saved
-// step. Every process saves what its devices hold, and a save goes on in the background. It is safe
-// for concurrent use; saves take turns. Close it after use.
+// Manager keeps checkpoints in a folder or an object store, one for each saved step, as
+// tf.train.CheckpointManager does. Every process saves what its devices hold, and a save goes on in
+// the background. It is safe for concurrent use; saves take turns. Close it after use.
 type Manager struct {
 	store    storage.Store
+	opened   bool // the store is the manager's own
 	opts     ManagerOptions
 	host     int
 	hosts    int
@@ -50,7 +51,7 @@ type Manager struct {
 	agreed   bool
 	saves    int             // how many were begun
 	last     int64           // the last step that this run knows of; -1 is none
-	owned    bool            // the owner's record is this run's
+	owned    atomic.Bool     // the owner's record is this run's
 	said     map[string]bool // what the logger was told
 	memory   []byte          // of an image
 	stopping context.CancelFunc
@@ -88,11 +89,26 @@ func (e *BackgroundError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind
 
 const defaultPatience = 10 * time.Minute
 
-// NewManager returns the manager of the checkpoints in a store, which stays the caller's: close it
-// after the manager. It lists the saved steps and reads no checkpoint.
+// OpenManager returns the manager of the checkpoints in a folder, which it makes if there is none, or
+// at the URL of a store that package storage knows, such as gs://bucket/run where the program imports
+// the package for it. It lists the saved steps and reads no checkpoint.
 //
-//	store, err := storage.Open(ctx, "gs://bucket/run") // or a folder
-//	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: strat})
+// A place is for one run at a time: see [OwnerError].
+func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manager, error) {
+	store, err := storage.Open(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	m, err := NewManager(ctx, store, opts)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	m.opened = true
+	return m, nil
+}
+
+// NewManager is OpenManager of a store that is open, which stays the caller's: close it after the
+// manager.
 func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (*Manager, error) {
 	if store == nil {
 		return nil, wrong("manager", "open one with storage.Open", "no store")
@@ -158,8 +174,8 @@ func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	return steps, nil
 }
 
-// Open opens the checkpoint of a step: one in shards, or one that a [Directory] saved. It reads the
-// manifests and no tensors. The error matches [ErrNone] if the step was not saved, and [ErrCorrupt]
+// Open opens the checkpoint of a step: one in shards, or one of an earlier version of this package in
+// one file. It reads the manifests and no tensors. The error matches [ErrNone] if the step was not saved, and [ErrCorrupt]
 // if the checkpoint is damaged, as far as that shows. Close the checkpoint before the store.
 func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := openIn(ctx, m.store, step)
@@ -183,7 +199,8 @@ func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, erro
 	return openSharded(ctx, s, sharded)
 }
 
-// Latest opens the checkpoint of the last step. The error of an empty store matches [ErrNone].
+// Latest opens the checkpoint of the last step, as tf.train.latest_checkpoint names it. The error of
+// an empty store matches [ErrNone].
 // Latest returns an error for a damaged checkpoint; [Manager.LatestIntact] passes over it.
 func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	steps, err := m.Steps(ctx)
@@ -196,8 +213,10 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 	return m.Open(ctx, steps[len(steps)-1])
 }
 
-// LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold; see
-// [Directory.LatestIntact].
+// LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold. passed
+// holds the errors of the later checkpoints that it passed over because they are damaged or cannot
+// be read: log them. It does not pass over a checkpoint that a later version of this program wrote
+// ([*VersionError]), or one that this process may not read; their error is err.
 func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
 	steps, err := m.Steps(ctx)
 	if err != nil {
@@ -258,6 +277,9 @@ func (m *Manager) Close() error {
 	if m.memory != nil {
 		staging.Give(m.memory)
 		m.memory = nil
+	}
+	if m.opened {
+		err = errors.Join(err, m.store.Close())
 	}
 	return err
 }
@@ -323,6 +345,12 @@ func (m *Manager) RemoveAfter(ctx context.Context, step int64) error {
 		return err
 	}
 	if m.host == 0 {
+		if err := m.unseen(ctx); err != nil {
+			return err
+		}
+		if err := m.own(ctx); err != nil {
+			return err
+		}
 		folders, err := m.folders(ctx)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -265,6 +266,8 @@ func TestManyKillsInTheBackground(t *testing.T) {
 	for i := range kills {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestManyKillsInTheBackground$")
 		cmd.Env = append(os.Environ(), "CHECKPOINT_SAVE_TO="+dir)
+		var said strings.Builder
+		cmd.Stdout = &said
 		require.NoError(t, cmd.Start())
 		first := last // it begins with a checkpoint of its own
 		deadline := time.Now().Add(time.Minute)
@@ -287,6 +290,12 @@ func TestManyKillsInTheBackground(t *testing.T) {
 			requireStep(t, m, step, float32(step))
 		}
 		require.Greater(t, steps[len(steps)-1], last)
+		for line := range strings.Lines(said.String()) {
+			var saved int64
+			if _, err := fmt.Sscanf(line, "saved %d", &saved); err == nil {
+				require.GreaterOrEqual(t, steps[len(steps)-1], saved, "what was said to be saved is there")
+			}
+		}
 		last = steps[len(steps)-1]
 	}
 	m := managerOf(t, s, ManagerOptions{Retention: Retention{Last: 2}})
@@ -306,6 +315,10 @@ func saveWithoutEnd(t *testing.T, dir string) {
 	for {
 		step++
 		require.NoError(t, m.Save(ctx, step, numbers(float32(step)), SaveOptions{}))
+		if step%2 == 0 {
+			require.NoError(t, m.Wait(ctx))
+			fmt.Println("saved", step)
+		}
 	}
 }
 

@@ -16,6 +16,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
+// SaveOptions describes a checkpoint to save. The zero value works.
+type SaveOptions struct {
+	// Metadata is saved in the checkpoint and in the header of process 0's tensor file. It may hold,
+	// for example, the position of the input as JSON.
+	Metadata map[string]string
+	// Metrics are values by which the best checkpoints are kept; see [Retention].
+	Metrics map[string]float64
+}
+
+// ErrKept matches the error of a save that saved its step but could not remove older checkpoints.
+// The next save tries again.
+var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older ones stay")
+
+// metadataStep is the entry of a tensor file's header that holds the step.
+const metadataStep = "tpustrategy.step"
+
 // saving is one save.
 type saving struct {
 	m    *Manager
@@ -70,7 +86,7 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	}
 	s := &saving{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
 	// What only this process finds wrong must not keep it from what all do together.
-	refused := m.refuse(step)
+	refused := m.refuse(ctx, step, opts)
 	metadata := map[string]string{metadataStep: fmt.Sprint(step)}
 	if m.host == 0 {
 		maps.Copy(metadata, opts.Metadata)
@@ -86,9 +102,9 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		_ = s.image.fill(ctx, g, s.plan, m.opts.Strategy, m.host)
 		return refused
 	}
-	over := make(chan struct{})
+	over, known := make(chan struct{}), m.known()
 	m.mu.Lock()
-	m.background, m.times = over, SaveTimes{}
+	m.background, m.times, m.last = over, SaveTimes{}, step
 	m.mu.Unlock()
 	go func() {
 		defer close(over)
@@ -96,6 +112,9 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.times.Total = time.Since(began)
+		if err != nil && !s.unclear { // it may be tried again
+			m.last = known
+		}
 		if failed := s.image.failure(); err != nil && (failed == nil || !errors.Is(err, failed)) {
 			m.err = &BackgroundError{Place: m.store.String(), Step: step, Err: err}
 		}
@@ -105,7 +124,6 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 		<-over
 		return fail(err)
 	}
-	m.saw(step)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.times.Blocked = time.Since(began)
@@ -126,7 +144,7 @@ func (m *Manager) agree(ctx context.Context) error {
 }
 
 // refuse returns what is wrong with saving a step.
-func (m *Manager) refuse(step int64) error {
+func (m *Manager) refuse(ctx context.Context, step int64, opts SaveOptions) error {
 	if step < 0 {
 		return wrong("save", "count steps from 0", "step %d", step)
 	}
@@ -136,26 +154,31 @@ func (m *Manager) refuse(step int64) error {
 	if known := m.known(); step <= known {
 		return &errkind.Fault{Match: ErrStep, Reason: fmt.Sprintf("step %d, %s has step %d", step, m.store, known), Hint: "save later steps, or call RemoveAfter"}
 	}
-	return nil
+	if _, ok := opts.Metadata[metadataStep]; ok {
+		return wrong("save", "use another name", "metadata entry %q is reserved", metadataStep)
+	}
+	return m.unseen(ctx)
 }
 
 // run puts this process's part into the store, and on process 0 completes the checkpoint.
 func (s *saving) run(ctx context.Context) error {
 	m := s.m
+	var part []byte
 	// Until the manifest is there, this is no checkpoint. Each process says so, as any may be the last.
-	if err := m.void(ctx, s.step, s.name); err != nil {
-		s.unsave(nil, err)
-		return err
+	err := m.void(ctx, s.step, s.name)
+	if err == nil {
+		part, err = s.put(ctx)
 	}
-	part, err := s.put(ctx)
 	if err != nil {
 		s.unsave(part, err)
-		return err
 	}
 	if m.host > 0 {
-		return nil
+		return err
 	}
-	if err := s.complete(ctx, part); err != nil {
+	if err == nil {
+		err = s.complete(ctx, part)
+	}
+	if err != nil {
 		if m.lives.Err() == nil && !errors.Is(err, ErrBusy) {
 			upTo := s.number
 			if s.unclear {
@@ -218,7 +241,7 @@ func (s *saving) putPart(ctx context.Context, part []byte) (err error) {
 }
 
 func (s *saving) describe() *partManifest {
-	return &partManifest{Format: partFormat, Version: shardedVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
+	return &partManifest{Format: partFormat, Version: formatVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
 }
 
 // unsave lets process 0 know that there will be no part of this process, if it still can.
@@ -238,7 +261,7 @@ func (s *saving) unsave(part []byte, cause error) {
 // complete waits for the parts of all processes and puts the manifest.
 func (s *saving) complete(ctx context.Context, mine []byte) error {
 	m := s.m
-	all := &shardedManifest{Format: shardedFormat, Version: shardedVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
+	all := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
 		Hosts: make([]hostPart, m.hosts), Variables: s.plan.values, Metrics: textOf(s.opts.Metrics)}
 	if all.Variables == nil {
 		all.Variables = []shardedValue{}

@@ -84,31 +84,6 @@ func TestAManagerSavesInTheBackground(t *testing.T) {
 	assert.Equal(t, []string{"owner.json", "step-0000000001/checkpoint.json", "step-0000000002/checkpoint.json"}, rest)
 }
 
-// TestADirectoryReadsShards opens what a manager saved with the calls for directories, and the
-// other way round.
-func TestADirectoryReadsShards(t *testing.T) {
-	ctx := context.Background()
-	dir := t.TempDir()
-	d, err := OpenDirectory(dir, Options{})
-	require.NoError(t, err)
-	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
-	m := newManager(t, dir, ManagerOptions{})
-	require.NoError(t, m.Save(ctx, 2, numbers(2), SaveOptions{}))
-	require.NoError(t, m.Wait(ctx))
-	requireStep(t, m, 1, 1)
-	c, passed, err := d.LatestIntact(ctx)
-	require.NoError(t, err)
-	require.Empty(t, passed)
-	require.EqualValues(t, 2, c.Step())
-	requireNumbers(t, c, 2)
-	require.NoError(t, c.Close())
-	c, passed, err = m.LatestIntact(ctx)
-	require.NoError(t, err)
-	require.Empty(t, passed)
-	require.EqualValues(t, 2, c.Step())
-	require.NoError(t, c.Close())
-}
-
 // TestEveryCutAndManyFlippedBytesOfShardsAreRefused damages each object of a checkpoint.
 func TestEveryCutAndManyFlippedBytesOfShardsAreRefused(t *testing.T) {
 	ctx := context.Background()

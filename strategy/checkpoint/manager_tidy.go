@@ -19,34 +19,57 @@ import (
 // ownerObject holds what is known of the run that saves to a store: two do not mix.
 const ownerObject = "owner.json"
 
+// owner reads the record of the run that saves to the store; known is false without a whole one.
+func (m *Manager) owner(ctx context.Context) (r ownerRecord, known bool, err error) {
+	data, err := readSmall(ctx, m.store, ownerObject)
+	if errors.Is(err, storage.ErrNotExist) {
+		return r, false, nil
+	}
+	return r, err == nil && len(data) <= maxRecord && json.Unmarshal(data, &r) == nil && r.ID != "", err
+}
+
+// conflict is the error of a run that saved where this one does not expect it.
+func (m *Manager) conflict(r ownerRecord, step int64, running bool) error {
+	return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: step, Running: running}
+}
+
+// unseen returns an error if another run has saved a step since this one looked, before this one has
+// saved.
+func (m *Manager) unseen(ctx context.Context) error {
+	if m.host > 0 || m.owned.Load() || m.opts.TakeOver {
+		return nil
+	}
+	steps, err := m.Steps(ctx)
+	if err != nil || len(steps) == 0 || steps[len(steps)-1] <= m.known() {
+		return err
+	}
+	r, _, err := m.owner(ctx)
+	return errors.Join(err, m.conflict(r, steps[len(steps)-1], r.runs(m.self)))
+}
+
 // own returns an error if another run saves to the store. The first call makes the store this
 // run's, unless that run's process still runs on this machine.
 func (m *Manager) own(ctx context.Context) error {
-	data, err := readSmall(ctx, m.store, ownerObject)
-	if err != nil && !errors.Is(err, storage.ErrNotExist) {
+	r, known, err := m.owner(ctx)
+	if err != nil {
 		return err
 	}
-	var r ownerRecord
-	known := err == nil && len(data) <= maxRecord && json.Unmarshal(data, &r) == nil && r.ID != ""
-	conflict := func(running bool) error {
-		return &OwnerError{Directory: m.store.String(), Host: r.Host, PID: r.PID, Since: r.Time, Step: r.Step, Running: running}
-	}
+	running := known && r.runs(m.self)
 	switch {
 	case known && r.ID == m.self.ID:
 		return nil
-	case m.owned && !m.opts.TakeOver:
-		return conflict(known && r.runs(m.self))
-	case known && !m.opts.TakeOver && r.runs(m.self):
-		return conflict(true)
+	case !m.opts.TakeOver && (m.owned.Load() || running):
+		return m.conflict(r, r.Step, running)
 	}
 	m.self.Time, m.self.Step = time.Now().UTC().Truncate(time.Second), m.known()
-	if data, err = json.Marshal(m.self); err != nil {
+	data, err := json.Marshal(m.self)
+	if err != nil {
 		return err
 	}
 	if err := storage.PutBytes(ctx, m.store, ownerObject, data, storage.PutOptions{}); err != nil {
 		return err
 	}
-	m.owned = true
+	m.owned.Store(true)
 	if sweeper, ok := m.store.(storage.Sweeper); ok {
 		// What is left of another run's record, which ended in the middle of it; it stands in no folder.
 		err = sweeper.Sweep(ctx, "", func(name string) bool { return strings.Contains(name, "/") })
@@ -244,7 +267,7 @@ func (m *Manager) leave(f *stepFolder, save string, wrong error) {
 
 // void says that a save is no checkpoint.
 func (m *Manager) void(ctx context.Context, step int64, save string) error {
-	data, err := seal(voidManifest{Format: voidFormat, Version: shardedVersion, Step: step, Save: save})
+	data, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: step, Save: save})
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,15 @@ import (
 
 func TestALaterVersionIsNotPassedOver(t *testing.T) {
 	ctx := context.Background()
-	d := newDirectory(t, Options{})
-	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
-	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}))
-	path := filepath.Join(d.Path(), stepName(2), manifestFile)
-	body := `{"format":"tpustrategy.checkpoint","version":2,"step":2,"new":{}}`
+	for _, format := range []string{formatName, shardedFormat} {
+		requireNotPassedOver(ctx, t, format)
+	}
+}
+
+func requireNotPassedOver(ctx context.Context, t *testing.T, format string) {
+	d := oldRun(t, ManagerOptions{})
+	path := filepath.Join(d.Place(), stepName(2), manifestFile)
+	body := `{"format":"` + format + `","version":2,"step":2,"new":{}}`
 	sum := checksum(0).plus([]byte(body)).String()
 	for _, text := range []string{
 		`{"crc32c":"` + sum + `","checkpoint":` + body + `}`,
@@ -25,8 +29,8 @@ func TestALaterVersionIsNotPassedOver(t *testing.T) {
 		`{"sha256":"another","checkpoint":` + body + `}`,
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		_, openErr := d.Open(2)
-		_, latestErr := d.Latest()
+		_, openErr := d.Open(ctx, 2)
+		_, latestErr := d.Latest(ctx)
 		_, _, intactErr := d.LatestIntact(ctx)
 		for _, err := range []error{openErr, latestErr, intactErr} {
 			var later *VersionError
@@ -52,7 +56,7 @@ func FuzzManifest(f *testing.F) {
 			Variables: []savedVariable{{Path: "/a", Tensor: "a", CRC32C: 5, Trainable: true, Synchronization: "ON_READ", Aggregation: "SUM"}}},
 		{Format: "other", Version: 7},
 	} {
-		data, err := m.encode()
+		data, err := seal(m)
 		require.NoError(f, err)
 		f.Add(data)
 	}
@@ -65,7 +69,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		data, err := m.encode()
+		data, err := seal(m)
 		require.NoError(t, err)
 		again, err := parseManifest(data)
 		require.NoError(t, err)

@@ -41,10 +41,15 @@ func (o *object) get(ctx context.Context) (storage.Object, error) {
 	if opened.Size() != o.size {
 		return nil, errors.Join(errLength(opened.Size(), o.size), opened.Close())
 	}
+	o.has(opened)
+	return opened, nil
+}
+
+// has notes what the object was opened as.
+func (o *object) has(opened storage.Object) {
 	o.opened = opened
 	_, isFile := opened.(interface{ Fd() uintptr })
 	o.file.Store(isFile)
-	return opened, nil
 }
 
 func errLength(got, want int64) error {

@@ -36,7 +36,7 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	require.NoError(t, err)
 	want, err := step.Lowered(ctx, x)
 	require.NoError(t, err)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
 
 	for step := int64(2); step < 4; step++ { // the second from what the first has saved

@@ -12,17 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func again(t *testing.T, d *Directory, opts Options) *Directory {
-	t.Helper()
-	other, err := OpenDirectory(d.Path(), opts)
-	require.NoError(t, err)
-	return other
-}
-
 func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
 	ctx := context.Background()
-	first := newDirectory(t, Options{})
-	second := again(t, first, Options{})
+	first := newRun(t, ManagerOptions{})
+	again := func(opts ManagerOptions) run { return runIn(t, first.Place(), opts) }
+	second := again(ManagerOptions{})
 	require.NoError(t, first.Save(ctx, 1, numbers(1), SaveOptions{}))
 	err := second.Save(ctx, 2, numbers(2), SaveOptions{})
 	var owner *OwnerError
@@ -31,19 +25,19 @@ func TestTwoRunsDoNotMixTheirCheckpoints(t *testing.T) {
 	assert.Equal(t, os.Getpid(), owner.PID)
 	assert.EqualValues(t, 1, owner.Step)
 	assert.False(t, owner.Running, "it is this process")
-	assert.ErrorContains(t, err, first.Path())
-	require.ErrorIs(t, second.RemoveAfter(0), ErrBusy)
+	assert.ErrorContains(t, err, first.Place())
+	require.ErrorIs(t, second.RemoveAfter(ctx, 0), ErrBusy)
 	require.NoError(t, first.Save(ctx, 3, numbers(3), SaveOptions{}), "the first goes on")
 
 	// A run that goes on from where the other one is takes over.
 	require.NoError(t, latest(t, second).Close())
 	require.NoError(t, second.Save(ctx, 4, numbers(4), SaveOptions{}))
 	require.ErrorAs(t, first.Save(ctx, 5, numbers(5), SaveOptions{}), &owner)
-	third := again(t, first, Options{})
+	third := again(ManagerOptions{})
 	require.NoError(t, third.Save(ctx, 5, numbers(5), SaveOptions{}))
 	require.ErrorAs(t, second.Save(ctx, 6, numbers(6), SaveOptions{}), &owner)
-	require.NoError(t, again(t, first, Options{TakeOver: true}).Save(ctx, 6, numbers(6), SaveOptions{}))
-	steps, err := first.Steps()
+	require.NoError(t, again(ManagerOptions{TakeOver: true}).Save(ctx, 6, numbers(6), SaveOptions{}))
+	steps, err := first.Steps(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 3, 4, 5, 6}, steps)
 }
@@ -54,9 +48,7 @@ func TestSaverThatStays(t *testing.T) {
 	if dir == "" {
 		t.Skip("run by TestAProcessThatRunsOwnsItsDirectory")
 	}
-	d, err := OpenDirectory(dir, Options{})
-	require.NoError(t, err)
-	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
+	require.NoError(t, runIn(t, dir, ManagerOptions{}).Save(context.Background(), 1, numbers(1), SaveOptions{}))
 	os.Stdout.WriteString("saved\n")
 	os.Stdin.Read(make([]byte, 1))
 }
@@ -77,8 +69,7 @@ func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
 	_, err = out.Read(make([]byte, 100))
 	require.NoError(t, err)
 
-	d, err := OpenDirectory(dir, Options{})
-	require.NoError(t, err)
+	d := runIn(t, dir, ManagerOptions{})
 	requireNumbers(t, latest(t, d), 1)
 	err = d.Save(ctx, 2, numbers(2), SaveOptions{})
 	var owner *OwnerError
@@ -89,14 +80,14 @@ func TestAProcessThatRunsOwnsItsDirectory(t *testing.T) {
 	assert.False(t, owner.Since.IsZero())
 	require.NoError(t, in.Close())
 	require.NoError(t, saver.Wait())
-	require.NoError(t, d.Save(ctx, 2, numbers(2), SaveOptions{}), "its process has ended")
+	require.NoError(t, runIn(t, dir, ManagerOptions{}).Save(ctx, 2, numbers(2), SaveOptions{}), "its process has ended")
 }
 
 func TestARecordThatIsNotWholeSaysNothing(t *testing.T) {
 	ctx := context.Background()
 	for _, content := range []string{"", "x", "{", `{"id":""}`, `{"id":"x","pid":-1}`, `{"id":"x","boot":"` + bootOfMachine() + `","pid":1,"started":"x"}`, strings.Repeat("x", 2*maxRecord)} {
-		d := newDirectory(t, Options{})
-		require.NoError(t, os.WriteFile(filepath.Join(d.Path(), lockFile), []byte(content), 0o644))
+		d := newRun(t, ManagerOptions{})
+		require.NoError(t, os.WriteFile(filepath.Join(d.Place(), ownerObject), []byte(content), 0o644))
 		require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}), content)
 		require.NoError(t, d.Save(ctx, 2, numbers(1), SaveOptions{}), content)
 	}

@@ -2,10 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -20,9 +16,6 @@ import (
 func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.objects == nil {
 		return errNotOpened
-	}
-	if c.manifest == nil && c.sharded == nil {
-		return nil
 	}
 	all := make([]*savedParts, len(c.variables))
 	for i := range c.variables {
@@ -61,8 +54,8 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 	return c.verify(ctx, mine)
 }
 
-// verify reads what has not been read of variables and compares them with their checksums, and the
-// file with its own. The error is that of the first damaged one.
+// verify reads variables and compares them with their checksums. The error is that of the first
+// damaged one.
 func (c *Checkpoint) verify(ctx context.Context, all []*savedParts) error {
 	errs := make([]error, len(all))
 	var next, failed atomic.Int64
@@ -85,33 +78,26 @@ func (c *Checkpoint) verify(ctx context.Context, all []*savedParts) error {
 			return err
 		}
 	}
-	if c.manifest == nil || len(all) != len(c.variables) {
-		return nil
-	}
-	sum := c.manifest.HeaderCRC32C
-	for _, v := range c.variables {
-		sum = sum.then(*v.sum, v.bytes)
-	}
-	if sum != c.manifest.CRC32C {
-		return &CorruptError{File: c.path, Reason: fmt.Sprintf("its checksum is %s, %s was written", sum, c.manifest.CRC32C)}
-	}
 	return nil
 }
 
-// verify reads what has not been read of the variable.
+// verify reads the variable and compares it with its checksums, if it has any.
 func (p *savedParts) verify(ctx context.Context) error {
-	if !p.variable.blockwise() {
-		return p.whole(ctx)
+	if p.variable.whole != nil {
+		return p.of.compareWhole(ctx, p.variable)
 	}
 	memory := aheadMemory.Get().(*[]byte)
 	defer aheadMemory.Put(memory)
 	for i := range p.variable.regions {
 		g := &p.variable.regions[i]
+		if g.sums == nil {
+			continue
+		}
 		for at := int64(0); at < g.bytes; at += aheadBytes {
 			if err := ctx.Err(); err != nil {
 				return &VariableError{Path: p.variable.Path, Reason: "not read", Err: err}
 			}
-			if err := p.of.blocks(ctx, p.variable, g, nil, (*memory)[:min(aheadBytes, g.bytes-at)], at); err != nil {
+			if err := p.of.blocks(ctx, p.variable, g, (*memory)[:min(aheadBytes, g.bytes-at)], at); err != nil {
 				return err
 			}
 		}
@@ -120,24 +106,10 @@ func (p *savedParts) verify(ctx context.Context) error {
 }
 
 // errNotOpened is the error of the zero Checkpoint.
-var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Open"})
+var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Manager.Open"})
 
 func closedCheckpoint(path string) error {
 	return &errkind.Fault{Match: ErrClosed, Reason: path, Hint: "open it again"}
-}
-
-// read reads bytes of the tensor file that belong to no variable.
-func (c *Checkpoint) read(p []byte, at int64) error {
-	_, err := c.raw.ReadAt(p, at)
-	switch {
-	case errors.Is(err, io.EOF):
-		return &CorruptError{File: c.path, Reason: "it was cut short"}
-	case errors.Is(err, os.ErrClosed):
-		return closedCheckpoint(c.path)
-	case err != nil:
-		return unreadable(c.path, err)
-	}
-	return nil
 }
 
 // Tensor reads one saved value and compares its checksum, as tf.train.load_variable does. The

@@ -12,9 +12,9 @@ import (
 
 func TestAClosedCheckpointSaysSo(t *testing.T) {
 	ctx := context.Background()
-	d := newDirectory(t, Options{})
+	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(ctx, 1, numbers(1), SaveOptions{}))
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -12,7 +13,8 @@ type region struct {
 	object      int   // in Checkpoint.objects
 	offset      int64 // in the object
 	bytes       int64
-	// sums are the checksums of its blocks. They are nil where only the whole variable's is known.
+	// sums are the checksums of its blocks. They are nil where there are none, and where only the
+	// whole variable's is known, until that was compared.
 	sums []checksum
 }
 
@@ -111,9 +113,11 @@ const aheadBytes = 8 * blockBytes
 
 var aheadMemory = sync.Pool{New: func() any { p := make([]byte, aheadBytes); return &p }}
 
-// fill reads boxes of a variable. Blocks are compared with their checksums; those that have none are
-// noted in seen.
-func (c *Checkpoint) fill(ctx context.Context, v *variable, seen *seenBlocks, boxes ...box) error {
+// fill reads boxes of a variable. Blocks are compared with their checksums.
+func (c *Checkpoint) fill(ctx context.Context, v *variable, boxes ...box) error {
+	if err := c.compareWhole(ctx, v); err != nil {
+		return err
+	}
 	for i := range v.regions {
 		g := &v.regions[i]
 		var all []*runs
@@ -125,7 +129,7 @@ func (c *Checkpoint) fill(ctx context.Context, v *variable, seen *seenBlocks, bo
 		if len(all) == 0 || g.bytes == 0 {
 			continue
 		}
-		if err := c.fillFrom(ctx, v, g, seen, all); err != nil {
+		if err := c.fillFrom(ctx, v, g, all); err != nil {
 			return err
 		}
 	}
@@ -133,7 +137,7 @@ func (c *Checkpoint) fill(ctx context.Context, v *variable, seen *seenBlocks, bo
 }
 
 // fillFrom reads runs of one region, block by block.
-func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen *seenBlocks, all []*runs) error {
+func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, all []*runs) error {
 	ahead := int64(aheadBytes)
 	if c.objects[g.object].file.Load() {
 		ahead = blockBytes // which stays in the processor's cache
@@ -161,7 +165,7 @@ func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen 
 				}
 				end = next
 			}
-			if err := c.blocks(ctx, v, g, seen, r.into[r.to:r.to+end-start], start); err != nil {
+			if err := c.blocks(ctx, v, g, r.into[r.to:r.to+end-start], start); err != nil {
 				return err
 			}
 			r.took(end - start)
@@ -172,7 +176,7 @@ func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, seen 
 		}
 		memory := aheadMemory.Get().(*[]byte)
 		p := (*memory)[:end-start]
-		err := c.blocks(ctx, v, g, seen, p, start)
+		err := c.blocks(ctx, v, g, p, start)
 		for _, r := range all {
 			for err == nil && r.n > 0 && r.at < end {
 				n := min(r.n, end-r.at)
@@ -213,7 +217,7 @@ func continues(all []*runs, at int64) bool {
 
 // blocks reads whole blocks of a region, from a place in it on: of a file one at a time, which is
 // summed while the processor's cache has it, and of other objects all at once.
-func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, seen *seenBlocks, p []byte, start int64) error {
+func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, p []byte, start int64) error {
 	o := c.objects[g.object]
 	piece := len(p)
 	if o.file.Load() {
@@ -224,12 +228,12 @@ func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, seen *s
 		if err := o.read(ctx, v, part, g.offset+start+int64(from)); err != nil {
 			return err
 		}
-		if err := c.compare(v, g, seen, part, start+int64(from)); err != nil {
+		if err := c.compare(v, g, part, start+int64(from)); err != nil {
 			// What came over a network may have changed on the way.
 			if again := o.read(ctx, v, part, g.offset+start+int64(from)); again != nil {
 				return again
 			}
-			if err = c.compare(v, g, seen, part, start+int64(from)); err != nil {
+			if err = c.compare(v, g, part, start+int64(from)); err != nil {
 				return err
 			}
 		}
@@ -237,63 +241,51 @@ func (c *Checkpoint) blocks(ctx context.Context, v *variable, g *region, seen *s
 	return nil
 }
 
-// compare compares blocks with their checksums, or notes theirs.
-func (c *Checkpoint) compare(v *variable, g *region, seen *seenBlocks, p []byte, start int64) error {
-	for at := 0; at < len(p); at += blockBytes {
+// compare compares blocks with their checksums.
+func (c *Checkpoint) compare(v *variable, g *region, p []byte, start int64) error {
+	for at := 0; at < len(p) && g.sums != nil; at += blockBytes {
 		sum := checksum(0).plus(p[at:min(at+blockBytes, len(p))])
-		i := int(start/blockBytes) + at/blockBytes
-		if g.sums == nil {
-			seen.note(i, sum)
-		} else if sum != g.sums[i] {
+		if want := g.sums[int(start/blockBytes)+at/blockBytes]; sum != want {
 			return &CorruptError{File: c.objects[g.object].name, Variable: v.Path,
-				Reason: fmt.Sprintf("the checksum of its bytes from %d on is %s, %s was written", start+int64(at), sum, g.sums[i])}
+				Reason: fmt.Sprintf("the checksum of its bytes from %d on is %s, %s was written", start+int64(at), sum, want)}
 		}
 	}
 	return nil
 }
 
-// seenBlocks are the checksums of the blocks of a variable that have been read, where the
-// checkpoint has none to compare each with.
-type seenBlocks struct {
-	mu   sync.Mutex
-	sums []checksum
-	read []bool
+// wholeSum is the checksum of a variable whose blocks have none.
+type wholeSum struct {
+	mu  sync.Mutex // guards the sums of the variable's region until they are known
+	sum checksum
 }
 
-func newSeen(v *variable) *seenBlocks {
-	n := blocks(v.bytes)
-	return &seenBlocks{sums: make([]checksum, n), read: make([]bool, n)}
-}
-
-func (s *seenBlocks) note(i int, sum checksum) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sums[i], s.read[i] = sum, true
-}
-
-// rest reads the blocks of a variable that have not been read, and returns the checksum of all.
-func (c *Checkpoint) rest(ctx context.Context, v *variable, seen *seenBlocks) (sum checksum, err error) {
+// compareWhole reads a variable that has one checksum, once, compares it, and notes the checksums of
+// its blocks for what is read later.
+func (c *Checkpoint) compareWhole(ctx context.Context, v *variable) error {
+	if v.whole == nil {
+		return nil
+	}
+	v.whole.mu.Lock()
+	defer v.whole.mu.Unlock()
+	g := &v.regions[0]
+	if g.sums != nil {
+		return nil
+	}
 	memory := aheadMemory.Get().(*[]byte)
 	defer aheadMemory.Put(memory)
-	g := &v.regions[0]
-	for i := 0; i < len(seen.read); i++ {
-		if err := ctx.Err(); err != nil {
-			return 0, &VariableError{Path: v.Path, Reason: "not read", Err: err}
+	sums, whole := []checksum{}, checksum(0)
+	for at := int64(0); at < g.bytes; at += aheadBytes {
+		p := (*memory)[:min(aheadBytes, g.bytes-at)]
+		if err := c.blocks(ctx, v, g, p, at); err != nil {
+			return err
 		}
-		to := i
-		for to < len(seen.read) && !seen.read[to] && to-i < aheadBytes/blockBytes {
-			to++
-		}
-		start := int64(i) * blockBytes
-		if to > i {
-			n := min(int64(to)*blockBytes, v.bytes) - start
-			if err := c.blocks(ctx, v, g, seen, (*memory)[:n], start); err != nil {
-				return 0, err
-			}
+		for block := range slices.Chunk(p, blockBytes) {
+			sums, whole = append(sums, checksum(0).plus(block)), whole.plus(block)
 		}
 	}
-	for i, block := range seen.sums {
-		sum = sum.then(block, min(blockBytes, v.bytes-int64(i)*blockBytes))
+	if whole != v.whole.sum {
+		return &CorruptError{File: c.path, Variable: v.Path, Reason: fmt.Sprintf("its checksum is %s, %s was written", whole, v.whole.sum)}
 	}
-	return sum, nil
+	g.sums = sums
+	return nil
 }

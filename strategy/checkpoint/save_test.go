@@ -8,13 +8,13 @@ import (
 )
 
 func TestCancelledWorkLeavesNothing(t *testing.T) {
-	d := newDirectory(t, Options{})
+	d := newRun(t, ManagerOptions{})
 	require.NoError(t, d.Save(context.Background(), 1, numbers(1), SaveOptions{}))
 	ctx, cancel := context.WithCancel(context.Background())
 	g := numbers(2)
 	g.Variables[1].(*memory).read = func() error { cancel(); return nil }
 	require.ErrorIs(t, d.Save(ctx, 2, g, SaveOptions{}), context.Canceled)
-	require.Equal(t, []string{lockFile, "step-0000000001"}, names(t, d.Path()))
+	require.Equal(t, []string{ownerObject, "step-0000000001"}, names(t, d.Place()))
 	c := latest(t, d)
 	require.ErrorIs(t, c.Verify(ctx), context.Canceled)
 	require.ErrorIs(t, c.Restore(ctx, numbers(0), RestoreOptions{}), context.Canceled)

@@ -16,7 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
-	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -74,9 +73,8 @@ func (w *scope) values(t *testing.T) map[string]float64 {
 	return all
 }
 
-// TestAllVariablesOfAStrategyAreSaved saves a training program after three steps on each mesh, by a
-// Directory and by a Manager, restores it on each other one and takes the steps that it would have
-// taken.
+// TestAllVariablesOfAStrategyAreSaved saves a training program after three steps on each mesh,
+// restores it on each other one and takes the steps that it would have taken.
 func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 	ctx := context.Background()
 	programs, err := cache.Open(t.TempDir(), cache.Options{})
@@ -89,29 +87,16 @@ func TestAllVariablesOfAStrategyAreSaved(t *testing.T) {
 		require.Equal(t, 3., want["global_step"])
 		require.InDelta(t, 3*32, want["seen"], 1e-4)
 		require.Equal(t, 3., want["first"])
-		path := t.TempDir()
-		d, err := checkpoint.OpenDirectory(path, checkpoint.Options{})
-		require.NoError(t, err)
+		d := openRun(t, checkpoint.ManagerOptions{Strategy: w.strat})
 		require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(w.strat, w.store), checkpoint.SaveOptions{}))
-		s, err := storage.Directory(path)
-		require.NoError(t, err)
-		m, err := checkpoint.NewManager(ctx, s, checkpoint.ManagerOptions{Strategy: w.strat})
-		require.NoError(t, err)
-		require.NoError(t, m.Save(ctx, 4, checkpoint.Strategy(w.strat, w.store), checkpoint.SaveOptions{}))
-		require.NoError(t, m.Close())
 		then := strategytest.Losses(t, w.step, 3, 5)
 		for _, into := range [][2]int{mesh, meshes[(i+1)%len(meshes)]} {
-			for step := int64(3); step <= 4; step++ {
-				said := fmt.Sprintf("step %d of %v on %v", step, mesh, into)
-				c, err := d.Open(step)
-				require.NoError(t, err)
-				other := newScope(t, programs, into[0], into[1])
-				require.NoError(t, c.Restore(ctx, checkpoint.Strategy(other.strat, other.store), checkpoint.RestoreOptions{}))
-				require.NoError(t, c.Close())
-				assert.InDeltaMapValues(t, want, other.values(t), 1e-4, said)
-				assert.InDeltaSlice(t, then, strategytest.Losses(t, other.step, 3, 5), 1e-4, said)
-				assert.Equal(t, 5., other.values(t)["global_step"], said)
-			}
+			said := fmt.Sprintf("%v on %v", mesh, into)
+			other := newScope(t, programs, into[0], into[1])
+			restore(t, d, checkpoint.Strategy(other.strat, other.store), checkpoint.RestoreOptions{})
+			assert.InDeltaMapValues(t, want, other.values(t), 1e-4, said)
+			assert.InDeltaSlice(t, then, strategytest.Losses(t, other.step, 3, 5), 1e-4, said)
+			assert.Equal(t, 5., other.values(t)["global_step"], said)
 		}
 	}
 }
@@ -126,20 +111,13 @@ func TestWhatCannotBeSavedIsNamed(t *testing.T) {
 	_, err = store.CreateVariable("/x", tensors.FromScalar(float32(1)))
 	require.NoError(t, err)
 	all := checkpoint.Strategy(s, store)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t, checkpoint.ManagerOptions{Strategy: s})
 	var of *checkpoint.VariableError
 	require.ErrorAs(t, d.Save(ctx, 1, all, checkpoint.SaveOptions{}), &of)
 	require.Equal(t, "apart", of.Path)
 	require.ErrorContains(t, of, "Group.Without")
-	place, err := storage.Directory(d.Path())
-	require.NoError(t, err)
-	m, err := checkpoint.NewManager(ctx, place, checkpoint.ManagerOptions{Strategy: s})
-	require.NoError(t, err)
-	defer m.Close()
-	require.ErrorAs(t, m.Save(ctx, 1, all, checkpoint.SaveOptions{}), &of)
-	require.Equal(t, "apart", of.Path)
 	require.NoError(t, d.Save(ctx, 1, all.Without(none), checkpoint.SaveOptions{}))
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
 	require.Len(t, c.Variables(), 1)
@@ -185,14 +163,10 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 	held := strategytest.OK(first.held.Results(ctx))
 	require.Equal(t, 4., trained[0].Weight)
 
-	folder := openDirectory(t, checkpoint.Options{})
+	folder := openRun(t)
 	require.NoError(t, folder.Save(ctx, 1, first.group, checkpoint.SaveOptions{}))
-	place := strategytest.OK(storage.Directory(folder.Path()))
-	m := strategytest.OK(checkpoint.NewManager(ctx, place, checkpoint.ManagerOptions{Strategy: first.step.Strategy()}))
-	require.NoError(t, m.Save(ctx, 2, first.group, checkpoint.SaveOptions{}))
-	require.NoError(t, m.Close())
-	for step := int64(1); step <= 2; step++ {
-		c := strategytest.OK(folder.Open(step))
+	func() {
+		c := strategytest.OK(folder.Open(ctx, 1))
 		defer c.Close()
 		for _, to := range []struct{ metrics, of []train.Metric }{{one, one}, {one, nil}, {nil, one}, {nil, nil}, {other, other}, {more, one}} {
 			l := begin(2, to.metrics, to.of, "seen")
@@ -219,10 +193,10 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 		for v := range store.IterVariables() {
 			assert.NotContains(t, v.Path(), "metrics")
 		}
-	}
+	}()
 	bare := begin(1, nil, nil, "seen")
-	require.NoError(t, folder.Save(ctx, 3, bare.group, checkpoint.SaveOptions{}))
-	c := strategytest.OK(folder.Open(3))
+	require.NoError(t, folder.Save(ctx, 2, bare.group, checkpoint.SaveOptions{}))
+	c := strategytest.OK(folder.Open(ctx, 2))
 	defer c.Close()
 	require.NoError(t, c.Restore(ctx, begin(2, one, one, "seen").group, checkpoint.RestoreOptions{}), "of a program without metrics")
 }

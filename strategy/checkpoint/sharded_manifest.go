@@ -1,11 +1,15 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -23,12 +27,17 @@ import (
 //
 //	step-0000000012/<save>/void.json
 const (
-	shardedFormat  = "tpustrategy.checkpoint.sharded"
-	partFormat     = "tpustrategy.checkpoint.part"
-	voidFormat     = "tpustrategy.checkpoint.void"
-	shardedVersion = 1
+	shardedFormat = "tpustrategy.checkpoint.sharded"
+	partFormat    = "tpustrategy.checkpoint.part"
+	voidFormat    = "tpustrategy.checkpoint.void"
+	formatVersion = 1 // of each form
 
-	voidFile = "void.json"
+	manifestFile = "checkpoint.json"
+	voidFile     = "void.json"
+	stepPrefix   = "step-"
+
+	// maxManifest bounds what is read into memory: a hundred thousand variables take a tenth of it.
+	maxManifest = 256 << 20
 )
 
 // shardedManifest is what a checkpoint in shards says of itself.
@@ -95,6 +104,16 @@ type partRegion struct {
 	CRC32C string `json:"crc32c"`
 }
 
+// stepName is the name of a step's folder.
+func stepName(step int64) string { return fmt.Sprintf("%s%010d", stepPrefix, step) }
+
+// parseStep is the inverse of stepName.
+func parseStep(name string) (int64, bool) {
+	digits, ok := strings.CutPrefix(name, stepPrefix)
+	step, err := strconv.ParseInt(digits, 10, 64)
+	return step, ok && err == nil && step >= 0 && stepName(step) == name
+}
+
 func manifestName(step int64) string { return stepName(step) + "/" + manifestFile }
 
 func voidName(step int64, save string) string {
@@ -109,6 +128,12 @@ func shardsName(step int64, save string, host int) string {
 	return fmt.Sprintf("%s/%s/host-%04d.safetensors", stepName(step), save, host)
 }
 
+// signed is a manifest's outer form: a checksum of its exact bytes.
+type signed struct {
+	CRC32C   checksum        `json:"crc32c"`
+	Manifest json.RawMessage `json:"checkpoint"`
+}
+
 // seal is a manifest with a checksum of its exact bytes.
 func seal(m any) ([]byte, error) {
 	body, err := json.Marshal(m)
@@ -120,6 +145,11 @@ func seal(m any) ([]byte, error) {
 
 // unseal decodes what seal wrote of one of this package's formats.
 func unseal(data []byte, format string, into any) error {
+	head, undamaged := headOf(data)
+	if head.Format == format && head.Version > formatVersion && undamaged {
+		// It may have fields that this program does not know, and another checksum.
+		return &VersionError{File: manifestFile, Version: head.Version, Reads: formatVersion}
+	}
 	var s signed
 	if err := strict(data, &s); err != nil {
 		return err
@@ -127,14 +157,11 @@ func unseal(data []byte, format string, into any) error {
 	if got := checksum(0).plus(s.Manifest); got != s.CRC32C {
 		return malformed("its checksum is %s, it says %s", got, s.CRC32C)
 	}
-	head := headOf(data)
-	switch {
-	case head.Format != format:
+	if head.Format != format {
 		return malformed("its format is %q, not %q", head.Format, format)
-	case head.Version > shardedVersion:
-		return &VersionError{File: manifestFile, Version: head.Version, Reads: shardedVersion}
-	case head.Version != shardedVersion:
-		return malformed("its version is %d, and there are 1 to %d", head.Version, shardedVersion)
+	}
+	if head.Version != formatVersion {
+		return malformed("its version is %d, and there are 1 to %d", head.Version, formatVersion)
 	}
 	return strict(s.Manifest, into)
 }
@@ -146,15 +173,37 @@ type head struct {
 }
 
 // headOf reads the beginning of a manifest, which is not verified by that; it is zero for what is
-// none.
-func headOf(data []byte) (h head) {
+// none. undamaged is false where the manifest has another checksum than it says.
+func headOf(data []byte) (h head, undamaged bool) {
 	var outer struct {
+		CRC32C   *checksum       `json:"crc32c"`
 		Manifest json.RawMessage `json:"checkpoint"`
 	}
 	if json.Unmarshal(data, &outer) != nil || json.Unmarshal(outer.Manifest, &h) != nil {
-		return head{}
+		return head{}, false
 	}
-	return h
+	return h, outer.CRC32C == nil || checksum(0).plus(outer.Manifest) == *outer.CRC32C
+}
+
+// strict decodes one JSON value with no unknown fields and nothing after it.
+func strict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return malformed("it ends before its end")
+		}
+		return err
+	}
+	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
+		return malformed("it goes on after its end")
+	}
+	return nil
+}
+
+// malformed is what is wrong with a manifest, which [CorruptError] says of which file.
+func malformed(format string, args ...any) error {
+	return errkind.New(errkind.DataLossError, fmt.Sprintf(format, args...))
 }
 
 // parseSharded decodes the manifest of a checkpoint in shards.
@@ -169,7 +218,7 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 			return nil, malformed("variable %q has no name, or is there twice", v.Path)
 		}
 		paths[v.Path] = true
-		if _, _, ok := (savedVariable{Synchronization: v.Synchronization, Aggregation: v.Aggregation}).rules(); !ok {
+		if _, _, ok := rulesOf(v.Synchronization, v.Aggregation); !ok {
 			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
 		}
 		if _, ok := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape}); !ok {
@@ -190,7 +239,7 @@ func saveName(name string) bool {
 // info describes the variable.
 func (v shardedValue) info() Info {
 	shape, _ := shapeOf(safetensors.Spec{DType: v.DType, Shape: v.Shape})
-	synchronization, aggregation, _ := (savedVariable{Synchronization: v.Synchronization, Aggregation: v.Aggregation}).rules()
+	synchronization, aggregation, _ := rulesOf(v.Synchronization, v.Aggregation)
 	return Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}
 }
 
@@ -222,13 +271,16 @@ func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, 
 	return g, nil
 }
 
-// valueOf describes a variable of a group that is to be saved.
-func valueOf(v savedVariable, spec safetensors.Spec) shardedValue {
-	shape := spec.Shape
-	if shape == nil {
-		shape = []int64{}
+// rulesOf returns what the names of a variable's rules stand for; false if they are none.
+func rulesOf(synchronization, aggregation string) (strategy.VariableSynchronization, strategy.VariableAggregation, bool) {
+	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
+		for a := strategy.AggregateNone; a <= strategy.AggregateFirst; a++ {
+			if s.String() == synchronization && a.String() == aggregation {
+				return s, a, true
+			}
+		}
 	}
-	return shardedValue{Path: v.Path, DType: spec.DType, Shape: shape, Trainable: v.Trainable, Synchronization: v.Synchronization, Aggregation: v.Aggregation}
+	return 0, 0, false
 }
 
 // strategyOf returns the strategy that a variable is on the devices of, or nil.

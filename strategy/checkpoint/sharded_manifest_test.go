@@ -103,7 +103,7 @@ func region4(b [4]int) region {
 // error, or a checkpoint that can be read and cleared up after.
 func FuzzShardedManifests(f *testing.F) {
 	s, all, part, partPath := manifests(f)
-	void, err := seal(voidManifest{Format: voidFormat, Version: shardedVersion, Step: 1, Save: "x-1"})
+	void, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: 1, Save: "x-1"})
 	require.NoError(f, err)
 	var of signed
 	require.NoError(f, strict(void, &of))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +24,7 @@ func readSmall(ctx context.Context, s storage.Store, name string) ([]byte, error
 // verified decodes a manifest of either form: one of the two is nil. Nothing of it is believed
 // before its checksum, its format and its version are those that it says.
 func verified(data []byte, path string) (plain *manifest, sharded *shardedManifest, err error) {
-	if headOf(data).Format == formatName {
+	if head, _ := headOf(data); head.Format == formatName {
 		plain, err = parseManifest(data)
 	} else {
 		sharded, err = parseSharded(data)
@@ -75,11 +74,9 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	step := m.Step
 	path := s.String() + "/" + manifestName(step)
 	c := &Checkpoint{path: path, sharded: m, step: m.Step, metadata: m.Metadata, objects: []*object{}}
-	for i, v := range m.Variables {
+	for _, v := range m.Variables {
 		info := v.info()
-		of := variable{Info: info, bytes: int64(info.Shape.ByteSize()), element: int64(v.DType.Bits() / 8)}
-		c.order = append(c.order, i)
-		c.variables = append(c.variables, of)
+		c.variables = append(c.variables, variable{Info: info, dtype: v.DType, bytes: int64(info.Shape.ByteSize()), element: int64(v.DType.Bits() / 8)})
 	}
 	parts := make([]*partManifest, len(m.Hosts))
 	group, within := errgroup.WithContext(ctx)
@@ -115,21 +112,6 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 		}
 	}
 	return c, nil
-}
-
-// openShardedHere opens a checkpoint in shards of a directory.
-func openShardedHere(dir string) (*Checkpoint, error) {
-	dir = filepath.Clean(dir)
-	step, ok := parseStep(filepath.Base(dir))
-	if !ok {
-		return nil, &CorruptError{File: filepath.Join(dir, manifestFile), Reason: "the directory of a checkpoint in shards has the name of its step",
-			Err: malformed("%s is none", filepath.Base(dir))}
-	}
-	s, err := storage.Directory(filepath.Dir(dir))
-	if err != nil {
-		return nil, doing("open", "", err)
-	}
-	return openIn(context.Background(), s, step)
 }
 
 // readPart reads the manifest of a host's part and compares it with what the checkpoint's says.

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,15 +33,12 @@ type plannedRegion struct {
 // planOf plans the save of a group by so many hosts. Where several hosts have a box, the one that
 // has least to save so far saves it.
 func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*plan, error) {
-	m := &manifest{}
-	specs, err := describe(g, m)
-	if err != nil {
+	p := &plan{}
+	if err := p.describe(g); err != nil {
 		return nil, err
 	}
-	p := &plan{specs: specs}
 	load := make([]int64, hosts)
 	for i, v := range g.Variables {
-		p.values = append(p.values, valueOf(m.Variables[i], specs[i]))
 		placed, ok := inParts(v)
 		if of := strategyOf(v); hosts > 1 && of != nil && of != s {
 			return nil, &VariableError{Path: v.Path(), Reason: "it belongs to another strategy than the manager's", Hint: "save it with a manager of its own strategy"}
@@ -59,6 +57,47 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 		p.regions = append(p.regions, boxesOf(i, placed, load)...)
 	}
 	return p, nil
+}
+
+// describe says what the group's variables are, and how their tensors are called.
+func (p *plan) describe(g Group) error {
+	paths, names := map[string]bool{}, map[string]bool{}
+	var errs []error
+	for i, v := range g.Variables {
+		if v == nil {
+			return nilVariable("save", i)
+		}
+		path := v.Path()
+		if paths[path] || strings.TrimPrefix(path, "/") == "" {
+			errs = append(errs, &VariableError{Path: path, Reason: "the path is empty, or there twice", Hint: "give each variable a path of its own"})
+			continue
+		}
+		paths[path] = true
+		synchronization, aggregation, err := rules(v)
+		errs = append(errs, err)
+		spec, err := specOf(path, tensorName(path, names), v.Shape())
+		errs = append(errs, err)
+		value := shardedValue{Path: path, DType: spec.DType, Shape: append([]int64{}, spec.Shape...), Trainable: true,
+			Synchronization: synchronization.String(), Aggregation: aggregation.String()}
+		if t, ok := v.(interface{ Trainable() bool }); ok {
+			value.Trainable = t.Trainable()
+		}
+		p.specs, p.values = append(p.specs, spec), append(p.values, value)
+	}
+	return errors.Join(errs...)
+}
+
+// tensorName is the name of a variable's tensor: its path without the first slash. A variable of a
+// scope may have the name of one of the store, as "global_step" and "/global_step": the later one's
+// tensor is "global_step_2".
+func tensorName(path string, names map[string]bool) string {
+	first := strings.TrimPrefix(path, "/")
+	name := first
+	for n := 2; names[name]; n++ {
+		name = fmt.Sprintf("%s_%d", first, n)
+	}
+	names[name] = true
+	return name
 }
 
 // boxesOf deals the boxes of a variable to the hosts that have them.

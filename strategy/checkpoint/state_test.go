@@ -25,7 +25,7 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	store := strategytest.SeededStore()
 	step := train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
 	strategytest.Losses(t, step, 0, 3)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	assert.NoError(t, d.Save(t.Context(), 3, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
 	want := strategytest.Losses(t, step, 3, 6)
 	for _, to := range []struct {
@@ -38,7 +38,7 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
 			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(to.p))
 			assert.InDeltaSlice(t, want, strategytest.Losses(t, step, 3, 6), 1e-5)
-			d := openDirectory(t, checkpoint.Options{})
+			d := openRun(t)
 			assert.NoError(t, d.Save(t.Context(), 6, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
 			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{}) // onto the devices
 			strategytest.Losses(t, step, 6, 7)

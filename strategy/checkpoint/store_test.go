@@ -26,7 +26,7 @@ func TestAStoreNeedsNoDevices(t *testing.T) {
 	moving, err := store.CreateVariable("/layer/moving_mean", tensors.FromValue([]float32{5}))
 	require.NoError(t, err)
 	moving.SetTrainable(false)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Store(store), checkpoint.SaveOptions{}))
 
 	fresh := model.NewStore()
@@ -42,7 +42,7 @@ func TestAStoreNeedsNoDevices(t *testing.T) {
 	// What it has beyond the checkpoint is asked about.
 	_, err = store.CreateVariable("/new", tensors.FromScalar(float32(9)))
 	require.NoError(t, err)
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
 	var mismatch *checkpoint.MismatchError
@@ -55,7 +55,7 @@ func TestAVariableWithoutAValueIsNamed(t *testing.T) {
 	store := model.NewStore()
 	store.VariableWithShape("/w", shapes.Make(1, 2), nil)
 	var variable *checkpoint.VariableError
-	require.ErrorAs(t, openDirectory(t, checkpoint.Options{}).Save(context.Background(), 1, checkpoint.Store(store), checkpoint.SaveOptions{}), &variable)
+	require.ErrorAs(t, openRun(t).Save(context.Background(), 1, checkpoint.Store(store), checkpoint.SaveOptions{}), &variable)
 	require.Equal(t, "/w", variable.Path)
 }
 
@@ -89,6 +89,8 @@ func (b *big) RestoreValue(context.Context, *tensors.Tensor) error {
 	return nil
 }
 
+// TestOneVariableIsInMemoryAtATime: beside the copy that a save makes of what the process saves, which
+// is not on Go's heap.
 func TestOneVariableIsInMemoryAtATime(t *testing.T) {
 	ctx := context.Background()
 	var peak uint64
@@ -96,7 +98,7 @@ func TestOneVariableIsInMemoryAtATime(t *testing.T) {
 	for i := range 12 {
 		g = g.With(&big{path: fmt.Sprintf("/%d", i), peak: &peak})
 	}
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	(&big{peak: &peak}).sample()
 	before := peak
 	require.NoError(t, d.Save(ctx, 1, g, checkpoint.SaveOptions{}))
@@ -152,14 +154,28 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 		_, err := store.CreateVariable(path, tensors.MustFromAnyValue(value))
 		require.NoError(t, err)
 	}
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	require.NoError(t, d.Save(context.Background(), 7, checkpoint.Store(store), checkpoint.SaveOptions{Metadata: map[string]string{"by": "test"}}))
+	files, err := filepath.Glob(filepath.Join(d.Place(), "step-0000000007", "*", "host-0000.safetensors"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	c, err := d.Latest(context.Background())
+	require.NoError(t, err)
+	defer c.Close()
+	exported := filepath.Join(t.TempDir(), "model.safetensors")
+	require.NoError(t, c.Export(context.Background(), exported))
+	for _, file := range append(files, exported) {
+		theirsOf(t, python, file)
+	}
+}
+
+func theirsOf(t *testing.T, python, file string) {
 	out, err := exec.Command(python, "-c", `
 import json, sys
 from safetensors import safe_open
 with safe_open(sys.argv[1], framework="np") as f:
     print(json.dumps({"metadata": f.metadata(), **{k: [str(f.get_tensor(k).dtype), f.get_tensor(k).tolist()] for k in f.keys()}}))
-`, filepath.Join(d.Path(), "step-0000000007", "variables.safetensors")).CombinedOutput()
+`, file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	var got map[string]any
 	require.NoError(t, json.Unmarshal(out, &got), "%s", out)
@@ -170,7 +186,7 @@ with safe_open(sys.argv[1], framework="np") as f:
 	}, got)
 }
 
-func Example() {
+func ExampleManager() {
 	path, err := os.MkdirTemp("", "checkpoints")
 	if err != nil {
 		panic(err)
@@ -182,22 +198,26 @@ func Example() {
 		panic(err)
 	}
 
-	dir, err := checkpoint.OpenDirectory(path, checkpoint.Options{Keep: 2})
+	m, err := checkpoint.OpenManager(ctx, path, checkpoint.ManagerOptions{Retention: checkpoint.Retention{Last: 2}})
 	if err != nil {
 		panic(err)
 	}
-	for step := range int64(4) {
-		if err := dir.Save(ctx, step, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
+	for step := range int64(4) { // each goes on in the background
+		if err := m.Save(ctx, step, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
 			panic(err)
 		}
 	}
-	steps, err := dir.Steps()
+	defer m.Close()
+	if err := m.Wait(ctx); err != nil { // for the last
+		panic(err)
+	}
+	steps, err := m.Steps(ctx)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println("kept:", steps)
 
-	last, err := dir.Latest()
+	last, err := m.Latest(ctx)
 	if err != nil {
 		panic(err)
 	}

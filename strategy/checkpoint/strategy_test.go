@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -26,17 +27,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-func openDirectory(t testing.TB, opts checkpoint.Options) *checkpoint.Directory {
+// run is a manager whose saves are over when Save returns.
+type run struct{ *checkpoint.Manager }
+
+func (r run) Save(ctx context.Context, step int64, g checkpoint.Group, opts checkpoint.SaveOptions) error {
+	return errors.Join(r.Manager.Save(ctx, step, g, opts), r.Wait(ctx))
+}
+
+func openRun(t testing.TB, opts ...checkpoint.ManagerOptions) run {
+	return runIn(t, t.TempDir(), opts...)
+}
+
+// runIn is a run that saves to a folder.
+func runIn(t testing.TB, dir string, opts ...checkpoint.ManagerOptions) run {
 	t.Helper()
-	d, err := checkpoint.OpenDirectory(t.TempDir(), opts)
+	m, err := checkpoint.OpenManager(context.Background(), dir, append(opts, checkpoint.ManagerOptions{})[0])
 	require.NoError(t, err)
-	return d
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return run{m}
 }
 
 // restore restores the last checkpoint.
-func restore(t testing.TB, d *checkpoint.Directory, g checkpoint.Group, opts checkpoint.RestoreOptions) {
+func restore(t testing.TB, d run, g checkpoint.Group, opts checkpoint.RestoreOptions) {
 	t.Helper()
-	c, err := d.Latest()
+	c, err := d.Latest(context.Background())
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, c.Restore(context.Background(), g, opts))
@@ -82,7 +96,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 			layouts = append(layouts, l)
 		}
 	}
-	d := openDirectory(t, checkpoint.Options{Keep: 1})
+	d := openRun(t, checkpoint.ManagerOptions{Retention: checkpoint.Retention{Last: 1}})
 	for step, from := range layouts {
 		matrix, bytes, sum := make([]float32, 32), make([]int8, 32), make([]float32, 32)
 		for i := range matrix {
@@ -168,7 +182,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 
 	first := begin(2, 2)
 	steps(first, 0, 3)
-	d := openDirectory(t, checkpoint.Options{})
+	d := openRun(t)
 	require.NoError(t, d.Save(ctx, 3, checkpoint.Strategy(first.strat, first.store), checkpoint.SaveOptions{}))
 	require.Equal(t, want[3:], steps(first, 3, 6), "a save changes nothing")
 	restore(t, d, checkpoint.Strategy(first.strat, first.store), checkpoint.RestoreOptions{})
@@ -199,7 +213,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		require.Equal(t, v.Trainable, same.Trainable, v.Path())
 		require.True(t, v.Shape().Equal(same.Shape()))
 	}
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
 	for _, info := range c.Variables() {
@@ -234,7 +248,7 @@ func TestRandomNumbersGoOnWhereTheyWere(t *testing.T) {
 	}
 	for i, m := range meshes {
 		m.draw()
-		d := openDirectory(t, checkpoint.Options{})
+		d := openRun(t)
 		require.NoError(t, d.Save(ctx, 1, m.group(), checkpoint.SaveOptions{}))
 		want := [][]any{m.draw(), m.draw()}
 		for j, other := range meshes {
@@ -334,20 +348,20 @@ func TestGoldenCheckpoints(t *testing.T) {
 			} else {
 				require.NoError(t, saved.Assign(ctx, inputs.Components[0]))
 			}
-			d := openDirectory(t, checkpoint.Options{})
+			d := openRun(t)
 			err := d.Save(ctx, 1, checkpoint.Group{}.With(saved), checkpoint.SaveOptions{})
 			want := []*outcome{outputs.Same, outputs.Four, outputs.Plain}
 			if want[0].Error != nil {
 				var failed *checkpoint.VariableError
 				require.ErrorAs(t, err, &failed)
 				require.Equal(t, "v", failed.Path)
-				steps, err := d.Steps()
+				steps, err := d.Steps(ctx)
 				require.NoError(t, err)
 				require.Empty(t, steps)
 				return
 			}
 			require.NoError(t, err)
-			c, err := d.Latest()
+			c, err := d.Latest(ctx)
 			require.NoError(t, err)
 			defer c.Close()
 			value, err := c.Tensor(ctx, "v")

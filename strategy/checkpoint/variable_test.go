@@ -20,7 +20,7 @@ import (
 // restores it before the first step.
 func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 	ctx := context.Background()
-	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
+	sys, d := plugintest.System(t, 2), openRun(t)
 	x := [][]float32{{1, 2}, {3, 4}}
 	open := func() (*strategy.TPUStrategy, *model.Store, *train.Step, *strategy.Variable) {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: 2})
@@ -56,7 +56,7 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 // variable that is trained: an error that names it, and nothing changes, or it stays as it is.
 func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
-	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
+	sys, d := plugintest.System(t, 2), openRun(t)
 	x := [][]float32{{1, 2}, {3, 4}}
 	loss := func(w *strategy.Variable) train.Loss {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -75,7 +75,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	w, err := s.NewVariable(ctx, [][]float32{{3}, {-1}}, strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
 	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
@@ -95,14 +95,14 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 // makes it: its value is not lost unsaid.
 func TestARestoreWithoutTheVariableOfTheScope(t *testing.T) {
 	ctx := context.Background()
-	sys, d := plugintest.System(t, 2), openDirectory(t, checkpoint.Options{})
+	sys, d := plugintest.System(t, 2), openRun(t)
 	s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
 	_, err := s.NewVariable(ctx, float32(3), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
 
 	s, store = strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
-	c, err := d.Latest()
+	c, err := d.Latest(ctx)
 	require.NoError(t, err)
 	defer c.Close()
 	err = c.Restore(ctx, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})

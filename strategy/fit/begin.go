@@ -15,7 +15,8 @@ func (r *run) begin(ctx context.Context) error {
 	var err error
 	if r.saver != nil {
 		r.does(watchdog.Restore, "looking for a checkpoint")
-		from, err = r.saver.find(ctx, r)
+		from, err = r.saver.find(r.work(ctx), r)
+		err = r.orInterrupted(ctx, err)
 	}
 	if from != nil {
 		defer from.checkpoint.Close()

@@ -138,8 +138,8 @@ func Finite(metrics ...string) Hook {
 	}}
 }
 
-// KeepBest saves a checkpoint of the run in a directory of its own whenever a metric is better than
-// it was before, and keeps the last of them. Such a checkpoint is like those of [Checkpoint], so a
+// KeepBest saves a checkpoint of the run in a directory of its own, a folder or a URL, whenever a metric
+// is better than it was before, and keeps the last of them. Such a checkpoint is like those of [Checkpoint], so a
 // run can also resume from it. The best value is part of a checkpoint: a run that resumes goes on
 // to compare with it.
 //
@@ -151,11 +151,12 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 	var before best
 	return Hook{Name: name, Files: []string{dir}, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
 		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
-		Begin: func(_ context.Context, s *State) error {
-			if !s.First() {
-				return nil
-			}
-			return v.openBest(s)
+		Begin: func(ctx context.Context, s *State) error {
+			return v.openBest(ctx, s)
+		},
+		End: func(_ context.Context, s *State, err error) error {
+			v.hurry(s.run, err)
+			return v.end(s.run)
 		},
 		due: func(s *State) bool {
 			value, ok := s.Value(metric)
@@ -163,7 +164,7 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 			return ok && s.recorded() && b.better(s.Step(), value)
 		},
 		keep: func(ctx context.Context, s *State) error {
-			err := v.saveBest(ctx, s, b)
+			err := v.saveBest(ctx, s)
 			if s.run.dog != nil {
 				s.run.dog.Trouble(err)
 			}
@@ -177,14 +178,11 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 }
 
 // openBest opens a directory of the best checkpoint.
-func (v *saver) openBest(s *State) (err error) {
-	if v.dir, err = checkpoint.OpenDirectory(v.path, checkpoint.Options{Keep: 1}); err != nil {
+func (v *saver) openBest(ctx context.Context, s *State) error {
+	if err := v.open(ctx, s.run); err != nil || !s.First() {
 		return err
 	}
-	if err := writable(v.path); err != nil {
-		return &SaveError{Directory: v.path, Step: s.step, Err: err}
-	}
-	last, err := v.dir.Latest()
+	last, err := v.manager.Latest(ctx)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return nil
 	}
@@ -202,20 +200,11 @@ func (v *saver) openBest(s *State) (err error) {
 
 // saveBest saves the best, in the place of one of this step or a later one that the run saved
 // before it was killed.
-func (v *saver) saveBest(ctx context.Context, s *State, b *best) error {
-	if s.First() {
-		steps, err := v.dir.Steps()
-		if err != nil {
-			return &SaveError{Directory: v.path, Step: s.step, Err: err}
-		}
-		v.clear = len(steps) > 0 && steps[len(steps)-1] >= s.step
-	}
+func (v *saver) saveBest(ctx context.Context, s *State) error {
+	v.clear = true
 	saved := s.run.saved
 	defer func() { s.run.saved = saved }() // which is that of the Checkpoint hook
-	if err := v.save(ctx, s.run); err != nil {
-		return err
-	}
-	return nil
+	return v.save(ctx, s.run)
 }
 
 // recorded reports whether the last step is a record.

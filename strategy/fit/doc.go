@@ -52,9 +52,9 @@
 // another number of replicas, up to rounding. Files of hooks that have gone further than the
 // checkpoint are cut back to it: the rows of steps that are taken again are written again.
 //
-// With CheckpointOptions.Background, and always where the checkpoints go to a URL, each process
-// saves shards of its own while the next steps run: a step waits only while they are copied off
-// the devices. A run resumes by either form.
+// Each process saves shards of its own. With CheckpointOptions.Background, and always where the
+// checkpoints go to a URL, the next steps run meanwhile: a step waits only while the shards are
+// copied off the devices.
 //
 // A checkpoint of another model, of other shapes or of other settings is a [*ResumeError], which
 // names the variable or the setting, and changes nothing.

@@ -79,9 +79,9 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	assert.Equal(t, string(table), string(got))
 
 	// The best is a checkpoint of the step whose evaluation was the lowest.
-	last, err := checkpoint.OpenDirectory(filepath.Join(whole, "best"), checkpoint.Options{})
+	last, err := checkpoint.OpenManager(t.Context(), filepath.Join(whole, "best"), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
-	steps, err := last.Steps()
+	steps, err := last.Steps(t.Context())
 	require.NoError(t, err)
 	require.Len(t, steps, 1)
 	assert.Zero(t, steps[0]%5)

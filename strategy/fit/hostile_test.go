@@ -275,7 +275,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, input.ErrState)
 
 	// Checkpoints that are all damaged, and checkpoints of no run.
-	damaged := filepath.Join(dir, before[len(before)-1], "variables.safetensors")
+	damaged := shardsOf(t, filepath.Join(dir, before[len(before)-1]))
 	data, err := os.ReadFile(damaged)
 	require.NoError(t, err)
 	data[len(data)-1] ^= 1
@@ -294,4 +294,13 @@ func names(t *testing.T, dir string) (all []string) {
 		}
 	}
 	return all
+}
+
+// shardsOf is the tensor file of a step that one process saved.
+func shardsOf(t *testing.T, step string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(step, "*", "host-0000.safetensors"))
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	return all[0]
 }

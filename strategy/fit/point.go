@@ -1,15 +1,17 @@
 package fit
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
@@ -145,22 +147,19 @@ type Point struct {
 
 // Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The error
 // matches checkpoint.ErrNone if there is none.
-func Saved(dir string) (Point, error) {
-	var c *checkpoint.Checkpoint
-	done := func() error { return c.Close() }
-	var err error
-	if storage.IsURL(dir) {
-		c, done, err = savedIn(dir)
-	} else {
-		var d *checkpoint.Directory
-		if d, err = checkpoint.OpenDirectory(dir, checkpoint.Options{}); err == nil {
-			c, err = d.Latest()
-		}
-	}
+func Saved(dir string) (at Point, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	m, err := checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{})
 	if err != nil {
 		return Point{}, err
 	}
-	defer done()
+	defer func() { err = errors.Join(err, m.Close()) }()
+	c, err := m.Latest(ctx)
+	if err != nil {
+		return Point{}, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
 	p, err := parsePoint(c.Metadata())
 	if err != nil {
 		return Point{}, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -29,12 +30,11 @@ type CheckpointOptions struct {
 	With, Without []checkpoint.Variable
 	// Restore says how strict a resume is. The zero value asks for exactly the step's variables.
 	Restore checkpoint.RestoreOptions
-	// Background saves in the background, each process the shards of its own devices: a step waits
-	// only while they are copied to the host's memory, of which a save takes as much as they have.
-	// All processes must reach the directory. See [checkpoint.Manager]. A URL is always saved to so.
+	// Background lets the next steps begin as soon as what is saved is copied to the host's memory. To
+	// a URL it is always so.
 	Background bool
 	// Retention says which checkpoints stay beside the newest, of which Keep has the number: each
-	// k-th step, and the best by a metric of the run. It needs Background, or a URL.
+	// k-th step, and the best by a metric of the run.
 	Retention checkpoint.Retention
 }
 
@@ -47,8 +47,9 @@ const defaultKeep = 3
 // [Options].Resume goes on as if nothing had happened: with the same losses on the same mesh, and
 // with losses that differ by rounding on another.
 //
-// dir is a folder, or the URL of an object store whose scheme an imported package registered, such
-// as "gs://bucket/run"; see package storage.
+// dir is a folder that all processes reach, or the URL of an object store whose scheme an imported
+// package registered, such as "gs://bucket/run"; see package storage. Each process saves what its
+// devices hold, by a [checkpoint.Manager], and has a copy of that in the host's memory meanwhile.
 //
 // A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
 // next steps, and what goes wrong is found at the next save or at the end of the run. A disk that
@@ -63,9 +64,7 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		v.opts = opts[0]
 	}
 	var wrong error
-	if v.opts.Retention != (checkpoint.Retention{}) && !v.inShards() {
-		wrong = option("hook checkpoint "+dir, "set Background", "option Retention without option Background")
-	} else if v.opts.Retention.Last != 0 {
+	if v.opts.Retention.Last != 0 {
 		wrong = option("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d", v.opts.Retention.Last)
 	}
 	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v, wrong: wrong,
@@ -102,49 +101,43 @@ func (e *SaveError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.Runti
 
 // saver saves a run and finds what was saved.
 type saver struct {
-	path string
-	opts CheckpointOptions
-	dir  *checkpoint.Directory
-	// shards are what a run that saves in the background has in the place of dir.
-	shards shards
-	// took is how long the last save took, and slow says that it was said to be too long.
-	took time.Duration
-	slow bool
+	path    string
+	opts    CheckpointOptions
+	manager *checkpoint.Manager // of a run that has begun
+	// took is how long the last save took, total the last one that was over, and slow says that it was
+	// said to be too long.
+	took, total time.Duration
+	slow        bool
 	// clear says that checkpoints after the step that is saved have to go: they are damaged.
 	clear bool
 }
 
+// background reports whether the steps go on beside a save.
+func (v *saver) background() bool { return v.opts.Background || storage.IsURL(v.path) }
+
+// open opens the place of the checkpoints on this process.
+func (v *saver) open(ctx context.Context, r *run) (err error) {
+	keep := v.opts.Retention
+	if keep.Last = v.opts.Keep; keep.Last == 0 {
+		keep.Last = defaultKeep
+	}
+	keep.Last = max(keep.Last, 0)
+	v.total = 0
+	v.manager, err = checkpoint.OpenManager(ctx, v.path, checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log})
+	if err != nil || !r.state.First() || storage.IsURL(v.path) {
+		return err
+	}
+	if err := writable(v.path); err != nil {
+		return &SaveError{Directory: v.path, Step: r.state.step, Err: err}
+	}
+	return nil
+}
+
 // find returns the point to resume from, or nil for a new run. All processes find the same.
-func (s *saver) find(ctx context.Context, r *run) (*point, error) {
-	var found *checkpoint.Checkpoint
-	var mine error
-	step := int64(-1)
-	if s.inShards() {
-		if found, mine = s.choose(ctx, r); found != nil {
-			step = found.Step()
-		}
-	} else if r.state.First() {
-		if found, mine = s.look(ctx, r); found != nil {
-			step = found.Step()
-		}
-	}
-	if r.several() && !s.inShards() {
-		if err := r.agree(ctx, mine, nil); err != nil {
-			return nil, err
-		}
-		bytes, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to resume from", binary.AppendVarint(nil, step))
-		if err != nil {
-			return nil, err
-		}
-		step, _ = binary.Varint(bytes)
-		if step >= 0 && found == nil {
-			if s.dir, mine = checkpoint.OpenDirectory(s.path, checkpoint.Options{}); mine == nil {
-				found, mine = s.dir.Open(step)
-			}
-		}
-	}
-	if mine != nil || found == nil {
-		return nil, mine
+func (v *saver) find(ctx context.Context, r *run) (*point, error) {
+	found, err := v.choose(ctx, r)
+	if found == nil || err != nil {
+		return nil, err
 	}
 	p, err := parsePoint(found.Metadata())
 	if err == nil {
@@ -159,43 +152,83 @@ func (s *saver) find(ctx context.Context, r *run) (*point, error) {
 		if !errors.As(err, &of) {
 			of = &ResumeError{Err: err}
 		}
-		of.Directory, of.Step = s.path, step
+		of.Directory, of.Step = v.path, found.Step()
 		return nil, of
 	}
 	p.checkpoint = found
 	return p, nil
 }
 
-// look opens the directory, and the last checkpoint that is intact.
-func (s *saver) look(ctx context.Context, r *run) (*checkpoint.Checkpoint, error) {
-	keep := s.opts.Keep
-	if keep == 0 {
-		keep = defaultKeep
-	}
-	var err error
-	if s.dir, err = checkpoint.OpenDirectory(s.path, checkpoint.Options{Keep: max(keep, 0)}); err != nil {
+// steps opens the place, and returns the steps that process 0 finds there.
+func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
+	if err := v.open(ctx, r); err != nil || !r.state.First() {
 		return nil, err
 	}
-	if err := writable(s.path); err != nil {
-		return nil, &SaveError{Directory: s.path, Err: err}
+	steps, err := v.manager.Steps(ctx)
+	if err == nil && len(steps) > 0 && !r.options.Resume {
+		err = &ResumeError{Directory: v.path, Step: steps[len(steps)-1], What: "the directory has checkpoints of a run, and Options.Resume is not set",
+			Hint: "set it to go on, or give another directory"}
 	}
-	steps, err := s.dir.Steps()
-	if err != nil || len(steps) == 0 {
+	return steps, err
+}
+
+// choose opens the last checkpoint that is intact, nil if there is none. Each process reads its
+// share of a checkpoint to find that out, and all choose the same.
+func (v *saver) choose(ctx context.Context, r *run) (*checkpoint.Checkpoint, error) {
+	steps, err := v.steps(ctx, r)
+	if err := r.agree(ctx, err, nil); err != nil {
 		return nil, err
 	}
-	if !r.options.Resume {
-		return nil, s.notEmpty(steps)
+	var passed []error
+	last := int64(0) // of those that are passed over
+	for i := len(steps) - 1; ; i-- {
+		step := int64(-1)
+		if i >= 0 {
+			step = steps[i]
+		}
+		if r.several() {
+			bytes, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to look at", binary.AppendVarint(nil, step))
+			if err != nil {
+				return nil, err
+			}
+			step, _ = binary.Varint(bytes)
+		}
+		if step < 0 {
+			break
+		}
+		c, err := v.manager.Open(ctx, step)
+		if err == nil {
+			err = c.VerifyShare(ctx, r.strategy.Process(), max(r.strategy.NumProcesses(), 1))
+		}
+		damaged := errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone)
+		if damaged {
+			r.log.Warn("fit: passing over a damaged checkpoint", "error", err)
+			passed, err = append(passed, err), nil
+		}
+		if err := r.agree(ctx, err, nil); err != nil {
+			if c != nil {
+				_ = c.Close()
+			}
+			return nil, err
+		}
+		bad := damaged
+		if r.several() {
+			if bad, err = r.strategy.AnyProcess(ctx, damaged); err != nil {
+				return nil, err
+			}
+		}
+		if !bad {
+			return c, nil
+		}
+		v.clear, last = true, max(last, step)
+		if c != nil {
+			_ = c.Close()
+		}
 	}
-	found, passed, err := s.dir.LatestIntact(ctx)
-	for _, damaged := range passed {
-		r.log.Warn("fit: passing over a damaged checkpoint", "error", damaged)
-		s.clear = true
+	if v.clear {
+		return nil, &ResumeError{Directory: v.path, Step: last, What: "every checkpoint is damaged", Err: errors.Join(passed...), Hint: "remove them to begin anew"}
 	}
-	if errors.Is(err, checkpoint.ErrNone) && len(passed) > 0 {
-		return nil, &ResumeError{Directory: s.path, Step: steps[len(steps)-1], What: "every checkpoint is damaged", Err: errors.Join(passed...),
-			Hint: "remove them to begin anew"}
-	}
-	return found, err
+	return nil, nil
 }
 
 // writable makes a file in a directory and removes it.
@@ -244,7 +277,7 @@ func (v *saver) group(r *run) checkpoint.Group {
 func (v *saver) save(ctx context.Context, r *run) error {
 	start := time.Now()
 	err := v.write(ctx, r)
-	v.took = max(time.Since(start), v.shards.total)
+	v.took = max(time.Since(start), v.total)
 	if grace := interrupt.Grace(ctx); v.took > grace && !v.slow {
 		v.slow = true
 		r.log.Warn("fit: a save takes longer than the process is given when it is to end; save more often, so that less is lost, or raise the grace period",
@@ -253,49 +286,97 @@ func (v *saver) save(ctx context.Context, r *run) error {
 	return err
 }
 
+// write saves what this process's devices hold. In the background, what went wrong with the save
+// before is its error, too.
 func (v *saver) write(ctx context.Context, r *run) error {
-	g, step := v.group(r), r.state.step
+	step, m := r.state.step, v.manager
 	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
 	p, err := r.shared(ctx)
 	if err != nil {
 		return fail(err)
 	}
-	if v.inShards() {
-		return v.writeShards(ctx, r, g, p)
+	opts := checkpoint.SaveOptions{}
+	var mine error
+	if r.state.First() {
+		if opts.Metadata, mine = r.point(p); mine == nil && v.opts.Retention.Best > 0 {
+			opts.Metrics = map[string]float64{}
+			for _, x := range r.state.latest {
+				opts.Metrics[x.Name] = x.Value
+			}
+		}
 	}
-	if !r.state.First() {
-		err := checkpoint.Follow(ctx, g)
-		r.saved = step
-		return err
-	}
-	metadata, err := r.point(p)
-	if err != nil {
-		return errors.Join(fail(err), followed(ctx, r, g))
+	if err := r.agree(ctx, mine, nil); err != nil {
+		return fail(err)
 	}
 	if v.clear {
-		if err := v.dir.RemoveAfter(step - 1); err != nil {
-			return errors.Join(fail(err), followed(ctx, r, g))
+		if err := r.agree(ctx, m.RemoveAfter(ctx, step-1), nil); err != nil {
+			return fail(err)
 		}
 		v.clear = false
 	}
-	err = v.dir.Save(ctx, step, g, checkpoint.SaveOptions{Metadata: metadata})
-	if errors.Is(err, checkpoint.ErrKept) {
-		r.log.Warn("fit: an old checkpoint stays", "error", err)
-		err = nil
+	if total := m.Took().Total; total > 0 {
+		v.total = total
 	}
-	if err != nil {
-		return fail(err)
+	err = m.Save(ctx, step, v.group(r), opts)
+	if err == nil && !v.background() {
+		err = m.Wait(ctx)
 	}
-	r.saved = step
-	return nil
+	var before *checkpoint.BackgroundError
+	if err == nil || errors.Is(err, checkpoint.ErrKept) || errors.As(err, &before) && before.Step < step {
+		r.saved = step // or it is under way
+	}
+	return v.failed(r, err)
 }
 
-// followed reads what the other processes read, where this one does not come to save.
-func followed(ctx context.Context, r *run, g checkpoint.Group) error {
-	if !r.several() {
+// failed is the error of a save, if it is one.
+func (v *saver) failed(r *run, err error) error {
+	if errors.Is(err, checkpoint.ErrKept) {
+		r.log.Warn("fit: an old checkpoint stays", "error", err)
 		return nil
 	}
-	return checkpoint.Follow(ctx, g)
+	if err == nil {
+		return nil
+	}
+	step := r.state.step
+	if of := (*checkpoint.BackgroundError)(nil); errors.As(err, &of) {
+		step = of.Step
+	}
+	return &SaveError{Directory: v.path, Step: step, Err: err}
+}
+
+// leaving is how long a run that has lost a process waits for that one's part of a save.
+const leaving = 10 * time.Second
+
+// hurry bounds the wait for the parts of other processes at the end of a run: one that was lost has
+// put its part already, or never will, and nobody waits for a part longer than until the process is
+// ended.
+func (v *saver) hurry(r *run, err error) {
+	if v.manager == nil || !r.several() || err == nil {
+		return
+	}
+	var stopped *InterruptedError
+	var notice *interrupt.Notice
+	switch {
+	case errors.As(err, &stopped):
+		if errors.As(stopped.Err, &notice) && !notice.Deadline.IsZero() {
+			v.manager.Hurry(time.Until(notice.Deadline))
+		}
+	case !r.agreed:
+		v.manager.Hurry(leaving)
+	}
+}
+
+// end waits for the save under way at the end of a run, if there is one, and returns its error. A
+// run that is stuck gives it up.
+func (v *saver) end(r *run) error {
+	m := v.manager
+	if v.manager = nil; m == nil {
+		return nil
+	}
+	if r.stuck() != nil {
+		m.Abort()
+	}
+	return v.failed(r, m.Close())
 }
 
 // shared returns what all processes know together of the run as it is. All processes call it.

@@ -58,9 +58,9 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 			}
 		}
 	}
-	steps, err := checkpoint.OpenDirectory(dir, checkpoint.Options{})
+	m, err := checkpoint.OpenManager(t.Context(), dir, checkpoint.ManagerOptions{})
 	require.NoError(t, err)
-	all, err := steps.Steps()
+	all, err := m.Steps(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []int64{4, 8, 12, 16}, all)
 }
@@ -76,13 +76,11 @@ func TestADamagedShardIsPassedOver(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6}, fit.Checkpoint(dir, 2, background))
 	require.ErrorContains(t, err, "Options.Resume is not set")
-	damaged, err := filepath.Glob(filepath.Join(dir, "step-0000000006", "*", "*.safetensors"))
-	require.NoError(t, err)
-	require.Len(t, damaged, 1)
-	data, err := os.ReadFile(damaged[0])
+	damaged := shardsOf(t, filepath.Join(dir, "step-0000000006"))
+	data, err := os.ReadFile(damaged)
 	require.NoError(t, err)
 	data[len(data)-1] ^= 1
-	require.NoError(t, os.WriteFile(damaged[0], data, 0o644))
+	require.NoError(t, os.WriteFile(damaged, data, 0o644))
 	var log bytes.Buffer
 	result, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, losses(got), fit.Checkpoint(dir, 2, background))
 	require.NoError(t, err)
@@ -94,9 +92,25 @@ func TestADamagedShardIsPassedOver(t *testing.T) {
 	result, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
 	assert.Equal(t, int64(6), result.Resumed)
+}
 
-	_, err = fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 8}, fit.Checkpoint(dir, 2, fit.CheckpointOptions{Retention: checkpoint.Retention{Each: 2}}))
-	require.ErrorContains(t, err, "without option Background")
+// TestAnOldFolderIsResumed goes on from a folder in which an earlier version of this module saved one
+// file for each step, and keeps the best in another.
+func TestAnOldFolderIsResumed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/directory")))
+	want, got := map[int64]float64{}, map[int64]float64{}
+	_, err := fit.Run(t.Context(), dense(on(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8}, losses(want))
+	require.NoError(t, err)
+	result, err := fit.Run(t.Context(), dense(on(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, losses(got),
+		fit.Checkpoint(filepath.Join(dir, "run"), 2, fit.CheckpointOptions{Keep: 2}), fit.KeepBest(filepath.Join(dir, "best"), fit.Loss))
+	require.NoError(t, err)
+	assert.Equal(t, int64(6), result.Resumed)
+	assert.Equal(t, []string{"step-0000000006", "step-0000000008"}, names(t, filepath.Join(dir, "run")))
+	assert.Len(t, names(t, filepath.Join(dir, "best")), 1)
+	for step, loss := range got {
+		assert.InDelta(t, want[step], loss, 1e-5, "step %d", step)
+	}
 }
 
 // TestTheBestStay keeps the best by a metric of the run beside the newest.
@@ -105,7 +119,7 @@ func TestTheBestStay(t *testing.T) {
 	value := map[int64]float64{1: 5, 2: 1, 3: 3, 4: 2, 5: 4, 6: 6}
 	_, err := fit.Run(context.Background(), dense(on(t, 1, 1), 2), fit.Batches(batches(6)), fit.Options{Every: 1},
 		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", value[s.Step()]); return nil }),
-		fit.Checkpoint(dir, 1, fit.CheckpointOptions{Keep: 1, Background: true, Retention: checkpoint.Retention{Best: 2, Metric: "mine"}}))
+		fit.Checkpoint(dir, 1, fit.CheckpointOptions{Keep: 1, Retention: checkpoint.Retention{Best: 2, Metric: "mine"}}))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"step-0000000002", "step-0000000004", "step-0000000006"}, names(t, dir))
 }

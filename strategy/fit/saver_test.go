@@ -137,7 +137,7 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	want, got := map[int64]float64{}, map[int64]float64{}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6}, losses(want), fit.Checkpoint(dir, 2))
 	require.NoError(t, err)
-	damaged := filepath.Join(dir, "step-0000000006", "variables.safetensors")
+	damaged := shardsOf(t, filepath.Join(dir, "step-0000000006"))
 	data, err := os.ReadFile(damaged)
 	require.NoError(t, err)
 	data[len(data)-1] ^= 1

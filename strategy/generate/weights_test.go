@@ -52,9 +52,11 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	want, _ := whole(t, one, store, plain.Logits, prompts)
 	assert.Equal(t, want, after)
 
-	dir, err := checkpoint.OpenDirectory(t.TempDir(), checkpoint.Options{})
+	m, err := checkpoint.OpenManager(t.Context(), t.TempDir(), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
-	require.NoError(t, dir.Save(t.Context(), 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	defer m.Close()
+	require.NoError(t, m.Save(t.Context(), 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, m.Wait(t.Context()))
 	fresh, empty := strategytest.On(t, sys, c.Options(1, 2)), seeded()
 	o := small(c)
 	o.Batch = len(prompts)
@@ -63,7 +65,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	defer restored.Close()
 	_, err = restored.Compiled(t.Context(), generate.Sampling{}) // makes the variables known
 	require.NoError(t, err)
-	last, err := dir.Latest()
+	last, err := m.Latest(t.Context())
 	require.NoError(t, err)
 	defer last.Close()
 	require.NoError(t, last.Restore(t.Context(), checkpoint.Strategy(fresh, empty), checkpoint.RestoreOptions{}))

@@ -174,10 +174,12 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want.LossScaling, got)
 
-	dir, err := checkpoint.OpenDirectory(t.TempDir(), checkpoint.Options{})
+	m, err := checkpoint.OpenManager(ctx, t.TempDir(), checkpoint.ManagerOptions{})
 	require.NoError(t, err)
-	require.NoError(t, dir.Save(ctx, 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
-	saved, err := dir.Latest()
+	defer m.Close()
+	require.NoError(t, m.Save(ctx, 8, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))
+	require.NoError(t, m.Wait(ctx))
+	saved, err := m.Latest(ctx)
 	require.NoError(t, err)
 	defer saved.Close()
 	for _, v := range saved.Variables() {

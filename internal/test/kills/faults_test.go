@@ -243,11 +243,11 @@ func (c *campaign) mended(l *life) bool {
 			return false
 		}
 	}
-	dir, err := checkpoint.OpenDirectory(filepath.Join(c.dir, "checkpoints"), checkpoint.Options{})
+	m, err := checkpoint.OpenManager(c.t.Context(), filepath.Join(c.dir, "checkpoints"), checkpoint.ManagerOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	last, err := dir.Open(steps)
+	last, err := m.Open(c.t.Context(), steps)
 	if err != nil {
 		return false
 	}

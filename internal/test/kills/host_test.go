@@ -64,7 +64,7 @@ type saving string
 
 // The ways of saving.
 const (
-	byOne      saving = "by the first host"
+	inStep     saving = "while the steps wait"
 	background saving = "in the background"
 	toStore    saving = "to a store"
 )

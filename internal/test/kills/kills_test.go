@@ -70,7 +70,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 		if !p.dataset {
 			p.hosts = 1 // they all have the same rows for each replica
 		}
-		p.saving = byOne
+		p.saving = inStep
 		if wholes[p] == nil {
 			dir := t.TempDir()
 			l := begin(t, machine, fmt.Sprintf("whole %v", p), p.hosts, p.job(dir))
@@ -92,7 +92,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 		// The first plan is that of what the run is held against. Of a dataset that is dealt to hosts
 		// each replica has other rows on another number of hosts: that is another order of sums.
 		first := plan{mesh: meshes[c.chance.IntN(len(meshes))], hosts: c.hosts(), dataset: run%2 == 1}
-		first.saving = []saving{byOne, background, toStore}[run%3]
+		first.saving = []saving{inStep, background, toStore}[run%3]
 		c.saving = first.saving
 		changing := run%4 > 1
 		for through := false; !through && !c.failed; lives++ {
@@ -120,7 +120,7 @@ func TestRunsAreKilledAndLoseNothing(t *testing.T) {
 		}
 		got := read(t, c.dir)
 		got.complete(t)
-		got.tidy(t, first.saving)
+		got.tidy(t)
 		got.compare(t, whole(first), !changing)
 		require.NoError(t, os.RemoveAll(c.dir))
 		if os.Getenv("TPUSTRATEGY_KILLS") != "" {
@@ -197,9 +197,9 @@ func read(t *testing.T, dir string) *outcome {
 		}
 		return err
 	}))
-	opened, err := checkpoint.OpenDirectory(checkpoints, checkpoint.Options{})
+	opened, err := checkpoint.OpenManager(t.Context(), checkpoints, checkpoint.ManagerOptions{})
 	require.NoError(t, err)
-	last, err := opened.Open(steps)
+	last, err := opened.Open(t.Context(), steps)
 	require.NoError(t, err)
 	defer last.Close()
 	o.tensors = map[string]string{}
@@ -212,30 +212,28 @@ func read(t *testing.T, dir string) *outcome {
 }
 
 var (
-	plainFile = regexp.MustCompile(`^step-\d{10}/(checkpoint\.json|variables\.safetensors)$`)
+	wholeFile = regexp.MustCompile(`^step-\d{10}/checkpoint\.json$`)
 	shardFile = regexp.MustCompile(`^step-\d{10}/([0-9a-z-]+)/host-\d{4}\.(json|safetensors)$`)
 )
 
 // tidy checks that a run has left its last checkpoints, each whole, and nothing else.
-func (o *outcome) tidy(t *testing.T, saved saving) {
+func (o *outcome) tidy(t *testing.T) {
 	t.Helper()
 	manifests, saves := map[string]bool{}, map[string]bool{}
 	for _, name := range o.files {
 		step, _, _ := strings.Cut(name, "/")
 		switch m := shardFile.FindStringSubmatch(name); {
-		case name == ".lock" || name == "owner.json":
-		case saved != byOne && m != nil:
+		case name == "owner.json":
+		case m != nil:
 			saves[step+" "+m[1]] = true
-		case plainFile.MatchString(name) && (saved == byOne || strings.HasSuffix(name, ".json")):
+		case wholeFile.MatchString(name):
 			manifests[step] = true
 		default:
 			t.Errorf("a leftover: %s of %v", name, o.files)
 		}
 	}
 	assert.Len(t, manifests, keep, "%v", o.files)
-	if saved != byOne {
-		assert.Len(t, saves, keep, "%v", o.files)
-	}
+	assert.Len(t, saves, keep, "%v", o.files)
 }
 
 // complete checks that each step was taken once, and each example once in each pass.

@@ -1,0 +1,121 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+const (
+	formatName    = "tpustrategy.checkpoint"
+	variablesFile = "variables.safetensors"
+)
+
+// manifest is what a checkpoint of one tensor file says of itself: that of a step's folder
+//
+//	step-0000000012/variables.safetensors
+//	step-0000000012/checkpoint.json
+//
+// as the Directory of earlier versions of this package wrote it. It is read, and no longer written.
+type manifest struct {
+	Format   string            `json:"format"`
+	Version  int               `json:"version"`
+	Step     int64             `json:"step"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Bytes and CRC32C are of the whole variables file.
+	Bytes  int64    `json:"bytes"`
+	CRC32C checksum `json:"crc32c"`
+	// HeaderBytes and HeaderCRC32C are of what comes before its tensors.
+	HeaderBytes  int64           `json:"header_bytes"`
+	HeaderCRC32C checksum        `json:"header_crc32c"`
+	Variables    []savedVariable `json:"variables"`
+}
+
+type savedVariable struct {
+	Path   string `json:"path"`
+	Tensor string `json:"tensor"` // its name in the variables file
+	// CRC32C is of the tensor's bytes.
+	CRC32C          checksum `json:"crc32c"`
+	Trainable       bool     `json:"trainable"`
+	Synchronization string   `json:"synchronization"`
+	Aggregation     string   `json:"aggregation"`
+}
+
+// parseManifest decodes a manifest of this form. Anything else is an error.
+func parseManifest(data []byte) (*manifest, error) {
+	m := &manifest{}
+	if err := unseal(data, formatName, m); err != nil {
+		return nil, err
+	}
+	paths, tensors := map[string]bool{}, map[string]bool{}
+	for _, v := range m.Variables {
+		if v.Path == "" || paths[v.Path] || tensors[v.Tensor] {
+			return nil, malformed("variable %q (tensor %q) has no name, or is there twice", v.Path, v.Tensor)
+		}
+		paths[v.Path], tensors[v.Tensor] = true, true
+		if _, _, ok := rulesOf(v.Synchronization, v.Aggregation); !ok {
+			return nil, malformed("variable %q has synchronization %q, aggregation %q", v.Path, v.Synchronization, v.Aggregation)
+		}
+	}
+	if m.Step < 0 || m.HeaderBytes < 0 || m.HeaderBytes > m.Bytes || m.HeaderBytes > maxManifest {
+		return nil, malformed("step %d, a header of %d bytes in %d", m.Step, m.HeaderBytes, m.Bytes)
+	}
+	return m, nil
+}
+
+// openPlain opens a checkpoint of one tensor file in a store, whose manifest is verified.
+func openPlain(ctx context.Context, s storage.Store, m *manifest) (*Checkpoint, error) {
+	name := stepName(m.Step) + "/" + variablesFile
+	path := s.String() + "/" + name
+	opened, err := s.Open(ctx, name)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	c, file, err := openTensors(ctx, opened, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.describe(ctx, m, file, opened); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// describe takes over the manifest, if the file is the one that it describes.
+func (c *Checkpoint) describe(ctx context.Context, m *manifest, file *safetensors.File, opened storage.Object) error {
+	corrupt := func(format string, args ...any) error {
+		return &CorruptError{File: c.path, Reason: fmt.Sprintf(format, args...)}
+	}
+	if got := opened.Size(); got != m.Bytes {
+		return corrupt("it has %d bytes, %d were written", got, m.Bytes)
+	}
+	header := make([]byte, m.HeaderBytes)
+	if err := opened.ReadAt(ctx, header, 0); err != nil {
+		return unreadable(c.path, err)
+	}
+	if got := checksum(0).plus(header); got != m.HeaderCRC32C {
+		return corrupt("its header's checksum is %s, %s was written", got, m.HeaderCRC32C)
+	}
+	if all := file.Tensors(); len(all) != len(m.Variables) {
+		return corrupt("it has %d tensors, %d were written", len(all), len(m.Variables))
+	}
+	c.step, c.metadata = m.Step, m.Metadata
+	for _, v := range m.Variables {
+		t, ok := file.Tensor(v.Tensor)
+		if !ok {
+			return corrupt("it has no tensor %q, which was written", v.Tensor)
+		}
+		shape, ok := shapeOf(t.Spec)
+		if !ok {
+			return corrupt("tensor %q has dtype %s, which was not written", t.Name, t.DType)
+		}
+		synchronization, aggregation, _ := rulesOf(v.Synchronization, v.Aggregation)
+		of := inFile(Info{Path: v.Path, Shape: shape, Trainable: v.Trainable, Synchronization: synchronization, Aggregation: aggregation}, t, file.DataOffset())
+		of.whole = &wholeSum{sum: v.CRC32C}
+		c.variables = append(c.variables, of)
+	}
+	return nil
+}
