@@ -52,6 +52,9 @@ func (e *OrderError) Error() string {
 	return errkind.Text("mesh: exchange", fmt.Sprintf("the processes are at %q", e.Calls), nil, "make the same calls in the same order on each")
 }
 
+// Kind returns RuntimeError.
+func (*OrderError) Kind() errkind.Kind { return errkind.RuntimeError }
+
 // Gather exchanges messages: every process passes its own and receives those of all processes, by
 // process. All processes call it with the same call, which says what the messages are; otherwise all
 // receive an [*OrderError]. One that does not fit the first launch follows in a second one, which all
@@ -89,6 +92,9 @@ type MismatchError struct {
 func (e *MismatchError) Error() string {
 	return errkind.Text("mesh: the processes differ in "+e.What, fmt.Sprintf("processes %v have another than the others", e.Differing), nil, "")
 }
+
+// Kind returns ValueError.
+func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Agree compares contents over the processes, which must all have the same. text describes them: 300
 // bytes of it are in the [*MismatchError] that every process gets if any differs. All processes call it.

@@ -1,7 +1,6 @@
 package first
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute"
@@ -28,7 +27,7 @@ type initializer struct {
 }
 
 // ErrNotForDevices is an initializer that depends on more than the random numbers.
-var ErrNotForDevices = errors.New("the initializer reads or writes other variables, or has its value in its text")
+var ErrNotForDevices = errkind.New(errkind.NotImplementedError, "the initializer reads or writes other variables, or has its value in its text")
 
 // trace lowers a variable's initializer for the devices that make its value.
 // Initializers of the same kind give the same text.
