@@ -14,7 +14,7 @@ const maxTable = 256 << 20
 
 type curveCmd struct {
 	Table  string   `arg:"" help:"A table that package strategy/fit wrote of a run, as CSV." type:"localpath"`
-	Output string   `help:"The picture to write: a name that ends in .svg, .png or .html." short:"o" required:"" type:"localpath"`
+	Output string   `help:"The picture to write: a name that ends in .svg or .html." short:"o" required:"" type:"localpath"`
 	Series []string `help:"The columns to draw; without it, those that have loss in their names."`
 	Title  string   `help:"The picture's title; without it, the table's name."`
 	LogX   bool     `help:"Make the axis of steps logarithmic."`

@@ -13,106 +13,71 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// TableError reports what of a table cannot be read.
-type TableError struct {
-	Line   int    // from 1; 0 where the error is of the whole table
-	Column string // its name; "" where the error is of the whole line
-	Reason string
-	Err    error
-}
-
-func (e *TableError) Error() string {
-	what := "curve: read table"
-	if e.Line > 0 {
-		what += fmt.Sprintf(": line %d", e.Line)
-	}
-	if e.Column != "" {
-		what += fmt.Sprintf(", column %q", e.Column)
-	}
-	return errkind.Text(what, e.Reason, e.Err, "give a CSV file whose first line names the columns, one of them step, and whose cells are numbers or empty")
-}
-
-// Kind returns the cause's kind, or ValueError.
-func (e *TableError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
-
-// Unwrap returns the cause.
-func (e *TableError) Unwrap() error { return e.Err }
-
 // ReadCSV reads the table that package strategy/fit writes of a run: a first line that names the
 // columns, and a line for each record. It returns a series for each column but step and epoch. An
 // empty cell is a value that was not measured. A last line that ends in the midst, as that of a
-// process that was killed, is left out. Errors are a [*TableError].
+// process that was killed, is left out. An error says which line and column cannot be read.
 func ReadCSV(r io.Reader) ([]Series, error) {
+	wrong := func(line int, column, reason string, err error) error {
+		where := ""
+		if line > 0 {
+			where = fmt.Sprintf("line %d", line)
+		}
+		if column != "" {
+			where += fmt.Sprintf(", column %q", column)
+		}
+		return &errkind.Fault{Op: "curve: read table", Subject: where, Reason: reason, Err: err, Class: errkind.ValueError,
+			Hint: "give a CSV file whose first line names the columns, one of them step, and whose cells are numbers or empty"}
+	}
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1
-	in.ReuseRecord = true
-	header, err := in.Read()
-	if err != nil {
-		if err == io.EOF {
-			return nil, &TableError{Reason: "it is empty"}
-		}
-		return nil, &TableError{Line: 1, Err: err}
+	rows, err := in.ReadAll()
+	if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
+		return nil, wrong(parse.Line, "", "", parse.Err)
 	}
-	header = slices.Clone(header)
+	if err != nil || len(rows) == 0 {
+		return nil, wrong(0, "", map[bool]string{true: "it is empty"}[err == nil], err)
+	}
+	header, rows := rows[0], rows[1:]
 	header[0] = strings.TrimPrefix(header[0], "\ufeff")
 	step := slices.Index(header, "step")
 	if step < 0 {
-		return nil, &TableError{Line: 1, Reason: fmt.Sprintf("none of the columns %q is step", header)}
+		return nil, wrong(1, "", fmt.Sprintf("none of the columns %q is step", header), nil)
 	}
-	columns := make([]*Series, len(header))
+	if n := len(rows); n > 0 && len(rows[n-1]) < len(header) {
+		rows = rows[:n-1]
+	}
+	steps := make([]float64, len(rows))
+	for i, row := range rows {
+		if len(row) != len(header) {
+			return nil, wrong(i+2, "", fmt.Sprintf("%d cells, and %d columns", len(row), len(header)), nil)
+		}
+		if steps[i], err = strconv.ParseFloat(row[step], 64); err != nil || math.IsNaN(steps[i]) || math.IsInf(steps[i], 0) {
+			return nil, wrong(i+2, "step", fmt.Sprintf("%q is no step", row[step]), nil)
+		}
+	}
 	var out []Series
-	for i, name := range header {
-		if name != "step" && name != "epoch" {
-			if slices.ContainsFunc(out, func(s Series) bool { return s.Name == name }) {
-				return nil, &TableError{Line: 1, Column: name, Reason: "it is there twice"}
-			}
-			out = append(out, Series{Name: name})
-		} else if i != step && name == "step" {
-			return nil, &TableError{Line: 1, Column: name, Reason: "it is there twice"}
+	for column, name := range header {
+		if name != "epoch" && slices.Index(header, name) < column {
+			return nil, wrong(1, name, "it is there twice", nil)
 		}
-	}
-	next := 0
-	for i, name := range header {
-		if name != "step" && name != "epoch" {
-			columns[i] = &out[next]
-			next++
+		if name == "step" || name == "epoch" {
+			continue
 		}
-	}
-	for {
-		record, err := in.Read()
-		if err == io.EOF {
-			return out, nil
-		}
-		if err != nil {
-			e := &TableError{Err: err}
-			var parse *csv.ParseError
-			if errors.As(err, &parse) {
-				e.Line, e.Err = parse.Line, parse.Err
-			}
-			return nil, e
-		}
-		line, _ := in.FieldPos(0)
-		if len(record) != len(header) {
-			if _, more := in.Read(); more == io.EOF && len(record) < len(header) {
-				return out, nil
-			}
-			return nil, &TableError{Line: line, Reason: fmt.Sprintf("%d cells, and %d columns", len(record), len(header))}
-		}
-		at, err := strconv.ParseFloat(record[step], 64)
-		if err != nil || math.IsNaN(at) || math.IsInf(at, 0) {
-			return nil, &TableError{Line: line, Column: "step", Reason: fmt.Sprintf("%q is no step", record[step])}
-		}
-		for i, s := range columns {
-			if s == nil || record[i] == "" {
+		s := Series{Name: name}
+		for i, row := range rows {
+			if row[column] == "" {
 				continue
 			}
-			v, err := strconv.ParseFloat(record[i], 64)
+			v, err := strconv.ParseFloat(row[column], 64)
 			if err != nil && !errors.Is(err, strconv.ErrRange) {
-				return nil, &TableError{Line: line, Column: s.Name, Reason: fmt.Sprintf("%q is no number", record[i])}
+				return nil, wrong(i+2, name, fmt.Sprintf("%q is no number", row[column]), nil)
 			}
-			s.Points = append(s.Points, Point{at, v})
+			s.Points = append(s.Points, Point{steps[i], v})
 		}
+		out = append(out, s)
 	}
+	return out, nil
 }
 
 // Learning returns the plot of a run's series as they are usually looked at: the named ones, or those

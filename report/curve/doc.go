@@ -1,5 +1,5 @@
-// Package curve draws learning curves: values over the steps of a run, as an SVG or PNG picture or as
-// a page that stands alone.
+// Package curve draws learning curves: values over the steps of a run, as an SVG picture or as a page
+// that stands alone.
 //
 // A [Plot] is plain data. [Plot.Save] writes it to a file, whole or not at all:
 //
@@ -13,7 +13,6 @@
 // finite is a gap in its line, and a cross on the axis marks its step. What cannot be drawn at all is
 // a [*PlotError].
 //
-// SVG pictures and pages follow the theme of the browser, light or dark; pages show the values under
-// the pointer and load nothing from elsewhere. A PNG is on white, and its font has Latin, Greek and
-// Cyrillic letters. The same plot gives the same bytes everywhere.
+// Both follow the theme of the browser, light or dark; pages show the values under the pointer and
+// load nothing from elsewhere. The same plot gives the same bytes everywhere.
 package curve

@@ -19,8 +19,7 @@ type Plot struct {
 	// LogX and LogY make the axes of steps and of the left values logarithmic. A value of 0 or below is
 	// then marked as one that is not finite, and a point at step 0 or below is left out.
 	LogX, LogY bool
-	// Width and Height are those of the picture in pixels of a page; 0: 960 and 540. A PNG has twice as
-	// many each way.
+	// Width and Height are those of the picture in pixels of a page; 0: 960 and 540.
 	Width, Height int
 	Series        []Series
 }
@@ -65,24 +64,32 @@ func (*PlotError) Kind() errkind.Kind { return errkind.ValueError }
 // line is a series as it is drawn.
 type line struct {
 	name   string
-	color  int
+	series int
 	right  bool
 	raw    []Point // faint; nil without smoothing
 	points []Point // in the order of steps; values that have no place are NaN
 	lost   []float64
 }
 
+// title is the line's name and how it is drawn.
+func (l line) title() string {
+	how := map[[2]bool]string{{true, true}: " (smoothed, right)", {true, false}: " (smoothed)", {false, true}: " (right)"}
+	return cmp.Or(l.name, "value") + how[[2]bool{l.raw != nil, l.right}]
+}
+
+// last is the last value of a line that has a place.
+func (l line) last() (Point, bool) {
+	for _, at := range slices.Backward(l.points) {
+		if !math.IsNaN(at.Value) {
+			return at, true
+		}
+	}
+	return Point{}, false
+}
+
 // check returns the plot with its defaults.
 func (p Plot) check() (Plot, error) {
-	if p.X == "" {
-		p.X = "step"
-	}
-	if p.Width == 0 {
-		p.Width = 960
-	}
-	if p.Height == 0 {
-		p.Height = 540
-	}
+	p.X, p.Width, p.Height = cmp.Or(p.X, "step"), cmp.Or(p.Width, 960), cmp.Or(p.Height, 540)
 	if p.Width < 200 || p.Height < 150 || p.Width > 8000 || p.Height > 8000 {
 		return p, &PlotError{Reason: fmt.Sprintf("a picture of %d x %d pixels", p.Width, p.Height), Hint: "give 200 x 150 to 8000 x 8000, or 0 for the usual size"}
 	}
@@ -97,7 +104,7 @@ func (p Plot) lines() ([]line, error) {
 		if !(s.Smooth >= 0 && s.Smooth < 1) {
 			return nil, &PlotError{Series: s.Name, Reason: fmt.Sprintf("smoothing by %g", s.Smooth), Hint: "give a number from 0 to below 1, such as 0.9"}
 		}
-		l := line{name: s.Name, color: i, right: s.Right, points: slices.Clone(s.Points)}
+		l := line{name: s.Name, series: i, right: s.Right, points: slices.Clone(s.Points)}
 		for k := range l.points {
 			at := &l.points[k]
 			at.Step, at.Value = noLess(at.Step), noLess(at.Value)

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// Curve draws the learning curve of the run, see package report/curve: an SVG or PNG picture or a
+// Curve draws the learning curve of the run, see package report/curve: an SVG picture or a
 // page, as the extension of the path says. It draws the metrics that are named, or those with
 // "loss" in their names, at the end of the run and from time to time before; a picture that is
 // there is replaced. The points are part of a checkpoint, at most 2000 of each metric: of more,
@@ -64,7 +64,7 @@ func Curve(path string, metrics ...string) Hook {
 // pictured refuses a path of no form of picture.
 func pictured(path string) error {
 	if err := curve.CheckPath(path); err != nil {
-		return option("hook curve "+path, "give a path that ends in .svg, .png or .html", "it is not clear which form the picture shall have")
+		return option("hook curve "+path, "give a path that ends in .svg or .html", "it is not clear which form the picture shall have")
 	}
 	return nil
 }

@@ -122,13 +122,13 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 
 // Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
 // events, checkpoints in checkpoints, each time that every says and at the end, and at the end the
-// metrics of the names over the steps as curve.svg, curve.png and curve.html. Curves that cannot be
+// metrics of the names over the steps as curve.svg and curve.html. Curves that cannot be
 // drawn or written, such as on a full disk, are a warning on w. The run is watched: `tpustrategy
 // watch` shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there
 // are several, Out is a folder that they share.
 func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.Out, name) }
-	table, pictures := in("losses.csv"), []string{in("curve.svg"), in("curve.png"), in("curve.html")}
+	table, pictures := in("losses.csv"), []string{in("curve.svg"), in("curve.html")}
 	draw := fit.Hook{Name: "curves", Files: pictures, End: func(_ context.Context, s *fit.State, _ error) error {
 		if !s.First() {
 			return nil
