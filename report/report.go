@@ -106,28 +106,38 @@ type Tensor struct {
 	Role  string `json:"role"`
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
-	// Shape is the shape of one replica's tensor, and Shard the shape of the part that one core
-	// holds.
+	// Shape is the shape of one replica's tensor, or of the whole tensor where Cut is set,
+	// and Shard the shape of the part that one core holds, with its padding.
 	Shape []int `json:"shape"`
 	Shard []int `json:"shard"`
 	// PerReplica is true if the tensor differs between replicas, and false if all replicas have the
 	// same.
 	PerReplica bool `json:"per_replica"`
+	// Cut is nil unless the replicas share the tensor out among themselves.
+	Cut *Cut `json:"cut,omitempty"`
 	// Annotation says how the tensor is laid over the logical devices, as the program's author
 	// wrote it, and Spec how it is laid over the mesh.
 	Annotation string `json:"annotation"`
 	Spec       string `json:"spec"`
-	// BytesPerCore is the size of the part that each core holds, and TotalBytes that of one
-	// replica's tensor.
+	// BytesPerCore is the size of the part that each core holds, and TotalBytes that of Shape.
 	BytesPerCore int64 `json:"bytes_per_core"`
 	TotalBytes   int64 `json:"total_bytes"`
-	// Copies is the number of logical devices that hold each element.
+	// Copies is the number of a replica's logical devices that hold each element of what the replica
+	// has.
 	Copies int `json:"copies"`
 	// Donated is true if a result reuses the tensor's memory.
 	Donated bool `json:"donated,omitempty"`
-	// Starts holds the first index, in each dimension, of the part that each logical device holds.
-	// It is empty if each logical device holds the whole tensor.
+	// Starts holds the first index, in each dimension, of the part that each logical device of
+	// replica 0 holds. It is empty if each logical device holds the whole tensor.
 	Starts [][]int `json:"starts,omitempty"`
+}
+
+// Cut says how the replicas share out a tensor: each has a part of so many indices of a dimension, the
+// last ones fewer or none.
+type Cut struct {
+	Dim      int `json:"dim"`
+	Replicas int `json:"replicas"`
+	Part     int `json:"part"`
 }
 
 // Cost estimates one run of the step. The operations of a loop count as often as the loop runs. A
@@ -229,16 +239,20 @@ func (r *Report) addTensors(m *module.Module, variables []bool) error {
 		if err != nil {
 			return ofTensor(role, p.Name, err)
 		}
-		if !p.PerReplica {
+		shape := p.Over.Wholes(p.Local)
+		var cut *Cut
+		if p.Over.Is() {
+			cut = &Cut{Dim: p.Over.Dim, Replicas: r.Replicas, Part: p.Over.Part(r.Replicas)}
+		} else if !p.PerReplica {
 			copies /= r.Replicas
 		}
 		t := Tensor{
-			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(p.Local), Shard: nonNil(p.Shard),
-			PerReplica: p.PerReplica, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
-			BytesPerCore: int64(p.DType.Size()) * product(p.Shard), TotalBytes: int64(p.DType.Size()) * product(p.Local),
+			Role: role, Name: p.Name, DType: p.DType.String(), Shape: nonNil(shape), Shard: nonNil(p.Shard),
+			PerReplica: p.PerReplica, Cut: cut, Annotation: p.Annotation.String(), Spec: p.Spec.String(),
+			BytesPerCore: int64(p.DType.Size()) * product(p.Shard), TotalBytes: int64(p.DType.Size()) * product(shape),
 			Copies: max(copies, 1), Donated: p.Donated,
 		}
-		for device := 0; device < r.LogicalDevices && t.Copies < r.LogicalDevices; device++ {
+		for device := 0; device < r.LogicalDevices && (t.Copies < r.LogicalDevices || cut != nil); device++ {
 			// The first devices of the mesh are replica 0's.
 			ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, device)
 			if err != nil {

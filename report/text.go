@@ -122,6 +122,14 @@ func (t Tensor) layout() string {
 	if t.PerReplica {
 		return text + ", per replica"
 	}
+	if t.Cut != nil {
+		if text == "whole" {
+			text = ""
+		} else {
+			text += ", "
+		}
+		return text + fmt.Sprintf("dimension %d over %d replicas", t.Cut.Dim, t.Cut.Replicas)
+	}
 	if strings.Contains(text, "{replica") || strings.Contains(text, ", replica") {
 		return text // each replica holds a part
 	}
