@@ -34,9 +34,11 @@ STATICCHECK = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 # A test that needs a plugin and does not find it fails.
 REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
-# Packages that must build and pass without cgo: the values and the lowering.
-PURE = ./internal/screen ./sharding/... ./tpu ./logical/... ./manual ./lowering ./lowering/ir ./lowering/module ./lowering/ragged ./cluster_resolver/... \
-       ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
+# Packages that must build and pass without cgo: the values and the lowering. Those whose tests also
+# have a plugin are built without cgo, and tested with it.
+PURE      = ./internal/screen ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
+            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
+PUREBUILT = ./manual ./lowering/module
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
@@ -63,12 +65,13 @@ onebinary: plugin
 
 test: plugins pure
 	$(GO) build ./...
-	$(REQUIRE) $(GO) test -timeout 20m ./...
+	$(REQUIRE) $(GO) test -timeout 20m $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 	cd $(TPUAPI) && $(GO) test ./...
 	cd $(OBSERVE) && $(REQUIRE) $(GO) test ./...
 	cd $(BLOBSTORE) && $(REQUIRE) $(GO) test ./...
 
 pure:
+	CGO_ENABLED=0 $(GO) vet $(PUREBUILT)
 	CGO_ENABLED=0 $(GO) test $(PURE)
 
 # GoMLX's Go backend, which tests compare with, makes pointers from integers in its
@@ -93,7 +96,7 @@ lint:
 	cd $(OBSERVE) && $(GO) vet ./... && $(GO) tool -modfile=../internal/tools/go.mod staticcheck ./...
 	cd $(BLOBSTORE) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	cd internal/test/gomlxexamples && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
-	$(GO) test -count=1 ./internal/imports
+	CGO_ENABLED=0 $(GO) test ./internal/imports
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins
@@ -118,9 +121,9 @@ plugin-tpu:
 plugins: plugin
 	@internal/pins/install.sh tpu >/dev/null || [ $$? -eq 2 ]
 
-# What compiles for many slices, or starts a process for each, is not part of test.
+# What compiles for minutes is called TestAOTLarge..., and is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run 'AOT|Slice|Libtpu|Script|Large' -skip '$(SKIP)' ./tpu/system ./strategy ./strategy/train ./strategy/stepfile ./strategy/aot ./cmd/tpustrategy ./internal/test/transformer ./strategy/generate ./remat ./manual ./internal/accept ./examples/onebinary
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run '^TestAOTLarge' -skip '$(SKIP)' $$(git grep -l 'func TestAOTLarge' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's#^#./#')
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.

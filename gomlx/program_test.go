@@ -103,10 +103,8 @@ func TestAnUnchangedProgramStopsWithTheReport(t *testing.T) {
 }
 
 // A vocabulary of 50,000 on a slice that nobody here has.
-func TestAnUnchangedProgramIsCompiledForASlice(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
+func TestAOTLargeUnchangedProgramIsCompiledForASlice(t *testing.T) {
+	plugintest.Large(t)
 	t.Setenv("TPUSTRATEGY_TPU_PLUGIN", plugintest.Libtpu(t))
 	file := filepath.Join(t.TempDir(), "report.json")
 	_, stderr, code := run(t, ":topology=v5e-16,logical=4,rules=megatron+fsdp,report="+file,

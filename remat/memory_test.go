@@ -3,7 +3,6 @@ package remat_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -74,10 +73,8 @@ func TestMemoryFalls(t *testing.T) {
 	falls(t, strategytest.New(t, 1, 1), 512, map[string]float64{"Products()": 0.6, "Nothing()": 0.25})
 }
 
-func TestKeptOnTheHostAOT(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
+func TestAOTLargeLoopKeptOnTheHost(t *testing.T) {
+	plugintest.Large(t)
 	if plugintest.TPUChild(t) {
 		s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{})
 		looped := func(keep remat.Policy) int64 {
@@ -89,10 +86,8 @@ func TestKeptOnTheHostAOT(t *testing.T) {
 	}
 }
 
-func TestMemoryFallsAOT(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
+func TestAOTLargeMemoryFalls(t *testing.T) {
+	plugintest.Large(t)
 	if plugintest.TPUChild(t) {
 		falls(t, strategytest.Ahead(t, "v5e:2x2", strategy.Options{}), 4<<15, map[string]float64{"Nothing()": 0.5})
 	}

@@ -2,7 +2,6 @@ package remat_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -22,12 +21,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestOneDeviceInLayersAOT compiles a training step with parts of its layers on one logical device,
+// TestAOTLargeOneDeviceInLayers compiles a training step with parts of its layers on one logical device,
 // in a loop and in a block.
-func TestOneDeviceInLayersAOT(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
+func TestAOTLargeOneDeviceInLayers(t *testing.T) {
+	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
 		return
 	}

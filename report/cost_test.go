@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -112,10 +111,7 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 		assert.Contains(t, strings.Join(r.Notes, "\n"), "no time is estimated")
 	})
 	t.Run("tpu", func(t *testing.T) {
-		if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-			t.Setenv(plugintest.Require, "")
-		}
-		slice, err := system.Describe(t.Context(), "v5e:2x2", system.DescribeOptions{Plugin: plugintest.Path(t, "tpu")})
+		slice, err := system.Describe(t.Context(), "v5e:2x2", system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err)
 		defer slice.Close()
 		r := check(t, func(text []byte) (*pjrt.Executable, report.Target) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"testing"
@@ -28,15 +27,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
-
-// aotOnly skips a test that takes longer than the others unless the environment
-// asks for ahead-of-time compilation.
-func aotOnly(t *testing.T) {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("compiles for many slices; set TPUSTRATEGY_AOT=1")
-	}
-}
 
 // classifierRules and classifier are a hidden layer of 512, split by columns and
 // then by rows, and ten classes.
@@ -66,8 +56,8 @@ func classifierBatch(rows int) []any {
 // cores is the number of logical devices of the matrix's replicas.
 const cores = 2
 
-func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
-	aotOnly(t)
+func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
+	plugintest.Large(t)
 	for _, name := range []string{
 		"v2-8", "v2:4x4", "v3-8", "v3-32", "v4-8", "v4:2x2x4", "v5litepod-8", "v5e:4x4", "2x v5e:2x4", "v5p-8", "v5p:2x2x4",
 		"v6e-8", "v6e:4x4", "tpu7x-8", "tpu7x:2x2x4", "v5p:16x16x16",
@@ -106,12 +96,12 @@ func TestAOTStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 	}
 }
 
-// TestAOTOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
+// TestAOTLargeOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
 // for 8 and for 4096 chips, without the calls of the plugin that they make, and all
 // of the time with the compiler's alone. On a machine that others use too, the two are
 // compared within each round, and the median of the rounds counts.
-func TestAOTOurPartHardlyGrowsWithTheSlice(t *testing.T) {
-	aotOnly(t)
+func TestAOTLargeOurPartHardlyGrowsWithTheSlice(t *testing.T) {
+	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
 		return
 	}

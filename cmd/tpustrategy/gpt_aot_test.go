@@ -28,16 +28,14 @@ func childrenTime(t *testing.T) time.Duration {
 // checks the figures by their names.
 func compiledGPT(t *testing.T, preset, topology, logicalDevices string) {
 	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
+	plugintest.Large(t)
 	before := childrenTime(t)
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, stdin: strings.NewReader(""), getenv: os.Getenv, environ: os.Environ(), executable: executable, argv0: "tpustrategy"}
 	code := a.run(t.Context(), []string{"compile", "--example", "gpt", "--preset", preset, "--topology", topology, "--logical", logicalDevices,
-		"--remat", "full", "--shard-state", "parameters", "--precision", "bf16", "--json", "--plugin", libtpu(t)})
+		"--remat", "full", "--shard-state", "parameters", "--precision", "bf16", "--json", "--plugin", plugintest.Libtpu(t)})
 	require.Zero(t, code, stderr.String())
 	used := childrenTime(t) - before
 	var all []struct {
@@ -79,8 +77,8 @@ func compiledGPT(t *testing.T, preset, topology, logicalDevices string) {
 		report.Bytes(one.Memory.Needs), report.Bytes(one.Memory.Limit), one.FLOPs, kinds)
 }
 
-func TestAOTGPT125m(t *testing.T) { compiledGPT(t, "125m", "v5e:4x4", "4") }
+func TestAOTLargeGPT125m(t *testing.T) { compiledGPT(t, "125m", "v5e:4x4", "4") }
 
-func TestAOTGPT1b3(t *testing.T) { compiledGPT(t, "1b3", "v5e:4x4", "4") }
+func TestAOTLargeGPT1b3(t *testing.T) { compiledGPT(t, "1b3", "v5e:4x4", "4") }
 
-func TestAOTGPTLlama8B(t *testing.T) { compiledGPT(t, "llama3-8b", "v5p-128", "4") }
+func TestAOTLargeGPTLlama8B(t *testing.T) { compiledGPT(t, "llama3-8b", "v5p-128", "4") }

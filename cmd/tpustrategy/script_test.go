@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 	t.Run("cpu", func(t *testing.T) { scripts(t, "testdata/script_cpu", plugintest.Path(t, "cpu")) })
 }
 
-func TestAOTScripts(t *testing.T) { scripts(t, "testdata/script_tpu", libtpu(t)) }
+func TestAOTScripts(t *testing.T) { scripts(t, "testdata/script_tpu", plugintest.Libtpu(t)) }
 
 func scripts(t *testing.T, dir, plugin string) {
 	t.Helper()
@@ -50,16 +50,6 @@ func scripts(t *testing.T, dir, plugin string) {
 			"cutshort":       cutShort,
 		},
 	})
-}
-
-// libtpu is the path of libtpu. Without it a test is skipped, unless the environment asks for
-// ahead-of-time compilation with TPUSTRATEGY_AOT=1.
-func libtpu(t testing.TB) string {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Setenv(plugintest.Require, "")
-	}
-	return plugintest.Path(t, "tpu")
 }
 
 // exitCode runs a command and compares its exit code: exitcode 3 tpustrategy doctor.

@@ -123,10 +123,8 @@ func TestItRunsFromItself(t *testing.T) {
 }
 
 // A step for a slice is compiled where no TPU is.
-func TestAOTAStepForASliceGoesInside(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("part of make test-aot")
-	}
+func TestAOTLargeStepForASliceGoesInside(t *testing.T) {
+	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
 		return
 	}

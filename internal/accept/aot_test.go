@@ -1,7 +1,6 @@
 package accept
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,12 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// TestAOTEachProgramCompiles compiles each program of the parts with libtpu for slices of one host
+// TestAOTLargeEachProgramCompiles compiles each program of the parts with libtpu for slices of one host
 // and of several, as one process after another loads libtpu.
-func TestAOTEachProgramCompiles(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("part of make test-aot")
-	}
+func TestAOTLargeEachProgramCompiles(t *testing.T) {
+	plugintest.Large(t)
 	for _, name := range []string{"v5e:2x2", "v5litepod-16", "v5p:2x2x2"} {
 		t.Run(name, func(t *testing.T) {
 			if !plugintest.TPUChild(t) {

@@ -23,6 +23,9 @@ func newBackend(t testing.TB, over shape, opts ...global.Options) *global.Backen
 	t.Helper()
 	o := append(opts, global.Options{})[0]
 	o.Logical = over.logical
+	if o.Compiler == nil {
+		o.Compiler = plugintest.Programs(t)
+	}
 	b, err := global.New(plugintest.System(t, over.replicas*over.logical), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })

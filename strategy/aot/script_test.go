@@ -53,10 +53,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestAOTScripts(t *testing.T) {
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Setenv(plugintest.Require, "")
-	}
-	scripts(t, "testdata/script_tpu", plugintest.Path(t, "tpu"))
+	scripts(t, "testdata/script_tpu", plugintest.Libtpu(t))
 }
 
 func scripts(t *testing.T, dir, plugin string) {

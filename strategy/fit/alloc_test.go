@@ -19,7 +19,7 @@ import (
 // allocations of the step itself.
 func TestAStepWithoutAHookAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	x, y := strategytest.Batch(0)
 	var batch []any
 	for _, value := range []*tensors.Tensor{x, y} {

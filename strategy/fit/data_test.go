@@ -20,7 +20,7 @@ import (
 // where a part ends, have the losses of the whole.
 func TestEachFormOfDataGoesOn(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	ds := dataset(t, 3)
 	distributed := func(t *testing.T) fit.Data {
 		d, err := feed.Distribute(s, ds, feed.DistributeOptions{})
@@ -80,7 +80,7 @@ func TestEachFormOfDataGoesOn(t *testing.T) {
 
 func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	dir := filepath.Join(t.TempDir(), "run")
 	open := func(from input.State) *feed.Feed {
 		f, err := feed.FromDataset(ctx, s, dataset(t, 3).Repeat(-1), feed.Options{From: from})
@@ -109,7 +109,7 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 // TestRowsAreCountedForAllReplicas, whatever form a batch has.
 func TestRowsAreCountedForAllReplicas(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	x, y := strategytest.Batch(0)
 	step := dense(s, 2)
 	var values []any

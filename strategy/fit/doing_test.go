@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -16,7 +17,7 @@ func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
 	var told []watchdog.Activity
 	run := func(steps int64) {
 		told = nil
-		s := on(t, 2, 1)
+		s := strategytest.New(t, 2, 1)
 		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(int(steps))), fit.Options{Steps: steps, Every: 2, Resume: true},
 			fit.Hook{Name: "listens", Doing: func(what watchdog.Activity, _ string) { told = append(told, what) }}, fit.Checkpoint(dir, 2))
 		require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	whole := t.TempDir()
 	// run takes the steps until the data is asked for a batch that it interrupts the run at.
 	run := func(dir string, interrupt int) (fit.Result, error) {
-		s := on(t, 2, 1)
+		s := strategytest.New(t, 2, 1)
 		step, held := measured(s)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -91,7 +91,7 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 }
 
 func TestEvaluationsThatCannotBe(t *testing.T) {
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	step, held := measured(s)
 	good := fit.Dataset(dataset(t, 1))
 	for text, hook := range map[string]fit.Hook{

@@ -44,7 +44,7 @@ func denseLoss(features int) train.Loss {
 func lines(table string) []string { return strings.Split(strings.TrimSpace(table), "\r\n") }
 
 func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o644))
@@ -108,7 +108,7 @@ func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 // TestWhatGoesWrongOnTheWay ends runs in the middle. Each has taken the steps before, has them in a
 // checkpoint, and goes on from there when what was wrong is right.
 func TestWhatGoesWrongOnTheWay(t *testing.T) {
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	mine := errors.New("mine")
 	want := map[int64]float64{}
 	_, err := fit.Run(context.Background(), dense(s, 2), fit.Batches(batches(8)), fit.Options{}, losses(want))
@@ -229,7 +229,7 @@ func wrongAt(at int, wrong []any) iter.Seq2[[]any, error] {
 
 func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	begun := fit.Options{Steps: 3, Settings: map[string]string{"batch": "32"}}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), begun, fit.Checkpoint(dir, 0), fit.EarlyStop(fit.Loss, 9))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -36,7 +37,7 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 	mine := errors.New("the machine is taken away")
 	const steps = 8
 	run := func(t *testing.T, ctx context.Context, dir string, opts strategy.Options, evaluator func(fit.Evaluator) fit.Evaluator, hooks ...fit.Hook) (fit.Result, error) {
-		s := on(t, 1, 1, opts)
+		s := strategytest.New(t, 1, 1, opts)
 		step, held := measured(s)
 		var e fit.Evaluator = held
 		if evaluator != nil {

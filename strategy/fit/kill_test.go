@@ -82,7 +82,7 @@ func TestKilledChild(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := killedRun(t, on(t, 2, 1), dir, fit.Hook{Name: "killer",
+	_, err := killedRun(t, strategytest.New(t, 2, 1), dir, fit.Hook{Name: "killer",
 		Measure: func(_ context.Context, s *fit.State) error { return kill("measure", s.Step()) },
 		Record:  func(_ context.Context, s *fit.State) error { return kill("record", s.Step()) },
 		Save:    func() ([]byte, error) { return nil, kill("save", last) },
@@ -96,7 +96,7 @@ func TestKilledChild(t *testing.T) {
 func TestKilledRunsGoOn(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	whole, dir := t.TempDir(), t.TempDir()
-	result, err := killedRun(t, on(t, 2, 1), whole)
+	result, err := killedRun(t, strategytest.New(t, 2, 1), whole)
 	require.NoError(t, err)
 	require.Equal(t, int64(4*passBatches), result.Step)
 	want, err := os.ReadFile(filepath.Join(whole, "table.csv"))
@@ -174,7 +174,7 @@ func TestARunGoesOnOnAnotherNumberOfReplicas(t *testing.T) {
 		return contents(t, string(data))
 	}
 	whole, dir := t.TempDir(), t.TempDir()
-	_, err := killedRun(t, on(t, 2, 1), whole)
+	_, err := killedRun(t, strategytest.New(t, 2, 1), whole)
 	require.NoError(t, err)
 	want := read(whole)
 	done := fmt.Errorf("that is enough")
@@ -182,7 +182,7 @@ func TestARunGoesOnOnAnotherNumberOfReplicas(t *testing.T) {
 		replicas, logical int
 		until             int64
 	}{{1, 1, 3}, {4, 1, 9}, {2, 2, 14}, {8, 1, 99}} {
-		_, err := killedRun(t, on(t, part.replicas, part.logical), dir, fit.Hook{Name: "stop", Record: func(_ context.Context, s *fit.State) error {
+		_, err := killedRun(t, strategytest.New(t, part.replicas, part.logical), dir, fit.Hook{Name: "stop", Record: func(_ context.Context, s *fit.State) error {
 			if s.Step() == part.until {
 				return done
 			}

@@ -112,7 +112,7 @@ func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 // TestTheCodeOfAnInterrupt: 75 where there are checkpoints to go on from.
 func TestTheCodeOfAnInterrupt(t *testing.T) {
 	for _, saves := range []bool{false, true} {
-		s := on(t, 1, 1)
+		s := strategytest.New(t, 1, 1)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var hooks []fit.Hook
 		if saves {
@@ -131,7 +131,7 @@ func TestTheCodeOfAnInterrupt(t *testing.T) {
 // TestASaveThatDoesNotFitIsSaid: a save that takes longer than the grace period, and one that
 // begins with less left than the last one took.
 func TestASaveThatDoesNotFitIsSaid(t *testing.T) {
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	own := make(chan interrupt.Notice, 1)
 	ctx, stop := interrupt.Notify(t.Context(), interrupt.Options{Notices: own, Grace: time.Nanosecond})
 	defer stop()

@@ -104,7 +104,7 @@ func TestProcessesEndTogether(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join(dir, "losses.csv"))
 	require.NoError(t, err)
 	alone := map[int64]float64{}
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	_, err = fit.Run(context.Background(), dense(s, 2), fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: steps[0]}, losses(alone))
 	require.NoError(t, err)
 	for i, row := range contents(t, string(table)) {

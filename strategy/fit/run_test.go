@@ -49,7 +49,7 @@ func losses(into map[int64]float64) fit.Hook {
 }
 
 func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
-	s := on(t, 2, 2, strategytest.AnnotatedOptions())
+	s := strategytest.New(t, 2, 2, strategytest.AnnotatedOptions())
 	want := strategytest.Losses(t, strategytest.AnnotatedStep(s), 0, 7)
 	got := map[int64]float64{}
 	result, err := fit.Run(context.Background(), strategytest.AnnotatedStep(s), fit.Batches(batches(-1)), fit.Options{Steps: 7}, losses(got))
@@ -66,7 +66,7 @@ func TestARunTakesTheStepsOfABareLoop(t *testing.T) {
 
 func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	whole := map[int64]float64{}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(dataset(t, 5)), fit.Options{Epochs: 4}, losses(whole))
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 // TestAMetricThatNothingMeasuredIsAnErrorInTheEnd, where a hook might have measured it.
 func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
 	var metric *fit.MetricError
-	result, err := fit.Run(context.Background(), dense(on(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
+	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
 		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", 1); return nil }), fit.EarlyStop("yours", 1))
 	require.ErrorAs(t, err, &metric)
 	assert.Equal(t, []string{"loss", "mine"}, metric.Known)

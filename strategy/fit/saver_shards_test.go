@@ -29,7 +29,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 	dir := t.TempDir()
 	storage.Register("shardsoffit", func(context.Context, string) (storage.Store, error) { return storage.Directory(dir) })
 	want := map[int64]float64{}
-	_, err := fit.Run(context.Background(), dense(on(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 16, Every: 1}, losses(want))
+	_, err := fit.Run(context.Background(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 16, Every: 1}, losses(want))
 	require.NoError(t, err)
 	place, background := dir, checkpoint.Retention{Each: 4}
 	for i, size := range []struct {
@@ -68,7 +68,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 // TestADamagedShardIsPassedOver also resumes without the option by what was saved with it.
 func TestADamagedShardIsPassedOver(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	background := fit.CheckpointOptions{Background: true}
 	want, got := map[int64]float64{}, map[int64]float64{}
@@ -100,9 +100,9 @@ func TestAnOldFolderIsResumed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/directory")))
 	want, got := map[int64]float64{}, map[int64]float64{}
-	_, err := fit.Run(t.Context(), dense(on(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8}, losses(want))
+	_, err := fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8}, losses(want))
 	require.NoError(t, err)
-	result, err := fit.Run(t.Context(), dense(on(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, losses(got),
+	result, err := fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(-1)), fit.Options{Steps: 8, Resume: true}, losses(got),
 		fit.Checkpoint(filepath.Join(dir, "run"), 2, fit.CheckpointOptions{Keep: 2}), fit.KeepBest(filepath.Join(dir, "best"), fit.Loss))
 	require.NoError(t, err)
 	assert.Equal(t, int64(6), result.Resumed)
@@ -117,7 +117,7 @@ func TestAnOldFolderIsResumed(t *testing.T) {
 func TestTheBestStay(t *testing.T) {
 	dir := t.TempDir()
 	value := map[int64]float64{1: 5, 2: 1, 3: 3, 4: 2, 5: 4, 6: 6}
-	_, err := fit.Run(context.Background(), dense(on(t, 1, 1), 2), fit.Batches(batches(6)), fit.Options{Every: 1},
+	_, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(6)), fit.Options{Every: 1},
 		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", value[s.Step()]); return nil }),
 		fit.Checkpoint(dir, 1, fit.CheckpointOptions{Keep: 1, Retention: checkpoint.Retention{Best: 2, Metric: "mine"}}))
 	require.NoError(t, err)

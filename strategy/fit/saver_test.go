@@ -39,7 +39,7 @@ func (h *heavy) SaveValue(context.Context) (*tensors.Tensor, error) {
 
 func TestAFullDiskDoesNotEndARun(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	run := func(name string, full int, steps int64) (string, error) {
 		var log bytes.Buffer
@@ -71,7 +71,7 @@ func TestAFullDiskDoesNotEndARun(t *testing.T) {
 
 // TestAFullDiskKeepsTheBestSoFar: a value that there is no room for is not the best.
 func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	value := map[int64]float64{1: 5, 2: 4, 3: 3, 4: 3.5}
 	var log bytes.Buffer
@@ -92,7 +92,7 @@ func TestAFullDiskKeepsTheBestSoFar(t *testing.T) {
 // TestTwoRunsDoNotShareADirectory: of two runs at once the later one is refused.
 func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	inner := func(context.Context, *fit.State) error {
 		_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 5, Resume: true}, fit.Checkpoint(dir, 1))
@@ -107,7 +107,7 @@ func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 // TestAStepThatIsNotFiniteEndsARun: the checkpoint before it stays the last.
 func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(2), train.Options{NonFinite: train.Stop})
 	data := fit.Batches(func(yield func([]any, error) bool) {
@@ -132,7 +132,7 @@ func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 // TestADamagedCheckpointIsPassedOver: the run goes on from the one before it.
 func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	ctx := context.Background()
-	s := on(t, 1, 1)
+	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
 	want, got := map[int64]float64{}, map[int64]float64{}
 	_, err := fit.Run(ctx, dense(s, 2), fit.Batches(batches(-1)), fit.Options{Steps: 6}, losses(want), fit.Checkpoint(dir, 2))

@@ -21,7 +21,7 @@ import (
 func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 	ctx := context.Background()
 	run := func(r, p int, dir string, to int64, o fit.CheckpointOptions, without ...string) ([2]float64, error) {
-		s := on(t, r, p)
+		s := strategytest.New(t, r, p)
 		var counters []*strategy.Variable
 		for _, opts := range []strategy.VariableOptions{
 			{Name: "global_step", Aggregation: strategy.AggregateFirst},

@@ -106,7 +106,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 // TestAWaitThatItsContextEnds: of a process alone. A hook that waits in its context ends with the
 // error of the watchdog, and an input in the same way leaves a checkpoint.
 func TestAWaitThatItsContextEnds(t *testing.T) {
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	var stuck *watchdog.StuckError
 	o := quick("")
 	o.Floor, o.First = 100*time.Millisecond, 300*time.Millisecond
@@ -129,7 +129,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 
 // TestARunThatGoesOnIsLeftAlone: with evaluations and saves, and nothing said of it.
 func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
-	s := on(t, 2, 1)
+	s := strategytest.New(t, 2, 1)
 	dir := t.TempDir()
 	o := watchdog.Options{Place: dir, Interval: 10 * time.Millisecond, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
 	store := strategytest.SeededStore()

@@ -1,7 +1,6 @@
 package generate_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,44 +14,47 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
 )
 
-// TestGeneratorsCompileForASlice compiles for a slice that is not here, and finds the cache in the
-// reports: a tiny model, and where TPUSTRATEGY_AOT is set 1.3 billion parameters.
 func TestGeneratorsCompileForASlice(t *testing.T) {
+	compilesForASlice(t, llama())
+}
+
+func TestAOTLargeGeneratorsCompileForASlice(t *testing.T) {
+	plugintest.Large(t)
+	compilesForASlice(t, transformer.Billion())
+}
+
+// compilesForASlice compiles a generator for a slice that is not here, and finds the cache in the
+// reports.
+func compilesForASlice(t *testing.T, c transformer.Config) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	models := []transformer.Config{llama()}
-	if os.Getenv("TPUSTRATEGY_AOT") != "" {
-		models = append(models, transformer.Billion())
-	}
-	for _, c := range models {
-		c.Loop = true
-		s := strategytest.Ahead(t, "v5e:4x4", c.Options(0, 4))
-		o := c.Generator()
-		o.Batch = 32
-		g, err := generate.New(s, seeded(), c.Logits, o)
+	c.Loop = true
+	s := strategytest.Ahead(t, "v5e:4x4", c.Options(0, 4))
+	o := c.Generator()
+	o.Batch = 32
+	g, err := generate.New(s, seeded(), c.Logits, o)
+	require.NoError(t, err)
+	defer g.Close()
+	x, err := g.Compiled(t.Context(), generate.Sampling{Temperature: 1, TopK: 10, TopP: 0.9})
+	require.NoError(t, err)
+	slots := c.Sequence + min(64, c.Sequence)
+	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
+	for _, c := range []*strategy.Compiled{x.Prompts, x.Tokens} {
+		r, err := c.Report()
 		require.NoError(t, err)
-		defer g.Close()
-		x, err := g.Compiled(t.Context(), generate.Sampling{Temperature: 1, TopK: 10, TopP: 0.9})
-		require.NoError(t, err)
-		slots := c.Sequence + min(64, c.Sequence)
-		want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
-		for _, c := range []*strategy.Compiled{x.Prompts, x.Tokens} {
-			r, err := c.Report()
-			require.NoError(t, err)
-			cache := int64(0)
-			for _, a := range r.Tensors {
-				if a.Role == "variable" && (a.Name == "generate/keys" || a.Name == "generate/values") {
-					cache += a.BytesPerCore
-					assert.True(t, a.Donated, "%s is updated in place", a.Name)
-				}
+		cache := int64(0)
+		for _, a := range r.Tensors {
+			if a.Role == "variable" && (a.Name == "generate/keys" || a.Name == "generate/values") {
+				cache += a.BytesPerCore
+				assert.True(t, a.Donated, "%s is updated in place", a.Name)
 			}
-			assert.Equal(t, want, cache)
-			assert.Equal(t, report.Fits, r.Memory.Verdict)
-			t.Logf("%s: cache %d, arguments %d, temporaries %d bytes", r.Step, cache, r.Memory.Arguments, r.Memory.Temporaries)
 		}
-		_, err = g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: 1})
-		var ahead *strategy.AheadOfTimeError
-		require.ErrorAs(t, err, &ahead)
+		assert.Equal(t, want, cache)
+		assert.Equal(t, report.Fits, r.Memory.Verdict)
+		t.Logf("%s: cache %d, arguments %d, temporaries %d bytes", r.Step, cache, r.Memory.Arguments, r.Memory.Temporaries)
 	}
+	_, err = g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: 1})
+	var ahead *strategy.AheadOfTimeError
+	require.ErrorAs(t, err, &ahead)
 }

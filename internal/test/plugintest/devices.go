@@ -3,6 +3,7 @@ package plugintest
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,18 @@ func Libtpu(t testing.TB) string {
 		t.Setenv(Require, "")
 	}
 	return Path(t, "tpu")
+}
+
+// Large skips a test that compiles for minutes, unless the environment has TPUSTRATEGY_AOT=1. `make
+// test-aot` runs the tests of these names and no others, so one of another name fails.
+func Large(t testing.TB) {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), "TestAOTLarge") {
+		t.Fatal("plugintest: make test-aot would not run it: call it TestAOTLarge...")
+	}
+	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
+		t.Skip("compiles for minutes; set TPUSTRATEGY_AOT=1")
+	}
 }
 
 // TPUChild runs the test in a process of its own with libtpu, which one process loads at a time,

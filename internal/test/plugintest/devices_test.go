@@ -29,6 +29,16 @@ func TestASliceIsThatOfItsName(t *testing.T) {
 	assert.Equal(t, 8, plugintest.Slice(t, "v5litepod-8").Topology().NumDevices())
 }
 
+func TestATestOfMinutesHasANameByWhichItRuns(t *testing.T) {
+	if plugintest.InChild(t) {
+		plugintest.Large(t)
+		return
+	}
+	out, err := plugintest.Child(t, "TPUSTRATEGY_AOT=1")
+	require.Error(t, err)
+	assert.Contains(t, out, "call it TestAOTLarge")
+}
+
 func TestAChildThatFailsFailsItsTest(t *testing.T) {
 	if plugintest.InChild(t) {
 		plugintest.Within(t, time.Millisecond, func() { time.Sleep(time.Minute) })

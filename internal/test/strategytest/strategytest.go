@@ -31,9 +31,13 @@ func New(t testing.TB, replicas, logicalDevices int, opts ...strategy.Options) *
 	return On(t, plugintest.System(t, replicas*logicalDevices), o)
 }
 
-// On returns a strategy on devices that are open.
+// On returns a strategy on devices that are open. Without a compiler of the options it takes the
+// programs that the package's tests have compiled before; see [plugintest.Programs].
 func On(t testing.TB, sys *system.System, opts strategy.Options) *strategy.TPUStrategy {
 	t.Helper()
+	if opts.Compiler == nil {
+		opts.Compiler = plugintest.Programs(t)
+	}
 	s, err := strategy.New(sys, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

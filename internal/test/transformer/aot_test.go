@@ -2,7 +2,6 @@ package transformer_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -39,16 +38,6 @@ func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices i
 	return r
 }
 
-// large is [plugintest.TPUChild] for what takes a minute: it skips the test unless the environment
-// asks for ahead-of-time compilation.
-func large(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv("TPUSTRATEGY_AOT") != "1" {
-		t.Skip("takes a minute; set TPUSTRATEGY_AOT=1")
-	}
-	return plugintest.TPUChild(t)
-}
-
 // line is a report as text on a few lines.
 func line(c transformer.Config, r *report.Report, text int) string {
 	var b strings.Builder
@@ -77,7 +66,8 @@ func TestAOTLargeBillion(t *testing.T) {
 		{strategy.ShardParameters, 971.6, 1224.8},
 	} {
 		t.Run(form.state.String(), func(t *testing.T) {
-			if !large(t) {
+			plugintest.Large(t)
+			if !plugintest.TPUChild(t) {
 				return
 			}
 			c := transformer.Billion()
@@ -103,7 +93,8 @@ func TestAOTLargeLlama(t *testing.T) {
 		{"70B", "v5p-512", transformer.Llama70B(), 8, 32},
 	} {
 		t.Run(size.name, func(t *testing.T) {
-			if !large(t) {
+			plugintest.Large(t)
+			if !plugintest.TPUChild(t) {
 				return
 			}
 			c := size.config
