@@ -49,10 +49,13 @@ func unreachedRule(ctx context.Context, sys *system.System) error {
 		return err
 	}
 	defer strat.Close()
-	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
-		})
+		}, train.Options{})
+	if err != nil {
+		return err
+	}
 	_, err = step.Run(ctx, [][]float32{{1}, {2}})
 	return err
 }
@@ -77,11 +80,14 @@ func indivisibleBatch(strat *strategy.TPUStrategy) error {
 }
 
 func lossOfManyNumbers(ctx context.Context, strat *strategy.TPUStrategy) error {
-	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return layers.Dense(rc.Scope("hidden"), in[0], true, 8)
-		})
-	_, err := step.Run(ctx, [][]float32{{1}, {2}})
+		}, train.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = step.Run(ctx, [][]float32{{1}, {2}})
 	return err
 }
 
@@ -101,10 +107,13 @@ func outOfMemory(ctx context.Context) error {
 		return err
 	}
 	defer strat.Close()
-	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(),
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope("wide"), in[0], false, 40<<10))
-		})
+		}, train.Options{})
+	if err != nil {
+		return err
+	}
 	_, err = step.Compiled(ctx, shapes.Make(dtypes.Float32, 64, 40<<10))
 	return err
 }

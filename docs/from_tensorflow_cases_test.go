@@ -52,8 +52,14 @@ func setUp(ctx context.Context, use func(*strategy.TPUStrategy) error) error {
 
 func fitted(ctx context.Context, strat *strategy.TPUStrategy, digits, heldOut input.Dataset, folder string) (*model.Store, error) {
 	store, metrics := model.NewStore(), []train.Metric{train.Reported("accuracy")}
-	step := train.New(strat, store, optimizer.Adam().Done(), classifier, train.Options{Metrics: metrics})
-	held := train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: metrics})
+	step, err := train.New(strat, store, optimizer.Adam().Done(), classifier, train.Options{Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
+	held, err := train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
 
 	batches := digits.Shuffle(1000, input.ShuffleOptions{}).Batch(64, true)
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), fit.Options{Epochs: 3, Resume: true},

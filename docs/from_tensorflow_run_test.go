@@ -16,6 +16,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -44,7 +45,7 @@ func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 		assert.Contains(t, string(history), "held/accuracy")
 
 		require.NoError(t, checkpointed(ctx, strat, store, 12, filepath.Join(folder, "own")))
-		held := train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: []train.Metric{train.Reported("accuracy")}})
+		held := strategytest.OK(train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: []train.Metric{train.Reported("accuracy")}}))
 		require.NoError(t, evaluated(ctx, strat, held, digits.Take(100)))
 
 		path := filepath.Join(folder, "scores.step")

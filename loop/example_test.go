@@ -25,13 +25,13 @@ func ExampleLayers() {
 	defer done()
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := loop.Layers(rc.Scope("layers"), 12, in[0], func(scope *model.Scope, x *graph.Node) *graph.Node {
 			h := graph.Tanh(logical.Split(layers.Dense(scope.In("up"), x, true, 16), 1, 2))
 			return graph.Add(x, layers.Dense(scope.In("down"), h, true, 4))
 		}, loop.Options{Keep: remat.Products()})
 		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[1])))
-	})
+	}, train.Options{}))
 	x := [][]float32{{1, 0, 0, 0}, {0, 1, 0, 0}}
 	var losses []float64
 	for range 50 {

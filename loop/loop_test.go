@@ -117,7 +117,7 @@ func first(t *testing.T, s *strategy.TPUStrategy) map[string]*tensors.Tensor {
 func batch(step int) (x, y *tensors.Tensor) { return strategytest.Batch(step) }
 
 func fit(t *testing.T, s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, of train.Loss, steps int) (losses []float64) {
-	step := train.New(s, store, opt, of)
+	step := strategytest.OK(train.New(s, store, opt, of, train.Options{}))
 	for i := range steps {
 		x, y := batch(i)
 		l, err := step.Run(context.Background(), x, y)

@@ -57,7 +57,7 @@ func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	start := values(t, one, store, "/layers", "/output")
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 2})
 	train := func(of train.Loss, apart bool) (losses []float64) {
-		step := train.New(s, stored(t, start, apart), optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done(), of)
+		step := strategytest.OK(train.New(s, stored(t, start, apart), optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done(), of, train.Options{}))
 		x, y := strategytest.Sums(7, width) // 4 rows and 3
 		for range 2 {
 			l, err := step.Run(ctx, x, y)

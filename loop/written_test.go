@@ -129,7 +129,7 @@ func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 				x = of(v, rc, x)
 				return graph.Mul(x, rc.Read(v.last)) // what the last layer left has a gradient too
 			})
-			step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss)
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss, train.Options{}))
 			for i := range 3 {
 				x, y := batch(i)
 				l, err := step.Run(ctx, x, y)

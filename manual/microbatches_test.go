@@ -47,7 +47,7 @@ func TestRegionsInMicrobatchesAreThoseOfTheBatch(t *testing.T) {
 		}
 		opts.Replicas, opts.State, opts.SmallestSharded = mesh[0], state, 1
 		s := strategytest.On(t, plugintest.System(t, 8), opts)
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.001).Done(), loss, train.Options{Accumulate: n})
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.001).Done(), loss, train.Options{Accumulate: n}))
 		var all []float64
 		for range steps {
 			all = append(all, strategytest.Losses(t, step, 0, 1)...)

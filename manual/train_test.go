@@ -83,7 +83,7 @@ func mixedOptions(model, expert int) strategy.Options {
 }
 
 func mixedStep(s *strategy.TPUStrategy) *train.Step {
-	return train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed)
+	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed, train.Options{}))
 }
 
 func TestAModelWithManualRegionsTrainsAsOnOneDevice(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 
 	// A pipeline of stages with attention round a ring in each.
 	s := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 2}, {Name: "sequence", Size: 4}}})
-	piped := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	piped := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := weights(rc.Scope("stages"), "w", in[0], 2, hidden, hidden)
 		x := graph.InsertAxes(in[0], 2, 2) // [batch, length, heads, dim]
 		x = graph.BroadcastToDims(x, x.Shape().Dimensions[0], 8, 2, hidden)
@@ -134,7 +134,7 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 			return graph.Tanh(graph.Einsum("blhd,de->blhe", x, graph.Squeeze(w[0], 0)))
 		}, pipeline.Options{Microbatches: 4})
 		return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(y, 1, 2, 3), graph.Squeeze(in[1], 1))))
-	})
+	}, train.Options{}))
 	c, err = piped.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(c.Module.Text), "stablehlo.collective_permute")
@@ -149,7 +149,7 @@ func TestRandomNumbersOfARegion(t *testing.T) {
 func randomNumbersOfARegion(t *testing.T, s *strategy.TPUStrategy) {
 	losses := map[bool][]float64{}
 	for _, region := range []bool{false, true} {
-		losses[region] = strategytest.Losses(t, train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		losses[region] = strategytest.Losses(t, strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := layers.Dense(rc.Scope("in"), in[0], true, width)
 			dropped := func(h *graph.Node) *graph.Node {
 				return layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
@@ -161,7 +161,7 @@ func randomNumbersOfARegion(t *testing.T, s *strategy.TPUStrategy) {
 			}
 			h = layers.Dropout(rc.Scope("drop"), h, graph.Const(h.Graph(), float32(0.5)))
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceAndKeep(h, graph.ReduceSum, -1), in[1])))
-		}), 0, 3)
+		}, train.Options{})), 0, 3)
 	}
 	assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
 }

@@ -6,7 +6,7 @@
 // A [Policy] is a value. [MixedBFloat16] keeps the variables in float32, which are the masters, and
 // computes in bfloat16, which halves the memory of activations and is what a TPU multiplies:
 //
-//	step := train.New(strat, store, opt, loss, train.Options{Precision: precision.MixedBFloat16})
+//	step, err := train.New(strat, store, opt, loss, train.Options{Precision: precision.MixedBFloat16})
 //
 // The loss function gets the floats of its batch in bfloat16, and its layers see the store's
 // variables in bfloat16. The store, the devices, checkpoints, the optimizer and its state have them

@@ -42,7 +42,7 @@ func regression(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Nod
 }
 
 func losses(t *testing.T, s *strategy.TPUStrategy, loss train.Loss) []float64 {
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss)
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), loss, train.Options{}))
 	return strategytest.Losses(t, step, 0, 5)
 }
 

@@ -55,7 +55,7 @@ func TestCheckpointsOfGoMLX(t *testing.T) {
 		want := losses(t, s, of(mesh[1], false))
 		assert.InDeltaSlice(t, want, losses(t, s, of(mesh[1], true)), 1e-5)
 		reduces := func(checkpoints bool) int {
-			step := train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), of(mesh[1], checkpoints))
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), of(mesh[1], checkpoints), train.Options{}))
 			x, y := strategytest.Batch(0)
 			m, err := step.Lowered(t.Context(), x, y)
 			require.NoError(t, err)

@@ -35,11 +35,11 @@ func TestAOTLargeOneDeviceInLayers(t *testing.T) {
 		return graph.Add(x, logical.On(3, h, func(h *graph.Node) *graph.Node { return layers.Dense(scope.In("down"), h, true, 64) }))
 	}
 	for _, keep := range []remat.Policy{remat.Everything(), remat.Nothing()} {
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			x := loop.Layers(rc.Scope("layers"), 12, in[0], layer, loop.Options{Keep: keep})
 			x = remat.Block(keep, x, func(x *graph.Node) *graph.Node { return layer(rc.Scope("last"), x) })
 			return graph.ReduceAllMean(graph.Square(x))
-		})
+		}, train.Options{}))
 		c, err := step.Compiled(context.Background(), shapes.Make(dtypes.Float32, 4096, 64))
 		require.NoError(t, err, keep)
 		r, err := c.Report()

@@ -46,7 +46,7 @@ func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 }
 
 func classifierStep(strat *strategy.TPUStrategy) *train.Step {
-	return train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(1e-3).Done(), classifier)
+	return strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(1e-3).Done(), classifier, train.Options{}))
 }
 
 func classifierBatch(rows int) []any {
@@ -232,7 +232,7 @@ func TestAOTTextIsTheSameEachTime(t *testing.T) {
 	for range 3 {
 		strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 		x, y := strategytest.BatchShapes(32)
-		step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2))
+		step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{}))
 		compiled, err := step.Compiled(context.Background(), x, y)
 		require.NoError(t, err)
 		if first == nil {

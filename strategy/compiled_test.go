@@ -26,7 +26,7 @@ import (
 func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss, batch ...any) *report.Report {
 	t.Helper()
 	strat := strategytest.Ahead(t, name, opts)
-	compiled, err := train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss).Compiled(context.Background(), batch...)
+	compiled, err := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), loss, train.Options{})).Compiled(context.Background(), batch...)
 	require.NoError(t, err)
 	r, err := compiled.Report()
 	require.NoError(t, err)

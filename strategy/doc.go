@@ -8,10 +8,10 @@
 // collectives inside the program, such as the sum of their gradients.
 //
 //	strat, err := strategy.New(sys, strategy.Options{Replicas: 4, LogicalDevices: 2})
-//	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+//	step, err := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 //		logits := layers.Dense(rc.Scope("hidden"), in[0], true, 10)
 //		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
-//	})
+//	}, train.Options{})
 //	for batch := range batches {
 //		loss, err := step.Run(ctx, batch.X, batch.Y)
 //		...

@@ -34,7 +34,7 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 		batch []any
 		want  []string
 	}{
-		"no store":             {nil, mean, []any{x}, []string{"no store of variables to train"}},
+		"no store":             {nil, mean, []any{x}, []string{"no store of variables"}},
 		"no loss function":     {model.NewStore(), nil, []any{x}, []string{"no loss function"}},
 		"no loss":              {model.NewStore(), func(*strategy.ReplicaContext, []*graph.Node) *graph.Node { return nil }, []any{x}, []string{"returned no node"}},
 		"a loss for each row":  {model.NewStore(), dense, []any{x}, []string{"the loss is (Float32)[1, 2]", "return a float scalar"}},
@@ -42,7 +42,10 @@ func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 		"arguments in a slice": {model.NewStore(), mean, []any{[]any{x, x}}, []string{"argument 0", "give its leaves one by one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := train.New(s, c.store, sgd, c.loss).Run(ctx, c.batch...)
+			step, err := train.New(s, c.store, sgd, c.loss, train.Options{})
+			if err == nil {
+				_, err = step.Run(ctx, c.batch...)
+			}
 			require.Error(t, err)
 			for _, want := range c.want {
 				assert.ErrorContains(t, err, want)
@@ -56,16 +59,18 @@ func TestNilsAreNamed(t *testing.T) {
 	ctx := context.Background()
 	_, err := s.Function(nil, strategy.FunctionOptions{}).Run(ctx)
 	assert.ErrorContains(t, err, "there is no step function")
-	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil).Run(ctx, []float32{1})
+	_, err = train.New(nil, model.NewStore(), optimizer.Adam().Done(), nil, train.Options{})
+	assert.ErrorContains(t, err, "give a strategy")
+	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil, train.Options{})
 	assert.ErrorContains(t, err, "there is no loss function")
 	_, err = strategy.New(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Open")
 	_, err = strategy.NewAheadOfTime(nil, strategy.Options{})
 	assert.ErrorContains(t, err, "system.Describe")
 	var trace *strategy.TraceError
-	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
-	}).Run(ctx, []float32{1})
+	}, train.Options{})).Run(ctx, []float32{1})
 	require.ErrorAs(t, err, &trace)
 	assert.Empty(t, trace.Where, "no line of the step's own has panicked")
 }

@@ -171,12 +171,15 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Dataset, epochs int) ([]float64, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
+	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
 			output := layers.Dense(rc.Scope("output"), hidden, true, 1)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(output, in[1])))
-		})
+		}, train.Options{})
+	if err != nil {
+		return nil, err
+	}
 	opts, err := strat.InputOptions()
 	if err != nil {
 		return nil, err

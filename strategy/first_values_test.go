@@ -224,7 +224,7 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a", "b"} {
-			_, err := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name)).Bind(ctx, x)
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0).Done(), layer(name), train.Options{})).Bind(ctx, x)
 			require.NoError(t, err)
 		}
 		for _, v := range s.Variables(store).All() {

@@ -27,9 +27,9 @@ import (
 func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	})
+	}, train.Options{}))
 	_, err := train.Run(ctx, shapes.Make(dtypes.Float32, 1, 1))
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)

@@ -26,10 +26,10 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 			logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
 		}})
 		store := model.NewStore()
-		step := train.New(strat, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(strat, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 1024), 1, p)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(graph.ReduceSum(h, -1), graph.Squeeze(in[1]))))
-		})
+		}, train.Options{}))
 		x, y := strategytest.Sums(8, 256)
 		_, err := step.Run(ctx, x, y)
 		require.NoError(t, err)

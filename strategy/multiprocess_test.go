@@ -42,7 +42,7 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 			train := func(ctx context.Context, strat *strategy.TPUStrategy, local bool) (losses []float64, err error) {
 				store := model.NewStore()
 				store.SetParam(model.ParamInitialSeed, int64(7))
-				step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh.logical), train.Options{LocalBatch: local})
+				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh.logical), train.Options{LocalBatch: local}))
 				for i := range xs {
 					x, y := xs[i], ys[i]
 					if local {
@@ -116,7 +116,7 @@ func TestProcessesLoopOverStepsAsOneDoes(t *testing.T) {
 	train := func(ctx context.Context, s *strategy.TPUStrategy, local bool) (float64, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(7))
-		step := train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{LocalBatch: local})
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), strategytest.Annotated(2), train.Options{LocalBatch: local}))
 		var batches [][]any
 		for i := range xs {
 			x, y := xs[i], ys[i]

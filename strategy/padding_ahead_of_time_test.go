@@ -36,7 +36,7 @@ func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 		"embedding, cross entropy":       {shapes.Make(dtypes.Int32, 13, 5), shapes.Make(dtypes.Int32, 13, 1)},
 	} {
 		whole := strategytest.Ahead(t, "v5e:2x4", strategy.Options{})
-		c, err := train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss).Compiled(ctx, batch...)
+		c, err := strategytest.OK(train.New(whole, model.NewStore(), optimizer.Adam().Done(), paddedModels[name].loss, train.Options{})).Compiled(ctx, batch...)
 		require.NoError(t, err, name)
 		assert.Equal(t, 2, c.Module.Arguments[0].Local[0], name)
 	}

@@ -63,10 +63,10 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 		return losses
 	}
 	one := strategytest.New(t, 1, 1)
-	want := epoch(one, train.New(one, newStore(), adam(), strategytest.Annotated(1)))
+	want := epoch(one, strategytest.OK(train.New(one, newStore(), adam(), strategytest.Annotated(1), train.Options{})))
 	for _, p := range []int{1, 2} {
 		s := strategytest.New(t, 2, p)
-		step := train.New(s, newStore(), adam(), strategytest.Annotated(p))
+		step := strategytest.OK(train.New(s, newStore(), adam(), strategytest.Annotated(p), train.Options{}))
 		assert.InDeltaSlice(t, want, epoch(s, step), 2e-4)
 		// A full batch has the program that it had.
 		full, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 0, 4)...)
@@ -101,10 +101,10 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		y := layers.Dense(rc.Scope("a"), in[0], true, 1)
 		return graph.Add(graph.ReduceAllMean(y), graph.ReduceAllMean(in[1]))
-	})
+	}, train.Options{}))
 	x, err := s.PerReplica(ctx, []any{[][]float32{{1}, {2}}, [][]float32{{3}}}, logical.Annotation{})
 	require.NoError(t, err)
 	y, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{})
@@ -130,10 +130,10 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	w := func(rc *strategy.ReplicaContext) *graph.Node {
 		return rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
 	}
-	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.Add(graph.ReduceAllMean(in[1]), graph.Mul(w(rc), graph.ZerosLike(graph.ReduceAllMean(in[0]))))
-		})
+		}, train.Options{}))
 	d, err := feed.Distribute(s, rowsDataset(t, s, 11, 4), feed.DistributeOptions{})
 	require.NoError(t, err)
 	it, err := feed.Iterate(ctx, s, d)

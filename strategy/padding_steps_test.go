@@ -29,12 +29,12 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	seen, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
-	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", float32(1)).NodeValue(rc.Graph())
 		mean := graph.ReduceAllMean(in[0])
 		rc.Assign(seen, mean)
 		return graph.Mul(w, mean)
-	})
+	}, train.Options{}))
 	loss, err := step.Run(ctx, []float32{4})
 	require.NoError(t, err)
 	value, err := loss.Float64(ctx)
@@ -250,11 +250,11 @@ func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	for _, mirrored := range []bool{false, true} {
 		s := strategytest.New(t, 2, 1)
-		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("a"), in[0], true, 64), 0.5)
 			kept := graph.ConvertDType(graph.NotEqual(h, graph.ZerosLike(h)), h.DType())
 			return graph.Add(graph.ReduceAllMean(kept), graph.MulScalar(graph.ReduceAllMean(h), 1e-3))
-		}, train.Options{MirroredRandomNumbers: mirrored})
+		}, train.Options{MirroredRandomNumbers: mirrored}))
 		loss, err := step.Run(ctx, poisoned(t, s, []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(1, 1)), 40, 8)}, []int{39, 1}, 64)...)
 		require.NoError(t, err)
 		value, err := loss.Float64(ctx)

@@ -276,7 +276,7 @@ func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]
 	if m.l2 {
 		store.SetParam(regularizer.ParamL2, 1e-2)
 	}
-	step := train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss)
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), m.loss, train.Options{}))
 	for _, batch := range batches {
 		loss, err := step.Run(ctx, batch...)
 		require.NoError(t, err)

@@ -28,8 +28,8 @@ func TestEveryAnnotationIsInTheModule(t *testing.T) {
 	strat := strategytest.New(t, 2, 2, strategy.Options{Variables: logical.Rules{
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
 	}})
-	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
-		train.Options{Arguments: []logical.Annotation{logical.SplitInto(2, 1)}})
+	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(2),
+		train.Options{Arguments: []logical.Annotation{logical.SplitInto(2, 1)}}))
 	x, y := strategytest.Sums(8, 8)
 	compiled, err := step.Compiled(context.Background(), x, y)
 	require.NoError(t, err)
@@ -122,12 +122,12 @@ func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {
 		strat := strategytest.New(t, 2, devices)
-		step := train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := logical.Assign(graph.Tanh(layers.Dense(rc.Scope("first"), in[0], true, 32)), 0)
 			h = logical.Assign(graph.Tanh(layers.Dense(rc.Scope("second"), h, true, 32)), devices-1)
 			y := logical.Assign(layers.Dense(rc.Scope("last"), h, true, 1), 0)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		})
+		}, train.Options{}))
 		x, y := strategytest.Sums(16, 32)
 		for range 5 {
 			out, err := step.Run(ctx, x, y)

@@ -237,11 +237,11 @@ func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	}
 	strat := strategytest.Ahead(t, "v5e:2x4", strategy.Options{Replicas: 4, LogicalDevices: 2})
 	store := model.NewStore()
-	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := logical.Split(layers.Dense(rc.Scope("hidden"), in[0], true, 256), 1, 2)
 		h = layers.DropoutStatic(rc.Scope("dropout"), h, 0.5)
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), h, true, 1), in[1])))
-	})
+	}, train.Options{}))
 	x, y := strategytest.BatchShapes(64)
 	compiled, err := step.Compiled(context.Background(), x, y)
 	require.NoError(t, err)

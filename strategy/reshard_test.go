@@ -104,7 +104,7 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "halves: argument 0: not laid out as split(1, 3): logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
-	_, err = train.New(s, model.NewStore(), optimizer.Adam().Done(), nil, train.Options{Arguments: opts.Arguments}).Run(ctx, x)
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{Arguments: opts.Arguments})).Run(ctx, x)
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "dimension 1 of size 4")
 	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
@@ -186,7 +186,7 @@ func TestATrainingStepLaysItsBatchOut(t *testing.T) {
 		if split {
 			o.Arguments = []logical.Annotation{logical.SplitInto(1, 2)}
 		}
-		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o)
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0.01).Done(), loss, o))
 		var last float64
 		for range 3 {
 			v, err := s.SplitBatch(ctx, x, logical.Annotation{}, false)

@@ -52,11 +52,11 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			return err
 		},
 		"TrainStep": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden")).Run(ctx, x)
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(ctx, x)
 			return err
 		},
 		"a loop": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden")).RunSteps(ctx, []any{x}, []any{x})
+			_, err := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).RunSteps(ctx, []any{x}, []any{x})
 			return err
 		},
 		"lowered only": func(s *strategy.TPUStrategy, store *model.Store) error {
@@ -87,7 +87,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
 	s := strategytest.New(t, 1, 2, strategy.Options{
 		Variables: logical.Rules{logical.Match("biases", logical.SplitInto(1, 2))}})
-	_, err := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("hidden")).Run(context.Background(), [][]float32{{1, 2}})
+	_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
 	assert.ErrorContains(t, err, `rule 0 ("biases" to split(1, 2)) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" (Float32[4])`)
@@ -114,8 +114,8 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("two training steps of two stores", func(t *testing.T) {
 		s := open(t, rules)
-		a := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"))
-		b := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("decoder"))
+		a := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{}))
+		b := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("decoder"), train.Options{}))
 		for _, step := range []*train.Step{a, b} {
 			_, err := step.Run(ctx, x)
 			require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 	})
 	t.Run("a training step has its whole model", func(t *testing.T) {
 		s, store := open(t, rules), model.NewStore()
-		step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"))
+		step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{}))
 		s.Function(dense("encoder"), strategy.FunctionOptions{Store: store})
 		_, err := step.Run(ctx, x)
 		require.ErrorContains(t, err, `rule 1`)
@@ -155,12 +155,12 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		rule := rules[1]
 		rule.Optional = true
 		s := open(t, logical.Rules{rules[0], rule})
-		_, err := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder")).Run(ctx, x)
+		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{})).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("behind a rule that takes all", func(t *testing.T) {
 		s := open(t, append(logical.Rules{logical.Match("weights", logical.SplitInto(1, 2))}, rules[0]))
-		_, err := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder")).Run(ctx, x)
+		_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("encoder"), train.Options{})).Run(ctx, x)
 		require.NoError(t, err)
 	})
 	t.Run("a step without variables", func(t *testing.T) {

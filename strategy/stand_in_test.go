@@ -31,9 +31,9 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 		want := func() (w, b []float32) {
 			s := strategytest.New(t, 1, 1)
 			store := model.NewStore()
-			step := train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			step := strategytest.OK(train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
-			})
+			}, train.Options{}))
 			for range 3 {
 				_, err := step.Run(ctx, strategytest.LinearX, strategytest.LinearY)
 				require.NoError(t, err)
@@ -59,11 +59,11 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 				count, err := s.NewVariable(ctx, int32(0), strategy.VariableOptions{Name: "count"})
 				require.NoError(t, err)
 				store := model.NewStore()
-				step := train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				step := strategytest.OK(train.New(s, store, opt(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 					b := rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph())
 					l := strategytest.Linear(rc.Read(w), b, in)
 					return graph.Add(l, graph.Add(rc.Read(frozen), graph.ConvertDType(rc.Read(count), dtypes.Float32)))
-				})
+				}, train.Options{}))
 				for range 3 {
 					_, err := step.Run(ctx, strategytest.LinearX, strategytest.LinearY)
 					require.NoError(t, err)
@@ -93,9 +93,9 @@ func TestOnlyVariablesOfTheScope(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Name: "/w"})
 	require.NoError(t, err)
-	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return strategytest.Linear(rc.Read(w), rc.Read(other), in)
-	})
+	}, train.Options{}))
 	before := strategytest.Flat(t, w)
 	_, err = step.RunSteps(ctx, []any{strategytest.LinearX, strategytest.LinearY}, []any{strategytest.LinearX, strategytest.LinearY})
 	require.NoError(t, err)
@@ -109,9 +109,9 @@ func TestAVariableOfComponentsIsNotTrained(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, strategytest.LinearW, strategy.VariableOptions{Name: "w", Synchronization: strategy.OnRead, Trainable: &yes})
 	require.NoError(t, err)
-	_, err = train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.MatMul(in[0], rc.Read(w)))
-	}).Run(ctx, strategytest.LinearX)
+	}, train.Options{})).Run(ctx, strategytest.LinearX)
 	require.ErrorContains(t, err, `Read "w": a training step cannot train a variable whose components differ`)
 	var wrong *strategy.Error
 	require.ErrorAs(t, err, &wrong)

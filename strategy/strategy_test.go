@@ -66,7 +66,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	x, y := strategytest.Sums(8, 8)
-	train := train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2))
+	train := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.001).Done(), strategytest.Annotated(2), train.Options{}))
 	counts := model.NewStore()
 	counter := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		n := rc.Scope().VariableWithValue("n", []int32{0, 0, 0, 0})
@@ -231,9 +231,9 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 func TestATrainStepOfAClosedStrategyIsErrClosed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
-	train := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	train := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("a"), in[0], true, 2))
-	})
+	}, train.Options{}))
 	_, err := train.Run(ctx, [][]float32{{1}})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

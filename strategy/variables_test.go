@@ -23,9 +23,9 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()
-	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	})
+	}, train.Options{}))
 	_, err := step.Run(ctx, [][]float32{{1}, {2}})
 	require.NoError(t, err)
 	store.DeleteVariable("/dense/dense/biases")
@@ -48,7 +48,7 @@ func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	for range 3 {
 		store := model.NewStore()
 		vs := s.Variables(store)
-		train := train.New(s, store, optimizer.Adam().Done(), loss)
+		train := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), loss, train.Options{}))
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := train.Run(ctx, x, y)

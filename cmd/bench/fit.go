@@ -31,9 +31,12 @@ func fitLoop(ctx context.Context, devices int) (r row, err error) {
 	defer done()
 	short := untilReady(ctx)
 	store := model.NewStore()
-	step := train.New(strat, store, optimizer.StochasticGradientDescent().WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, optimizer.StochasticGradientDescent().WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("output"), in[0], true, 1)))
-	})
+	}, train.Options{})
+	if err != nil {
+		return row{}, err
+	}
 	x, err := strat.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(make([]float32, 8*devices), devices, 8), logical.Annotation{}, false)
 	if err != nil {
 		return row{}, err

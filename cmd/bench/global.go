@@ -141,9 +141,13 @@ func (p program) byStrategy(ctx context.Context, devices int) (trained, error) {
 	}
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := train.New(strat, store, p.optimizer(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, p.optimizer(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return p.loss(in[1:], p.model(rc.Scope(), nil, in[:1]))
-	})
+	}, train.Options{})
+	if err != nil {
+		done()
+		return trained{}, err
+	}
 	var last *strategy.Mirrored
 	return trained{
 		step: func() (err error) {

@@ -46,12 +46,12 @@ func mlpBatch() (x, y *tensors.Tensor) {
 	return tensors.FromFlatDataAndDimensions(pixels, rows, 784), tensors.FromFlatDataAndDimensions(labels, rows, 1)
 }
 
-func newMLP(strat *strategy.TPUStrategy) *mlp {
-	m := &mlp{strat: strat, store: model.NewStore()}
+func newMLP(strat *strategy.TPUStrategy) (m *mlp, err error) {
+	m = &mlp{strat: strat, store: model.NewStore()}
 	m.x, m.y = mlpBatch()
 	m.store.SetParam(model.ParamInitialSeed, int64(1))
-	m.step = train.New(strat, m.store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), mlpLoss)
-	return m
+	m.step, err = train.New(strat, m.store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done(), mlpLoss, train.Options{})
+	return m, err
 }
 
 func mlpLoss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
@@ -72,7 +72,10 @@ func mlpStep(ctx context.Context, devices int) (row, error) {
 	}
 	defer done()
 	short := untilReady(ctx)
-	m := newMLP(strat)
+	m, err := newMLP(strat)
+	if err != nil {
+		return row{}, err
+	}
 	x, err := strat.SplitBatch(ctx, m.x, logical.Annotation{}, false)
 	if err != nil {
 		return row{}, err
@@ -150,7 +153,10 @@ func againstResident(ctx context.Context, devices int, fed func(*mlp) (run func(
 	}
 	defer done()
 	short := untilReady(ctx)
-	m := newMLP(strat)
+	m, err := newMLP(strat)
+	if err != nil {
+		return row{}, err
+	}
 	bound, err := m.step.Bind(ctx, m.x, m.y)
 	if err != nil {
 		return row{}, err

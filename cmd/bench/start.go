@@ -26,7 +26,10 @@ func lower(ctx context.Context, devices int) (row, error) {
 	}
 	defer done()
 	var note string
-	mlp := newMLP(strat)
+	mlp, err := newMLP(strat)
+	if err != nil {
+		return row{}, err
+	}
 	m, err := measure(2*time.Second, 1, func() error {
 		text, err := mlp.step.Lowered(ctx, mlp.x, mlp.y)
 		if err == nil {
@@ -44,7 +47,10 @@ func compile(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	defer done()
-	mlp := newMLP(strat)
+	mlp, err := newMLP(strat)
+	if err != nil {
+		return row{}, err
+	}
 	compiled, err := mlp.step.Compiled(ctx, mlp.x, mlp.y)
 	if err != nil {
 		return row{}, err
@@ -129,7 +135,10 @@ func childStep(ctx context.Context, mode string) error {
 		return err
 	}
 	defer strat.Close()
-	mlp := newMLP(strat)
+	mlp, err := newMLP(strat)
+	if err != nil {
+		return err
+	}
 	l, err := mlp.step.Run(ctx, mlp.x, mlp.y)
 	if err != nil {
 		return err

@@ -95,7 +95,11 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
 		batch = append(batch, shape)
 	}
-	rep, err := ahead.Compile(ctx, m.trainStep(strat, size, policy), batch, ahead.Files{Text: r.Text, Save: r.Save})
+	step, err := m.trainStep(strat, size, policy)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: r.Text, Save: r.Save})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
@@ -46,10 +45,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	if f.Requested() {
 		return trainer.Exit(f.Main(ctx, f.Strategy(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			return newStep(s, c, f), []any{c.Windows()}, nil
+			step, err := newStep(s, c, f)
+			return step, []any{c.Windows()}, err
 		}))
 	}
-
 	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1})
 	if err != nil {
 		return err
@@ -63,7 +62,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	step, third := newStep(strat, c, f), fit.Every(max(f.Steps/3, 1))
+	step, err := newStep(strat, c, f)
+	if err != nil {
+		return err
+	}
+	third := fit.Every(max(f.Steps/3, 1))
 	held, err := trainer.BitsPerByte(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third, train.EvaluationOptions{Precision: f.Precision})
 	if err != nil {
 		return err
@@ -74,16 +77,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		err = trainer.Write(ctx, step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
 			Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, stdout)
 	}
-	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n",
-		corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
+	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n", corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
 	return errors.Join(err, trainer.WriteOutcome(stdout, result, c.Sequence, c.Parameters()))
 }
 
-func newStep(strat *strategy.TPUStrategy, c decoder.Config, f *trainer.Flags) *train.Step {
-	store, warm := model.NewStore(), f.Steps/20+1
-	store.SetParam(model.ParamInitialSeed, f.Seed)
-	return train.New(strat, store, optimizer.Adam().Betas(0.9, 0.95).WeightDecay(0.1).Done(), c.Loss, train.Options{
+func newStep(strat *strategy.TPUStrategy, c decoder.Config, f *trainer.Flags) (*train.Step, error) {
+	return train.New(strat, f.Store(), optimizer.Adam().Betas(0.9, 0.95).WeightDecay(0.1).Done(), c.Loss, train.Options{
 		Precision: f.Precision, Accumulate: f.Accumulate, ClipNorm: 1,
-		LearningRate: schedule.WarmUp(warm, schedule.Cosine(3e-3, 6e-5, max(f.Steps-warm, 1))),
+		LearningRate: schedule.WarmUp(f.Steps/20+1, schedule.Cosine(3e-3, 6e-5, max(f.Steps-f.Steps/20-1, 1))),
 	})
 }

@@ -100,7 +100,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // build is the step that is compiled ahead of time, and the shapes of its batch.
 func build(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-	return newStep(s), []any{shapes.Make(dtypes.Float32, batch, features), shapes.Make(dtypes.Float32, batch, 1)}, nil
+	step, err := newStep(s)
+	return step, []any{shapes.Make(dtypes.Float32, batch, features), shapes.Make(dtypes.Float32, batch, 1)}, err
 }
 
 // trainEmbedded trains with the embedded step that fits the devices.

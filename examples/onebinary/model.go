@@ -44,14 +44,14 @@ func newStore() *model.Store {
 }
 
 // newStep is the training step, as it is written: only the desk calls it.
-func newStep(s *strategy.TPUStrategy) *train.Step {
+func newStep(s *strategy.TPUStrategy) (*train.Step, error) {
 	return train.New(s, newStore(), optimizer.StochasticGradientDescent().WithLearningRate(learningRate).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			first := rc.Scope().VariableWithValue("hidden", waves(1, features, hidden)).NodeValue(rc.Graph())
 			last := rc.Scope().VariableWithValue("output", waves(2, hidden, 1)).NodeValue(rc.Graph())
 			y := graph.Dot(graph.Tanh(graph.Dot(in[0], first).Product()), last).Product()
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		})
+		}, train.Options{})
 }
 
 // batchOf is the batch of a step.

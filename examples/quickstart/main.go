@@ -42,13 +42,14 @@ func main() {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1)) // the same first values in each run
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
+	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 16))
 			hidden = logical.Split(hidden, 1, 2) // the batch whole, the features over the two cores
 			y := layers.Dense(rc.Scope("output"), hidden, true, 1)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		})
+		}, train.Options{})
+	check(err)
 	x := [][]float32{{-1}, {-0.75}, {-0.5}, {-0.25}, {0.25}, {0.5}, {0.75}, {1}}
 	y := [][]float32{{-2}, {-1.5}, {-1}, {-0.5}, {0.5}, {1}, {1.5}, {2}}
 	var loss *strategy.Mirrored

@@ -127,14 +127,13 @@ func trainingStep(s *strategy.TPUStrategy, losses string) (*train.Step, error) {
 	store := model.NewStore()
 	store.VariableWithValue("/hidden", pattern(10007, trainFeatures, trainHidden))
 	store.VariableWithValue("/output", pattern(20011, trainHidden, 1))
-	step := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0.2).WithDecay(false).Done(),
+	return train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(0.2).WithDecay(false).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := precision.Compute(rc.Scope().VariableWithValue("hidden", pattern(10007, trainFeatures, trainHidden)).NodeValue(rc.Graph()))
 			output := precision.Compute(rc.Scope().VariableWithValue("output", pattern(20011, trainHidden, 1)).NodeValue(rc.Graph()))
 			y := graph.Dot(graph.Tanh(graph.Dot(in[0], hidden).Product()), output).Product()
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		}, o)
-	return step, nil
 }
 
 // Tolerance is how far a loss may be from the stored one, as a part of it. The CPU plugin takes the

@@ -30,9 +30,9 @@ func TestSavesRestoresAndWaitsAreSpans(t *testing.T) {
 		seen, err := otel.New(otel.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
 		require.NoError(t, err)
 		s := strategytest.New(t, 2, 1, strategy.Options{Phases: seen.Phase})
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-		})
+		}, train.Options{}))
 		batches := fit.Batches(func(yield func([]any, error) bool) {
 			for i := 0; ; i++ {
 				if slow && i == 3 {

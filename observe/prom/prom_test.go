@@ -55,7 +55,7 @@ func TestARunIsScraped(t *testing.T) {
 	seen, err := prom.New(registry, prom.Options{Labels: prometheus.Labels{"run": "a"}})
 	require.NoError(t, err)
 	s := strategytest.New(t, 2, 1, strategy.Options{Phases: seen.Phase})
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), loss)
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), loss, train.Options{}))
 	during := ""
 	_, err = fit.Run(t.Context(), step, data(t), fit.Options{Steps: 6, Every: 2}, seen.Hook(),
 		fit.Each(4, func(context.Context, *fit.State) error {

@@ -42,9 +42,9 @@ func TestMetricsAreServedDuringTheRun(t *testing.T) {
 	}
 
 	s := strategytest.New(t, 2, 1, strategy.Options{Phases: metrics.Phase})
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("dense"), in[0], true, 1)))
-	})
+	}, train.Options{}))
 	batches := fit.Batches(func(yield func([]any, error) bool) {
 		for yield([]any{[][]float32{{1, 2}, {3, 4}}}, nil) {
 		}

@@ -13,7 +13,8 @@
 //	}
 //
 //	func build(strat *strategy.TPUStrategy) (aot.Step, []any, error) {
-//		return newStep(strat), []any{shapes.Make(dtypes.Float32, 32*strat.NumReplicasInSync(), 512)}, nil
+//		step, err := newStep(strat)
+//		return step, []any{shapes.Make(dtypes.Float32, 32*strat.NumReplicasInSync(), 512)}, err
 //	}
 //
 // The program then takes

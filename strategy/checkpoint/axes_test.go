@@ -30,7 +30,7 @@ func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 	}
 	from := strategytest.On(t, sys, shared(2, "model", "sequence"))
 	store := strategytest.SeededStore()
-	step := train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
+	step := strategytest.OK(train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 	strategytest.NamedLosses(t, step, 0, 2)
 	d := openRun(t)
 	require.NoError(t, d.Save(t.Context(), 2, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
@@ -40,7 +40,7 @@ func TestCheckpointsDoNotNoticeTheAxes(t *testing.T) {
 			s := strategytest.On(t, sys, opts)
 			store := strategytest.SeededStore()
 			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 			assert.InDeltaSlice(t, want, strategytest.NamedLosses(t, step, 2, 4), 1e-5)
 		})
 	}

@@ -65,7 +65,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 	require.NoError(t, err)
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	step := train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := layers.Embedding(rc.Scope("tokens"), in[0], dtypes.Float32, vocabulary, width)
 		x = graph.Mul(x, graph.ExpandLeftToRank(rc.Read(scale), 3))
 		h := norm.LayerNorm(rc.Scope("norm"), x, -1).Done()
@@ -73,7 +73,7 @@ func newLanguage(t *testing.T, sys *system.System, replicas, logicalDevices int)
 		logits := layers.Dense(rc.Scope("vocabulary"), x, false, vocabulary)
 		each := loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits})
 		return graph.ReduceAllMean(graph.Mul(each, graph.InsertAxes(in[2], -1)))
-	}, train.Options{NonFinite: train.Skip})
+	}, train.Options{NonFinite: train.Skip}))
 	return &language{s, store, step, scale}
 }
 

@@ -29,7 +29,7 @@ func TestAStepIsTheSameProgramAfterARestore(t *testing.T) {
 	x := [][]float32{{1, 2}, {3, 4}}
 	made := func() (*strategy.TPUStrategy, *model.Store, *train.Step) {
 		s, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
-		return s, store, train.New(s, store, optimizer.Adam().Done(), loss)
+		return s, store, strategytest.OK(train.New(s, store, optimizer.Adam().Done(), loss, train.Options{}))
 	}
 	s, store, step := made()
 	_, err := step.Run(ctx, x)

@@ -50,7 +50,7 @@ func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
 		w.vars = append(w.vars, v)
 	}
 	model := strategytest.Annotated(p)
-	w.step = train.New(s, w.store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	w.step = strategytest.OK(train.New(s, w.store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		id := graph.AddScalar(graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32), 1)
 		rc.AssignAdd(w.vars[0], int64(1))
 		rc.AssignAdd(w.vars[1], graph.Scalar(in[0].Graph(), dtypes.Float32, in[0].Shape().Dimensions[0]))
@@ -58,7 +58,7 @@ func newScope(t *testing.T, programs *cache.Cache, r, p int) *scope {
 			rc.AssignAdd(v, id)
 		}
 		return model(rc, in)
-	}, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Average: 0.5})
+	}, train.Options{Metrics: []train.Metric{train.MeanLoss()}, Average: 0.5}))
 	return w
 }
 
@@ -146,10 +146,10 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 			strategytest.OK(s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: counter, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum}))
 		}
 		if metrics != nil {
-			l.step = train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss, train.Options{Metrics: metrics})
+			l.step = strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss, train.Options{Metrics: metrics}))
 		}
 		if of != nil {
-			l.held = train.NewEvaluation(s, store, loss, train.EvaluationOptions{Metrics: of})
+			l.held = strategytest.OK(train.NewEvaluation(s, store, loss, train.EvaluationOptions{Metrics: of}))
 		}
 		l.group = checkpoint.Strategy(s, store)
 		return l

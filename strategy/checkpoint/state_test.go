@@ -23,7 +23,7 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	}
 	from := open(4, 2, strategy.ShardParameters)
 	store := strategytest.SeededStore()
-	step := train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
+	step := strategytest.OK(train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
 	strategytest.Losses(t, step, 0, 3)
 	d := openRun(t)
 	assert.NoError(t, d.Save(t.Context(), 3, checkpoint.Strategy(from, store), checkpoint.SaveOptions{}))
@@ -36,7 +36,7 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 			s := open(to.r, to.p, to.state)
 			store := strategytest.SeededStore()
 			restore(t, d, checkpoint.Strategy(s, store), checkpoint.RestoreOptions{})
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(to.p))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(to.p), train.Options{}))
 			assert.InDeltaSlice(t, want, strategytest.Losses(t, step, 3, 6), 1e-5)
 			d := openRun(t)
 			assert.NoError(t, d.Save(t.Context(), 6, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}))

@@ -164,7 +164,7 @@ func TestTrainingGoesOnWhereItWas(t *testing.T) {
 		}
 		r := run{strat: strategytest.On(t, sys, opts), store: model.NewStore()}
 		r.store.SetParam(model.ParamInitialSeed, int64(7))
-		r.train = train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression)
+		r.train = strategytest.OK(train.New(r.strat, r.store, optimizer.Adam().LearningRate(0.05).Done(), regression, train.Options{}))
 		return r
 	}
 	steps := func(r run, from, to int) (losses []float64) {

@@ -27,9 +27,9 @@ func TestVariablesOfTheScopeAreSaved(t *testing.T) {
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {-1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := model.NewStore()
-		return s, store, train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return s, store, strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], rc.Read(w))))
-		}), w
+		}, train.Options{})), w
 	}
 	loss := func(step *train.Step) float64 {
 		l, err := step.Run(ctx, x)
@@ -68,7 +68,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 		}
 	}
 	old, store := strategytest.On(t, sys, strategy.Options{Replicas: 2}), model.NewStore()
-	_, err := train.New(old, store, optimizer.Adam().Done(), loss(nil)).Run(ctx, x)
+	_, err := strategytest.OK(train.New(old, store, optimizer.Adam().Done(), loss(nil), train.Options{})).Run(ctx, x)
 	require.NoError(t, err)
 	require.NoError(t, d.Save(ctx, 1, checkpoint.Strategy(old, store), checkpoint.SaveOptions{}))
 
@@ -87,7 +87,7 @@ func TestAnOlderCheckpointLacksAVariableOfTheScope(t *testing.T) {
 	value, err := w.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, [][]float32{{3}, {-1}}, value.Value())
-	_, err = train.New(s, store, optimizer.Adam().Done(), loss(w)).Run(ctx, x)
+	_, err = strategytest.OK(train.New(s, store, optimizer.Adam().Done(), loss(w), train.Options{})).Run(ctx, x)
 	require.NoError(t, err)
 }
 

@@ -150,11 +150,11 @@ func TestUnevenBatchesAreFedAsTheyAre(t *testing.T) {
 	f, err := feed.FromDataset(ctx, s, ds.Batch(4, false), feed.Options{Partial: feed.Uneven})
 	require.NoError(t, err)
 	defer f.Close()
-	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope().VariableWithValue("w", float32(0)).NodeValue(rc.Graph())
 		mean := graph.ReduceAllMean(in[0])
 		return graph.Add(mean, graph.Mul(w, graph.ZerosLike(mean)))
-	})
+	}, train.Options{}))
 	var losses []float64
 	var rows [][]int
 	for batch, err := range f.All(ctx) {
@@ -181,9 +181,9 @@ func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 		if !errors.As(err, &option) || option.Option != "Partial" {
 			return fmt.Errorf("feed: %w", err)
 		}
-		step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(in[0])
-		})
+		}, train.Options{}))
 		_, err = step.Run(ctx, []float32{1, 2, 3})
 		var argument *strategy.ArgumentError
 		if !errors.As(err, &argument) || !strings.Contains(err.Error(), "3 rows does not divide among 4 replicas") {

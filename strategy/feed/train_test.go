@@ -47,7 +47,7 @@ func mlp(s *strategy.TPUStrategy, hidden int) *train.Step {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	sgd := optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
-	return train.New(s, store, sgd, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	return strategytest.OK(train.New(s, store, sgd, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := in[0]
 		for _, layer := range []string{"first", "second"} {
 			h = layers.Dense(rc.Scope(layer), h, true, hidden)
@@ -55,7 +55,7 @@ func mlp(s *strategy.TPUStrategy, hidden int) *train.Step {
 		}
 		logits := layers.Dense(rc.Scope("output"), h, true, 10)
 		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{in[1]}, []*graph.Node{logits}))
-	})
+	}, train.Options{}))
 }
 
 func TestFedTrainingIsTheSameAsOnHostBatches(t *testing.T) {

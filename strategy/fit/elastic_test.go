@@ -74,8 +74,8 @@ func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) strin
 				own := make(chan interrupt.Notice, 1)
 				ctx, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Notices: own})
 				defer stop()
-				step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
-					{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}})
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
+					{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
 				_, err := fit.Run(ctx, step, data(), fit.Options{Steps: steps, Every: 1, Resume: true}, fit.CSV(filepath.Join(dir, "table.csv")),
 					fit.Checkpoint(filepath.Join(dir, "run"), 0), fit.Hook{Name: "notice", Record: func(_ context.Context, s *fit.State) error {
 						if s.Step() == st.until && s.Strategy().Process() == st.processes-1 {

@@ -20,8 +20,8 @@ import (
 // measured is a step with metrics, and its evaluation.
 func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true})
-	return step, train.NewEvaluation(s, store, denseLoss(2))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true}))
+	return step, strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.EvaluationOptions{}))
 }
 
 // TestEvaluationsStopARunAndKeepTheBest: the run that resumes at steps of all kinds writes the

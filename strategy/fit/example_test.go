@@ -38,8 +38,8 @@ func ExampleRun() {
 	run := func(ctx context.Context, more ...fit.Hook) (fit.Result, error) {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1))
-		held := train.NewEvaluation(s, store, denseLoss(1))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+		held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.EvaluationOptions{}))
 		return fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 20, Resume: true}, append(more,
 			fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 10),
 			fit.CSV(filepath.Join(dir, "losses.csv")),

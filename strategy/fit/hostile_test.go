@@ -30,7 +30,7 @@ import (
 // dense is a training step of one dense layer to so many features, on a new store. It compiles
 // fast.
 func dense(s *strategy.TPUStrategy, features int) *train.Step {
-	return train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(features))
+	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(features), train.Options{}))
 }
 
 func denseLoss(features int) train.Loss {
@@ -265,7 +265,7 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &variable)
 	assert.Contains(t, variable.Path, "/model/")
 	assert.ErrorContains(t, err, "3")
-	momentless := train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1))
+	momentless := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1), train.Options{}))
 	var mismatch *checkpoint.MismatchError
 	require.ErrorAs(t, refused(momentless, good, fit.Options{Resume: true}), &mismatch)
 	assert.NotEmpty(t, mismatch.Unexpected)

@@ -56,8 +56,8 @@ func killedRun(t testing.TB, s *strategy.TPUStrategy, dir string, hooks ...fit.H
 			return graph.PowScalar(graph.Reshape(in[1], -1), power), nil
 		}
 	}
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
-		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}})
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
+		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
 	return fit.Run(context.Background(), step, fit.Dataset(numbered(t)), fit.Options{Epochs: 4, Every: 1, Resume: true}, append([]fit.Hook{
 		fit.CSV(filepath.Join(dir, "table.csv")), fit.Events(filepath.Join(dir, "events")),
 		fit.KeepBest(filepath.Join(dir, "best"), fit.Loss), fit.Checkpoint(filepath.Join(dir, "run"), 4)}, hooks...)...)

@@ -34,7 +34,7 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 			ctx, stop := interrupt.Notify(ctx, interrupt.Options{Notices: own})
 			defer stop()
 			store := strategytest.SeededStore()
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 			batches := fit.Batches(func(yield func([]any, error) bool) {
 				for i := 0; ; i++ {
 					if s.Process() == 1 && notice > 0 && int64(i) == notice {

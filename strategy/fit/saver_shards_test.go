@@ -43,7 +43,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: size.hosts}, strategy.Options{Replicas: size.replicas, LogicalDevices: size.logical, State: strategy.ShardOptimizer},
 			func(ctx context.Context, s *strategy.TPUStrategy) error {
 				got[s.Process()] = map[int64]float64{}
-				step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}})
+				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
 				result, err := fit.Run(ctx, step, fit.Batches(batches(-1)), fit.Options{Steps: size.to, Every: 1, Resume: true},
 					losses(got[s.Process()]), fit.Checkpoint(place, 3, fit.CheckpointOptions{Keep: 1, Background: i < 3, Retention: background}))
 				assert.Equal(t, size.to-4, result.Resumed)

@@ -109,7 +109,7 @@ func TestAStepThatIsNotFiniteEndsARun(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(2), train.Options{NonFinite: train.Stop})
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(2), train.Options{NonFinite: train.Stop}))
 	data := fit.Batches(func(yield func([]any, error) bool) {
 		for i := 0; ; i++ {
 			x, y := strategytest.Batch(i)

@@ -68,7 +68,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 		if s.Process() == 2 {
 			at = 30
 		}
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1))
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
 		_, err := fit.Run(ctx, step, blocking(at, release), fit.Options{Steps: 100, Every: 5}, fit.Watch(o), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 		return err
 	})
@@ -133,9 +133,9 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	o := watchdog.Options{Place: dir, Interval: 10 * time.Millisecond, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
-		fit.Evaluate("held", train.NewEvaluation(s, store, denseLoss(2)), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
+		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.EvaluationOptions{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 	require.NoError(t, err)
 	board, err := status.Open(t.Context(), dir)
 	require.NoError(t, err)

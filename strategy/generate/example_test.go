@@ -47,10 +47,13 @@ func ExampleGenerator_Generate() {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		logits := counting(rc, in[0], nil)
 		return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*graph.Node{graph.InsertAxes(in[1], -1)}, []*graph.Node{logits}))
-	})
+	}, train.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	var tokens, next [][]int32 // rows that begin with each number
 	for i := range int32(vocabulary) {
 		tokens = append(tokens, []int32{i, (i + 1) % 8, (i + 2) % 8, (i + 3) % 8})

@@ -99,9 +99,9 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 		}
 		defer f.Close()
 		store := model.NewStore()
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(graph.Square(d.logits(rc, in)[0]))
-		})
+		}, train.Options{}))
 		if _, err := step.Compiled(ctx, batch(want.Tokens)); err != nil {
 			return err
 		}

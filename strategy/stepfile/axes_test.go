@@ -21,7 +21,7 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	opts := strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...)
 	saving := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := train.New(saving, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
+	step := strategytest.OK(train.New(saving, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 	strategytest.NamedLosses(t, step, 0, 1)
 	require.NoError(t, saving.Variables(store).Pull(t.Context()))
 	x, y := strategytest.NamedBatch(0)

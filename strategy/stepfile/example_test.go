@@ -76,9 +76,12 @@ func ExampleLoadTrain() {
 		panic(err)
 	}
 	store := model.NewStore()
-	step := train.New(compiling, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(compiling, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 1)))
-	})
+	}, train.Options{})
+	if err != nil {
+		panic(err)
+	}
 	compiled, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 4, 3))
 	if err != nil {
 		panic(err)

@@ -34,7 +34,7 @@ func savedStep(t *testing.T, sys *system.System) (file []byte, store *model.Stor
 	require.NoError(t, err)
 	defer strat.Close()
 	store = strategytest.SeededStore()
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
 	strategytest.Losses(t, step, 0, 3)
 	require.NoError(t, strat.Variables(store).Pull(t.Context()))
 	x, y := strategytest.Batch(0)
@@ -178,7 +178,7 @@ func TestStepsAreCachedAcrossStrategies(t *testing.T) {
 		opts.Compiler = programs
 		strat, err := strategy.New(sys, opts)
 		require.NoError(t, err)
-		got := strategytest.Losses(t, train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2)), 0, 3)
+		got := strategytest.Losses(t, strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{})), 0, 3)
 		require.NoError(t, strat.Close())
 		if first == nil {
 			first = got
@@ -193,9 +193,9 @@ func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
 	x := [][]float32{{1, 2}}
 	saved := strategytest.New(t, 1, 2)
 	store := model.NewStore()
-	compiled, err := train.New(saved, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	compiled, err := strategytest.OK(train.New(saved, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(layers.Dense(rc.Scope("hidden"), in[0], true, 4))
-	}).Compiled(ctx, x)
+	}, train.Options{})).Compiled(ctx, x)
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
 

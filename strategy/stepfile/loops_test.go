@@ -50,7 +50,7 @@ func TestASavedLoopTrainsOnBitForBit(t *testing.T) {
 			dropping := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return loss(rc, []*graph.Node{layers.DropoutStatic(rc.Scope("drop"), in[0], 0.25), in[1]})
 			}
-			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), dropping)
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), dropping, train.Options{}))
 			compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, n)...)
 			require.NoError(t, err)
 			file := mustSave(t, compiled)
@@ -136,7 +136,7 @@ func TestALoadedTrainingStepSaysHowManyStepsItTakes(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store := strategytest.SeededStore()
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
 	compiled, err := step.Compiled(ctx, stackedBatches(t, strat, 0, 2)...)
 	require.NoError(t, err)
 	loaded, err := stepfile.LoadTrain(ctx, strat, bytes.NewReader(mustSave(t, compiled)), store)
@@ -159,7 +159,7 @@ func TestAOTLoopsAreSavedForATPU(t *testing.T) {
 	}
 	ctx := context.Background()
 	strat := strategytest.Ahead(t, "v5e:2x2", strategytest.AnnotatedOptions())
-	step := train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metricOf(t, strat)))
+	step := strategytest.OK(train.New(strat, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metricOf(t, strat)), train.Options{}))
 	x, y := strategytest.BatchShapes(32)
 	stack := func(batches ...any) any {
 		v, err := strat.StackBatches(ctx, batches, logical.Annotation{})

@@ -147,7 +147,7 @@ func TestASavedTrainingStepKeepsItsMetric(t *testing.T) {
 	}
 	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	store, metric := strategytest.SeededStore(), metricOf(t, strat)
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric))
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), measured(strat, metric), train.Options{}))
 	x, y := strategytest.Batch(0)
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)

@@ -4,16 +4,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/precision"
 )
-
-// checkAccumulate refuses a number of microbatches that says nothing.
-func checkAccumulate(n int) {
-	if n < 0 {
-		wrong(errkind.ValueError, "use 0 for the whole batch at once, or the number of microbatches", "Options.Accumulate is %d", n)
-	}
-}
 
 // observeRows is the stage in which metrics see the arguments, whole or of a microbatch.
 func observeRows(p *pass) { p.recorder.observeRows(p.in) }

@@ -27,15 +27,15 @@ func ExampleOptions() {
 		hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8))
 		return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), hidden, true, 1), in[1])))
 	}
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
-		train.Options{Accumulate: 2, Freeze: []string{`^/hidden/`}, Average: 0.9})
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
+		train.Options{Accumulate: 2, Freeze: []string{`^/hidden/`}, Average: 0.9}))
 	x := [][]float32{{-1}, {-0.75}, {-0.5}, {-0.25}, {0.25}, {0.5}, {0.75}, {1}}
 	for range 100 {
 		if _, err := step.Run(ctx, x, x); err != nil {
 			log.Fatal(err)
 		}
 	}
-	held := train.NewEvaluation(strat, store, loss, train.EvaluationOptions{Averages: "train_step"})
+	held := strategytest.OK(train.NewEvaluation(strat, store, loss, train.EvaluationOptions{Averages: "train_step"}))
 	if err := held.Run(ctx, x, x); err != nil {
 		log.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func TestAllKindsOfStepsAccumulate(t *testing.T) {
 	want := trainOn(t, s, sgd(), odd(2), train.Options{}, batches...)
 	store := strategytest.SeededStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	step := train.New(s, store, sgd(), odd(2), train.Options{Accumulate: 4})
+	step := strategytest.OK(train.New(s, store, sgd(), odd(2), train.Options{Accumulate: 4}))
 	_, err := step.RunSteps(t.Context(), batches[:2]...)
 	require.NoError(t, err)
 	var here []any
@@ -197,7 +197,7 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 func TestMicrobatchesGatherInHalfPrecision(t *testing.T) {
 	s := strategytest.New(t, 2, 1, sharded(2, 1, strategy.ShardParameters))
 	text := func(n int) string {
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: n, Precision: precision.MixedBFloat16})
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: n, Precision: precision.MixedBFloat16}))
 		m, err := step.Lowered(t.Context(), sums(8)[0]...)
 		require.NoError(t, err)
 		return string(m.Text)

@@ -25,16 +25,6 @@ func averagePath(step, path string) string { return model.JoinPath(averagesScope
 // averageCountPath is the variable that counts the updates of a step's averages.
 func averageCountPath(step string) string { return model.JoinPath(averagesScope, step, "updates") }
 
-// checkAverage refuses a decay that averages nothing.
-func checkAverage(decay float64, warm bool) {
-	if decay != 0 && !(decay > 0 && decay < 1) {
-		wrong(errkind.ValueError, "give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
-	}
-	if warm && decay == 0 {
-		wrong(errkind.ValueError, "set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
-	}
-}
-
 // average is the stage that moves the averages, once the variables have their new values. The
 // averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
 func (o *Options) average(p *pass) {

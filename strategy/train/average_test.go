@@ -62,7 +62,7 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 				o, loss = deepOptions(c.r, c.p, c.state), deep(remat.Nothing())
 			}
 			s, store := strategytest.On(t, sys, o), strategytest.SeededStore()
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.7, AverageWarmUp: c.warm, Accumulate: 2})
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.7, AverageWarmUp: c.warm, Accumulate: 2}))
 			evaluate := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				plain := rc.AllReduce(strategy.Mean, loss(rc, in))
 				var average *graph.Node
@@ -123,7 +123,7 @@ func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 	for _, o := range []train.Options{{Average: 0.6}, {Average: 0.9, AverageWarmUp: true, Accumulate: 2}} {
 		averages := func(r, p int, state strategy.StateSharding) (means []float64, all, swapped map[string]*tensors.Tensor) {
 			s, store := strategytest.On(t, sys, sharded(r, p, state)), strategytest.SeededStore()
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), odd(p), o)
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), odd(p), o))
 			for _, batch := range batches {
 				_, err := step.Run(t.Context(), batch...)
 				require.NoError(t, err)
@@ -173,8 +173,8 @@ func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 		scale := precision.Compute(graph.Reshape(rc.Read(w)))
 		return graph.Mul(scale, odd(1)(rc, in))
 	}
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
-		train.Options{Average: 0.9, NonFinite: train.Skip, Freeze: []string{`^/wide/`}, Precision: precision.MixedBFloat16})
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss,
+		train.Options{Average: 0.9, NonFinite: train.Skip, Freeze: []string{`^/wide/`}, Precision: precision.MixedBFloat16}))
 	read := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
 		train.Averaged(rc, "train_step", func() { out = append(out, rc.Read(w)) })
 		return append(out, rc.Read(w))
@@ -213,14 +213,14 @@ func TestAnEvaluationOfAverages(t *testing.T) {
 		x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node { return layers.Dense(rc.Scope("block"), x, true, 8) })
 		return deep(remat.Nothing())(rc, []*graph.Node{x, in[1]})
 	}
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.5, Precision: policy})
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), loss, train.Options{Average: 0.5, Precision: policy}))
 	for range 3 {
 		_, err := step.Run(t.Context(), sums(16)[0]...)
 		require.NoError(t, err)
 	}
 	evaluated := func(o train.EvaluationOptions) float64 {
 		o.Precision = policy
-		e := train.NewEvaluation(s, store, loss, o)
+		e := strategytest.OK(train.NewEvaluation(s, store, loss, o))
 		require.NoError(t, e.Run(t.Context(), sums(7)[0]...))
 		all, err := e.Results(t.Context())
 		require.NoError(t, err)
@@ -234,18 +234,17 @@ func TestAnEvaluationOfAverages(t *testing.T) {
 
 func TestAveragesThatCannotBe(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	batch := sums(8)[0]
 	for want, o := range map[string]train.Options{
 		"Options.Average is 1; give a decay between 0 and 1": {Average: 1},
 		"Options.Average is -0.5":                            {Average: -0.5},
 		"Options.AverageWarmUp is set without a decay":       {AverageWarmUp: true},
 	} {
-		_, err := train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), o).Run(t.Context(), batch...)
+		_, err := train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), o)
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	store := model.NewStore()
-	plain := train.New(s, store, optimizer.Adam().Done(), odd(1))
+	plain := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), odd(1), train.Options{}))
 	assert.ErrorIs(t, plain.SwapAverages(t.Context()), errors.ErrUnsupported)
 	read := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
 		train.Averaged(rc, "train_step", func() {})

@@ -33,8 +33,8 @@ func TestTrainingOverNamedAxesIsTheSameOnEveryMesh(t *testing.T) {
 			strat := strategytest.On(t, sys, strategytest.NamedOptions(mesh.replicas, strategytest.Axes(mesh.axes...)...))
 			store := strategytest.SeededStore()
 			// The batch arrives in parts.
-			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{Arguments: []logical.Annotation{
-				strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence", "model")}})
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{Arguments: []logical.Annotation{
+				strategytest.Over(strat.LogicalMesh(), "", "sequence"), strategytest.Over(strat.LogicalMesh(), "", "sequence", "model")}}))
 			var losses []float64
 			batches := make([][]any, steps)
 			for i := range batches {
@@ -84,7 +84,7 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 	run := func(t *testing.T, opt optimizer.Interface, opts strategy.Options) (losses []float64, vars *strategy.Variables) {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
-		step := train.New(s, store, opt, strategytest.Named)
+		step := strategytest.OK(train.New(s, store, opt, strategytest.Named, train.Options{}))
 		return strategytest.NamedLosses(t, step, 0, 5), s.Variables(store)
 	}
 	for name, opt := range map[string]func() optimizer.Interface{
@@ -142,7 +142,7 @@ func TestAPartialSplitTakesTheMemoryOfItsParts(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.On(t, plugintest.System(t, 4), strategytest.NamedOptions(1, strategytest.Axes("model", "sequence")...))
 	store := strategytest.SeededStore()
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named)
+	step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Named, train.Options{}))
 	x, y := strategytest.NamedBatch(0)
 	compiled, err := step.Compiled(ctx, x, y)
 	require.NoError(t, err)

@@ -5,16 +5,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/tpustrategy/tpustrategy/errkind"
 )
-
-// checkClip refuses norms that clip nothing or everything.
-func checkClip(norm float64) {
-	if norm < 0 || math.IsNaN(norm) || math.IsInf(norm, 0) || norm > math.MaxFloat32 {
-		wrong(errkind.ValueError, "give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", norm)
-	}
-}
 
 // measure is the stage that takes the global norm of the gradients, before they are judged.
 func measure(p *pass) { p.norm = p.rc.Machine().Norms(p.gradients)[0] }

@@ -1,11 +1,11 @@
 // Package train takes training steps: it turns a model's loss and one of GoMLX's optimizers into
 // one compiled program that runs on all replicas of a strategy.
 //
-//	step := train.New(strat, store, optimizer.Adam().Done(),
+//	step, err := train.New(strat, store, optimizer.Adam().Done(),
 //		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 //			y := layers.Dense(rc.Scope("model"), in[0], true, 1)
 //			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-//		})
+//		}, train.Options{})
 //	for batch := range batches {
 //		loss, err := step.Run(ctx, batch.X, batch.Y) // the global batch
 //		...

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"iter"
 
@@ -45,11 +46,10 @@ type Evaluation struct {
 
 // NewEvaluation returns an evaluation of the model that loss builds, over the variables of store:
 // the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
-// rows, and the terms of the layers' regularizers are part of it.
-func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts ...EvaluationOptions) *Evaluation {
-	var o EvaluationOptions
-	if len(opts) > 0 {
-		o = opts[0]
+// rows, and the terms of the layers' regularizers are part of it. Errors: as of [New].
+func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o EvaluationOptions) (*Evaluation, error) {
+	if err := cmp.Or(parts(s, store, loss), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
+		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = "evaluation"
@@ -57,10 +57,13 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts 
 	if len(o.Metrics) == 0 {
 		o.Metrics = []Metric{MeanLoss()}
 	}
-	e := &Evaluation{name: o.Name, metrics: newAccumulator(s, o.Name, o.Metrics, nil)}
+	metrics, err := newAccumulator(s, o.Name, o.Metrics, nil)
+	if err != nil {
+		return nil, err
+	}
+	e := &Evaluation{name: o.Name, metrics: metrics}
 	stages := []stage{
-		func(*pass) { checkMetrics(o.Metrics, nil) },
-		e.metrics.begin, forward(store, overAverages(o.Averages, loss), o.Precision),
+		metrics.begin, forward(overAverages(o.Averages, loss), o.Precision),
 		observeRows, func(p *pass) { p.recorder.observe(p.own) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -70,10 +73,8 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, opts 
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
-	if e.metrics.state != nil {
-		e.function.Machine().SetMetrics(e.metrics.saved(), e.metrics.state)
-	}
-	return e
+	e.function.Machine().SetMetrics(metrics.saved(), metrics.state)
+	return e, nil
 }
 
 // EvaluationOf returns a function from a step file as the evaluation that it is. For another
@@ -156,11 +157,7 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*module.Module,
 	return e.function.Lowered(ctx, batch...)
 }
 
-// ready refuses the code of a step that is being traced, strategies without devices and an
-// evaluation that has no state.
+// ready refuses the code of a step that is being traced, and strategies without devices.
 func (e *Evaluation) ready(ctx context.Context, call string) error {
-	if err := e.function.Strategy().Machine().Usable(ctx, "train: "+e.name+": "+call); err != nil {
-		return err
-	}
-	return e.metrics.failed
+	return e.function.Strategy().Machine().Usable(ctx, "train: "+e.name+": "+call)
 }

@@ -54,7 +54,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1})
 			store := strategytest.SeededStore()
-			held := train.NewEvaluation(s, store, moody, train.EvaluationOptions{Metrics: classMetrics()})
+			held := strategytest.OK(train.NewEvaluation(s, store, moody, train.EvaluationOptions{Metrics: classMetrics()}))
 			evaluate := func(rows ...int) []train.Reading {
 				all, err := held.Over(t.Context(), heldOut(rows...))
 				require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 				return
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics()[:4]})
-			moodyStep := train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done(), moody, train.Options{Metrics: classMetrics()[:4]})
+			moodyStep := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.05).Done(), moody, train.Options{Metrics: classMetrics()[:4]}))
 			for _, step := range []*train.Step{step, moodyStep} {
 				for i := range 2 {
 					x, y := classBatch(i, 32)
@@ -100,7 +100,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 
 func TestEvaluationsThatCannotBe(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	held := train.NewEvaluation(s, strategytest.SeededStore(), classes)
+	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.EvaluationOptions{}))
 	assert.Equal(t, []string{"loss"}, held.MetricNames())
 	_, err := held.Over(t.Context(), heldOut())
 	require.ErrorContains(t, err, "train: evaluation: no rows were evaluated")
@@ -123,15 +123,17 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		"no scalar":       {func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }, nil, "the loss is (Float32)[2, 8]"},
 		"two of one name": {classes, []train.Metric{train.MeanLoss(), train.MeanLoss()}, `two metrics are called "loss"`},
 	} {
-		held := train.NewEvaluation(s, strategytest.SeededStore(), c.loss, train.EvaluationOptions{Metrics: c.metrics})
-		x, y := classBatch(0, 4)
-		err := held.Run(t.Context(), x, y)
+		held, err := train.NewEvaluation(s, strategytest.SeededStore(), c.loss, train.EvaluationOptions{Metrics: c.metrics})
+		if err == nil {
+			x, y := classBatch(0, 4)
+			err = held.Run(t.Context(), x, y)
+		}
 		require.ErrorContains(t, err, c.want, name)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	closed := strategytest.New(t, 1, 1)
+	held = strategytest.OK(train.NewEvaluation(closed, strategytest.SeededStore(), classes, train.EvaluationOptions{}))
 	require.NoError(t, closed.Close())
-	held = train.NewEvaluation(closed, strategytest.SeededStore(), classes)
 	_, err = held.Over(t.Context(), heldOut(4))
 	assert.ErrorIs(t, err, strategy.ErrClosed)
 }
@@ -142,7 +144,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 	run := func(ctx context.Context, s *strategy.TPUStrategy) (evaluated, trained []train.Reading, err error) {
 		store := strategytest.SeededStore()
 		step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1})
-		held := train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})
+		held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
 		for i := range 2 {
 			x, y := classBatch(i, 8)
 			if _, err := step.Run(ctx, x, y); err != nil {
@@ -172,7 +174,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 // What an evaluation computes and moves ahead of time: no gradients, one all-reduce at most.
 func TestAnEvaluationIsAStepWithoutGradients(t *testing.T) {
 	s := strategytest.New(t, 4, 2)
-	held := train.NewEvaluation(s, strategytest.SeededStore(), classes, train.EvaluationOptions{Metrics: classMetrics()})
+	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.EvaluationOptions{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
 	m, err := held.Lowered(t.Context(), x, y)
 	require.NoError(t, err)

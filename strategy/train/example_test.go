@@ -36,11 +36,14 @@ func ExampleNew() {
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
-	step := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
+	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := logical.Split(graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 8)), 1, 2)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("output"), hidden, true, 1), in[1])))
-		})
+		}, train.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	x, y := [][]float32{{-1}, {-0.5}, {0.5}, {1}}, [][]float32{{-2}, {-1}, {1}, {2}}
 	for range 200 {
 		if _, err := step.Run(ctx, x, y); err != nil {
@@ -74,9 +77,12 @@ func ExampleStep_NonFinite() {
 	}
 	defer strat.Close()
 
-	step := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 1)))
 	}, train.Options{NonFinite: train.Skip})
+	if err != nil {
+		log.Fatal(err)
+	}
 	for _, batch := range [][][]float32{{{1}, {2}}, {{float32(math.NaN())}, {4}}, {{5}, {6}}} {
 		if _, err := step.Run(ctx, batch); err != nil {
 			log.Fatal(err)
@@ -105,11 +111,14 @@ func ExampleStep_RunSteps() {
 	defer strat.Close()
 
 	store := model.NewStore()
-	step := train.New(strat, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(1).Done(),
+	step, err := train.New(strat, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(1).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			w := rc.Scope().VariableWithValue("w", float32(10))
 			return graph.ReduceAllMean(graph.Mul(in[0], w.NodeValue(rc.Graph())))
-		})
+		}, train.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	if _, err := step.RunSteps(ctx, []any{[]float32{1, 3}}, []any{[]float32{1, 1}}, []any{[]float32{2, 2}}); err != nil {
 		log.Fatal(err)
 	}
@@ -137,9 +146,12 @@ func ExampleNew_shardedState() {
 	}
 	defer strat.Close()
 	store := model.NewStore()
-	step := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step, err := train.New(strat, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("model"), in[0], true, 8)))
-	})
+	}, train.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	if _, err := step.Run(ctx, [][]float32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}); err != nil {
 		log.Fatal(err)
 	}

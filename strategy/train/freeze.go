@@ -12,24 +12,23 @@ import (
 type freezer struct {
 	patterns []*regexp.Regexp
 	is       func(path string) bool
-	failed   error // of a pattern
 }
 
 // freezer is nil for options that freeze nothing.
-func (o *Options) freezer() *freezer {
+func (o *Options) freezer() (*freezer, error) {
 	if len(o.Freeze) == 0 && o.FreezeIf == nil {
-		return nil
+		return nil, nil
 	}
 	f := &freezer{is: o.FreezeIf}
 	for _, pattern := range o.Freeze {
 		compiled, err := regexp.Compile(pattern)
-		if err != nil && f.failed == nil {
-			f.failed = &errkind.Fault{Op: "train: Options.Freeze", Subject: fmt.Sprintf("pattern %q", pattern), Err: err,
+		if err != nil {
+			return nil, &errkind.Fault{Op: "train: Options.Freeze", Subject: fmt.Sprintf("pattern %q", pattern), Err: err,
 				Hint: "write a regular expression for the variables' paths", Class: errkind.ValueError}
 		}
 		f.patterns = append(f.patterns, compiled)
 	}
-	return f
+	return f, nil
 }
 
 func (f *freezer) frozen(path string) bool {
@@ -37,12 +36,7 @@ func (f *freezer) frozen(path string) bool {
 }
 
 // begin is the stage that freezes variables, before the loss is built.
-func (f *freezer) begin(p *pass) {
-	if f.failed != nil {
-		panic(f.failed)
-	}
-	p.rc.Machine().Freeze(f.frozen)
-}
+func (f *freezer) begin(p *pass) { p.rc.Machine().Freeze(f.frozen) }
 
 // check is the stage that refuses patterns that freeze nothing, or all, once the loss has used its
 // variables.
@@ -50,13 +44,13 @@ func (f *freezer) check(p *pass) {
 	all := p.rc.Machine().Trainable()
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {
-			wrong(errkind.ValueError, "leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
+			wrong("leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)
 		}
 	}
 	if f.is != nil && !slices.ContainsFunc(all, f.is) {
-		wrong(errkind.ValueError, "leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
+		wrong("leave it out, or freeze one of these", "Options.FreezeIf freezes no trainable variable of the loss: they are %q", all)
 	}
 	if len(all) > 0 && !slices.ContainsFunc(all, func(path string) bool { return !f.frozen(path) }) {
-		wrong(errkind.ValueError, "leave one to train", "all trainable variables of the loss are frozen: %q", all)
+		wrong("leave one to train", "all trainable variables of the loss are frozen: %q", all)
 	}
 }

@@ -24,10 +24,10 @@ func TestTheGradientThatIsNotFiniteIsNamed(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	w, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "root"})
 	require.NoError(t, err)
-	_, err = train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		b := rc.Scope().VariableWithValue("b", float32(1)).NodeValue(rc.Graph())
 		return graph.ReduceAllMean(graph.Add(graph.Mul(in[0], b), graph.Sqrt(rc.Read(w)))) // of infinite slope at 0
-	}, train.Options{NonFinite: train.Stop}).Run(ctx, []float32{1, 2})
+	}, train.Options{NonFinite: train.Stop})).Run(ctx, []float32{1, 2})
 	require.ErrorContains(t, err, `train_step: step 1 was not taken, as the gradient of "root" is not finite`)
 	assert.Equal(t, []float32{0}, strategytest.Flat(t, w))
 }
@@ -43,9 +43,9 @@ func TestProcessesSkipAndStopTogether(t *testing.T) {
 			return err
 		}
 		make := func(mode train.NonFinite, name string) *train.Step {
-			return train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return strategytest.Linear(rc.Read(w), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
-			}, train.Options{NonFinite: mode, Name: name})
+			}, train.Options{NonFinite: mode, Name: name}))
 		}
 		skip, stop := make(train.Skip, "skip"), make(train.Stop, "stop")
 		for _, x := range [][][]float32{strategytest.LinearX, badX, strategytest.LinearX} {

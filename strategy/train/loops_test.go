@@ -44,7 +44,7 @@ func TestALoopOfStepsEqualsAsManyRuns(t *testing.T) {
 				defer strat.Close()
 				store := model.NewStore()
 				store.SetParam(model.ParamInitialSeed, int64(7))
-				step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh[1]))
+				step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(mesh[1]), train.Options{}))
 				var last *strategy.Mirrored
 				if loop {
 					last, err = step.RunSteps(ctx, batches...)
@@ -78,7 +78,7 @@ func TestALoopOfStepsEqualsAsManyRuns(t *testing.T) {
 func TestLoopsRefuseUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.New(t, 2, 1)
-	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1))
+	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(), strategytest.Annotated(1), train.Options{}))
 	x, y := tensors.FromShape(shapes.Make(dtypes.Float32, 4, 8)), tensors.FromShape(shapes.Make(dtypes.Float32, 4, 1))
 	small := tensors.FromShape(shapes.Make(dtypes.Float32, 2, 8))
 	_, err := step.RunSteps(ctx)

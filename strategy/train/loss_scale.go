@@ -90,8 +90,8 @@ type scaler struct {
 
 // newScaler is nil for steps whose loss stays as it is.
 func newScaler(policy precision.Policy, name string) *scaler {
-	if policy.Validate() != nil || policy.LossScale == (precision.LossScale{}) {
-		return nil // the forward part says what is wrong
+	if policy.LossScale == (precision.LossScale{}) {
+		return nil
 	}
 	return &scaler{policy.LossScale.Filled(), name}
 }

@@ -41,7 +41,7 @@ func scaled(scale precision.LossScale) precision.Policy {
 
 func productStep(s *strategy.TPUStrategy, store *model.Store, scale precision.LossScale, mode train.NonFinite) *train.Step {
 	opt := optimizer.StochasticGradientDescent().WithLearningRate(0.125).WithDecay(false).Done()
-	return train.New(s, store, opt, product, train.Options{Precision: scaled(scale), NonFinite: mode})
+	return strategytest.OK(train.New(s, store, opt, product, train.Options{Precision: scaled(scale), NonFinite: mode}))
 }
 
 // rows is a batch of a row for each replica: x on the last, and halves on the others.
@@ -227,9 +227,9 @@ func TestAFixedLossScale(t *testing.T) {
 	trained := func(scale precision.LossScale) float64 {
 		store := model.NewStore()
 		opt := optimizer.StochasticGradientDescent().WithLearningRate(1e6).WithDecay(false).Done()
-		step := train.New(s, store, opt, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, opt, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.MulScalar(product(rc, in), 1e-8)
-		}, train.Options{Precision: scaled(scale)})
+		}, train.Options{Precision: scaled(scale)}))
 		_, err := step.Run(ctx, rows(2, 1.5))
 		require.NoError(t, err)
 		_, err = step.LossScale(ctx)
@@ -279,7 +279,7 @@ func TestPoliciesCompileAheadOfTime(t *testing.T) {
 		policy precision.Policy
 	}{"bfloat16": {models["mlp"], half}, "attention": {models["attention"], precision.MixedBFloat16}, "float16": {models["mlp"], precision.MixedFloat16}, "layers": {layered, half}} {
 		for _, guard := range []train.NonFinite{train.Taken, train.Stop} {
-			step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), c.loss, train.Options{Precision: c.policy, NonFinite: guard})
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), c.loss, train.Options{Precision: c.policy, NonFinite: guard}))
 			_, err := step.Compiled(ctx, x, y)
 			require.NoError(t, err, name)
 		}

@@ -37,7 +37,7 @@ func TestTrainingIsTheSameOnEveryMesh(t *testing.T) {
 			defer strat.Close()
 			store := model.NewStore()
 			store.SetParam(model.ParamInitialSeed, int64(42))
-			step := train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(p))
+			step := strategytest.OK(train.New(strat, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(p), train.Options{}))
 			var losses []float64
 			for i := range xs {
 				loss, err := step.Run(ctx, xs[i], ys[i])

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -92,14 +91,14 @@ func Correct(logits, labels *graph.Node) *graph.Node {
 		labels = graph.Squeeze(labels, -1)
 	}
 	if logits.Rank() == 0 || labels.Rank() != logits.Rank()-1 || !labels.DType().IsInt() {
-		wrong(errkind.ValueError, "give logits [..., classes] and integer labels [...] or [..., 1]",
+		wrong("give logits [..., classes] and integer labels [...] or [..., 1]",
 			"Correct is given logits %s and labels %s", logits.Shape(), labels.Shape())
 	}
 	return graph.Equal(graph.ArgMax(graph.StopGradient(logits), -1, labels.DType()), labels)
 }
 
 // checkMetrics refuses metrics that cannot be told apart. others are the names of the step's own.
-func checkMetrics(metrics []Metric, others []string) {
+func checkMetrics(metrics []Metric, others []string) error {
 	seen := map[string]bool{}
 	for _, name := range others {
 		seen[name] = true
@@ -107,14 +106,15 @@ func checkMetrics(metrics []Metric, others []string) {
 	for i, m := range metrics {
 		switch {
 		case m.Name == "":
-			wrong(errkind.ValueError, "give it a Name", "metric %d has no name", i)
+			return invalid("give it a Name", "metric %d has no name", i)
 		case seen[m.Name]:
-			wrong(errkind.ValueError, "give each a name of its own", "two metrics are called %q", m.Name)
+			return invalid("give each a name of its own", "two metrics are called %q", m.Name)
 		case m.Form < Mean || m.Form > Total:
-			wrong(errkind.ValueError, "use Mean, Exponential, Bits or Total", "metric %q has the form %s", m.Name, m.Form)
+			return invalid("use Mean, Exponential, Bits or Total", "metric %q has the form %s", m.Name, m.Form)
 		}
 		seen[m.Name] = true
 	}
+	return nil
 }
 
 // Reading is what a metric was when it was read.

@@ -23,23 +23,22 @@ type accumulator struct {
 	metrics []Metric
 	gauges  []string
 	state   *strategy.Variable
-	failed  error // of making the state
 }
 
 // newAccumulator is nil for a step without metrics.
-func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) *accumulator {
-	a := &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
+func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gauges []string) (a *accumulator, err error) {
+	a = &accumulator{metrics: slices.Clone(metrics), gauges: gauges}
 	if a.len() == 0 {
-		return nil
+		return nil, nil
 	}
 	path := saved.StateName(step, a.holds())
 	taken := func(v *strategy.Variable) bool { return v.Path() == path }
 	for i := 2; slices.ContainsFunc(s.DistributedVariables(), taken); i++ {
 		path = saved.StateName(fmt.Sprintf("%s_%d", step, i), a.holds())
 	}
-	a.state, a.failed = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
+	a.state, err = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
 		Name: path, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
-	return a
+	return a, err
 }
 
 // saved says in a step's file what the metrics are.
@@ -168,5 +167,5 @@ func (t *Step) hasMetrics(ctx context.Context, call string) error {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it has no metrics",
 			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return t.metrics.failed
+	return nil
 }

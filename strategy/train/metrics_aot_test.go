@@ -20,13 +20,13 @@ func TestMetricsCompileAheadOfTime(t *testing.T) {
 	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1})
 	x, y := shapes.Make(dtypes.Float32, 8, 8), shapes.Make(dtypes.Int32, 8, 1)
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().Done(), classes, train.Options{
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{
 		Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1, NonFinite: train.Skip,
-		LearningRate: schedule.WarmUp(10, schedule.Cosine(0.1, 0.01, 100))})
+		LearningRate: schedule.WarmUp(10, schedule.Cosine(0.1, 0.01, 100))}))
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(compiled.Module.Text), "tensor<13x2xf64>")
-	_, err = train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}).Compiled(t.Context(), x, y)
+	_, err = strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})).Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	_, err = step.Metrics(t.Context())
 	var ahead *strategy.AheadOfTimeError

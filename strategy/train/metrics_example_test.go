@@ -51,10 +51,16 @@ func ExampleNewEvaluation() {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	metrics := []train.Metric{train.MeanLoss(), train.Reported("accuracy")}
-	step := train.New(strat, store, optimizer.Adam().Done(), parity, train.Options{
+	step, err := train.New(strat, store, optimizer.Adam().Done(), parity, train.Options{
 		ClipNorm: 1, Norms: true, LearningRate: schedule.WarmUp(10, schedule.Cosine(0.2, 0, 89)), Metrics: metrics,
 	})
-	held := train.NewEvaluation(strat, store, parity, train.EvaluationOptions{Metrics: metrics})
+	if err != nil {
+		log.Fatal(err)
+	}
+	held, err := train.NewEvaluation(strat, store, parity, train.EvaluationOptions{Metrics: metrics})
+	if err != nil {
+		log.Fatal(err)
+	}
 	for range 100 {
 		if _, err := step.Run(ctx, []int64{0, 1, 2, 3, 4, 5, 6, 7}); err != nil {
 			log.Fatal(err)

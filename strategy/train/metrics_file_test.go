@@ -24,9 +24,9 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1}
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,
-		LearningRate: schedule.WarmUp(2, schedule.Constant(0.05))})
-	held := train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,
+		LearningRate: schedule.WarmUp(2, schedule.Constant(0.05))}))
+	held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
 	var trained, evaluated bytes.Buffer
 	compiled, err := step.Compiled(t.Context(), x, y)
@@ -37,7 +37,7 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	require.NoError(t, stepfile.Save(&evaluated, compiled))
 
 	there, kept := strategytest.On(t, sys, opts), strategytest.SeededStore()
-	_, err = train.New(there, kept, optimizer.Adam().Done(), classes).Lowered(t.Context(), x, y) // makes the variables
+	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes, train.Options{})).Lowered(t.Context(), x, y) // makes the variables
 	require.NoError(t, err)
 	loaded, err := stepfile.LoadTrain(t.Context(), there, bytes.NewReader(trained.Bytes()), kept)
 	require.NoError(t, err)

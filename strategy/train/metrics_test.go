@@ -76,7 +76,7 @@ func classMetrics() []train.Metric {
 }
 
 func classStep(s *strategy.TPUStrategy, store *model.Store, o train.Options) *train.Step {
-	return train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done(), classes, o)
+	return strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.5).Done(), classes, o))
 }
 
 // Batches of 32 and 3 rows: each metric is that over the 35 rows, and the norms, of stacked
@@ -215,10 +215,6 @@ func TestMetricsThatCannotBe(t *testing.T) {
 		metrics []train.Metric
 		want    string
 	}{
-		"two of one name":     {[]train.Metric{train.MeanLoss(), train.Reported("loss")}, `two metrics are called "loss"`},
-		"a norm's name":       {[]train.Metric{train.Reported("gradient_norm")}, `two metrics are called "gradient_norm"`},
-		"no name":             {[]train.Metric{{}}, "metric 0 has no name"},
-		"no form":             {[]train.Metric{train.Reported("accuracy", 9)}, `metric "accuracy" has the form Form(9)`},
 		"nothing is reported": {[]train.Metric{train.Reported("acuracy")}, `metric "acuracy" has no Values and the loss function does not report it: it reports accuracy, activity, of GoMLX, of class 0`},
 		"no node":             {[]train.Metric{values(func([]*graph.Node) (v, w *graph.Node) { return nil, nil })}, `metric "m" has no values`},
 		"complex":             {[]train.Metric{values(func(in []*graph.Node) (v, w *graph.Node) { return graph.Complex(in[0], in[0]), nil })}, `the values of metric "m" are (Complex64)[2, 8]`},
@@ -237,13 +233,25 @@ func TestMetricsThatCannotBe(t *testing.T) {
 			}
 		})
 	}
+	for want, metrics := range map[string][]train.Metric{
+		`two metrics are called "loss"`:          {train.MeanLoss(), train.Reported("loss")},
+		`two metrics are called "gradient_norm"`: {train.Reported("gradient_norm")},
+		"metric 0 has no name":                   {{}},
+		`metric "accuracy" has the form Form(9)`: {train.Reported("accuracy", 9)},
+	} {
+		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: metrics, Norms: true})
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
 	t.Run("a closed strategy", func(t *testing.T) {
 		s := strategytest.New(t, 1, 1)
-		require.NoError(t, s.Close())
 		step := classStep(s, strategytest.SeededStore(), train.Options{Metrics: classMetrics()})
+		require.NoError(t, s.Close())
 		_, err := step.Run(t.Context(), x, y)
 		assert.ErrorIs(t, err, strategy.ErrClosed)
 		_, err = step.Metrics(t.Context())
+		assert.ErrorIs(t, err, strategy.ErrClosed)
+		_, err = train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics()})
 		assert.ErrorIs(t, err, strategy.ErrClosed)
 	})
 }
@@ -261,7 +269,7 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1, NonFinite: train.Skip,
 				LearningRate: schedule.WarmUp(3, schedule.Cosine(0.1, 0, 9))})
-			held := train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})
+			held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
 			var text []byte
 			for _, lowered := range []func(context.Context, ...any) (*module.Module, error){step.Lowered, held.Lowered} {
 				m, err := lowered(t.Context(), shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Int32, rows, 1))

@@ -34,11 +34,11 @@ func guarded(t *testing.T, s *strategy.TPUStrategy, mode train.NonFinite) (*mode
 	seen, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "seen", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	store := model.NewStore()
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		rc.AssignAdd(seen, graph.ReduceAllSum(in[0]))
 		b := rc.Scope().WithInitializer(initializer.Zero).VariableWithShape("b", shapes.Make(dtypes.Float32, 2)).NodeValue(rc.Graph())
 		return strategytest.Linear(rc.Read(w), b, in)
-	}, train.Options{NonFinite: mode})
+	}, train.Options{NonFinite: mode}))
 	return store, step, func() string {
 		text := ""
 		for _, v := range append(s.Variables(store).All(), w, seen) {
@@ -155,9 +155,9 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2})
 	for _, mode := range []train.NonFinite{train.Skip, train.Stop} {
 		for _, rows := range []int{4, 3} {
-			step := train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return strategytest.Linear(rc.Scope().VariableWithValue("w", strategytest.LinearW).NodeValue(rc.Graph()), rc.Scope().VariableWithValue("b", []float32{0, 0}).NodeValue(rc.Graph()), in)
-			}, train.Options{NonFinite: mode})
+			}, train.Options{NonFinite: mode}))
 			x := shapes.Make(dtypes.Float32, rows, 2)
 			compiled, err := step.Compiled(ctx, x, x)
 			require.NoError(t, err, "%s of %d rows", mode, rows)
@@ -172,10 +172,9 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 func TestAnUnknownWayWithNonFiniteStepsIsRefused(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for _, way := range []train.NonFinite{99, -1, train.Stop + 1} {
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			return graph.ReduceAllMean(layers.Dense(rc.Scope(), in[0], true, 1))
 		}, train.Options{NonFinite: way})
-		_, err := step.Run(context.Background(), badX)
 		require.ErrorContains(t, err, way.String())
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}

@@ -56,7 +56,7 @@ func TestProcessesAccumulateAndAverage(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(4, 1, strategy.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 		store := strategytest.SeededStore()
 		store.SetParam(model.ParamInitialSeed, int64(42))
-		step := train.New(s, store, adam(), odd(1), o)
+		step := strategytest.OK(train.New(s, store, adam(), odd(1), o))
 		for i, batch := range sums(12, 12) {
 			loss, err := step.Run(ctx, batch...)
 			if err != nil {
@@ -91,7 +91,7 @@ func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	opts := sharded(2, 2, strategy.ShardOptimizer)
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{Accumulate: 2, Average: 0.5, Freeze: []string{"wide"}})
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{Accumulate: 2, Average: 0.5, Freeze: []string{"wide"}}))
 	strategytest.Losses(t, step, 0, 1)
 	require.NoError(t, s.Variables(store).Pull(t.Context()))
 	x, y := strategytest.Batch(0)
@@ -117,8 +117,8 @@ func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 		return
 	}
 	s := strategytest.Ahead(t, "v5e:2x2", sharded(2, 2, strategy.ShardParameters))
-	step := train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(2),
-		train.Options{Accumulate: 4, Average: 0.999, AverageWarmUp: true, Freeze: []string{"wide"}, NonFinite: train.Skip, ClipNorm: 1, Norms: true})
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(2),
+		train.Options{Accumulate: 4, Average: 0.999, AverageWarmUp: true, Freeze: []string{"wide"}, NonFinite: train.Skip, ClipNorm: 1, Norms: true}))
 	x, y := strategytest.BatchShapes(16)
 	_, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 			t.Run(fmt.Sprintf("looped=%v/%dx%d/%s", looped, c.r, c.p, c.state), func(t *testing.T) {
 				s := strategytest.New(t, c.r, c.p, strategy.Options{State: c.state, SmallestSharded: 2})
 				store := strategytest.SeededStore()
-				step := train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped), train.Options{Precision: c.policy, NonFinite: train.Skip})
+				step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped), train.Options{Precision: c.policy, NonFinite: train.Skip}))
 				losses := strategytest.Losses(t, step, 0, 10)
 				if want == nil {
 					want = losses
@@ -117,7 +117,7 @@ func TestCollectivesHaveTheDtypesOfThePolicy(t *testing.T) {
 		policy           precision.Policy
 		logical, replica string
 	}{{precision.Policy{}, "f32", "f32"}, {precision.MixedBFloat16, "bf16", "f32"}, {half, "bf16", "bf16"}, {wide, "f32", "f32"}} {
-		step := train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Precision: c.policy})
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Precision: c.policy}))
 		compiled, err := step.Compiled(t.Context(), shapes.Make(dtypes.Float32, 4*rows, width))
 		require.NoError(t, err)
 		r, err := compiled.Report()
@@ -144,11 +144,11 @@ func TestVariablesOfTheStrategyUnderAPolicy(t *testing.T) {
 		s := strategytest.New(t, 2, 1)
 		w, err := s.NewVariable(ctx, [][]float32{{1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
-		step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			require.Equal(t, dtypes.Float32, rc.Read(w).DType())
 			y := graph.Add(graph.Dot(in[0], precision.Compute(rc.Read(w))).Product(), layers.Dense(rc.Scope("dense"), in[0], true, 1))
 			return graph.ReduceAllMean(graph.Square(graph.Sub(precision.Output(y), precision.Output(in[1]))))
-		}, train.Options{Precision: policy})
+		}, train.Options{Precision: policy}))
 		strategytest.Losses(t, step, 0, 5)
 		value, err := w.Value(ctx)
 		require.NoError(t, err)

@@ -54,8 +54,8 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 				Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 			require.NoError(t, err)
 			store := strategytest.SeededStore()
-			step := train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(maskWidth).WithDecay(false).Done(), masking(seen),
-				train.Options{Accumulate: microbatches, MirroredRandomNumbers: mirrored})
+			step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().WithLearningRate(maskWidth).WithDecay(false).Done(), masking(seen),
+				train.Options{Accumulate: microbatches, MirroredRandomNumbers: mirrored}))
 			want := make([]float64, (maskLayers+1)*maskWidth)
 			different := map[string]bool{}
 			for range steps {
@@ -99,10 +99,10 @@ func TestDropoutMasksOfReplicas(t *testing.T) {
 // A step that is not taken leaves the state of random numbers as it was.
 func TestASkippedStepDrawsTheSameNumbersAgain(t *testing.T) {
 	s, store := strategytest.New(t, 4, 2), strategytest.SeededStore()
-	step := train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := layers.DropoutStatic(rc.Scope("drop"), layers.Dense(rc.Scope("dense"), in[0], true, 8), 0.5)
 		return graph.ReduceAllMean(graph.Mul(h, in[0]))
-	}, train.Options{NonFinite: train.Skip})
+	}, train.Options{NonFinite: train.Skip}))
 	var states []any
 	for _, x := range []float32{1, float32(math.Inf(1)), 2} {
 		batch := make([][]float32, 8)

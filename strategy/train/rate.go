@@ -24,12 +24,9 @@ var ratePath = model.JoinPath("/", optimizer.Scope, optimizer.ParamLearningRate)
 // the steps that were taken, which GoMLX's optimizers count in the store.
 func schedules(opt optimizer.Interface, s schedule.Schedule) stage {
 	return func(p *pass) {
-		if err := s.Validate(); err != nil {
-			panic(err)
-		}
 		g, store := p.rc.Graph(), p.rc.Scope().Store()
 		if v := store.GetVariable(ratePath); v != nil && v.ChangedInGraph(g) {
-			wrong(errkind.ValueError, "leave one out: Options.LearningRate, or cosineschedule in the loss function",
+			wrong("leave one out: Options.LearningRate, or cosineschedule in the loss function",
 				"the loss function sets the learning rate, and so does Options.LearningRate")
 		}
 		dtype := rateDType(opt, store, p.loss.DType())
@@ -66,14 +63,14 @@ func rateDType(opt optimizer.Interface, of *model.Store, loss dtypes.DType) dtyp
 	}
 	rate := g.GetParameterByName(ratePath)
 	if rate == nil {
-		wrong(errkind.ValueError, "use one of the Adam family or SGD, or leave Options.LearningRate out",
+		wrong("use one of the Adam family or SGD, or leave Options.LearningRate out",
 			"optimizer %T does not read its learning rate from the store (%s), so that a schedule does not reach it", opt, ratePath)
 	}
 	if step := g.GetParameterByName(model.JoinPath("/", optimizer.GlobalStepVariableName)); step == nil {
-		wrong(errkind.ValueError, "use one of the Adam family or SGD, or leave Options.LearningRate out",
+		wrong("use one of the Adam family or SGD, or leave Options.LearningRate out",
 			"optimizer %T does not count its steps in the store (/%s), which the schedule follows", opt, optimizer.GlobalStepVariableName)
 	} else if scaled(g, rate, step) {
-		wrong(errkind.ValueError, "use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
+		wrong("use optimizer.StochasticGradientDescent().WithDecay(false), or leave Options.LearningRate out",
 			"optimizer %T divides the learning rate by the root of the steps by itself", opt)
 	}
 	return rate.DType()

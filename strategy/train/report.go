@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -53,9 +52,6 @@ type recorder struct {
 
 // begin is the stage that readies the metrics for what the loss function reports.
 func (a *accumulator) begin(p *pass) {
-	if a.failed != nil {
-		panic(a.failed)
-	}
 	p.rc.Read(a.state) // loops and blocks can write it from now on
 	p.recorder = &recorder{accumulator: a, rc: p.rc, in: p.in, reported: make([]bool, len(a.metrics))}
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)
@@ -85,7 +81,7 @@ func (r *recorder) observe(loss *graph.Node) {
 				slices.Sort(r.left)
 				reports = "it reports " + strings.Join(slices.Compact(r.left), ", ")
 			}
-			wrong(errkind.ValueError, "call train.Report with this name in the loss function, or give the metric Values",
+			wrong("call train.Report with this name in the loss function, or give the metric Values",
 				"metric %q has no Values and the loss function does not report it: %s", m.Name, reports)
 		}
 	}
@@ -96,12 +92,12 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	name := r.metrics[i].Name
 	switch {
 	case values == nil:
-		wrong(errkind.ValueError, "return a node", "metric %q has no values: the node is nil", name)
+		wrong("return a node", "metric %q has no values: the node is nil", name)
 	case values.DType().IsComplex():
-		wrong(errkind.ValueError, "give floats, integers or bools", "the values of metric %q are %s", name, values.Shape())
+		wrong("give floats, integers or bools", "the values of metric %q are %s", name, values.Shape())
 	case weights != nil && (weights.DType().IsComplex() || weights.Rank() > values.Rank() ||
 		!slices.Equal(weights.Shape().Dimensions, values.Shape().Dimensions[:weights.Rank()])):
-		wrong(errkind.ValueError, "give weights of the values' leading dimensions", "the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
+		wrong("give weights of the values' leading dimensions", "the weights of metric %q are %s, its values %s", name, weights.Shape(), values.Shape())
 	}
 	g := r.rc.Graph()
 	var sum, weight *graph.Node

@@ -21,9 +21,9 @@ import (
 // says: the whole shape, a device's part, and over what it is cut.
 func TestTheReportOfSharedState(t *testing.T) {
 	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2, State: strategy.ShardParameters})
-	step := train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("hidden"), in[0], false, 64)))
-	})
+	}, train.Options{}))
 	x, _ := strategytest.Sums(8, 254)
 	compiled, err := step.Compiled(t.Context(), x)
 	require.NoError(t, err)

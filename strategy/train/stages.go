@@ -8,7 +8,6 @@ import (
 	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -68,22 +67,16 @@ func build(stages []stage) strategy.StepFunc {
 }
 
 // forward builds the loss, by the policy.
-func forward(store *model.Store, loss Loss, policy precision.Policy) stage {
+func forward(loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
-		switch {
-		case loss == nil:
-			wrong(errkind.ValueError, "give New a function that builds one", "there is no loss function: it is nil")
-		case store == nil:
-			wrong(errkind.ValueError, "give New a model.NewStore()", "there is no store of variables to train: it is nil")
-		}
 		p.rc.Machine().ReduceIn(policy.Reduce)
 		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
-			wrong(errkind.ValueError, scalar, "the loss function returned no node")
+			wrong(scalar, "the loss function returned no node")
 		}
 		if !l.IsScalar() || !l.DType().IsFloat() {
-			wrong(errkind.ValueError, scalar, "the loss is %s", l.Shape())
+			wrong(scalar, "the loss is %s", l.Shape())
 		}
 		p.own = regularized(l)
 		p.loss = p.rc.Machine().Weighted(p.own)
@@ -115,21 +108,16 @@ func regularized(l *graph.Node) *graph.Node {
 	return graph.Add(l, graph.ConvertDType(terms, l.DType()))
 }
 
-// backward builds the gradients of the loss, for an optimizer that takes some.
-func backward(opt optimizer.Interface) stage {
-	return func(p *pass) {
-		if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
-			wrong(errkind.ValueError, "use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
-		}
-		loss := p.loss
-		if p.scaled != nil {
-			loss = p.scaled
-		}
-		p.gradients, p.trained = p.rc.Machine().Gradients(loss)
-		if len(p.gradients) == 0 {
-			wrong(errkind.ValueError, "use a variable of the store in it, or read one of the strategy",
-				"the loss uses no trainable variable: none of the store, and reads none of the scope")
-		}
+// backward is the stage that builds the gradients of the loss.
+func backward(p *pass) {
+	loss := p.loss
+	if p.scaled != nil {
+		loss = p.scaled
+	}
+	p.gradients, p.trained = p.rc.Machine().Gradients(loss)
+	if len(p.gradients) == 0 {
+		wrong("use a variable of the store in it, or read one of the strategy",
+			"the loss uses no trainable variable: none of the store, and reads none of the scope")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -101,7 +102,7 @@ func TestEveryTraceOfATrainingStepGivesTheSameText(t *testing.T) {
 							count, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "count", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Trainable: new(bool)})
 							require.NoError(t, err)
 						}
-						step := train.New(s, store, opt(), usesAll(scope, count), train.Options{NonFinite: guard})
+						step := strategytest.OK(train.New(s, store, opt(), usesAll(scope, count), train.Options{NonFinite: guard}))
 						x := shapes.Make(dtypes.Float32, rows, 8)
 						m, err := step.Lowered(ctx, x, x)
 						require.NoError(t, err)

@@ -44,10 +44,10 @@ func customised(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)
 	store := model.NewStore()
-	step := train.New(s, store, opt, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, store, opt, func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		w := rc.Scope("m").VariableWithValue("w", [][]float32{{1, 2, 3, 4, 5, 6}, {1, 1, 1, 1, 1, 1}}).NodeValue(rc.Graph())
 		return graph.ReduceAllMean(graph.Square(graph.MatMul(in[0], w)))
-	})
+	}, train.Options{}))
 	var err error
 	for range 2 {
 		if _, err = step.Run(t.Context(), [][]float32{{1, 2}, {3, 4}, {5, 6}, {7, 8}}); err != nil {

@@ -48,7 +48,7 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 	run := func(opts strategy.Options, keep remat.Policy) ([]float64, map[string]*tensors.Tensor, string) {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), deep(keep))
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), deep(keep), train.Options{}))
 		losses := strategytest.Losses(t, step, 0, 6)
 		x, y := strategytest.Sums(5, 8) // uneven on most meshes
 		_, err := step.Run(t.Context(), x, y)

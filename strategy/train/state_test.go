@@ -41,7 +41,7 @@ func oddRules(p int) logical.Rules {
 func trainOdd(t *testing.T, s *strategy.TPUStrategy, opt optimizer.Interface, n int, opts ...train.Options) (losses []float64, variables map[string]*tensors.Tensor) {
 	t.Helper()
 	store := strategytest.SeededStore()
-	step := train.New(s, store, opt, odd(s.NumLogicalDevices()), opts...)
+	step := strategytest.OK(train.New(s, store, opt, odd(s.NumLogicalDevices()), append(opts, train.Options{})[0]))
 	losses = strategytest.Losses(t, step, 0, n)
 	variables = map[string]*tensors.Tensor{}
 	for _, v := range s.Variables(store).All() {
@@ -107,7 +107,7 @@ func TestADeviceHoldsItsPartOfTheState(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %v from %d", c.state, c.mesh, c.smallest), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: c.mesh[0], LogicalDevices: c.mesh[1], State: c.state, SmallestSharded: c.smallest, Variables: oddRules(c.mesh[1])})
 			store := strategytest.SeededStore()
-			step := train.New(s, store, optimizer.Adam().Done(), odd(c.mesh[1]))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), odd(c.mesh[1]), train.Options{}))
 			x, y := strategytest.Batch(0)
 			lowered, err := step.Lowered(t.Context(), x, y)
 			require.NoError(t, err)

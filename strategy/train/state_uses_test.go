@@ -74,12 +74,12 @@ func TestEveryOptimizerUpdatesParts(t *testing.T) {
 				store := strategytest.SeededStore()
 				store.SetParams(c.params)
 				loss := odd(s.NumLogicalDevices())
-				step := train.New(s, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+				step := strategytest.OK(train.New(s, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 					if name == "a schedule" {
 						cosineschedule.New(rc.Scope(), rc.Graph(), in[0].DType()).PeriodInSteps(4).WarmUpSteps(2).Done()
 					}
 					return loss(rc, in)
-				})
+				}, train.Options{}))
 				return strategytest.Losses(t, step, 0, 4), values(t, s, store)
 			}
 			wantLosses, want := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
@@ -98,10 +98,10 @@ func TestAGradientThatIsNotFiniteIsDroppedWhole(t *testing.T) {
 		s := strategytest.On(t, sys, opts)
 		store := model.NewStore()
 		store.SetParams(map[string]any{optimizer.ParamClipNaN: true})
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			w := rc.Scope().VariableWithValue("w", []float32{1, 1, 1, 1}).NodeValue(rc.Graph())
 			return graph.ReduceAllMean(graph.Mul(in[0], graph.InsertAxes(w, 0)))
-		})
+		}, train.Options{}))
 		for _, third := range []float32{3, float32(math.Inf(1)), 5} {
 			x := make([][]float32, 4)
 			for i := range x {
@@ -165,7 +165,7 @@ func TestStepsOfAllKindsUpdateParts(t *testing.T) {
 			}
 			run := func(s *strategy.TPUStrategy) map[string]*tensors.Tensor {
 				store := strategytest.SeededStore()
-				take(t, train.New(s, store, adam(), odd(s.NumLogicalDevices()), opts))
+				take(t, strategytest.OK(train.New(s, store, adam(), odd(s.NumLogicalDevices()), opts)))
 				return values(t, s, store)
 			}
 			want := run(one)
@@ -183,10 +183,10 @@ func TestVariablesOfTheScopeHaveStateInParts(t *testing.T) {
 		w, err := s.NewVariable(t.Context(), [][]float32{{1, 2, 3, 4, 5, 6, 7, 8}, {1, 0, 1, 0, 1, 0, 1, 0}}, strategy.VariableOptions{Name: "w"})
 		require.NoError(t, err)
 		store := strategytest.SeededStore()
-		step := train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.1).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			y := graph.MatMul(graph.Tanh(layers.Dense(rc.Scope("d"), in[0], true, 2)), rc.Read(w))
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
-		})
+		}, train.Options{}))
 		strategytest.Losses(t, step, 0, 3)
 		moment, ok := s.Variables(store).Lookup("/AdamOptimizer/distributed/w_1st_moment")
 		require.True(t, ok)
@@ -208,7 +208,7 @@ func TestProcessesHavePartsOfTheState(t *testing.T) {
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
 		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(mesh[0], mesh[1], strategy.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 			store := strategytest.SeededStore()
-			step := train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(s.NumLogicalDevices()))
+			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(s.NumLogicalDevices()), train.Options{}))
 			for i := range losses {
 				x, y := strategytest.Batch(i)
 				loss, err := step.Run(ctx, x, y)
@@ -241,7 +241,7 @@ func TestASavedStepHasItsParts(t *testing.T) {
 	opts := sharded(2, 2, strategy.ShardParameters)
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
-	step := train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2))
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{}))
 	strategytest.Losses(t, step, 0, 2)
 	require.NoError(t, s.Variables(store).Pull(t.Context()))
 	x, y := strategytest.Batch(0)
@@ -316,10 +316,10 @@ func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	run := func(opts strategy.Options) map[string]*tensors.Tensor {
 		s := strategytest.On(t, sys, opts)
 		store := strategytest.SeededStore()
-		step := train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			h := layers.Dense(rc.Scope("a"), in[0], false, 2051)
 			return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("b"), h, false, 9)))
-		})
+		}, train.Options{}))
 		strategytest.Losses(t, step, 0, 1)
 		return values(t, s, store)
 	}

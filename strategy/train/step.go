@@ -1,11 +1,14 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
+	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -125,38 +128,44 @@ type Step struct {
 // As in GoMLX's trainer, the terms that the layers' regularizers add (parameters such as
 // regularizer.ParamL2, train.AddRegularizationLoss) are part of the loss, and the updates that
 // layers ask for after each step (train.AddPerStepUpdateGraphFn) are made.
-func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, opts ...Options) *Step {
-	var o Options
-	if len(opts) > 0 {
-		o = opts[0]
+//
+// Errors: one of kind ValueError for a part that is missing or options that say nothing, and with
+// metrics those of [strategy.TPUStrategy.NewVariable].
+func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, o Options) (*Step, error) {
+	freeze, err := o.freezer()
+	if err := cmp.Or(parts(s, store, loss), gradients(opt), err, o.check()); err != nil {
+		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = "train_step"
 	}
-	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name), metrics: newAccumulator(s, o.Name, o.Metrics, o.gauges())}
-	stages := []stage{o.check}
+	t := &Step{name: o.Name, guard: newGuard(o.NonFinite, o.Name)}
+	if t.metrics, err = newAccumulator(s, o.Name, o.Metrics, o.gauges()); err != nil {
+		return nil, err
+	}
+	var stages []stage
 	if t.metrics != nil {
 		stages = append(stages, t.metrics.begin)
 	}
 	scaler := newScaler(o.Precision, o.Name)
-	gradients := []stage{forward(store, loss, o.Precision)}
-	if f := o.freezer(); f != nil {
-		stages, gradients = append(stages, f.begin), append(gradients, f.check)
+	each := []stage{forward(loss, o.Precision)} // for each microbatch
+	if freeze != nil {
+		stages, each = append(stages, freeze.begin), append(each, freeze.check)
 	}
 	if scaler != nil {
-		gradients = append(gradients, scaler.multiply)
+		each = append(each, scaler.multiply)
 	}
-	gradients = append(gradients, backward(opt))
+	each = append(each, backward)
 	if o.Accumulate > 1 {
-		if scaler != nil && store != nil {
+		if scaler != nil {
 			stages = append(stages, scaler.begin)
 		}
 		if t.metrics != nil {
-			gradients = append(gradients, observeRows)
+			each = append(each, observeRows)
 		}
-		stages = append(stages, accumulate(o.Precision, gradients))
+		stages = append(stages, accumulate(o.Precision, each))
 	} else {
-		stages = append(stages, gradients...)
+		stages = append(stages, each...)
 	}
 	stages = append(stages, reduce(o.Precision))
 	if scaler != nil {
@@ -186,9 +195,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	stages = append(stages, update(opt), settle)
 	if o.Average != 0 {
 		stages = append(stages, o.average)
-		if store != nil {
-			t.swap = swaps(s, store, o.Name)
-		}
+		t.swap = swaps(s, store, o.Name)
 	}
 	if t.metrics != nil {
 		stages = append(stages, o.observe)
@@ -202,22 +209,53 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	} else {
 		t.function = s.Machine().TrainingFunction(build(stages), f, nil)
 	}
-	if t.metrics != nil && t.metrics.state != nil {
+	if t.metrics != nil {
 		t.function.Machine().SetMetrics(t.metrics.saved(), t.metrics.state)
 	}
 	t.function.Machine().SetMicrobatches(o.Accumulate)
-	return t
+	return t, nil
 }
 
-// check is the stage that refuses options that say nothing.
-func (o *Options) check(*pass) {
-	if !o.NonFinite.known() {
-		wrong(errkind.ValueError, "use Taken, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
+// parts returns the error of a step that lacks one.
+func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss) error {
+	switch {
+	case s == nil:
+		return invalid("give a strategy", "there is none: it is nil")
+	case store == nil:
+		return invalid("give a model.NewStore()", "there is no store of variables: it is nil")
+	case loss == nil:
+		return invalid("give a function that builds one", "there is no loss function: it is nil")
 	}
-	checkClip(o.ClipNorm)
-	checkAccumulate(o.Accumulate)
-	checkAverage(o.Average, o.AverageWarmUp)
-	checkMetrics(o.Metrics, o.gauges())
+	return nil
+}
+
+// gradients returns the error of an optimizer that takes none.
+func gradients(opt optimizer.Interface) error {
+	if _, ok := opt.(gomlxtrain.OptimizeWithGradients); !ok {
+		return invalid("use one of the Adam family or SGD", "optimizer %T does not take gradients", opt)
+	}
+	return nil
+}
+
+// check returns the error of options that say nothing.
+func (o *Options) check() error {
+	switch clip, decay := o.ClipNorm, o.Average; {
+	case !o.NonFinite.known():
+		return invalid("use Taken, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
+	case clip < 0 || math.IsNaN(clip) || clip > math.MaxFloat32:
+		return invalid("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
+	case o.Accumulate < 0:
+		return invalid("use 0 for the whole batch at once, or the number of microbatches", "Options.Accumulate is %d", o.Accumulate)
+	case decay != 0 && !(decay > 0 && decay < 1):
+		return invalid("give a decay between 0 and 1, such as 0.999, or 0 for no averages", "Options.Average is %v", decay)
+	case o.AverageWarmUp && decay == 0:
+		return invalid("set Options.Average, such as to 0.999", "Options.AverageWarmUp is set without a decay")
+	case o.LearningRate.Is():
+		if err := o.LearningRate.Validate(); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(o.Precision.Validate(), checkMetrics(o.Metrics, o.gauges()))
 }
 
 // observe is the stage that gives the metrics what the step knows, once all is updated.
@@ -316,7 +354,10 @@ func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Bound, error) 
 	return t.function.Bind(ctx, batch...)
 }
 
-// wrong panics with what is wrong with the code of a step; its trace returns the error.
-func wrong(class errkind.Kind, hint, reason string, args ...any) {
-	panic(&errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: class})
+// invalid is the error of a step that is put together wrongly.
+func invalid(hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: "train", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
+
+// wrong panics with what is wrong with the code of a step; its trace returns the error.
+func wrong(hint, reason string, args ...any) { panic(invalid(hint, reason, args...)) }

@@ -37,7 +37,7 @@ func TestRegularizersArePartOfTheLoss(t *testing.T) {
 		for name, value := range params {
 			store.SetParam(name, value)
 		}
-		step := train.New(strat, store, optimizer.StochasticGradientDescent().WithLearningRate(0.05).WithDecay(false).Done(), loss)
+		step := strategytest.OK(train.New(strat, store, optimizer.StochasticGradientDescent().WithLearningRate(0.05).WithDecay(false).Done(), loss, train.Options{}))
 		for range 3 {
 			l, err := step.Run(ctx, x, y)
 			require.NoError(t, err)
@@ -78,11 +78,11 @@ func TestRegularizersArePartOfTheLoss(t *testing.T) {
 func TestTheCallersBatchStaysAsItIs(t *testing.T) {
 	strat := strategytest.New(t, 2, 1)
 	ctx := context.Background()
-	step := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
+	step := strategytest.OK(train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			y := layers.Dense(rc.Scope("out"), in[0], true, 1)
 			return graph.ReduceAllMean(graph.Add(in[0], graph.MulScalar(y, 0)))
-		})
+		}, train.Options{}))
 	x := [][]float32{{0}, {0}}
 	batch := []any{x}
 	for i := range 3 {
@@ -99,9 +99,9 @@ func TestTheCallersBatchStaysAsItIs(t *testing.T) {
 func TestATrainingStepWithoutABatchSaysWhichArgument(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
-	step := train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllSum(in[0])
-	})
+	}, train.Options{}))
 	_, err := step.Run(ctx, (*strategy.PerReplica)(nil))
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)

@@ -98,9 +98,9 @@ func TestTrainStepTakesTheStepsOfGoMLXsTrainer(t *testing.T) {
 				t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 					strat := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
 					store := newStore()
-					step := train.New(strat, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+					step := strategytest.OK(train.New(strat, store, c.opt(store), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 						return graph.ReduceAllMean(loss.MeanSquaredError([]*graph.Node{in[1]}, []*graph.Node{c.model(rc.Scope(), in[0])}))
-					})
+					}, train.Options{}))
 					for i := range uint64(steps) {
 						l, err := step.Run(ctx, random(i, 8, 3), random(100+i, 8, 1))
 						require.NoError(t, err)

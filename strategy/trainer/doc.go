@@ -17,7 +17,9 @@
 //			return err
 //		}
 //		defer done()
-//		result, err := fit.Run(ctx, newStep(strat), data, f.Fit(nil), f.Hooks(stderr, 100)...)
+//		step, err := newStep(strat)
+//		...
+//		result, err := fit.Run(ctx, step, data, f.Fit(nil), f.Hooks(stderr, 100)...)
 //		...
 //	}
 //

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gomlx/gomlx/ml/model"
+
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -81,6 +83,13 @@ func Exit(code int) error {
 		return nil
 	}
 	return &ExitError{code}
+}
+
+// Store returns a store of variables whose first values -seed decides.
+func (f *Flags) Store() *model.Store {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, f.Seed)
+	return store
 }
 
 // Strategy returns the options that the flags ask for, with rules for the variables.

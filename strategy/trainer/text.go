@@ -25,7 +25,10 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 		return nil, err
 	}
 	opts.Metrics = append(opts.Metrics[:len(opts.Metrics):len(opts.Metrics)], train.Reported(Nats))
-	evaluation := train.NewEvaluation(step.Strategy(), step.Store(), loss, opts)
+	evaluation, err := train.NewEvaluation(step.Strategy(), step.Store(), loss, opts)
+	if err != nil {
+		return nil, err
+	}
 	return []fit.Hook{fit.Evaluate("held", evaluation, fit.Dataset(windows.Batch(batch, true)), every), {
 		Name: "bits per byte", Every: every, Publishes: []string{"held/bits_per_byte"},
 		Measure: func(_ context.Context, s *fit.State) error {

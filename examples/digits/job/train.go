@@ -210,7 +210,10 @@ type runner struct {
 // train takes the steps that are left, until notice ends.
 func (r *runner) train(ctx, notice context.Context) (err error) {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
-	step := train.New(r.strat, r.store, adam, Loss(r.hidden))
+	step, err := train.New(r.strat, r.store, adam, Loss(r.hidden), train.Options{})
+	if err != nil {
+		return err
+	}
 	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
 	defer stop()
 

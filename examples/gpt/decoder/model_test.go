@@ -29,7 +29,7 @@ func losses(t *testing.T, c decoder.Config, opts strategy.Options, o train.Optio
 	s := strategytest.New(t, max(opts.Replicas, 1), max(opts.LogicalDevices, 1), opts)
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(7))
-	step := train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), c.Loss, o)
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(1e-2).Done(), c.Loss, o))
 	windows := batch(c)
 	for range 5 {
 		loss, err := step.Run(t.Context(), windows)

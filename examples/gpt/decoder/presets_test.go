@@ -30,7 +30,7 @@ func TestPresetsHaveTheParametersOfTheirNames(t *testing.T) {
 func TestParametersAreThoseOfTheVariables(t *testing.T) {
 	c := small()
 	store := model.NewStore()
-	_, err := train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss).Lowered(t.Context(), c.Windows())
+	_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.Windows())
 	require.NoError(t, err)
 	n := 0
 	for v := range store.IterVariables() {

@@ -78,7 +78,11 @@ func (p Program) Step(s *strategy.TPUStrategy, store *model.Store, name string) 
 	if create == nil {
 		create = func() optimizer.Interface { return optimizer.Adam().LearningRate(1e-3).Done() }
 	}
-	return train.New(s, store, create(), p.Loss, train.Options{Name: name})
+	step, err := train.New(s, store, create(), p.Loss, train.Options{Name: name})
+	if err != nil {
+		panic(err) // the program has no loss
+	}
+	return step
 }
 
 // Function returns a program without a loss as a function of a strategy.

@@ -191,8 +191,8 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 			return err
 		}
 	}
-	step := train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.05).Done(), loss(j.Logical), train.Options{Metrics: []train.Metric{
-		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}})
+	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.05).Done(), loss(j.Logical), train.Options{Metrics: []train.Metric{
+		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
 	place, options := filepath.Join(j.Directory, "checkpoints"), fit.CheckpointOptions{Keep: keep, Background: j.Saving == background}
 	if j.Saving == toStore {
 		open := func(_ context.Context, url string) (storage.Store, error) {

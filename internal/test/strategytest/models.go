@@ -51,7 +51,7 @@ func AnnotatedStep(s *strategy.TPUStrategy) *train.Step { return AnnotatedOver(s
 
 // AnnotatedOver is a training step of [Annotated] over a store.
 func AnnotatedOver(s *strategy.TPUStrategy, store *model.Store) *train.Step {
-	return train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()))
+	return OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), Annotated(s.NumLogicalDevices()), train.Options{}))
 }
 
 // SeededStore is an empty store whose first values are always the same.

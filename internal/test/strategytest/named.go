@@ -93,7 +93,7 @@ func NamedOptions(replicas int, axes ...sharding.Axis) strategy.Options {
 
 // NamedStep is a training step of [Named] over a new store.
 func NamedStep(s *strategy.TPUStrategy) *train.Step {
-	return train.New(s, SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), Named)
+	return OK(train.New(s, SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), Named, train.Options{}))
 }
 
 // NamedBatch is a batch of [Named], of 8 rows with contents that depend on the step.

@@ -104,7 +104,11 @@ func (c Config) Options(replicas, logicalDevices int) strategy.Options {
 // Step returns the model's training step over a store. It takes one argument, of the shape and
 // dtype of [Config.Tokens].
 func (c Config) Step(s *strategy.TPUStrategy, store *model.Store) *train.Step {
-	return train.New(s, store, c.filled().Optimizer(), c.Loss, train.Options{Name: "transformer"})
+	step, err := train.New(s, store, c.filled().Optimizer(), c.Loss, train.Options{Name: "transformer"})
+	if err != nil {
+		panic(err) // an optimizer that takes no gradients
+	}
+	return step
 }
 
 // TokensShape returns the shape of the step's argument: a row has one token more than the sequence,

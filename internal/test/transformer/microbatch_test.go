@@ -17,7 +17,7 @@ import (
 func TestMicrobatchesNeedTheMemoryOfOne(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	temporaries := func(c transformer.Config, n int) int64 {
-		step := train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Accumulate: n})
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Accumulate: n}))
 		x, err := step.Compiled(t.Context(), c.TokensShape())
 		require.NoError(t, err)
 		r, err := x.Report()

@@ -80,7 +80,7 @@ func TestAOTHalfPrecisionCrossesTheLogicalDevicesInHalfPrecision(t *testing.T) {
 		logical.Match(`up/dense/weights`, logical.SplitInto(1, logicalDevices)), logical.Match(`up/dense/biases`, logical.SplitInto(logicalDevices)),
 		logical.Match(`down/dense/weights`, logical.SplitInto(logicalDevices, 1)),
 	}})
-	step := train.New(s, model.NewStore(), optimizer.Adam().Done(), dense)
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), dense, train.Options{}))
 	got := reduced(t, step, shapes.Make(dtypes.Float32, replicas*rows, width))
 	t.Log("layers", got)
 	assert.InDelta(t, 2*pairs*2*rows*width, got["bf16"], 2048)

@@ -38,13 +38,14 @@ func main() {
 				return nil, nil, nil
 			}
 			rows := 8 * strat.NumReplicasInSync()
-			return step(strat, *width, *depth), []any{shapes.Make(dtypes.Float32, rows, 16), shapes.Make(dtypes.Float32, rows, 1)}, nil
+			s, err := step(strat, *width, *depth)
+			return s, []any{shapes.Make(dtypes.Float32, rows, 16), shapes.Make(dtypes.Float32, rows, 1)}, err
 		}))
 	}
 	fmt.Println("it would run on", flags.Replicas, "x", flags.Logical)
 }
 
-func step(strat *strategy.TPUStrategy, width, depth int) *train.Step {
+func step(strat *strategy.TPUStrategy, width, depth int) (*train.Step, error) {
 	return train.New(strat, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		hidden := in[0]
 		for i := range depth {
