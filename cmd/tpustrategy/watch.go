@@ -53,13 +53,12 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	defer board.Close()
 	w := &watcher{board: board, view: status.NewView(), every: c.Interval, now: time.Now}
-	switch {
+	switch f, ok := a.terminal(); {
 	case c.Once:
 		return w.once(ctx, a, root.JSON)
 	case root.JSON:
-		return w.follow(ctx, func() error { return a.printLine(w.answer()) })
-	}
-	if f, ok := a.terminal(); ok {
+		return w.follow(ctx, func() error { return a.printLine(w.seen) })
+	case ok:
 		return w.follow(ctx, w.drawn(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
 	}
 	return w.follow(ctx, w.lines(a.stdout))
@@ -97,52 +96,104 @@ type watcher struct {
 	every time.Duration
 	now   func() time.Time
 
-	began, looked time.Time
-	records       []status.Record
-	unreadable    []error
-	failed        error // of the last look
-	sights        []status.Sight
-	findings      []status.Finding
+	began  time.Time
+	seen   watched
+	sights []status.Sight
+}
+
+// watched is a look at a run: what is written as lines, drawn, and printed as JSON.
+type watched struct {
+	Place      string           `json:"place"`
+	Run        string           `json:"run"`
+	Time       time.Time        `json:"time"`
+	Summary    string           `json:"summary"`
+	Over       bool             `json:"over"`
+	Hosts      []watchedHost    `json:"hosts"`
+	Findings   []status.Finding `json:"findings"`
+	Remarks    []string         `json:"remarks,omitempty"`
+	Unreadable int              `json:"unreadable,omitempty"`
+
+	empty bool // nothing is there
+	fresh bool // each host that has not ended was seen alive
+}
+
+type watchedHost struct {
+	Missing bool          `json:"missing,omitempty"`
+	Alive   bool          `json:"alive"`
+	Silent  status.Number `json:"silent"`
+	status.Record
 }
 
 // look reads the records.
 func (w *watcher) look(ctx context.Context) error {
-	began := w.now()
+	began, first := w.now(), w.began.IsZero()
 	all, unreadable, err := w.board.Read(ctx)
 	now := w.now()
-	if w.began.IsZero() {
+	if first {
 		w.began = now
-	} else if gap := now.Sub(w.looked) - w.every; gap > 2*time.Second || err != nil {
+	} else if gap := now.Sub(w.seen.Time) - w.every; gap > 2*time.Second || err != nil {
 		w.view.Excuse(max(gap, now.Sub(began)), now) // the place was slow, or this process was stopped
 	}
-	w.looked = now
-	if w.failed = err; err != nil {
-		if ctx.Err() != nil || w.records == nil {
+	w.seen.Time = now
+	if err != nil {
+		if ctx.Err() != nil || first {
 			return err
 		}
-		return nil // it may come back
+		const failed = "the last look failed: " // it may come back
+		w.seen.Remarks = slices.DeleteFunc(slices.Clone(w.seen.Remarks), func(text string) bool { return strings.HasPrefix(text, failed) })
+		w.seen.Remarks = append(w.seen.Remarks, line(failed+err.Error()))
+		return nil
 	}
-	w.records, w.unreadable = all, unreadable
 	w.view.Newest(all, now)
 	w.view.See(all, now, now)
 	w.sights = w.view.Sights(now)
-	w.findings = status.Judge(w.sights, status.Outside)
+	w.seen = w.answer(all, unreadable, now)
 	return nil
 }
 
-// over reports whether all hosts have ended.
-func (w *watcher) over() bool {
-	return len(w.sights) > 0 && !slices.ContainsFunc(w.sights, func(s status.Sight) bool {
-		return s.Missing || s.Record.State != status.Ended
-	})
+// answer is what there is to say of a look.
+func (w *watcher) answer(all []status.Record, unreadable []error, now time.Time) watched {
+	run, hosts := w.view.Run()
+	v := watched{Place: w.board.String(), Run: run, Time: now, Summary: status.Summary(w.sights), Over: len(w.sights) > 0,
+		Hosts: []watchedHost{}, Findings: append([]status.Finding{}, status.Judge(w.sights, status.Outside)...), Unreadable: len(unreadable),
+		empty: len(all)+len(unreadable) == 0, fresh: len(w.sights) > 0}
+	changed, running := 0, 0
+	for _, s := range w.sights {
+		ended := !s.Missing && s.Record.State == status.Ended
+		v.Hosts = append(v.Hosts, watchedHost{Missing: s.Missing, Alive: s.Alive() && !ended, Silent: status.Number(s.Silent.Seconds()), Record: s.Record})
+		v.Over = v.Over && ended
+		v.fresh = v.fresh && (ended || s.Changed)
+		if !s.Missing && !ended {
+			running++
+			if s.Changed || s.Silent < s.Limit/2 {
+				changed++
+			}
+		}
+	}
+	say := func(format string, args ...any) { v.Remarks = append(v.Remarks, line(fmt.Sprintf(format, args...))) }
+	for _, f := range v.Findings {
+		say("%s", f)
+	}
+	if running > 0 && changed == 0 {
+		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
+			now.Sub(w.began).Round(100*time.Millisecond), status.Age(all, now).Round(time.Second))
+	}
+	for _, r := range all {
+		if r.Run != run || r.Host >= hosts {
+			say("%s has a record of another run, %q after step %d: it is left out", r.Title(), r.Run, r.Step)
+		}
+	}
+	for _, err := range unreadable {
+		say("%v", err)
+	}
+	if v.empty {
+		say("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", w.board)
+	}
+	return v
 }
 
-// fresh reports whether each host that has not ended was seen alive.
-func (w *watcher) fresh() bool {
-	return len(w.sights) > 0 && !slices.ContainsFunc(w.sights, func(s status.Sight) bool {
-		return s.Missing || s.Record.State != status.Ended && !s.Changed
-	})
-}
+// line is a text on one line: what hosts say may have line ends in it.
+func line(text string) string { return plain.Line(strings.Join(strings.Fields(text), " ")) }
 
 // once looks until every host has been seen alive, or should have been.
 func (w *watcher) once(ctx context.Context, a *app, asJSON bool) error {
@@ -155,7 +206,7 @@ func (w *watcher) once(ctx context.Context, a *app, asJSON bool) error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		if len(w.records) == 0 || w.fresh() || w.now().Sub(w.began) >= wait {
+		if w.seen.empty || w.seen.fresh || w.now().Sub(w.began) >= wait {
 			break
 		}
 		if err := pause(ctx, min(w.every, wait/4)); err != nil {
@@ -163,7 +214,7 @@ func (w *watcher) once(ctx context.Context, a *app, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return a.printJSON(w.answer())
+		return a.printJSON(w.seen)
 	}
 	for _, line := range w.text(0) {
 		fmt.Fprintln(a.stdout, line)
@@ -177,7 +228,7 @@ func (w *watcher) follow(ctx context.Context, show func() error) error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		if err := show(); err != nil || w.over() {
+		if err := show(); err != nil || w.seen.Over {
 			return err
 		}
 		if err := pause(ctx, w.every); err != nil {
@@ -197,67 +248,21 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// text is everything that there is to say, a table with it. A line has at most width columns; 0 is
-// any.
+// text is everything that there is to say, a table with it. A line of the table has at most width
+// columns; 0 is any.
 func (w *watcher) text(width int) []string {
-	if len(w.records) == 0 && len(w.unreadable) == 0 {
-		return []string{w.empty()}
+	if w.seen.empty {
+		return w.seen.Remarks
 	}
-	lines := []string{w.summary()}
-	lines = append(lines, status.Table(w.sights, width)...)
-	lines = append(lines, w.remarks()...)
-	for i := range lines {
-		lines[i] = plain.Line(lines[i])
-	}
-	return lines
+	lines := append([]string{w.summary()}, status.Table(w.sights, width)...)
+	return append(lines, w.seen.Remarks...)
 }
 
 func (w *watcher) summary() string {
-	name, _ := w.view.Run()
-	if name != "" {
-		name = "run " + name + ": "
+	if w.seen.Run == "" {
+		return line(w.seen.Summary)
 	}
-	return name + status.Summary(w.sights)
-}
-
-func (w *watcher) empty() string {
-	return fmt.Sprintf("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", w.board)
-}
-
-// remarks are what is to be said besides the table.
-func (w *watcher) remarks() (lines []string) {
-	for _, f := range w.findings {
-		lines = append(lines, f.String())
-	}
-	changed, running := 0, 0
-	for _, s := range w.sights {
-		if !s.Missing && s.Record.State != status.Ended {
-			running++
-			if s.Changed || s.Silent < s.Limit/2 {
-				changed++
-			}
-		}
-	}
-	if running > 0 && changed == 0 {
-		lines = append(lines, fmt.Sprintf("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
-			w.looked.Sub(w.began).Round(100*time.Millisecond), status.Age(w.records, w.looked).Round(time.Second)))
-	}
-	run, hosts := w.view.Run()
-	for _, r := range w.records {
-		if r.Run != run || r.Host >= hosts {
-			lines = append(lines, fmt.Sprintf("%s has a record of another run, %q after step %d: it is left out", r.Title(), r.Run, r.Step))
-		}
-	}
-	for _, err := range w.unreadable {
-		lines = append(lines, err.Error())
-	}
-	if w.failed != nil {
-		lines = append(lines, "the last look failed: "+w.failed.Error())
-	}
-	for i := range lines {
-		lines[i] = strings.Join(strings.Fields(lines[i]), " ") // what hosts say may have line ends in it
-	}
-	return lines
+	return line("run " + w.seen.Run + ": " + w.seen.Summary)
 }
 
 // drawn shows the hosts on a terminal, always in the same place.
@@ -295,19 +300,15 @@ func (w *watcher) lines(out io.Writer) func() error {
 	var last time.Time
 	var said []string
 	return func() error {
-		now := w.looked
-		remarks := w.remarks()
-		if len(w.records) == 0 && len(w.unreadable) == 0 {
-			remarks = append(remarks, w.empty())
-		}
+		now := w.seen.Time
 		var news []string
-		for _, line := range remarks {
+		for _, line := range w.seen.Remarks {
 			if !slices.ContainsFunc(said, func(s string) bool { return about(s) == about(line) }) {
 				news = append(news, line)
 			}
 		}
-		said = remarks
-		if now.Sub(last) >= between && len(w.sights) > 0 || w.over() {
+		said = w.seen.Remarks
+		if now.Sub(last) >= between && len(w.sights) > 0 || w.seen.Over {
 			last = now
 			news = append([]string{w.summary()}, news...)
 		}
@@ -329,34 +330,4 @@ func about(line string) string {
 		}
 		return r
 	}, rest)
-}
-
-// watched is a look as JSON.
-type watched struct {
-	Place      string           `json:"place"`
-	Run        string           `json:"run"`
-	Time       time.Time        `json:"time"`
-	Summary    string           `json:"summary"`
-	Over       bool             `json:"over"`
-	Hosts      []watchedHost    `json:"hosts"`
-	Findings   []status.Finding `json:"findings"`
-	Remarks    []string         `json:"remarks,omitempty"`
-	Unreadable int              `json:"unreadable,omitempty"`
-}
-
-type watchedHost struct {
-	Missing bool          `json:"missing,omitempty"`
-	Alive   bool          `json:"alive"`
-	Silent  status.Number `json:"silent"`
-	status.Record
-}
-
-func (w *watcher) answer() watched {
-	run, _ := w.view.Run()
-	v := watched{Place: w.board.String(), Run: run, Time: w.looked, Summary: status.Summary(w.sights), Over: w.over(),
-		Hosts: []watchedHost{}, Findings: append([]status.Finding{}, w.findings...), Remarks: w.remarks(), Unreadable: len(w.unreadable)}
-	for _, s := range w.sights {
-		v.Hosts = append(v.Hosts, watchedHost{Missing: s.Missing, Alive: s.Alive() && s.Record.State != status.Ended, Silent: status.Number(s.Silent.Seconds()), Record: s.Record})
-	}
-	return v
 }

@@ -129,5 +129,5 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	first, second, _ := strings.Cut(drawn.String(), "\x1b[4A\r\x1b[J")
 	assert.Equal(t, strings.TrimPrefix(first, "\r\x1b[J"), second)
 	assert.Contains(t, second, "failed")
-	assert.True(t, w.over())
+	assert.True(t, w.seen.Over)
 }

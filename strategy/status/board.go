@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -69,6 +69,11 @@ func (b *Board) PutText(ctx context.Context, host int, what, text string) error 
 	return b.failed("put", name, b.place.put(ctx, name, []byte(text)))
 }
 
+// TextName returns the file of a text of a host.
+func (b *Board) TextName(host int, what string) string {
+	return fmt.Sprintf("%s/%s/host-%04d.%s.txt", b.name, Folder, host, what)
+}
+
 // Read reads the records of all hosts, of any run, by host. Records that cannot be read are left
 // out, and unreadable says why, each an error that names the file. Err is that of the listing.
 func (b *Board) Read(ctx context.Context) (all []Record, unreadable []error, err error) {
@@ -88,21 +93,18 @@ func (b *Board) Read(ctx context.Context) (all []Record, unreadable []error, err
 		err    error
 	}
 	answers := make([]answer, len(hosts))
-	var wg sync.WaitGroup
-	room := make(chan struct{}, 16)
+	var group errgroup.Group
+	group.SetLimit(1)
+	if b.objects {
+		group.SetLimit(16)
+	}
 	for i, host := range hosts {
-		get := func() { answers[i].record, answers[i].err = b.get(ctx, host) }
-		if !b.objects {
-			get()
-			continue
-		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			get()
+		group.Go(func() error {
+			answers[i].record, answers[i].err = b.get(ctx, host)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait()
 	for _, a := range answers {
 		switch {
 		case a.err == nil:
@@ -155,15 +157,7 @@ func nameOf(host int) string { return fmt.Sprintf("host-%04d.json", host) }
 
 // hostOf returns the host of a record's name.
 func hostOf(name string) (host int, ok bool) {
-	digits, ok := strings.CutPrefix(name, "host-")
-	if !ok {
-		return 0, false
-	}
-	digits, ok = strings.CutSuffix(digits, ".json")
-	if !ok {
-		return 0, false
-	}
-	host, err := strconv.Atoi(digits)
+	_, err := fmt.Sscanf(name, "host-%d.json", &host)
 	return host, err == nil && host >= 0 && nameOf(host) == name
 }
 

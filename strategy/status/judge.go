@@ -31,7 +31,7 @@ func Judge(all []Sight, here int, floor ...time.Duration) []Finding {
 }
 
 type judge struct {
-	company bool // see company
+	company bool // the place has a record of another host of the run
 	all     []Sight
 	here    int
 	floor   float64
@@ -75,7 +75,7 @@ func (j *judge) absent(i int) (Finding, bool) {
 	switch {
 	case i == j.here:
 		return f, false
-	case s.Missing && j.here >= 0 && !j.others():
+	case s.Missing && j.here >= 0 && !j.company:
 		return f, false // see notes
 	case s.Missing:
 		f.Cause, f.Text, f.For = Missing, "it has given no sign of life in this run", Number(s.Silent.Seconds())
@@ -96,9 +96,6 @@ func (j *judge) absent(i int) (Finding, bool) {
 	}
 	return f, true
 }
-
-// others reports whether the place has a record of any other host of the run.
-func (j *judge) others() bool { return j.company }
 
 // company reports whether any host but here has a record. A record may name many hosts that have
 // none: it is asked once for all of them.

@@ -16,7 +16,7 @@ const minWindow = 5
 
 // notes finds what does not stop a run.
 func (j *judge) notes() (found []Finding) {
-	if j.here >= 0 && len(j.all) > 1 && !j.others() && j.all[(j.here+1)%len(j.all)].Silent > 2*j.all[j.here].Limit {
+	if j.here >= 0 && len(j.all) > 1 && !j.company && j.all[(j.here+1)%len(j.all)].Silent > 2*j.all[j.here].Limit {
 		found = append(found, Finding{Host: j.here, Name: j.all[j.here].Record.Name, Cause: Store,
 			Text: "it sees no record of any other host: give a place that all hosts share, or else no other host has come"})
 	}

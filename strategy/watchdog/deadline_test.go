@@ -1,7 +1,10 @@
 package watchdog
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,6 +153,22 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAWarningIsALineAndTheDumpAFile: with a place for records the file is beside them.
+func TestAWarningIsALineAndTheDumpAFile(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var log bytes.Buffer
+	reports := alone(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(w *Watchdog) { step(w, 40*time.Minute) })
+	require.NotEmpty(t, reports)
+	line, _, _ := strings.Cut(log.String(), "\n")
+	assert.Contains(t, line, "watchdog: no host stands out")
+	_, file, ok := strings.Cut(line, "goroutines=")
+	require.True(t, ok, line)
+	dump, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, reports[0].Goroutines, string(dump))
+	assert.NotContains(t, log.String(), "goroutine 1 [")
 }
 
 func TestOptionsThatDoNotFitAreRefused(t *testing.T) {

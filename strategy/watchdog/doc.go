@@ -43,8 +43,9 @@
 //
 // # What happens then
 //
-// A report goes to [Options].Logger and [Options].OnReport, with the goroutines of this host, the
-// program's own first; they are also put beside the record, as host-0003.goroutines.txt. If nothing
+// A report goes to [Options].Logger, in a line, and to [Options].OnReport. The goroutines of this host,
+// the program's own first, are in the file that the line names: beside the record, as
+// host-0003.goroutines.txt, or without a place a temporary one. If nothing
 // has moved [Options].Patience later, a minute, the contexts of [Watchdog.Context] end by a
 // [*StuckError], which names the host and the cause. A launch that is under way on a TPU cannot be
 // ended so. If the watchdog is not closed [Options].Grace later, and [Options].Exit is os.Exit, the

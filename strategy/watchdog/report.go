@@ -2,7 +2,10 @@ package watchdog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,19 +34,9 @@ type Report struct {
 	Goroutines string
 }
 
-// StuckError ends the context of a run that does not go on.
-type StuckError struct {
-	// Here is this host, Step the number of steps that it has taken, Doing what it waits for, and
-	// For how long it has.
-	Here  int
-	Step  int64
-	Doing string
-	For   time.Duration
-	// Findings name the hosts that do not go on, and the causes; the first one stands in the text.
-	Findings []status.Finding
-	// Goroutines are the stacks of this host's goroutines, the program's own first, bounded.
-	Goroutines string
-}
+// StuckError ends the context of a run that does not go on. Of its findings the first stands in the
+// text first; what is sure comes before what is not.
+type StuckError struct{ Report }
 
 // Error names the hosts and the causes.
 func (e *StuckError) Error() string {
@@ -53,7 +46,7 @@ func (e *StuckError) Error() string {
 	}
 	return errkind.Text("watchdog", strings.Join(all, "; "), nil,
 		fmt.Sprintf("host %d waited for %v in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
-			e.Here, e.For.Round(100*time.Millisecond), e.Doing, e.Step, ExitCode))
+			e.Host, e.For.Round(100*time.Millisecond), e.Doing, e.Step, ExitCode))
 }
 
 // Kind returns UnavailableError.
@@ -65,48 +58,60 @@ func (*StuckError) ExitCode() int { return ExitCode }
 // Unwrap returns context.Canceled, so that what ends by it counts as cancelled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
-func (w *Watchdog) stuckError(s state, found []status.Finding) *StuckError {
-	found = slices.Clone(found)
-	slices.SortStableFunc(found, func(a, b status.Finding) int { // what is sure comes first
-		switch {
-		case a.Sure == b.Sure:
-			return 0
-		case a.Sure:
-			return -1
-		}
-		return 1
-	})
-	return &StuckError{Here: w.opts.Host, Step: s.record.Step, Doing: doing(&s.record), For: s.lasted, Findings: found, Goroutines: goroutines()}
-}
-
-func doing(r *status.Record) string {
-	if r.Detail == "" {
-		return r.Doing
+// reportOf is a report of findings about the run as it is.
+func (w *Watchdog) reportOf(s state, found []status.Finding) Report {
+	r := Report{Findings: found, Host: w.opts.Host, Step: s.record.Step, Doing: s.record.Doing, For: s.lasted}
+	if s.record.Detail != "" {
+		r.Doing = fmt.Sprintf("%s %q", r.Doing, s.record.Detail)
 	}
-	return fmt.Sprintf("%s %q", r.Doing, r.Detail)
+	if slices.ContainsFunc(found, stops) {
+		r.Goroutines = goroutines()
+	}
+	return r
 }
 
-// report tells of new findings.
+func (w *Watchdog) stuckError(s state, found []status.Finding) *StuckError {
+	sure := func(f status.Finding) bool { return f.Sure }
+	unsure := slices.DeleteFunc(slices.Clone(found), sure)
+	return &StuckError{w.reportOf(s, append(slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !f.Sure }), unsure...))}
+}
+
+// report tells of new findings, in a line for each.
 func (w *Watchdog) report(s state, found []status.Finding) {
-	r := Report{Findings: found, Host: w.opts.Host, Step: s.record.Step, Doing: doing(&s.record), For: s.lasted}
-	if slices.ContainsFunc(found, func(f status.Finding) bool { return f.Cause.Stops() }) {
-		r.Goroutines = goroutines()
+	r := w.reportOf(s, found)
+	dump := ""
+	if r.Goroutines != "" {
+		dump = w.dump(r)
 	}
 	for _, f := range found {
 		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.Doing,
-			"here_for", r.For.Round(100*time.Millisecond), "here_step", r.Step)
-	}
-	if r.Goroutines != "" {
-		w.opts.Logger.Warn("watchdog: goroutines of this host", "here", r.Host, "goroutines", r.Goroutines)
-		if w.board != nil {
-			go func() { // which may be slow
-				ctx, cancel := context.WithTimeout(context.Background(), storeWait)
-				defer cancel()
-				_ = w.board.PutText(ctx, r.Host, "goroutines", r.Goroutines)
-			}()
-		}
+			"here_for", r.For.Round(100*time.Millisecond), "here_step", r.Step, "goroutines", dump)
 	}
 	if w.opts.OnReport != nil {
 		w.opts.OnReport(r)
 	}
+}
+
+// dump puts this host's goroutines beside its record, or in a temporary file where there are no
+// records, and returns the file.
+func (w *Watchdog) dump(r Report) string {
+	if w.board == nil {
+		if !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {
+			return "" // nobody is told of it
+		}
+		f, err := os.CreateTemp("", "goroutines-*.txt")
+		if err != nil {
+			return err.Error()
+		}
+		if _, err := f.WriteString(r.Goroutines); errors.Join(err, f.Close()) != nil {
+			return errors.Join(err, os.Remove(f.Name())).Error()
+		}
+		return f.Name()
+	}
+	go func() { // which may be slow
+		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+		defer cancel()
+		_ = w.board.PutText(ctx, r.Host, "goroutines", r.Goroutines)
+	}()
+	return w.board.TextName(r.Host, "goroutines")
 }

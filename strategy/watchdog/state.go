@@ -1,7 +1,7 @@
 package watchdog
 
 import (
-	"os"
+	"slices"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
@@ -48,6 +48,8 @@ func (w *Watchdog) standing(f *frame, bound time.Duration) time.Duration {
 	return max(6*w.opts.Floor, bound*5/2)
 }
 
+func stops(f status.Finding) bool { return f.Cause.Stops() }
+
 // state is what the watchdog knows of its host at a time.
 type state struct {
 	record   status.Record
@@ -66,27 +68,18 @@ func (w *Watchdog) look() state {
 	s := state{lasted: top.own + max(now-w.mark, 0), marks: w.marks}
 	s.bound = w.bound(top)
 	s.standing = w.standing(top, s.bound)
-	o := &w.opts
-	s.record = status.Record{
-		Version: status.Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machine(),
-		Time: o.clock().UTC().Round(0), State: status.Running, Step: w.step, Steps: w.steps, Loss: w.loss, LossStep: w.lossStep,
-		Checkpoint: w.checkpoint, Doing: top.kind.String(), Detail: short(top.name), For: status.Number(s.lasted.Seconds()),
-		Bound: status.Number(s.bound.Seconds()), Turn: w.turn, Trouble: short(w.trouble), Error: w.failure, Findings: w.accused,
-		Took: map[string]status.Number{},
-	}
+	r := w.record
+	r.Time, r.Doing, r.Detail = w.opts.clock().UTC().Round(0), top.kind.String(), short(top.name)
+	r.For, r.Bound, r.Took = status.Number(s.lasted.Seconds()), status.Number(s.bound.Seconds()), map[string]status.Number{}
 	for k, took := range w.took {
 		if took > 0 {
-			s.record.Took[activity.Kind(k).String()] = status.Number(took.Seconds())
+			r.Took[activity.Kind(k).String()] = status.Number(took.Seconds())
 		}
 	}
-	for _, f := range w.accused {
-		if f.Cause.Stops() {
-			s.record.State = status.Stuck
-		}
+	if r.State == status.Running && slices.ContainsFunc(r.Findings, stops) {
+		r.State = status.Stuck
 	}
-	if w.ended {
-		s.record.State = status.Ended
-	}
+	s.record = r
 	return s
 }
 
@@ -105,7 +98,7 @@ const window = 6 * time.Second
 func (w *Watchdog) recent(r *status.Record) {
 	now := w.now()
 	w.mu.Lock()
-	s := sample{at: now, step: w.step, sums: w.sums}
+	s := sample{at: now, step: w.record.Step, sums: w.sums}
 	s.sums[w.stack[len(w.stack)-1].kind] += max(now-w.mark, 0)
 	w.mu.Unlock()
 	for len(w.ring) > 1 && now-w.ring[1].at >= window {

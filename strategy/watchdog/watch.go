@@ -86,25 +86,19 @@ func (w *Watchdog) judge(e *episode, s state, noted []status.Finding, now time.D
 	if sights != nil {
 		found = status.Judge(sights, w.opts.Host, w.opts.Floor)
 	}
-	mine := func(f status.Finding) bool { return f.Host == w.opts.Host && f.Cause.Stops() }
+	mine := func(f status.Finding) bool { return f.Host == w.opts.Host && stops(f) }
 	if s.lasted > s.bound && !slices.ContainsFunc(found, mine) && !s.record.Kind().Together() {
 		found = append(status.Judge([]status.Sight{{Record: s.record}}, 0, w.opts.Floor), found...)
 	}
-	if !slices.ContainsFunc(found, func(f status.Finding) bool { return f.Cause.Stops() }) && s.lasted > s.standing &&
+	if !slices.ContainsFunc(found, stops) && s.lasted > s.standing &&
 		s.record.Kind().Together() && w.together(sights, s.lasted) {
 		found = append(found, status.Stand(sights, &s.record))
 	}
 	found = append(found, w.store(now)...)
 
-	var stops, notes []status.Finding
-	for _, f := range found {
-		if f.Cause.Stops() {
-			stops = append(stops, f)
-		} else {
-			notes = append(notes, f)
-		}
-	}
-	sure := slices.ContainsFunc(stops, func(f status.Finding) bool { return f.Sure })
+	stopping := slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !stops(f) })
+	notes := slices.DeleteFunc(slices.Clone(found), stops)
+	sure := slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure })
 	switch {
 	case !sure:
 		e.sure = 0
@@ -114,10 +108,10 @@ func (w *Watchdog) judge(e *episode, s state, noted []status.Finding, now time.D
 	w.accuse(found, false)
 	if sure && s.lasted > w.opts.Floor/2 {
 		w.mu.Lock()
-		w.suspected, w.suspectAt = stops, now
+		w.suspected, w.suspectAt = stopping, now
 		w.mu.Unlock()
 	}
-	if fresh := newOf(stops, e.reported); len(fresh) > 0 {
+	if fresh := newOf(stopping, e.reported); len(fresh) > 0 {
 		e.reported = append(e.reported, fresh...)
 		w.report(s, fresh)
 	}
@@ -181,9 +175,9 @@ func (w *Watchdog) accuse(found []status.Finding, moved bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if moved {
-		found = slices.DeleteFunc(slices.Clone(w.accused), func(f status.Finding) bool { return f.Cause.Stops() })
+		found = slices.DeleteFunc(slices.Clone(w.record.Findings), stops)
 	}
-	w.accused = found
+	w.record.Findings = found
 }
 
 // finish ends the contexts of a host that has not moved for too long, and then the process.
@@ -207,17 +201,9 @@ func (w *Watchdog) finish(e *episode, now time.Duration) {
 		w.opts.Logger.Error("watchdog: the wait cannot be ended: the process ends", "code", ExitCode)
 		r := w.look().record
 		r.State, r.Error = status.Ended, short(w.Err().Error())
-		w.flush(r)
+		w.put(r)
+		time.Sleep(lastRecord)
 		w.opts.Exit(ExitCode)
-	}
-}
-
-func (w *Watchdog) cancel(err error) {
-	w.cancels.Lock()
-	defer w.cancels.Unlock()
-	w.cancelled = err
-	for _, cancel := range w.contexts {
-		cancel(err)
 	}
 }
 
@@ -235,25 +221,8 @@ func (w *Watchdog) put(r status.Record) {
 	w.records <- &r
 }
 
-// flush puts a record at once, and waits a second at most.
-func (w *Watchdog) flush(r status.Record) {
-	if w.board == nil {
-		return
-	}
-	w.sequence++
-	r.Sequence = w.sequence + 1<<20 // after one that is under way
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = w.board.Put(ctx, &r)
-	}()
-	select {
-	case <-done:
-	case <-time.After(time.Second):
-	}
-}
+// lastRecord is the time that the record of a process's end has to be put.
+const lastRecord = time.Second
 
 // storeWait bounds a request to the place of the records.
 const storeWait = 10 * time.Second

@@ -3,6 +3,7 @@ package watchdog
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -44,28 +45,19 @@ type Watchdog struct {
 	owned bool                 // the board is
 	now   func() time.Duration // since the start; the clock of the times below
 
-	mu         sync.Mutex
-	stack      []frame // the first one is Do's
-	mark       time.Duration
-	marks      int64
-	begun      int64
-	looked     time.Duration // the last tick
-	step       int64
-	steps      int64
-	turn       int64
-	loss       *status.Number
-	lossStep   int64
-	checkpoint int64
-	trouble    string
-	paces      [activity.Kinds]pace
-	hooks      map[string]*pace
-	sums       [activity.Kinds]time.Duration
-	took       [activity.Kinds]time.Duration
-	ended      bool
-	failure    string
-	accused    []status.Finding // of the last reports, while they last
-	suspected  []status.Finding // the last that were sure, and when
-	suspectAt  time.Duration
+	mu        sync.Mutex
+	stack     []frame // the first one is Do's
+	mark      time.Duration
+	marks     int64
+	begun     int64
+	looked    time.Duration // the last tick
+	record    status.Record // what is known between two looks
+	paces     [activity.Kinds]pace
+	hooks     map[string]*pace
+	sums      [activity.Kinds]time.Duration
+	took      [activity.Kinds]time.Duration
+	suspected []status.Finding // the last that were sure, and when
+	suspectAt time.Duration
 
 	seen    sync.Mutex // guards what follows
 	view    *status.View
@@ -75,10 +67,8 @@ type Watchdog struct {
 	putAt   time.Duration
 	hurried bool // records are due at once
 
-	cancels   sync.Mutex
-	cancelled error
-	contexts  map[int]context.CancelCauseFunc
-	next      int
+	verdict context.Context // which the StuckError ends
+	cancel  context.CancelCauseFunc
 
 	records  chan *status.Record // of length 1
 	done     chan struct{}
@@ -102,7 +92,10 @@ func start(ctx context.Context, o Options, now func() time.Duration) (*Watchdog,
 		return nil, err
 	}
 	w := &Watchdog{opts: o, board: o.Board, now: now, stack: make([]frame, 1, maxNested), hooks: map[string]*pace{},
-		view: status.NewView(), contexts: map[int]context.CancelCauseFunc{}, records: make(chan *status.Record, 1), done: make(chan struct{})}
+		view: status.NewView(), records: make(chan *status.Record, 1), done: make(chan struct{})}
+	w.record = status.Record{Version: status.Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(),
+		Machine: machine(), State: status.Running}
+	w.verdict, w.cancel = context.WithCancelCause(context.Background())
 	if o.Place != "" {
 		board, err := status.Open(ctx, o.Place)
 		if err != nil {
@@ -142,7 +135,7 @@ func (w *Watchdog) Do(kind Activity, name string) {
 	w.observe(&w.stack[0], now)
 	w.stack = w.stack[:1] // what else began is not what this goroutine waits for
 	w.stack[0] = frame{kind: kind, name: name}
-	w.turn++
+	w.record.Turn++
 	w.mu.Unlock()
 }
 
@@ -154,8 +147,8 @@ func (w *Watchdog) Step() {
 	w.observe(&w.stack[0], now)
 	w.stack = w.stack[:1]
 	w.stack[0] = frame{}
-	w.step++
-	w.turn = 0
+	w.record.Step++
+	w.record.Turn = 0
 	w.mu.Unlock()
 }
 
@@ -227,7 +220,7 @@ func (w *Watchdog) pace(f *frame) *pace {
 // known.
 func (w *Watchdog) At(step, steps int64) {
 	w.mu.Lock()
-	w.step, w.steps = step, steps
+	w.record.Step, w.record.Steps = step, steps
 	w.mu.Unlock()
 }
 
@@ -235,14 +228,14 @@ func (w *Watchdog) At(step, steps int64) {
 func (w *Watchdog) Loss(step int64, loss float64) {
 	n := status.Number(loss)
 	w.mu.Lock()
-	w.loss, w.lossStep = &n, step
+	w.record.Loss, w.record.LossStep = &n, step
 	w.mu.Unlock()
 }
 
 // Saved says that there is a checkpoint of a step.
 func (w *Watchdog) Saved(step int64) {
 	w.mu.Lock()
-	w.checkpoint = step
+	w.record.Checkpoint = step
 	w.mu.Unlock()
 }
 
@@ -251,10 +244,10 @@ func (w *Watchdog) Saved(step int64) {
 func (w *Watchdog) Trouble(err error) {
 	text := ""
 	if err != nil {
-		text = err.Error()
+		text = short(err.Error())
 	}
 	w.mu.Lock()
-	w.trouble = text
+	w.record.Trouble = text
 	w.mu.Unlock()
 }
 
@@ -262,28 +255,15 @@ func (w *Watchdog) Trouble(err error) {
 // What waits in it tells the watchdog of compilations and exchanges. stop releases it.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(activity.With(ctx, w))
-	w.cancels.Lock()
-	defer w.cancels.Unlock()
-	if w.cancelled != nil {
-		cancel(w.cancelled)
-	}
-	id := w.next
-	w.next++
-	w.contexts[id] = cancel
+	free := context.AfterFunc(w.verdict, func() { cancel(w.Err()) })
 	return watched, func() {
-		w.cancels.Lock()
-		delete(w.contexts, id)
-		w.cancels.Unlock()
+		free()
 		cancel(nil)
 	}
 }
 
 // Err returns the [*StuckError] by which the watchdog ended its contexts, or nil.
-func (w *Watchdog) Err() error {
-	w.cancels.Lock()
-	defer w.cancels.Unlock()
-	return w.cancelled
-}
+func (w *Watchdog) Err() error { return context.Cause(w.verdict) }
 
 // Suspected returns the [*StuckError] that there would be soon, if it is sure, or was a moment ago,
 // that a host does not go on; otherwise nil. Where a wait fails then, that is why: the error may
@@ -309,15 +289,15 @@ const closeWait = 2 * time.Second
 // is the run's error, or nil.
 func (w *Watchdog) Close(err error) error {
 	w.mu.Lock()
-	if w.ended {
+	if w.record.State == status.Ended {
 		w.mu.Unlock()
 		return nil
 	}
-	w.ended = true
+	w.record.State = status.Ended
 	if err != nil {
-		w.failure = short(err.Error())
+		w.record.Error = short(err.Error())
 		if stuck := (*StuckError)(nil); errors.As(err, &stuck) {
-			w.accused = stuck.Findings // which the others go by
+			w.record.Findings = stuck.Findings // which the others go by
 		}
 	}
 	w.mu.Unlock()
