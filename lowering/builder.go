@@ -191,6 +191,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Replicas:       b.replicas,
 		Partitions:     b.partitions,
 		Devices:        b.devices,
+		target:         b.backend.opts.Target,
 	}
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)

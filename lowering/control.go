@@ -96,6 +96,10 @@ func (f *Function) Sort(comparator compute.Function, axis int, stable bool, oper
 // process.
 const maxCallDepth = 256
 
+// maxInlined bounds the calls of a function once those of the functions it calls are written out, as
+// compilers do: no compiler ends with more.
+const maxInlined = 1 << 20
+
 // Call runs another top-level function of the same computation. Calls nest 256 deep at most.
 func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
 	return f.ops("Call", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
@@ -114,6 +118,8 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 		case g.calls >= maxCallDepth:
 			return nil, fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
 				g.name, g.calls)
+		case f.top().inlined+g.inlined >= maxInlined:
+			return nil, fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends with: repeat with While", g.name, maxInlined)
 		}
 		if len(in) == 0 { // see Return
 			unused, err := constantScalar(f.fn, dtypes.Bool, valueZero)
@@ -125,6 +131,7 @@ func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]c
 		out, err := stablehlo.Call(g.fn, in...)
 		if err == nil {
 			f.top().calls = max(f.top().calls, g.calls+1)
+			f.top().inlined += g.inlined + 1
 		}
 		return out, err
 	})

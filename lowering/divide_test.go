@@ -15,7 +15,6 @@ import (
 // TestDivisionsThatXLAMayFoldAreHidden looks for the barrier where XLA could come to know both
 // operands, and for none elsewhere.
 func TestDivisionsThatXLAMayFoldAreHidden(t *testing.T) {
-	type value = compute.Value
 	ints := func(t *testing.T, f compute.Function, flat any, dims ...int) value {
 		return must(t)(f.Constant(flat, dims...))
 	}

@@ -32,6 +32,7 @@ type Function struct {
 	shards         []shapes.Shape // of the parameters, on each device
 	outputs        []shapes.Shape // nil until Return
 	calls          int            // of a top-level function: how deep the calls in it nest
+	inlined        int            // and how many there are, those of the functions it calls included
 
 	updatesState bool // of a closure: it may update an argument, see lasting
 

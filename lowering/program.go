@@ -37,19 +37,36 @@ type Program struct {
 
 	// Devices is the device assignment, replica by replica; nil if none was asked for.
 	Devices []compute.DeviceNum
+
+	target Target
 }
 
 // Main returns the entry function.
 func (p *Program) Main() *ir.Function { return p.Module.Functions[0] }
 
 // Text returns the module as MLIR text. Each call writes the text anew; the same graph gives the
-// same bytes.
+// same bytes. What would end a compiler's process is an error; see [Program.Check].
 func (p *Program) Text() ([]byte, error) {
+	if err := p.Check(p.Partitions); err != nil {
+		return nil, err
+	}
 	text, err := p.Module.Text()
 	if err != nil {
 		return nil, &errkind.Fault{Op: "lowering: write", Subject: fmt.Sprintf("program %q", p.Name), Class: errkind.InternalError, Err: err}
 	}
 	return text, nil
+}
+
+// Check returns an error for what would end a compiler's process, for a program that is compiled for
+// so many partitions: tensors and paddings that no address can count, dilations and closures
+// without bounds, and on TPUs divided tensors of Complex128. [Program.Text] calls it with the
+// program's own partitions.
+func (p *Program) Check(partitions int) error {
+	l := limits{simple: p.target == TargetTPU && partitions > 1}
+	for _, f := range p.Module.Functions {
+		l.function(f)
+	}
+	return l.err
 }
 
 // Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the

@@ -23,16 +23,11 @@ type CompileOptions struct {
 	// SPMD has the compiler partition one program over Partitions devices.
 	SPMD bool
 	// Shardy has the compiler read Shardy's shardings (sdy.) instead of GSPMD's. A program with
-	// custom calls of GSPMD, such as @Sharding, is refused then, since it would end the process.
+	// custom calls of GSPMD, such as @Sharding, ends the compiler's process then.
 	Shardy bool
 	// DumpDir, if set, is a directory on the machine that compiles. The compiler writes the program
 	// there as it is before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
-	// TrustBytecode compiles MLIR bytecode and serialized HLO protos in this process. Wrong bytes
-	// can end the process or corrupt its memory: set it only for bytes that a sound writer made and
-	// nobody else could change. Package pjrt/worker compiles any bytes in a process of its own, and
-	// needs no such trust.
-	TrustBytecode bool
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text": string, bool, int,
 	// int64 or float64 values. An unknown name or a wrong type is the plugin's error; a senseless
 	// value can end the process. For a CPU client xla_cpu_enable_fast_min_max is false unless it is

@@ -52,7 +52,7 @@ module {
     %sum = stablehlo.add %a, %b : tensor<3xf32>
     return %sum : tensor<3xf32>
   }
-}`)}
+}`), Trusted: true}
 	exec, err := client.Compile(ctx, program, pjrt.CompileOptions{})
 	if err != nil {
 		fmt.Println(err)
@@ -102,7 +102,7 @@ module {
     %next = stablehlo.add %x, %one : tensor<1xi32>
     return %next : tensor<1xi32>
   }
-}`)}, pjrt.CompileOptions{})
+}`), Trusted: true}, pjrt.CompileOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -61,22 +61,6 @@ func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-// What a compiler optimized has a schedule, which a second compilation does not survive.
-func TestAnOptimizedProgramIsNotCompiledAgain(t *testing.T) {
-	leaktest.Check(t)
-	c := plugintest.CPU(t, 1)
-	program, err := compile(t, c, addOne(1), pjrt.CompileOptions{}).Executable().OptimizedProgram()
-	require.NoError(t, err)
-	module, err := pjrt.Field(program.Code, 1)
-	require.NoError(t, err)
-	for _, p := range []pjrt.Program{program, {Code: module, Format: pjrt.FormatHLO}} {
-		_, err = c.Compile(background, p, pjrt.CompileOptions{})
-		var ce *pjrt.CompileError
-		require.ErrorAs(t, err, &ce)
-		assert.Contains(t, err.Error(), "schedule")
-	}
-}
-
 func TestSerializedExecutableRunsAgain(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 2)

@@ -1,7 +1,5 @@
 package pjrt
 
-import "google.golang.org/protobuf/encoding/protowire"
-
 // What tests outside the package look at.
 
 // EncodeOptions encodes for devices 0 to n-1.
@@ -34,11 +32,6 @@ func ForgetParameters(x *LoadedExecutable) {
 
 // Kept is the number of launches whose donated handles the program still holds.
 func Kept(x *LoadedExecutable) int { return x.first.Kept() }
-
-// Field is the last message or string of a number in a serialized message.
-func Field(message []byte, number int) ([]byte, error) {
-	return field(message, protowire.Number(number))
-}
 
 // WithoutParameters is a serialized executable in the form that does not name its parameters.
 func WithoutParameters(b []byte) ([]byte, error) {

@@ -33,7 +33,7 @@ func addOne(n int) pjrt.Program {
     %%o = stablehlo.add %%x, %%c : tensor<%[1]dx8xf32>
     return %%o : tensor<%[1]dx8xf32>
   }
-}`, n)}
+}`, n), Trusted: true}
 }
 
 // many adds 1 to each of k F32[n,4] arguments over n devices, all donated.
@@ -57,7 +57,7 @@ func many(n, k int) pjrt.Program {
     %s
     return %s : %s
   }
-}`, n, in, out, n, body, ret, types)}
+}`, n, in, out, n, body, ret, types), Trusted: true}
 }
 
 // spmd are the options for one replica of n partitions on devices 0 to n-1.
@@ -71,7 +71,7 @@ func spmd(n int) pjrt.CompileOptions {
 
 // function wraps a body into a module with a main.
 func function(in, out, body string) pjrt.Program {
-	return pjrt.Program{Code: fmt.Appendf(nil, "module @m {\n func.func public @main(%s) -> (%s) {\n%s\n}\n}", in, out, body)}
+	return pjrt.Program{Code: fmt.Appendf(nil, "module @m {\n func.func public @main(%s) -> (%s) {\n%s\n}\n}", in, out, body), Trusted: true}
 }
 
 // two takes x: F32[2,3] and y: S32[4], and gives x+x and y; x may be donated.

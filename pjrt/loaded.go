@@ -28,8 +28,8 @@ type LoadedExecutable struct {
 	result error
 }
 
-// Compile compiles a program for the client's devices and loads it. Malformed options, and programs
-// that would crash a compiler, give a [*CompileError] before the plugin is called; a compiler's own
+// Compile compiles a program for the client's devices and loads it. The program must be trusted; see
+// [Program]. Malformed options give a [*CompileError] before the plugin is called; a compiler's own
 // refusal is an [*Error] with the whole message in Log. It takes from milliseconds to minutes. If
 // ctx ends first, Compile returns its cause; the compiler cannot be stopped, and what it makes is
 // dropped.
@@ -37,7 +37,7 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 	if c.core == nil {
 		return nil, errNotMade("compile", "client", "NewClient")
 	}
-	p, err := p.check(o, c.platformName)
+	p, err := p.check()
 	if err != nil {
 		return nil, err
 	}

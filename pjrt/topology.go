@@ -268,7 +268,7 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 	if t.topologyHandle == nil {
 		return nil, errNotMade(op, "topology", "NewTopology")
 	}
-	program, err := program.check(o, t.platformName)
+	program, err := program.check()
 	if err != nil {
 		return nil, err
 	}

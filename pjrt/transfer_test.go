@@ -65,7 +65,7 @@ func TestALayoutThatThePluginWouldNotTransferIsRefused(t *testing.T) {
 		`%x: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}`,
 		`%x: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}) -> (tensor<2x3xf32>`,
 	} {
-		_, err := c.Compile(background, pjrt.Program{Code: []byte("module { func.func public @main(" + text + ") { return %x : tensor<2x3xf32> } }")}, pjrt.CompileOptions{})
+		_, err := c.Compile(background, pjrt.Program{Code: []byte("module { func.func public @main(" + text + ") { return %x : tensor<2x3xf32> } }"), Trusted: true}, pjrt.CompileOptions{})
 		var ce *pjrt.CompileError
 		require.ErrorAs(t, err, &ce)
 	}
@@ -182,7 +182,7 @@ func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
     %next = stablehlo.add %x, %one : tensor<4096xi32>
     return %next : tensor<4096xi32>
   }
-}`)}, pjrt.CompileOptions{})
+}`), Trusted: true}, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	defer x.Close()
 	data, freed := pjrt.AlignedBytes(4*4096), make(chan struct{})

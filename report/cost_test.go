@@ -102,7 +102,7 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 	t.Run("cpu", func(t *testing.T) {
 		client := plugintest.CPU(t, 2)
 		r := check(t, func(text []byte) (*pjrt.Executable, report.Target) {
-			loaded, err := client.Compile(t.Context(), pjrt.Program{Code: text}, options)
+			loaded, err := client.Compile(t.Context(), pjrt.Program{Code: text, Trusted: true}, options)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, loaded.Close()) })
 			return loaded.Executable(), report.Target{Name: "cpu"}
@@ -115,7 +115,7 @@ func TestALoopReportsWhatItsRoundsDo(t *testing.T) {
 		require.NoError(t, err)
 		defer slice.Close()
 		r := check(t, func(text []byte) (*pjrt.Executable, report.Target) {
-			program, err := slice.Compile(t.Context(), pjrt.Program{Code: text}, options)
+			program, err := slice.Compile(t.Context(), pjrt.Program{Code: text, Trusted: true}, options)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, program.Close()) })
 			return program, report.TargetOf(slice.Facts())

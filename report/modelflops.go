@@ -4,22 +4,16 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
 // modelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, a
 // multiplication and an addition as two, as often as they run, and the loops whose number of rounds
 // is not known, which count as one.
 func modelFLOPs(text []byte) (flops float64, unknown int) {
-	top, ok := screen.Read(text)
-	if !ok {
-		return 0, 0
-	}
 	c := &stepCounter{functions: map[string]*countedFunction{}}
 	rest := &countedFunction{}
 	c.all = append(c.all, rest)
-	c.count(rest, top, 1, &constants{})
+	c.count(rest, readRegions(text), 1, &constants{})
 	for _, f := range c.all {
 		flops += f.flops * f.runs(map[*countedFunction]bool{})
 	}
@@ -59,11 +53,13 @@ func (c *stepCounter) function(name string) *countedFunction {
 
 // symbol is the name of a function or of what a call calls, which the generic form has in an
 // attribute.
-func symbol(op *screen.Operation, key string) string {
-	if op.Symbol != "" {
-		return op.Symbol
+var symbol = regexp.MustCompile(`(?:@|sym_name = )"?([\w$.-]+)`)
+
+func symbolOf(op *operation) string {
+	if m := symbol.FindStringSubmatch(op.text); m != nil {
+		return m[1]
 	}
-	return strings.Trim(op.Attribute(key), `@"`)
+	return ""
 }
 
 // runs is how often a function runs: once if nobody calls it.
@@ -86,19 +82,19 @@ func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
 
 // count adds to f what a region does that runs so many times in one run of f. known are the
 // constants that the region's operations see.
-func (c *stepCounter) count(f *countedFunction, region *screen.Region, times float64, known *constants) {
-	for _, op := range region.Ops {
-		switch op.Name {
+func (c *stepCounter) count(f *countedFunction, region *region, times float64, known *constants) {
+	for _, op := range region.ops {
+		switch op.name {
 		case "func.func":
-			c.countAll(c.function(symbol(op, "sym_name")), op.Regions, 1, &constants{})
+			c.countAll(c.function(symbolOf(op)), op.regions, 1, &constants{})
 			continue
 		case "func.call":
-			callee := c.function(symbol(op, "callee"))
+			callee := c.function(symbolOf(op))
 			callee.calls = append(callee.calls, countedCall{f, times})
 		case "stablehlo.constant":
 			known.add(op)
 		case "stablehlo.while":
-			if len(op.Regions) != 2 { // it is cut
+			if len(op.regions) != 2 { // it is cut
 				break
 			}
 			rounds, ok := newLoop(op, known).rounds()
@@ -106,73 +102,76 @@ func (c *stepCounter) count(f *countedFunction, region *screen.Region, times flo
 				rounds = 1
 				c.unknown++
 			}
-			c.count(f, op.Regions[0], times, known.within())
-			c.count(f, op.Regions[1], times*float64(rounds), known.within())
+			c.count(f, op.regions[0], times, known.within())
+			c.count(f, op.regions[1], times*float64(rounds), known.within())
 			continue
 		default:
 			f.flops += times * products(op)
 		}
-		c.countAll(f, op.Regions, times, known)
+		c.countAll(f, op.regions, times, known)
 	}
 }
 
-func (c *stepCounter) countAll(f *countedFunction, regions []*screen.Region, times float64, known *constants) {
+func (c *stepCounter) countAll(f *countedFunction, regions []*region, times float64, known *constants) {
 	for _, region := range regions {
 		c.count(f, region, times, known.within())
 	}
 }
 
 var (
-	// contracted is the list of a product's dimensions that are summed over, of the generic form.
-	contracted = regexp.MustCompile(`lhs_contracting_dimensions\s*=\s*\[([0-9, ]*)\]`)
+	// contracted is the list of a product's dimensions that are summed over, in either form.
+	contracted = regexp.MustCompile(`(?:lhs_contracting_dimensions|contracting_dims)\s*=\s*\[([0-9, ]*)\]`)
 	// kernelRoles are the roles of a kernel's dimensions, between those of the input and the output.
 	kernelRoles = regexp.MustCompile(`x\s*\[([0-9a-z, ]*)\]\s*->`)
+	// signature is an operation's type: two operands and a result.
+	signature = regexp.MustCompile(`: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>`)
 )
 
 // products counts the operations of a matrix product or a convolution; 0 for any other operation.
-func products(op *screen.Operation) float64 {
-	if len(op.Ins) < 2 || len(op.Outs) == 0 {
+func products(op *operation) float64 {
+	switch op.name {
+	case "stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution":
+	default:
 		return 0
 	}
-	left, right, all := tensorDims(op.Ins[0]), tensorDims(op.Ins[1]), 2*elements(tensorDims(op.Outs[0]))
-	switch op.Name {
+	types := signature.FindStringSubmatch(op.text)
+	if types == nil {
+		return 0
+	}
+	left, right, all := tensorDims(types[1]), tensorDims(types[2]), 2*elements(tensorDims(types[3]))
+	switch op.name {
 	case "stablehlo.dot":
 		if len(left) == 0 {
 			return 0
 		}
 		return all * float64(left[len(left)-1])
 	case "stablehlo.dot_general":
-		// "[1] x [0]" in the pretty form.
-		list, _, _ := strings.Cut(op.Attribute("contracting_dims"), "x")
-		if m := contracted.FindStringSubmatch(op.Attribute("dot_dimension_numbers")); m != nil {
-			list = m[1]
-		}
-		for _, dim := range numbers(strings.Trim(strings.TrimSpace(list), "[]")) {
-			if dim < len(left) {
-				all *= float64(left[dim])
-			}
-		}
-		return all
-	case "stablehlo.convolution":
-		roles := kernelRoles.FindStringSubmatch(op.Attribute("dimension_numbers") + op.Attribute("dim_numbers"))
-		if roles == nil {
-			return 0
-		}
-		all *= elements(right)
-		for i, role := range strings.Split(roles[1], ",") {
-			if strings.TrimSpace(role) == "o" && i < len(right) && right[i] > 0 {
-				all /= float64(right[i])
+		if m := contracted.FindStringSubmatch(op.text); m != nil {
+			for _, dim := range numbers(m[1]) {
+				if dim < len(left) {
+					all *= float64(left[dim])
+				}
 			}
 		}
 		return all
 	}
-	return 0
+	roles := kernelRoles.FindStringSubmatch(op.text)
+	if roles == nil {
+		return 0
+	}
+	all *= elements(right)
+	for i, role := range strings.Split(roles[1], ",") {
+		if strings.TrimSpace(role) == "o" && i < len(right) && right[i] > 0 {
+			all /= float64(right[i])
+		}
+	}
+	return all
 }
 
-// tensorDims reads the dimensions of a type such as tensor<8x4xf32>.
-func tensorDims(typ string) []int {
+// tensorDims reads the dimensions of a tensor such as 8x4xf32.
+func tensorDims(rest string) []int {
 	var dims []int
-	for rest := strings.TrimPrefix(typ, "tensor<"); ; {
+	for {
 		dim, after, ok := strings.Cut(rest, "x")
 		n, err := strconv.Atoi(dim)
 		if !ok || err != nil || n < 0 {

@@ -39,9 +39,9 @@ func TestModelFLOPsOfEveryForm(t *testing.T) {
 
 // The same programs are there in the pretty form and in the generic one.
 func TestModelFLOPsAreThoseOfEitherForm(t *testing.T) {
-	pretty, err := os.ReadFile("../internal/screen/testdata/stablehlo.mlir")
+	pretty, err := os.ReadFile("testdata/stablehlo.mlir")
 	require.NoError(t, err)
-	generic, err := os.ReadFile("../internal/screen/testdata/generic.mlir")
+	generic, err := os.ReadFile("testdata/generic.mlir")
 	require.NoError(t, err)
 	want, loops := modelFLOPs(pretty)
 	assert.Positive(t, want)
@@ -60,4 +60,16 @@ func TestModelFLOPsCountCallsOfTheGenericForm(t *testing.T) {
 ` + dot + `}) : () -> ()
 `))
 	assert.Equal(t, 2*16.0, flops)
+}
+
+// Any text is read to its end, whatever its brackets.
+func FuzzModelFLOPs(f *testing.F) {
+	f.Add("%a:2 = \"stablehlo.while\"(%x, %y) ({ ^c(%i: tensor<i32>): \"stablehlo.return\"(%i) : (tensor<i32>) -> () }, {}) {k = 3 : i64} : () -> ()")
+	f.Add("} ) > // {\n%d = stablehlo.dot %a, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>\n\"{ \\\" {")
+	f.Add(strings.Repeat("module {", 2*maxRegions))
+	f.Fuzz(func(t *testing.T, text string) {
+		if flops, unknown := modelFLOPs([]byte(text)); flops < 0 || unknown < 0 {
+			t.Fatal(flops, unknown)
+		}
+	})
 }

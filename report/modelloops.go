@@ -4,9 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
-
-	"github.com/tpustrategy/tpustrategy/internal/screen"
 )
 
 // constants are the integers that names stand for, in a region and those around it.
@@ -18,24 +15,20 @@ type constants struct {
 // within returns the constants of a region inside.
 func (c *constants) within() *constants { return &constants{around: c} }
 
-// scalarConstant is the value of a constant of one integer.
-var (
-	scalarConstant = regexp.MustCompile(`^dense<(-?[0-9]{1,12})>`)
-	integerType    = regexp.MustCompile(`tensor<u?i[0-9]+>$`)
-)
+// scalarConstant is a constant of one integer.
+var scalarConstant = regexp.MustCompile(`dense<(-?[0-9]{1,12})> : tensor<u?i[0-9]+>`)
 
 // add notes the constant that an operation makes, if it is one integer.
-func (c *constants) add(op *screen.Operation) {
-	value := op.Attribute("value")
-	m := scalarConstant.FindStringSubmatch(value)
-	if m == nil || len(op.Results) != 1 || !integerType.MatchString(value) && (len(op.Outs) == 0 || !integerType.MatchString(op.Outs[0])) {
+func (c *constants) add(op *operation) {
+	m := scalarConstant.FindStringSubmatch(op.text)
+	if m == nil || len(op.results) != 1 {
 		return
 	}
 	if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
 		if c.values == nil {
 			c.values = map[string]int64{}
 		}
-		c.values[op.Results[0]] = n
+		c.values[op.results[0]] = n
 	}
 }
 
@@ -50,10 +43,10 @@ func (c *constants) value(name string) (int64, bool) {
 }
 
 // of returns the constants that a region sees, its own among them.
-func (c *constants) of(region *screen.Region) *constants {
+func (c *constants) of(region *region) *constants {
 	inside := c.within()
-	for _, op := range region.Ops {
-		if op.Name == "stablehlo.constant" {
+	for _, op := range region.ops {
+		if op.name == "stablehlo.constant" {
 			inside.add(op)
 		}
 	}
@@ -62,7 +55,7 @@ func (c *constants) of(region *screen.Region) *constants {
 
 // textLoop is a loop of the text, of which the number of rounds is looked for.
 type textLoop struct {
-	condition, body *screen.Region
+	condition, body *region
 	outside         *constants
 	// initial are the first values of the state, inCondition and inBody the state's names there.
 	initial, inCondition, inBody []string
@@ -70,9 +63,9 @@ type textLoop struct {
 
 // newLoop reads a loop in the generic form, whose regions name the state each for itself, or in the
 // pretty one, which names it once for both.
-func newLoop(op *screen.Operation, outside *constants) textLoop {
-	l := textLoop{condition: op.Regions[0], body: op.Regions[1], outside: outside, initial: op.Operands}
-	l.inCondition, l.inBody = l.condition.Args, l.body.Args
+func newLoop(op *operation, outside *constants) textLoop {
+	l := textLoop{condition: op.regions[0], body: op.regions[1], outside: outside, initial: op.operands}
+	l.inCondition, l.inBody = l.condition.args, l.body.args
 	if len(l.inBody) == 0 {
 		l.inBody = l.inCondition
 	}
@@ -109,22 +102,14 @@ func (l textLoop) rounds() (int, bool) {
 	return countRounds(direction, start, limit, step)
 }
 
-var directions = []string{"LT", "LE", "GT", "GE", "NE"}
+// direction is how a comparison compares, in either form.
+var direction = regexp.MustCompile(`\b(LT|LE|GT|GE|NE)\b`)
 
 // comparison is what the condition compares.
-func (l textLoop) comparison() (direction, left, right string) {
-	for _, op := range l.condition.Ops {
-		if op.Name != "stablehlo.compare" || len(op.Operands) != 2 {
-			continue
-		}
-		words := op.Words
-		if _, named, ok := strings.Cut(op.Attribute("comparison_direction"), "comparison_direction "); ok {
-			words = []string{strings.Trim(named, "<> ")}
-		}
-		for _, word := range words {
-			if slices.Contains(directions, word) {
-				return word, op.Operands[0], op.Operands[1]
-			}
+func (l textLoop) comparison() (by, left, right string) {
+	for _, op := range l.condition.ops {
+		if by = direction.FindString(op.text); by != "" && op.name == "stablehlo.compare" && len(op.operands) == 2 {
+			return by, op.operands[0], op.operands[1]
 		}
 	}
 	return "", "", ""
@@ -132,9 +117,9 @@ func (l textLoop) comparison() (direction, left, right string) {
 
 // returned is the name of an element of the state that the body returns.
 func (l textLoop) returned(k int) string {
-	for _, op := range slices.Backward(l.body.Ops) {
-		if op.Name == "stablehlo.return" && k < len(op.Operands) {
-			return op.Operands[k]
+	for _, op := range slices.Backward(l.body.ops) {
+		if op.name == "stablehlo.return" && k < len(op.operands) {
+			return op.operands[k]
 		}
 	}
 	return ""
@@ -145,16 +130,16 @@ func (l textLoop) step(counter, next string) (int64, bool) {
 	if next == "" {
 		return 0, false
 	}
-	for _, op := range l.body.Ops {
-		if !op.IsResult(next) || len(op.Operands) != 2 || op.Name != "stablehlo.add" && op.Name != "stablehlo.subtract" {
+	for _, op := range l.body.ops {
+		if !op.gives(next) || len(op.operands) != 2 || op.name != "stablehlo.add" && op.name != "stablehlo.subtract" {
 			continue
 		}
-		a, b := op.Operands[0], op.Operands[1]
-		if a != counter && op.Name == "stablehlo.add" {
+		a, b := op.operands[0], op.operands[1]
+		if a != counter && op.name == "stablehlo.add" {
 			a, b = b, a
 		}
 		n, ok := l.outside.of(l.body).value(b)
-		if op.Name == "stablehlo.subtract" {
+		if op.name == "stablehlo.subtract" {
 			n = -n
 		}
 		return n, ok && a == counter

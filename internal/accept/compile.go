@@ -57,7 +57,7 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 	ids := deviceIDs(slice.Topology().DeviceIDs())
 	n := len(ids)
 	one := func(p raw) error {
-		x, err := slice.Compile(ctx, pjrt.Program{Code: p.text(n)}, rawOptions(ids))
+		x, err := slice.Compile(ctx, pjrt.Program{Code: p.text(n), Trusted: true}, rawOptions(ids))
 		if err != nil {
 			return err
 		}

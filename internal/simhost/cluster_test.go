@@ -100,7 +100,7 @@ func TestWrongUsesAreRefused(t *testing.T) {
 	systems := open(t, c, 2)
 	_, err = c.Open(context.Background(), 0)
 	assert.ErrorContains(t, err, "once")
-	x, err := systems[0].Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir"},
+	x, err := systems[0].Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir", Trusted: true},
 		pjrt.CompileOptions{Partitions: 4, DeviceAssignment: [][]int{{0, 1, 2, 3}}, SPMD: true, Shardy: true})
 	require.NoError(t, err)
 	assert.ErrorContains(t, systems[0].Close(), "1 executables are open")

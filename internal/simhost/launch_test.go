@@ -83,7 +83,7 @@ func TestAProgramOfOneProcessWaitsForNobody(t *testing.T) {
 	got, err := launch(context.Background(), systems[1], x, 3)
 	require.NoError(t, err)
 	assert.Equal(t, float32(12), got)
-	_, err = systems[0].Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir"},
+	_, err = systems[0].Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir", Trusted: true},
 		pjrt.CompileOptions{Partitions: 4, DeviceAssignment: [][]int{{4, 5, 6, 7}}, SPMD: true, Shardy: true})
 	assert.ErrorContains(t, err, "process 0 has none of its devices")
 }

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -21,6 +22,16 @@ func (t Type) Rank() int { return len(t.Dims) }
 
 // Empty reports whether a tensor of this type has no elements.
 func (t Type) Empty() bool { return slices.Contains(t.Dims, 0) }
+
+// Addressable reports whether memory can have addresses for all elements, the largest being of 16
+// bytes.
+func (t Type) Addressable() bool {
+	total := 1.0
+	for _, d := range t.Dims {
+		total *= float64(max(d, 1))
+	}
+	return total <= math.MaxInt64/16
+}
 
 // Element returns the type of one element.
 func (t Type) Element() Type { return Type{DType: t.DType} }

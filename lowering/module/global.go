@@ -1,6 +1,7 @@
 package module
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/shapes"
@@ -60,7 +61,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	if m.Results, err = across(f, "result", f.Results, p.Outputs); err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
+	if err := errors.Join(m.check(), p.Check(m.Partitions)); err != nil {
 		return nil, err
 	}
 	single := f.Mesh.Size() == 1
@@ -103,10 +104,6 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	}
 	if m.Text, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}
-	}
-	if found := lowering.Facts(program.Functions...); found != nil {
-		found.Of(m.Text)
-		m.facts = found
 	}
 	return m, nil
 }

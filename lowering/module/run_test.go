@@ -35,7 +35,7 @@ func run(t *testing.T, m *module.Module, args ...[]float32) [][]float32 {
 		ids[i] = i
 	}
 	many := m.Partitions > 1
-	x, err := plugintest.Programs(t).Compile(ctx, client, pjrt.Program{Code: m.Text, Format: "mlir"},
+	x, err := plugintest.Programs(t).Compile(ctx, client, pjrt.Program{Code: m.Text, Format: "mlir", Trusted: true},
 		pjrt.CompileOptions{Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, m.Partitions)), SPMD: many, Shardy: many})
 	require.NoError(t, err, "%s", m.Text)
 	defer x.Close()

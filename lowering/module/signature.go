@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/screen"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -89,13 +89,7 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments and Results describe the buffers that each device takes and gives, in order.
 	Arguments, Results []Placed
-
-	facts *screen.Facts
 }
-
-// Facts returns the operations of the step that some compilers do not survive, for pjrt.Lowered,
-// which then need not read Text. It returns nil if the step has custom calls.
-func (m *Module) Facts() *screen.Facts { return m.facts }
 
 // place works out the shapes of a tensor at the border.
 func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
@@ -169,8 +163,14 @@ func (m *Module) checkAgain(sig Signature) error {
 	return nil
 }
 
-// check holds the donations of a signature against its results.
+// check holds the donations of a signature against its results, and the sizes of both against what
+// memory can address.
 func (m *Module) check() error {
+	for _, placed := range slices.Concat(m.Arguments, m.Results) {
+		if global := ir.Tensor(placed.DType, placed.Global...); !global.Addressable() {
+			return fault(fmt.Sprintf("tensor %q", placed.Name), fmt.Sprintf("%s has more elements than memory can address", global), "make it smaller")
+		}
+	}
 	taken := map[int]string{}
 	for _, a := range m.Arguments {
 		if !a.Donated {

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/screen"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -80,7 +78,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if m.Arguments, m.Results, err = w.borders(p, sig); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.check(), m.checkAgain(sig)); err != nil {
+	if err := errors.Join(m.check(), m.checkAgain(sig), p.Check(m.Partitions)); err != nil {
 		return nil, err
 	}
 	others := p.Module.Functions[1:]
@@ -122,22 +120,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if m.Text, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
 	}
-	m.facts = facts(m, p)
 	return m, nil
-}
-
-// facts gathers what is known of the step as it was traced, and of its border. What this
-// package writes around it harms no compiler.
-func facts(m *Module, p *lowering.Program) *screen.Facts {
-	found := lowering.Facts(p.Module.Functions...)
-	if found == nil {
-		return nil
-	}
-	for _, placed := range slices.Concat(m.Arguments, m.Results) {
-		found.Tensor(placed.Global, placed.DType == dtypes.Complex128)
-	}
-	found.Of(m.Text)
-	return found
 }
 
 // single reports whether the program has but one partition, and so no mesh: the plugins run

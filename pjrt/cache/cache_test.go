@@ -28,7 +28,7 @@ func addition(n int) pjrt.Program {
     %%y = stablehlo.add %%x, %%c : tensor<4xf32>
     return %%y : tensor<4xf32>
   }
-}`, n)}
+}`, n), Trusted: true}
 }
 
 // run runs a program on zeros.
@@ -175,7 +175,7 @@ func TestErrorsOfTheCompilerAreTheCallers(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{})
-	_, err := c.Compile(t.Context(), client, pjrt.Program{Code: []byte("no program")}, pjrt.CompileOptions{})
+	_, err := c.Compile(t.Context(), client, pjrt.Program{Code: []byte("no program"), Trusted: true}, pjrt.CompileOptions{})
 	var refused *pjrt.Error
 	require.ErrorAs(t, err, &refused)
 	_, err = c.Compile(t.Context(), client, addition(1), pjrt.CompileOptions{Partitions: 9})

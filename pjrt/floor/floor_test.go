@@ -21,7 +21,7 @@ func addOne(n int) pjrt.Program {
     %%o = stablehlo.add %%x, %%c : tensor<%[1]dx8xf32>
     return %%o : tensor<%[1]dx8xf32>
   }
-}`, n)}
+}`, n), Trusted: true}
 }
 
 func TestBothLoopsRunTheSameSteps(t *testing.T) {

@@ -33,13 +33,15 @@ func TestBytecodeIsForWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: bytecode(t)}
 	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
-	var refused *pjrt.BytecodeError
+	var refused *pjrt.UntrustedError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "pjrt/worker")
 	var ours *pjrt.CompileError
 	require.ErrorAs(t, err, &ours)
 
-	trusted, err := client.Compile(ctx, program, pjrt.CompileOptions{TrustBytecode: true})
+	sound := program
+	sound.Trusted = true
+	trusted, err := client.Compile(ctx, sound, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, trusted.Close())
 	x, err := newCompiler(t, worker.Options{}).Compile(ctx, client, program, pjrt.CompileOptions{})
@@ -52,10 +54,11 @@ func TestHLOProtosAreForWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: hloModule("add", ""), Format: pjrt.FormatHLO}
 	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
-	var refused *pjrt.BytecodeError
+	var refused *pjrt.UntrustedError
 	require.ErrorAs(t, err, &refused)
-	require.ErrorContains(t, err, "format hlo")
-	trusted, err := client.Compile(ctx, program, pjrt.CompileOptions{TrustBytecode: true})
+	sound := program
+	sound.Trusted = true
+	trusted, err := client.Compile(ctx, sound, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, trusted.Close())
 
@@ -130,7 +133,7 @@ func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
 	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.refused.Load()+outcomes.died.Load()+outcomes.late.Load())
 	requireNoWorkers(t)
 	// This process is whole.
-	x, err := client.Compile(context.Background(), addOne, pjrt.CompileOptions{})
+	x, err := client.Compile(context.Background(), pjrt.Program{Code: addOne.Code, Trusted: true}, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
 }

@@ -9,8 +9,12 @@
 //		strat, err := strategy.New(sys, strategy.Options{Compiler: compiler})
 //
 // A [Compiler] can stand where a strategy compiles, on an open system and ahead of time, and behind
-// a cache of compiled programs (see cache.Options). It takes MLIR bytecode and HLO protos of any
-// origin, which the compilers of a process refuse.
+// a cache of compiled programs (see cache.Options). It takes programs of any origin, as text,
+// bytecode or HLO protos, which the compilers of a process take only if they are trusted.
+//
+// A worker guards the compilation: what a program does when it runs, it does in the process that
+// loads it. A sort that is not stable by a comparator that holds for equal elements, or a transform
+// of another length than its axis, reads past its operand's end there, and an infeed waits for ever.
 //
 // # Workers
 //

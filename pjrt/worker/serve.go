@@ -61,9 +61,9 @@ func Serve() error {
 	})
 }
 
-// compile does what a request asks. This process is the one to lose: bytecode is taken.
+// compile does what a request asks. This process is the one to lose: any program is taken.
 func compile(ctx context.Context, r request) (record pjrt.ExecutableRecord, err error) {
-	r.Options.TrustBytecode = true
+	r.Program.Trusted = true
 	plugin, err := pjrt.Open(r.Plugin, r.Check)
 	if err != nil {
 		return record, err

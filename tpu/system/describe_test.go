@@ -150,7 +150,7 @@ func TestDescribeGivesLibtpusErrors(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, [3]bool{true, false, false}, s.Facts().Wrap)
 	require.NoError(t, s.Close())
-	_, err = s.Compile(context.Background(), pjrt.Program{Code: []byte("module {}")}, pjrt.CompileOptions{})
+	_, err = s.Compile(context.Background(), pjrt.Program{Code: []byte("module {}"), Trusted: true}, pjrt.CompileOptions{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 

@@ -40,7 +40,7 @@ func compiled(t *testing.T, s *strategy.TPUStrategy, platform string, e corpus.E
 	c, err := p.Compiled(t.Context(), s, store, e.Name)
 	if err != nil {
 		if m, lowering := p.Lowered(t.Context(), s, model.NewStore(), e.Name); lowering == nil {
-			err = refused(err, platform, m.Text)
+			err = refused(err, m.Text)
 		}
 		t.Fatalf("%s is refused: %v", e.Name, err)
 	}
@@ -49,7 +49,7 @@ func compiled(t *testing.T, s *strategy.TPUStrategy, platform string, e corpus.E
 	return r
 }
 
-func TestEveryProgramIsLoweredAndIsKeptFromNoCompiler(t *testing.T) {
+func TestEveryProgramIsLowered(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	entries := corpus.All()
 	require.GreaterOrEqual(t, len(entries), 40)
@@ -63,12 +63,7 @@ func TestEveryProgramIsLoweredAndIsKeptFromNoCompiler(t *testing.T) {
 			require.NoError(t, err)
 			r := resultOf(e, "text", m, store)
 			r.Lowering = time.Since(start)
-			for _, platform := range []string{"cpu", "tpu"} {
-				if err := kept(m.Text, platform); err != nil {
-					t.Errorf("%s is refused: %v", e.Name, refused(err, platform, m.Text))
-				}
-			}
-			t.Logf("%+v, checked %v", r, time.Since(start)-r.Lowering)
+			t.Logf("%+v", r)
 		})
 	}
 }
