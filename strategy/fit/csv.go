@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -225,23 +223,12 @@ func (c *table) rewrite(more []string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(c.path), "."+filepath.Base(c.path)+"-*")
+	err = files.Replace(c.path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	_, err = temp.Write(text)
-	if err == nil {
-		err = temp.Chmod(0o644)
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), c.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	file, err := files.OpenAppender(c.path, false)
 	if err != nil {
