@@ -16,6 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
@@ -40,9 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer stop()
 		ctx = noticed
 	}
-	bar := newBar(stderr)
-	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Progress: bar.update, Compiling: compiling(stderr)})
-	bar.end()
+	result, err := job.Run(ctx, cfg, job.Hooks{Show: stdout, Compiling: compiling(stderr), Fit: []fit.Hook{bar.New(stderr)}})
 	var usage *job.UsageError
 	if errors.As(err, &usage) {
 		fmt.Fprintln(stderr, "digits:", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -22,6 +23,15 @@ func small(t testing.TB, hosts, logical int) config {
 	return config{hosts: hosts, missing: -1, wait: time.Minute, Config: job.Config{
 		Devices: 8, Logical: logical, Steps: 25, Seed: 3, LossEvery: 1, Plugin: plugintest.Path(t, "cpu"),
 	}}
+}
+
+// eachStep are hooks that tell of each step and its loss.
+func eachStep(tell func(step int, loss float64)) job.Hooks {
+	return job.Hooks{Fit: []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
+		loss, _ := s.Value(fit.Loss)
+		tell(int(s.Step()), loss)
+		return nil
+	})}}
 }
 
 // alone trains on the same devices in one process and returns the losses and the accuracy.
@@ -34,7 +44,7 @@ func alone(t testing.TB, cfg config) ([]float64, float64) {
 	require.NoError(t, err)
 	cfg.Replicas = cfg.Devices / cfg.Logical
 	var losses []float64
-	result, err := job.Train(context.Background(), sys, cfg.Config, data, job.Hooks{Progress: func(p job.Progress) { losses = append(losses, p.Loss) }})
+	result, err := job.Train(context.Background(), sys, cfg.Config, data, eachStep(func(_ int, loss float64) { losses = append(losses, loss) }))
 	require.NoError(t, err)
 	return losses, *result.Accuracy
 }

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,16 +32,16 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 		outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			return runHost(ctx, cfg, opts, job.Hooks{Progress: func(p job.Progress) {
+			return runHost(ctx, cfg, opts, eachStep(func(step int, loss float64) {
 				mu.Lock()
 				defer mu.Unlock()
 				if host == 0 {
-					got[p.Step] = p.Loss
+					got[step] = loss
 				}
-				if host == life.hosts-1 && p.Step == life.at {
+				if host == life.hosts-1 && step == life.at {
 					cancel()
 				}
-			}})
+			}))
 		})
 		require.NoError(t, err)
 		done := outcomes[0].result.Steps
@@ -71,12 +72,14 @@ func TestProcessesSaveAndGoOn(t *testing.T) {
 	cfg.processes = true
 	ctx, cancel := context.WithCancel(context.Background())
 	var stderr bytes.Buffer
-	begun := writer(func(p []byte) {
-		if strings.Contains(string(p), "total") { // the table, before the first step
-			cancel()
+	go func() {
+		defer cancel()
+		for saved := 0; saved == 0 && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			names, _ := os.ReadDir(cfg.Out)
+			saved = len(names)
 		}
-	})
-	_, err := asProcesses(ctx, asTest(cfg, "-hosts 2 -out "+cfg.Out), nil, begun, &stderr)
+	}()
+	_, err := asProcesses(ctx, asTest(cfg, "-hosts 2 -out "+cfg.Out), nil, &bytes.Buffer{}, &stderr)
 	var stopped *interrupt.Error
 	require.ErrorAs(t, err, &stopped, "%s", &stderr)
 	require.True(t, errors.Is(err, context.Canceled))

@@ -25,11 +25,11 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 			var mu sync.Mutex
 			got := map[int][]float64{}
 			outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
-				return runHost(context.Background(), cfg, opts, job.Hooks{Progress: func(p job.Progress) {
+				return runHost(context.Background(), cfg, opts, eachStep(func(_ int, loss float64) {
 					mu.Lock()
 					defer mu.Unlock()
-					got[host] = append(got[host], p.Loss)
-				}})
+					got[host] = append(got[host], loss)
+				}))
 			})
 			require.NoError(t, err)
 			for host, o := range outcomes {

@@ -15,6 +15,7 @@
 //
 // # The run
 //
-// [Run] opens the devices and does everything; [Train] runs on devices that are open. Both return
-// what they have when ctx ends.
+// [Run] opens the devices and does everything; [Train] runs on devices that are open. The loop is
+// that of package strategy/fit, with its hooks for the bar, for checkpoints and for a loss that is
+// not finite. Both return what they have when ctx ends.
 package job

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -25,20 +25,10 @@ import (
 type Hooks struct {
 	// Show receives tables of the mesh, the devices and the variables, before the first step.
 	Show io.Writer
-	// Progress is called after each step.
-	Progress func(Progress)
 	// Compiling is called for a compilation that takes long; see [strategy.Options].
 	Compiling func(strategy.Compilation)
-}
-
-// Progress says how far a run is.
-type Progress struct {
-	// Step is the number of steps that are done, out of Steps.
-	Step, Steps int
-	// Loss is the last loss that was read.
-	Loss float64
-	// ExamplesPerSecond is the rate since the first step.
-	ExamplesPerSecond float64
+	// Fit are hooks of the training loop, such as a bar.
+	Fit []fit.Hook
 }
 
 // Result reports the outcome of a run. Its JSON form is the last line of command digits.
@@ -166,7 +156,6 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		data.Name, data.Train.Len(), data.Test.Len(), cfg.Batch, cfg.Steps, cfg.Seed)); err != nil {
 		return result, err
 	}
-	settings := fmt.Sprintf("%s: %d to train on, batches of %d, seed %d", data.Name, data.Train.Len(), cfg.Batch, cfg.Seed)
 
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
@@ -179,11 +168,7 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 	if strat.NumProcesses() > 1 {
 		together = context.WithoutCancel(ctx)
 	}
-	if r.checkpoints, err = openCheckpoints(ctx, cfg, strat, store, settings); err != nil {
-		return result, err
-	}
-	err = r.train(together, ctx)
-	if err = errors.Join(err, r.checkpoints.close()); err != nil {
+	if err = r.train(together, ctx); err != nil {
 		return result, err
 	}
 	accuracy, err := r.test(together)
@@ -192,6 +177,17 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 	}
 	result.Accuracy = &accuracy
 	return result, nil
+}
+
+// Again returns the error of a run that ctx ended: where there is a place for checkpoints, one whose
+// exit code asks for a restart, also if the run had not come to its first step. It returns other
+// errors, and nil, as they are.
+func Again(ctx context.Context, cfg Config, result Result, err error) error {
+	var known *interrupt.Error
+	if err == nil || cfg.Out == "" || ctx.Err() == nil || errors.As(err, &known) || !errors.Is(err, ctx.Err()) && !errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return &interrupt.Error{Step: int64(result.Steps), Notice: interrupt.Of(ctx)}
 }
 
 // runner is one run.
@@ -203,110 +199,63 @@ type runner struct {
 	hooks  Hooks
 	hidden int
 	result *Result
-
-	checkpoints *checkpoints
 }
 
 // train takes the steps that are left, until notice ends.
-func (r *runner) train(ctx, notice context.Context) (err error) {
+func (r *runner) train(ctx, notice context.Context) error {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
 	step, err := train.New(r.strat, r.store, adam, Loss(r.hidden), train.Options{})
 	if err != nil {
 		return err
 	}
-	next, stop := iter.Pull(r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch))
-	defer stop()
-
-	first, err := r.compile(ctx, step, next)
-	if err != nil {
+	if err := r.compile(ctx, step); err != nil {
 		return err
 	}
-	done, err := r.checkpoints.resume(ctx)
-	if err != nil {
-		return err
+	opts := fit.Options{Steps: int64(r.cfg.Steps), Every: fit.Every(r.cfg.LossEvery), Settings: map[string]string{
+		"data": fmt.Sprintf("%s, %d to train on", r.data.Name, r.data.Train.Len()), "batch": fmt.Sprint(r.cfg.Batch), "seed": fmt.Sprint(r.cfg.Seed)}}
+	hooks := append([]fit.Hook{fit.Finite()}, r.hooks.Fit...)
+	if r.cfg.Out != "" {
+		opts.Resume = true
+		// Every host saves what its devices hold.
+		hooks = append(hooks, fit.Checkpoint(r.cfg.Out, fit.Every(r.cfg.SaveEvery), fit.CheckpointOptions{Keep: 2, Background: true}))
 	}
-	r.result.Steps, r.result.Resumed = done, done
-	agreement := interrupt.NewAgreement(r.strat)
-	defer func() { err = errors.Join(err, agreement.Close()) }()
-	if err := ctx.Err(); err != nil {
-		return err
+	done, err := fit.Run(notice, step, fit.Batches(r.batches), opts, hooks...)
+	r.result.Steps, r.result.Resumed, r.result.TrainSeconds = int(done.Step), int(done.Resumed), done.TrainSeconds
+	if done.Taken > 0 {
+		r.result.ExamplesPerSecond = float64(done.Rows) / done.TrainSeconds
 	}
-	ctx = context.WithoutCancel(ctx) // a step that is begun is ended, and saved: notice ends the loop
-	start := time.Now()
-	batch := first
-	for i := 1; i <= r.cfg.Steps; i++ {
-		if i > 1 {
-			batch, _ = next()
-		}
-		if i <= done { // these batches were used
-			continue
-		}
-		value, err := step.Run(ctx, batch.Images, batch.Labels)
-		if err != nil {
-			return err
-		}
-		// Reading waits for the step: between readings the host prepares batches while the devices
-		// work.
-		if i == done+1 || i%r.cfg.LossEvery == 0 || i == r.cfg.Steps {
-			loss, err := value.Float64(ctx)
-			if err != nil {
-				return err
-			}
-			if math.IsNaN(loss) || math.IsInf(loss, 0) {
-				return &errkind.Fault{Op: "job: train", Reason: fmt.Sprintf("the loss is %v at step %d: training diverged", loss, i),
-					Hint: "try another -seed or a larger -batch", Class: errkind.RuntimeError}
-			}
-			r.result.Loss = &loss
-		}
-		r.result.Steps = i
-		elapsed := time.Since(start).Seconds()
-		r.result.TrainSeconds = elapsed
-		r.result.ExamplesPerSecond = float64((i-done)*r.cfg.Batch) / elapsed
-		if r.hooks.Progress != nil {
-			r.hooks.Progress(Progress{Step: i, Steps: r.cfg.Steps, Loss: *r.result.Loss, ExamplesPerSecond: r.result.ExamplesPerSecond})
-		}
-		stop, err := agreement.After(notice, int64(i))
-		if err != nil {
-			return err
-		}
-		if stop || i%r.cfg.SaveEvery == 0 || i == r.cfg.Steps {
-			if err := r.checkpoints.save(ctx, i); err != nil {
-				return err
-			}
-		}
-		if stop {
-			return r.stopped(agreement.Stopped(int64(i)))
-		}
+	if loss, ok := done.Value(fit.Loss); ok && !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		r.result.Loss = &loss
 	}
-	return nil
+	if other := (*fit.ResumeError)(nil); errors.As(err, &other) {
+		return &UsageError{Flag: "out", Reason: fmt.Sprintf("%s has a run of other settings: %v", r.cfg.Out, err), Err: err}
+	}
+	return err
 }
 
-// stopped is the error of a run that was interrupted. Without checkpoints to go on from it asks for
-// no restart.
-func (r *runner) stopped(why error) error {
-	var e *interrupt.Error
-	if r.checkpoints != nil || !errors.As(why, &e) {
-		return why
+// batches yields the batches of the run, from its first.
+func (r *runner) batches(yield func([]any, error) bool) {
+	for batch := range r.data.Train.Shuffled(r.cfg.Seed, r.cfg.Batch) {
+		if !yield([]any{batch.Images, batch.Labels}, nil) {
+			return
+		}
 	}
-	return &errkind.Fault{Op: "job: train", Reason: fmt.Sprintf("interrupted after %d steps", e.Step), Match: context.Canceled, Err: e.Notice,
-		Hint: "give a place for checkpoints by -out, to go on from there"}
 }
 
 // compile compiles the step for its first batch, and shows what will run where.
-func (r *runner) compile(ctx context.Context, step *train.Step, next func() (Batch, bool)) (Batch, error) {
+func (r *runner) compile(ctx context.Context, step *train.Step) error {
 	start := time.Now()
-	batch, ok := next()
-	if !ok {
-		return batch, invalid("train", "give at least one batch", "no data to train on")
-	}
-	if _, err := step.Compiled(ctx, batch.Images, batch.Labels); err != nil {
-		return batch, err
+	for batch := range r.batches {
+		if _, err := step.Compiled(ctx, batch...); err != nil {
+			return err
+		}
+		break
 	}
 	r.result.CompileSeconds = time.Since(start).Seconds()
 	if r.hooks.Show == nil {
-		return batch, nil
+		return nil
 	}
-	return batch, show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
+	return show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
 }
 
 // test returns the share of the held-out images that are classified rightly.
