@@ -22,7 +22,7 @@ func Directory(path string) (Store, error) {
 	if err := local(path); err != nil {
 		return nil, err
 	}
-	d := &directory{filepath.Clean(path)}
+	d := &directory{root: filepath.Clean(path)}
 	if err := d.make(d.root); err != nil {
 		return nil, Failed("open", "", d, err)
 	}
@@ -36,7 +36,17 @@ func Directory(path string) (Store, error) {
 	return d, nil
 }
 
-type directory struct{ root string }
+type directory struct {
+	root string
+	did  func(change, path, from string) // of tests, which keep a picture of the disk
+}
+
+// changed tells of a change to the file system; from is the file's name before a rename or a link.
+func (d *directory) changed(change, path, from string) {
+	if d.did != nil {
+		d.did(change, path, from)
+	}
+}
 
 // unfinished begins the name of a file that is no object yet.
 const unfinished = ".put-"
@@ -56,15 +66,20 @@ func (d *directory) make(path string) error {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(above)
+	d.changed("mkdir", path, "")
+	return d.sync(above)
 }
 
-func syncDir(path string) error {
+// sync brings a folder's entries to the disk.
+func (d *directory) sync(path string) error {
 	f, err := os.Open(path)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
 	}
-	return errors.Join(f.Sync(), f.Close())
+	if err == nil {
+		d.changed("sync", path, "")
+	}
+	return err
 }
 
 // path is where an object lies. A folder on the way that is a symbolic link is an error: what lies
@@ -122,15 +137,18 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 	if err != nil {
 		return err
 	}
+	d.changed("create", temp, "")
 	placed := false
 	defer func() {
 		if !placed {
 			_ = os.Remove(temp)
+			d.changed("remove", temp, "")
 		}
 	}()
 	err = write(&watched{ctx, w})
 	if err == nil {
 		err = w.Sync()
+		d.changed("sync file", temp, "")
 	}
 	if closed := w.Close(); err == nil {
 		err = closed
@@ -150,7 +168,8 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 	if err != nil {
 		return err
 	}
-	return syncDir(folder)
+	d.changed(map[bool]string{true: "rename", false: "link"}[placed], path, temp)
+	return d.sync(folder)
 }
 
 // place gives a file a name that no file has. placed is false where its first name stays.
@@ -296,7 +315,8 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 	} else if err != nil {
 		return Failed("remove", name, d, err)
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // what is removed after it is not gone before it
+	d.changed("remove", path, "")
+	if err := d.sync(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) { // what is removed after it is not gone before it
 		return Failed("remove", name, d, err)
 	}
 	d.prune(filepath.Dir(path))
@@ -306,6 +326,7 @@ func (d *directory) Remove(ctx context.Context, name string) error {
 // prune removes folders that have become empty: they are no objects.
 func (d *directory) prune(folder string) {
 	for folder != d.root && strings.HasPrefix(folder, d.root) && os.Remove(folder) == nil {
+		d.changed("remove", folder, "")
 		folder = filepath.Dir(folder)
 	}
 }

@@ -90,12 +90,3 @@ func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, 
 	}
 	return t, nil
 }
-
-// tensorOf finds a variable by path and reads it.
-func (c *Checkpoint) tensorOf(ctx context.Context, path string) (*tensors.Tensor, error) {
-	i := slices.IndexFunc(c.variables, func(v variable) bool { return v.Path == path })
-	if i < 0 {
-		return nil, none("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
-	}
-	return c.tensor(ctx, &c.variables[i])
-}

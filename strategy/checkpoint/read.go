@@ -118,5 +118,10 @@ func (c *Checkpoint) Tensor(ctx context.Context, path string) (*tensors.Tensor, 
 	if c.objects == nil {
 		return nil, errNotOpened
 	}
-	return c.tensorOf(ctx, path)
+	for i := range c.variables {
+		if v := &c.variables[i]; v.Path == path {
+			return c.tensor(ctx, v)
+		}
+	}
+	return nil, none("give the path of one of Checkpoint.Variables", "no variable %q in %s", path, c.path)
 }

@@ -164,7 +164,10 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 			return ok && s.recorded() && b.better(s.Step(), value)
 		},
 		keep: func(ctx context.Context, s *State) error {
-			err := v.saveBest(ctx, s)
+			v.clear = true       // in the place of one that the run saved before it was killed
+			saved := s.run.saved // which is that of the Checkpoint hook
+			err := v.save(ctx, s.run)
+			s.run.saved = saved
 			if s.run.dog != nil {
 				s.run.dog.Trouble(err)
 			}
@@ -196,15 +199,6 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 		return option("hook keep best", "give another directory, or resume the run", "%s has a checkpoint of another run", v.path)
 	}
 	return nil
-}
-
-// saveBest saves the best, in the place of one of this step or a later one that the run saved
-// before it was killed.
-func (v *saver) saveBest(ctx context.Context, s *State) error {
-	v.clear = true
-	saved := s.run.saved
-	defer func() { s.run.saved = saved }() // which is that of the Checkpoint hook
-	return v.save(ctx, s.run)
 }
 
 // recorded reports whether the last step is a record.

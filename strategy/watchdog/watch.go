@@ -64,7 +64,7 @@ func (w *Watchdog) watch() {
 			w.accuse(nil, true)
 		}
 		hurry := s.lasted > w.opts.Floor/2
-		w.setHurry(hurry)
+		w.hurried.Store(hurry)
 		if put < 0 || now-put >= interval || hurry && now-put >= min(interval, time.Second) {
 			put = now
 			w.recent(&s.record)
@@ -184,11 +184,7 @@ func (w *Watchdog) accuse(found []status.Finding, moved bool) {
 func (w *Watchdog) finish(e *episode, now time.Duration) {
 	if e.sure > 0 && !e.over && now-e.sure >= w.opts.Patience {
 		e.over, e.ended = true, now
-		s := w.look()
-		w.mu.Lock()
-		found := w.suspected
-		w.mu.Unlock()
-		err := w.stuckError(s, found)
+		err := w.stuckError(w.look(), w.suspected) // which this goroutine alone writes
 		w.opts.Logger.Error("watchdog: the run does not go on: its context ends", "error", err)
 		w.cancel(err)
 	}
@@ -252,20 +248,11 @@ func (w *Watchdog) failed(of *error, at *time.Duration, err error) {
 	*of = err
 }
 
-func (w *Watchdog) setHurry(on bool) {
-	w.seen.Lock()
-	w.hurried = on
-	w.seen.Unlock()
-}
-
 // calm is the time between two looks at the others' records while all is well. More hosts look more
 // rarely: each reads the records of all.
 func (w *Watchdog) calm() time.Duration {
-	w.seen.Lock()
-	hurried := w.hurried
-	w.seen.Unlock()
 	interval := w.opts.interval(w.board)
-	if hurried {
+	if w.hurried.Load() {
 		return min(interval, time.Second) * time.Duration(max(w.opts.Hosts/64, 1))
 	}
 	return interval * time.Duration(max(w.opts.Hosts/8, 1))

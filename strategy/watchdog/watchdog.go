@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
@@ -65,8 +66,8 @@ type Watchdog struct {
 	readAt  time.Duration // when reading began to fail, or 0
 	putErr  error
 	putAt   time.Duration
-	hurried bool // records are due at once
 
+	hurried atomic.Bool     // records are due at once
 	verdict context.Context // which the StuckError ends
 	cancel  context.CancelCauseFunc
 
