@@ -64,7 +64,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	stuck := &watchdog.StuckError{Findings: []status.Finding{{Host: 3, Cause: status.Left, Text: "it left"}}}
+	stuck := &watchdog.StuckError{Report: watchdog.Report{Findings: []status.Finding{{Host: 3, Cause: status.Left, Text: "it left"}}}}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
