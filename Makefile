@@ -157,7 +157,7 @@ ONLY ?=
 .PHONY: test-gomlx
 test-gomlx: plugin
 	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=$(CURDIR)/docs/gomlx-suites.md TPUSTRATEGY_GOMLX_ONLY='$(value ONLY)' $(GO) test -count=1 -timeout 3h -v -run TestSuites ./internal/test/gomlxsuite
-	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./lowering/global
+	$(REQUIRE) TPUSTRATEGY_GOMLX_SUITES=1 $(GO) test -count=1 -timeout 30m -run TestCompliance ./gomlx
 
 # Saves fail and runs end; what was confirmed is there afterwards, and nothing else.
 SAVES   ?= 200

@@ -86,7 +86,7 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 
 	_, stderr, code = run(t, ":devices=4,logicl=2", args...)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, `transformer: global: config "devices=4,logicl=2": option "logicl": there is none of that name; the options are plugin, devices, logical`)
+	assert.Contains(t, stderr, `transformer: gomlx: config "devices=4,logicl=2": option "logicl": there is none of that name; the options are plugin, devices, logical`)
 }
 
 // The compiler runs in a process of its own, which is the program again.

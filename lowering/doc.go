@@ -31,7 +31,7 @@
 // known. Function.StableHLO, Wrap and Unwrap lead between GoMLX's values and those of the StableHLO
 // builder.
 //
-// Options.Compile takes the finished Program and returns what runs it; package lowering/backend
+// Options.Compile takes the finished Program and returns what runs it; package gomlx
 // does so on a PJRT device.
 //
 // # Differences between compilers

@@ -1,0 +1,313 @@
+package gomlx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
+	"github.com/tpustrategy/tpustrategy/report/progress"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// ahead is what a backend has that compiles for devices which are not here.
+type ahead struct {
+	target report.Target
+	line   *progress.Line // says how far it is, to Options.Notes
+	file   string         // to write the report to; empty is none
+	host   hostPrograms
+}
+
+// notHere is the error of what needs the devices.
+func (a *ahead) notHere(what string) error {
+	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
+		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+}
+
+// NewAheadOfTime returns a backend that compiles for a slice which is described and need not be
+// here. It runs nothing there: the first execution of a program that takes variables and data, such
+// as a training step, is compiled for the slice and returns an [*AheadOfTimeError] with the report,
+// which GoMLX's loops hand on.
+//
+// Programs before it, such as the initializers of variables and what prepares data, take no variables
+// or no data. They run when somebody reads what they give, on a CPU device of this machine, so that
+// a model may be larger than its memory as long as nobody reads the variables.
+//
+// The compiler is a process of its own; see Options.Worker and Options.Compiler, which is taken if it
+// can compile for a topology. The report is written to reportFile too, if that is not empty: as a page
+// if the name ends in .html, and as JSON otherwise. A compilation that takes long says each ten
+// seconds to Options.Notes how far it is. The slice stays the caller's: finalize the
+// backend before it is closed.
+func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Backend, error) {
+	if err := slice.Check(); err != nil {
+		return nil, failed("NewAheadOfTime", "", err)
+	}
+	a := &ahead{target: report.TargetOf(slice.Facts()), file: reportFile, line: lineTo(opts.Notes)}
+	var err error
+	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
+		return nil, failed("NewAheadOfTime", "", err)
+	}
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) *mesh.Machine { return mesh.Describe(slice, of) })
+}
+
+// lineTo returns a line that says how far compilations are.
+func lineTo(notes io.Writer) *progress.Line {
+	if notes == nil {
+		notes = io.Discard
+	}
+	return progress.To(notes, progress.Options{Record: progress.RecordFile()})
+}
+
+// aheadCompiler returns what compiles for a slice; nil is this process.
+func (o Options) aheadCompiler(line *progress.Line) (Compiler, error) {
+	if _, ok := o.Compiler.(mesh.TopologyCompiler); ok {
+		line.Process(-1) // it may be any
+		return o.Compiler, nil
+	}
+	w, err := worker.New(worker.Options{Command: o.Worker, Started: line.Process})
+	if of := (*worker.Error)(nil); errors.As(err, &of) && of.Reason == worker.NotStarted && o.Worker == nil {
+		return nil, nil // no program to start
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// newAheadOnCPU is NewAheadOfTime for the devices of a system of the CPU plugin, on which nothing is
+// run either.
+func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
+	topology := sys.Topology()
+	a := &ahead{file: reportFile, line: lineTo(opts.Notes)}
+	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
+	load := sys.Client().Compile
+	if opts.Worker != nil {
+		w, err := worker.New(worker.Options{Command: opts.Worker, Started: a.line.Process})
+		if err != nil {
+			return nil, failed("NewAheadOfTime", "", err)
+		}
+		load = func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+			return w.Compile(ctx, sys.Client(), program, opts)
+		}
+	}
+	compile := func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+		x, err := load(ctx, program, opts)
+		if err != nil {
+			return nil, err
+		}
+		record, err := x.Executable().Record()
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		return record.Executable(), x.Close()
+	}
+	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) *mesh.Machine { return mesh.Compiling(topology, "cpu", compile, of) })
+}
+
+// newAhead returns a backend without devices of its own.
+func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
+	opts.Name = opts.name()
+	b := &Backend{opts: opts, ahead: a, holds: holdings.New(ErrFinalized)}
+	ids := slices.Concat(topology.DeviceIDs()...)
+	var err error
+	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
+		return nil, err
+	}
+	if err := opts.validate(b.mesh); err != nil {
+		return nil, err
+	}
+	b.machine = machine(opts.machine(ids, b.logical))
+	if opts.Target != nil {
+		target = *opts.Target
+	}
+	a.host.opts = Options{Name: b.opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random}
+	b.lowers(target, "ahead of time for "+a.target.String(), len(ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
+	b.owned = append(b.owned, a.host.Close)
+	return b, nil
+}
+
+// ahead opens what topology= names.
+func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
+	fail := func(option string, err error) error {
+		return &ConfigError{Config: c.text, Option: option, Reason: "it cannot be followed", Err: err}
+	}
+	if c.report != "" {
+		if info, err := os.Stat(filepath.Dir(c.report)); err != nil || !info.IsDir() {
+			return nil, fail("report", errors.Join(err, fmt.Errorf("%s is no directory", filepath.Dir(c.report))))
+		}
+	}
+	path := ""
+	if filepath.IsAbs(c.plugin) {
+		path = c.plugin
+	}
+	if n := cpuDevices(c.topology); n > 0 {
+		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: path})
+		if err != nil {
+			return nil, fail("topology", err)
+		}
+		return c.closing(sys.Close, n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.report, opts) })
+	}
+	slice, err := system.Describe(ctx, c.topology, system.DescribeOptions{Plugin: path})
+	if err != nil {
+		return nil, fail("topology", err)
+	}
+	return c.closing(slice.Close, slice.Facts().Devices, opts, func(opts Options) (*Backend, error) { return NewAheadOfTime(slice, c.report, opts) })
+}
+
+// closing makes a backend that closes what was opened for it.
+func (c *config) closing(end func() error, devices int, opts Options, open func(Options) (*Backend, error)) (*Backend, error) {
+	b, err := func() (*Backend, error) {
+		mesh, _, err := meshOf(devices, opts)
+		if err != nil {
+			return nil, err
+		}
+		with, err := c.withRules(mesh, opts)
+		if err != nil {
+			return nil, err
+		}
+		return open(with)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	b.owned = append(b.owned, end)
+	b.noteIdle()
+	return b, nil
+}
+
+// executeAhead is Execute of a backend that compiles ahead of time.
+func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	data, variables := false, false
+	for _, name := range p.ParameterNames {
+		data, variables = data || !isVariable(name), variables || isVariable(name)
+	}
+	if data && variables {
+		return nil, e.state.report(donate)
+	}
+	run := &hostRun{of: &b.ahead.host, program: p}
+	for i, input := range inputs {
+		v, err := input.(*Buffer).held.value()
+		if err != nil {
+			return nil, err
+		}
+		run.inputs = append(run.inputs, v)
+		if i < len(donate) && donate[i] {
+			h := input.(*Buffer).held
+			_ = h.end(ErrDonated)
+			_ = b.holds.Free(h)
+		}
+	}
+	out := make([]compute.Buffer, len(p.Outputs))
+	for r, shape := range p.Outputs {
+		buf, err := b.newBuffer(&held{backend: b, shape: shape.Clone(), later: &later{run: run, result: r}})
+		if err != nil {
+			return nil, err
+		}
+		out[r] = buf
+	}
+	return out, nil
+}
+
+// report compiles the program for the devices that are not here, once, and returns the error that
+// has the report.
+func (c *compiled) report(donated []bool) error {
+	mask, key := c.useful(donated)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrFinalized
+	}
+	if c.reported == nil {
+		c.reported = map[string]error{}
+	}
+	if c.reported[key] == nil {
+		c.reported[key] = c.compileAhead(mask)
+	}
+	return c.reported[key]
+}
+
+func (c *compiled) compileAhead(donated []bool) error {
+	b, a := c.backend, c.backend.ahead
+	start := time.Now()
+	frame, _ := c.frame(donated)
+	m, err := module.Global(c.program, frame)
+	if err != nil {
+		return err
+	}
+	lowered := time.Since(start)
+	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, Explanation: explain(c.program.Name, m, c.places, b.opts.Rules)}
+	start = time.Now()
+	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
+	a.line.Phase(now)
+	x, _, err := b.machine.Build(context.Background(), c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
+	now.Stage, now.Err = phase.Done, err
+	a.line.Phase(now)
+	if err != nil {
+		stopped.Err = err
+		return stopped
+	}
+	exe := x.(mesh.Described).Executable
+	laidOut(m, frame, exe)
+	stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
+	r, err := reportOf(c.program.Name, m, report.Input{Target: a.target, Program: exe, LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()})
+	if err != nil {
+		stopped.Err = err
+		return stopped
+	}
+	stopped.Explanation.Report = r
+	if b.opts.Explain != nil {
+		b.opts.Explain(stopped.Explanation)
+	}
+	if a.file != "" {
+		stopped.File = a.file
+		stopped.Err = files.Replace(a.file, func(w io.Writer) error {
+			if strings.HasSuffix(a.file, ".html") || strings.HasSuffix(a.file, ".htm") {
+				return r.WriteHTML(w)
+			}
+			return writeJSON(w, r)
+		})
+	}
+	return stopped
+}
+
+// laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells
+// it. What it does not tell is shown as whole.
+func laidOut(m *module.Module, frame module.Frame, exe *pjrt.Executable) {
+	ops, err := outputShardings(exe, len(m.Results))
+	if err != nil {
+		return
+	}
+	for i := range m.Results {
+		x := &m.Results[i]
+		if !frame.Results[i].Open {
+			continue
+		}
+		spec, err := sharding.SpecOf(m.Mesh, ops[i], len(x.Global))
+		if err != nil {
+			continue
+		}
+		if shard, err := sharding.ShardShape(m.Mesh, spec, x.Global); err == nil {
+			x.Spec, x.Shard = spec, shard
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package gomlx
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// AheadOfTimeError reports that a backend which compiles for devices that are not here has come to the
+// first program that needs them, such as a training step. It has what the compiler says of the
+// program. It matches errors.ErrUnsupported.
+type AheadOfTimeError struct {
+	// Program is the program's name, and Topology the slice's.
+	Program, Topology string
+	// Explanation says how the program is split. Its Report has the memory, the collectives and the
+	// cost of the compiled program; it is nil if the program was not compiled.
+	Explanation *Explanation
+	// File is where the report was written to; empty if to no file.
+	File string
+	// Err says why the program was not compiled, or the report not written; nil otherwise.
+	Err error
+}
+
+// Error returns a line that says what has stopped the program, and the report on the lines below it.
+func (e *AheadOfTimeError) Error() string {
+	var b strings.Builder
+	compiled := e.Explanation != nil && e.Explanation.Report != nil
+	switch {
+	case !compiled:
+		b.WriteString(errkind.Text(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology), "it cannot be compiled", e.Err,
+			"split more over more devices, or read the compiler's reason"))
+	case e.Err != nil:
+		b.WriteString(errkind.Text(fmt.Sprintf("gomlx: program %q for %s", e.Program, e.Topology), "it is compiled, and the report cannot be written", e.Err, ""))
+	default:
+		fmt.Fprintf(&b, "gomlx: program %q is compiled for %s and not run, as topology= asks", e.Program, e.Topology)
+		if e.File != "" {
+			b.WriteString("; the report is in " + e.File)
+		}
+	}
+	if e.Explanation == nil {
+		return b.String()
+	}
+	b.WriteString("\n\n")
+	if compiled {
+		_ = e.Explanation.Report.WriteText(&b) // a strings.Builder takes everything
+		var more strings.Builder
+		e.Explanation.wholeText(&more)
+		e.Explanation.idleText(&more)
+		if more.Len() > 0 {
+			b.WriteString("\nsplits\n" + more.String())
+		}
+	} else {
+		_ = e.Explanation.WriteText(&b)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Unwrap returns the cause.
+func (e *AheadOfTimeError) Unwrap() error { return e.Err }
+
+// Kind returns the kind of the cause, and NotImplementedError for a program that was compiled.
+func (e *AheadOfTimeError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.NotImplementedError) }
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }

@@ -1,0 +1,240 @@
+package gomlx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/holdings"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Backend runs graphs on all devices of a system. It is safe for concurrent use.
+type Backend struct {
+	*lowering.Backend
+	opts          Options
+	mesh, logical sharding.Mesh
+	machine       *mesh.Machine
+	devices       *mesh.Devices // the machine where it is at hand, otherwise nil
+	ahead         *ahead        // nil, or what there is in the place of devices
+	rules         ruleUse
+	owned         []func() error // what Close closes after its own things
+
+	moved atomic.Int64 // how often a value went from one layout to another
+
+	gathering sync.Mutex
+	gathers   map[string]*variant // the programs that make tensors whole, by dtype, shape and layout; guarded by gathering
+
+	holds *holdings.Set // buffers and programs
+}
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New returns a backend over all devices of sys, which stays the caller's and must stay open until
+// the backend is finalized.
+func New(sys *system.System, opts Options) (*Backend, error) {
+	if sys == nil {
+		return nil, fault("New", "there is no system", "open one with system.Open, or use NewFromConfig")
+	}
+	if err := sys.Check(); err != nil {
+		return nil, failed("New", "", err)
+	}
+	opts.Name = opts.name()
+	b := &Backend{opts: opts, holds: holdings.New(ErrFinalized)}
+	ids := slices.Concat(sys.Topology().DeviceIDs()...)
+	var err error
+	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
+		return nil, err
+	}
+	if err := opts.validate(b.mesh); err != nil {
+		return nil, err
+	}
+	if b.devices, err = mesh.On(sys, b.opts.machine(ids, b.logical)); err != nil {
+		return nil, failed("New", "", err)
+	}
+	b.machine = b.devices.Machine
+	target := lowering.TargetTPU
+	if sys.Platform() == "cpu" {
+		target = lowering.TargetCPU
+	}
+	if opts.Target != nil {
+		target = *opts.Target
+	}
+	b.lowers(target, sys.Platform(), len(ids), func(num compute.DeviceNum) string {
+		if err := b.has(num); err != nil {
+			return err.Error()
+		}
+		return b.devices.All[num].DebugString()
+	})
+	return b, nil
+}
+
+// lowers makes the part of the backend that writes programs.
+func (b *Backend) lowers(target lowering.Target, platform string, devices int, describe func(compute.DeviceNum) string) {
+	lowered := lowering.Options{
+		Target: target, Precision: b.opts.Precision, Random: b.opts.Random,
+		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
+		Numbered:          true,
+		Compile:           b.compile,
+		Data:              data{b},
+		Name:              b.opts.Name,
+		Description:       fmt.Sprintf("%s: %s, %d device(s) as %s", b.opts.Name, platform, devices, strings.TrimPrefix(b.mesh.String(), "Mesh")),
+		NumDevices:        devices,
+		DeviceDescription: describe,
+	}
+	if b.mesh.Size() > 1 {
+		lowered.WholeAlong = func(f *lowering.Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
+			return f.Mark(x, x.Shape(), module.UndividedAlong{Dims: dims})
+		}
+	}
+	b.Backend = lowering.New(lowered)
+}
+
+// machine describes the machine of a backend's devices.
+func (o Options) machine(ids []int, replica sharding.Mesh) mesh.Options {
+	return mesh.Options{Speaker: "gomlx", Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized}
+}
+
+// meshOf is the mesh over so many devices, and its logical axes.
+func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
+	logicalDevices := opts.Logical
+	if logicalDevices == 0 && len(opts.Axes) == 0 {
+		logicalDevices = 1
+	}
+	if axes, err = logical.Mesh(logicalDevices, opts.Axes...); err != nil {
+		return all, axes, failed("New", "", err)
+	}
+	if devices%axes.Size() != 0 {
+		return all, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
+	}
+	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: module.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
+	if err != nil {
+		return all, axes, failed("New", "", err)
+	}
+	return all, axes, nil
+}
+
+// Mesh returns the mesh over the devices: the replicas first, then the logical axes.
+func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
+
+// System returns what the backend runs on; nil for one that compiles ahead of time.
+func (b *Backend) System() *system.System {
+	if b.devices == nil {
+		return nil
+	}
+	return b.devices.System
+}
+
+// has answers whether there is a device of a number.
+func (b *Backend) has(num compute.DeviceNum) error {
+	if num < 0 || int(num) >= b.mesh.Size() {
+		return fault(fmt.Sprintf("device %d", num), fmt.Sprintf("it is not in [0, %d)", b.mesh.Size()), "name a device that the backend has")
+	}
+	return nil
+}
+
+// named answers whether programs and values can be for devices that GoMLX names.
+func (b *Backend) named() error {
+	if b.ahead != nil {
+		return b.ahead.notHere("a program for devices that GoMLX names")
+	}
+	if b.machine.Several() {
+		return &errkind.Fault{Op: "gomlx: named devices", Reason: "the devices are those of several processes",
+			Hint: "leave the distribution to the backend: use no device number but 0", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+	}
+	return nil
+}
+
+// Close frees all buffers and executables of the backend, and makes every use of it an error. A
+// second Close returns the first one's result.
+func (b *Backend) Close() error {
+	b.Backend.Finalize()
+	return b.holds.Close(func(errs []error) error {
+		errs = append(errs, b.machine.CloseBuilds()...)
+		if b.devices != nil {
+			b.machine.Launch.Lock()
+			errs = append(errs, b.devices.Close()...)
+			b.machine.Launch.Unlock()
+		}
+		for _, end := range b.owned {
+			errs = append(errs, end())
+		}
+		if err := errors.Join(errs...); err != nil {
+			return failed("close", b.opts.Name, err)
+		}
+		return nil
+	})
+}
+
+// Finalize is Close without its error, as compute.Backend has it.
+func (b *Backend) Finalize() { _ = b.Close() }
+
+// Live returns how many buffers and executables of the backend hold memory, for tests and
+// diagnosis.
+func (b *Backend) Live() int { return b.holds.Len() }
+
+// data is the backend's side that moves tensors.
+type data struct{ *Backend }
+
+// BufferFromFlatData copies flat, a Go slice in row-major order. It is the caller's again when the
+// call returns. The tensor goes to devices when a program first takes it, as the program wants it; to
+// a single device at once.
+func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
+	wrap := func(err error) error { return failed("transfer", fmt.Sprintf("of %s to device %d", shape, num), err) }
+	if err := d.holds.Check(); err != nil {
+		return nil, err
+	}
+	if err := d.has(num); err != nil {
+		return nil, err
+	}
+	if _, err := lowering.StableHLOShape(shape); err != nil {
+		return nil, wrap(err)
+	}
+	if _, err := hostdata.Type(shape.DType); err != nil {
+		return nil, wrap(err)
+	}
+	bytes, err := hostdata.Host(flat, shape.DType, shape.Size())
+	if err != nil {
+		return nil, wrap(err)
+	}
+	if d.devices != nil && d.mesh.Size() == 1 { // there is one layout
+		at, err := d.whole(shape)
+		if err != nil {
+			return nil, wrap(err)
+		}
+		l, err := d.spread(bytes, at)
+		if err != nil {
+			return nil, wrap(err)
+		}
+		return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, laid: []*laid{l}})
+	}
+	if !shape.DType.IsPacked() {
+		bytes = slices.Clone(bytes)
+	}
+	if bytes == nil {
+		bytes = []byte{}
+	}
+	return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
+}
+
+// HasSharedBuffers returns false: memory of devices is reached by copies only.
+func (data) HasSharedBuffers() bool { return false }
+
+// NewSharedBuffer returns an error matching errors.ErrUnsupported.
+func (data) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buffer, any, error) {
+	return nil, nil, &errkind.Fault{Op: "gomlx: shared buffers", Hint: "use BufferFromFlatData", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
+}

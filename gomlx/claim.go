@@ -1,0 +1,181 @@
+package gomlx
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute"
+
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// An execution claims its inputs while it is being launched, so that other goroutines can use the
+// same buffers. One that only reads counts as a user: what it is about to launch with stays. One
+// that a buffer is donated to takes it: it waits for the users, and nobody else can use the buffer
+// from then on, because its memory is filled with a result.
+//
+// An execution takes before it uses, and does not wait when what it wants to use is taken, so none
+// waits for another in a circle.
+
+// claim takes the donated inputs and becomes a user of the others. After an error nothing is
+// claimed.
+func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
+	for i, d := range donate {
+		if !d {
+			continue
+		}
+		if err := inputs[i].(*Buffer).held.take(); err != nil {
+			untake(inputs[:i], donate)
+			return e.input(i, again(inputs, donate, i, err))
+		}
+	}
+	for i, input := range inputs {
+		if len(donate) != 0 && donate[i] {
+			continue
+		}
+		if err := input.(*Buffer).held.use(); err != nil {
+			leave(inputs[:i], donate)
+			untake(inputs, donate)
+			return e.input(i, again(inputs, donate, i, err))
+		}
+	}
+	return nil
+}
+
+// release ends what claim began.
+func release(inputs []compute.Buffer, donate []bool) {
+	leave(inputs, donate)
+	untake(inputs, donate)
+}
+
+func untake(inputs []compute.Buffer, donate []bool) {
+	for i, input := range inputs {
+		if len(donate) != 0 && donate[i] {
+			input.(*Buffer).held.untake()
+		}
+	}
+}
+
+func leave(inputs []compute.Buffer, donate []bool) {
+	for i, input := range inputs {
+		if len(donate) == 0 || !donate[i] {
+			input.(*Buffer).held.leave()
+		}
+	}
+}
+
+// again is the error of input i: another one is the same buffer, if the buffer is there at all.
+func again(inputs []compute.Buffer, donate []bool, i int, err error) error {
+	h := inputs[i].(*Buffer).held
+	h.mu.Lock()
+	gone := h.gone
+	h.mu.Unlock()
+	if gone != nil {
+		return gone
+	}
+	for k, other := range inputs {
+		if k == i || len(donate) == 0 || !donate[k] || other.(*Buffer).held != h {
+			continue
+		}
+		if donate[i] {
+			return fmt.Errorf("it is donated twice, also as input %d: give a copy", k)
+		}
+		return fmt.Errorf("it is donated as input %d: give a copy, or do not donate it", k)
+	}
+	return err
+}
+
+// input names the input that an error is about.
+func (e *Executable) input(i int, err error) error {
+	p := e.state.program
+	return fmt.Errorf("input %d, parameter %q: %w", i, p.ParameterNames[i%len(p.ParameterNames)], err)
+}
+
+// usable answers why the value cannot be used, if so.
+func (h *held) usable() error {
+	switch {
+	case h.gone != nil:
+		return h.gone
+	case h.taken:
+		return ErrDonated
+	}
+	return nil
+}
+
+// use becomes a user of the value, until leave.
+func (h *held) use() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.usable(); err != nil {
+		return err
+	}
+	h.users++
+	return nil
+}
+
+func (h *held) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users--; h.users == 0 && h.idle != nil {
+		h.idle.Broadcast()
+	}
+}
+
+// take waits for the users and makes the value that of one execution, until untake.
+func (h *held) take() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.usable(); err != nil {
+		return err
+	}
+	h.taken = true
+	for h.users > 0 {
+		if h.idle == nil {
+			h.idle = sync.NewCond(&h.mu)
+		}
+		h.idle.Wait()
+	}
+	if h.gone != nil {
+		h.taken = false
+		return h.gone
+	}
+	return nil
+}
+
+func (h *held) untake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken = false
+}
+
+// lay brings a value that is claimed into a layout, if it is not in it, and returns its parts.
+func (h *held) lay(want *mesh.Layout) (*laid, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone != nil {
+		return nil, h.gone
+	}
+	return h.layLocked(want)
+}
+
+// on brings a value that is claimed to a device, if it is not whole there, and returns it there.
+func (h *held) on(num compute.DeviceNum) (*pjrt.Buffer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gone != nil {
+		return nil, h.gone
+	}
+	whole, err := h.backend.whole(h.shape)
+	if err != nil {
+		return nil, err
+	}
+	l := h.onLocked(num, whole)
+	if l == nil {
+		if l, err = h.aloneLocked(num, whole); err != nil {
+			return nil, err
+		}
+		h.keepLocked(l)
+	}
+	return l.Buffers[num], nil
+}

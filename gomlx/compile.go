@@ -1,0 +1,66 @@
+package gomlx
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// explains says how a compiled program is split, if that is asked for. It is said once of each program,
+// whatever it is compiled anew for.
+func (c *compiled) explains(v *variant) error {
+	b := c.backend
+	if b.opts.Explain == nil || c.explained {
+		return nil
+	}
+	c.explained = true
+	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
+	if loaded := system.Loaded(v.exe); loaded != nil {
+		topology := b.machine.Topology()
+		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
+		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
+			target.Name = platform
+		}
+		var err error
+		if e.Report, err = reportOf(c.program.Name, v.module, report.Input{Target: target, Program: loaded.Executable()}); err != nil {
+			return err
+		}
+	}
+	b.opts.Explain(e)
+	return nil
+}
+
+// note writes a line to Options.Notes. What cannot be written is lost: it is no reason to stop.
+func (b *Backend) note(text string) {
+	if b.opts.Notes != nil {
+		_, _ = io.WriteString(b.opts.Notes, text+"\n")
+	}
+}
+
+// lines writes lines that say who speaks. One call of Write writes them, so that those of several
+// goroutines do not mix. It is safe for concurrent use.
+type lines struct {
+	prefix string
+	mu     sync.Mutex
+	to     io.Writer
+}
+
+// Write writes whole lines.
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.prefix + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+l.prefix) + "\n"
+	_, err := io.WriteString(l.to, all)
+	return len(text), err
+}
+
+// writeJSON writes a value as JSON.
+func writeJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}

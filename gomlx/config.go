@@ -1,0 +1,272 @@
+package gomlx
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// config is a parsed configuration string.
+type config struct {
+	text      string
+	plugin    string // cpu, tpu, cuda, an absolute path, or empty
+	devices   int
+	logical   int
+	axes      []sharding.Axis
+	rules     string
+	cache     string
+	explain   bool
+	topology  string
+	report    string
+	precision *lowering.Precision
+}
+
+// ConfigError reports a configuration string that cannot be followed.
+type ConfigError struct {
+	// Config is the string, and Option the name of the option at fault; empty if it has none.
+	Config, Option string
+	// Reason says what is wrong, and Hint what is possible.
+	Reason, Hint string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+// Error returns the string, the option, what is wrong and what is possible.
+func (e *ConfigError) Error() string {
+	what := "gomlx: config " + strconv.Quote(e.Config)
+	if e.Option != "" {
+		what += ": option " + e.Option
+	}
+	return errkind.Text(what, e.Reason, e.Err, e.Hint)
+}
+
+// Unwrap returns the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Kind returns the kind of the cause, ValueError if that has none.
+func (e *ConfigError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
+
+// readers read the value of each option into a config. They return what is wrong, and what is
+// possible.
+var readers = map[string]func(c *config, value string) (reason, hint string){
+	"plugin": func(c *config, value string) (string, string) {
+		if !slices.Contains([]string{"cpu", "tpu", "cuda"}, value) && !filepath.IsAbs(value) {
+			return fmt.Sprintf("%q is no plugin", value), "give cpu, tpu, cuda or the absolute path of one"
+		}
+		c.plugin = value
+		return "", ""
+	},
+	"devices": func(c *config, value string) (string, string) { return count(&c.devices, value) },
+	"logical": func(c *config, value string) (string, string) { return count(&c.logical, value) },
+	"axes":    readAxes,
+	"rules": func(c *config, value string) (string, string) {
+		c.rules = value
+		if value == "" {
+			return "it is empty", "name a JSON file, or built-in sets: " + builtinNames()
+		}
+		return "", ""
+	},
+	"cache": func(c *config, value string) (string, string) {
+		c.cache = value
+		if value == "" {
+			return "it is empty", "name a directory"
+		}
+		return "", ""
+	},
+	"explain": func(c *config, value string) (string, string) {
+		c.explain = value == "1"
+		if value != "0" && value != "1" {
+			return fmt.Sprintf("%q is no answer", value), "give 1 or 0"
+		}
+		return "", ""
+	},
+	"topology": func(c *config, value string) (string, string) {
+		c.topology = strings.TrimSpace(value)
+		if cpuDevices(c.topology) > 0 {
+			return "", ""
+		}
+		if _, _, err := system.ParseSlices(c.topology); err != nil {
+			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, or cpu:8"
+		}
+		return "", ""
+	},
+	"report": func(c *config, value string) (string, string) {
+		c.report = value
+		if value == "" {
+			return "it is empty", "name a file; one that ends in .html becomes a page, and any other JSON"
+		}
+		return "", ""
+	},
+	"precision": func(c *config, value string) (string, string) {
+		for _, p := range []lowering.Precision{lowering.PrecisionDefault, lowering.PrecisionHigh, lowering.PrecisionHighest} {
+			if strings.EqualFold(p.String(), value) {
+				c.precision = &p
+				return "", ""
+			}
+		}
+		return fmt.Sprintf("%q is no precision", value), "give default, high or highest"
+	},
+}
+
+// optionNames are the options in the order of the documentation.
+var optionNames = []string{"plugin", "devices", "logical", "axes", "rules", "precision", "cache", "explain", "topology", "report"}
+
+// maxDevices bounds the numbers that a string may ask for.
+const maxDevices = 1 << 17
+
+func count(to *int, value string) (reason, hint string) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > maxDevices {
+		return fmt.Sprintf("%q is no number of devices", value), fmt.Sprintf("give a number from 1 to %d", maxDevices)
+	}
+	*to = n
+	return "", ""
+}
+
+// readAxes reads axes as in "model:4+sequence:2".
+func readAxes(c *config, value string) (reason, hint string) {
+	const form = "give names and sizes as axes=model:4+sequence:2, the slowest axis first"
+	for part := range strings.SplitSeq(value, "+") {
+		name, size, _ := strings.Cut(part, ":")
+		n := 0
+		if reason, _ := count(&n, size); reason != "" || name == "" {
+			return fmt.Sprintf("%q is no axis", part), form
+		}
+		c.axes = append(c.axes, sharding.Axis{Name: name, Size: n})
+	}
+	if _, err := logical.Mesh(0, c.axes...); err != nil {
+		return err.Error(), form
+	}
+	return "", ""
+}
+
+// cpuTopology is a topology of devices of the CPU plugin, as in "cpu:8".
+var cpuTopology = regexp.MustCompile(`^cpu:([1-9][0-9]{0,3})$`)
+
+// cpuDevices returns the number of devices of a CPU topology, or 0.
+func cpuDevices(topology string) int {
+	m := cpuTopology.FindStringSubmatch(topology)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1]) // the expression lets few digits through only
+	return n
+}
+
+// parseConfig reads a configuration string; see [NewFromConfig].
+func parseConfig(text string) (*config, error) {
+	c := &config{text: text}
+	fail := func(option, reason, hint string) (*config, error) {
+		return nil, &ConfigError{Config: text, Option: option, Reason: reason, Hint: hint}
+	}
+	if strings.TrimSpace(text) == "" {
+		return c, nil
+	}
+	given := map[string]bool{}
+	items, ok := splitItems(text)
+	if !ok {
+		return fail("", "a quoted value does not end", `end it with " before the next comma`)
+	}
+	for i, item := range items {
+		name, value, has := strings.Cut(item, "=")
+		name = strings.TrimSpace(name)
+		if i == 0 && !has && (slices.Contains([]string{"cpu", "tpu", "cuda"}, name) || filepath.IsAbs(name)) {
+			name, value, has = "plugin", name, true
+		}
+		read := readers[name]
+		switch {
+		case name == "" && !has:
+			return fail("", "there is nothing between two commas", "leave one out")
+		case read == nil:
+			return fail(strconv.Quote(name), "there is none of that name", "the options are "+strings.Join(optionNames, ", ")+
+				`; a value with a comma stands in double quotes, as cache="/a,b"`)
+		case !has:
+			return fail(name, "it has no value", "write "+name+"=...")
+		case given[name]:
+			return fail(name, "it is given twice", "give it once")
+		}
+		given[name] = true
+		value, err := unquoted(value)
+		if err != nil {
+			return fail(name, err.Error(), `write \" and \\ within double quotes`)
+		}
+		if reason, hint := read(c, value); reason != "" {
+			return fail(name, reason, hint)
+		}
+	}
+	return c, c.check()
+}
+
+// check refuses options that do not go together.
+func (c *config) check() error {
+	fail := func(option, reason, hint string) error {
+		return &ConfigError{Config: c.text, Option: option, Reason: reason, Hint: hint}
+	}
+	size := 1
+	for _, axis := range c.axes {
+		size *= axis.Size
+	}
+	switch {
+	case c.axes != nil && c.logical != 0 && c.logical != size:
+		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical), "leave logical out")
+	case c.report != "" && c.topology == "":
+		return fail("report", "it is what topology= writes in the place of a run", "add topology=v5e-16, or use explain=1")
+	case c.topology != "" && c.cache != "":
+		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")
+	case c.topology != "" && c.devices != 0:
+		return fail("devices", "the topology says how many there are", "leave devices out")
+	case c.topology != "" && (c.plugin == "cuda" || c.plugin == "cpu" && cpuDevices(c.topology) == 0 || c.plugin == "tpu" && cpuDevices(c.topology) > 0):
+		return fail("plugin", c.plugin+" does not compile for "+c.topology, "leave it out, or give the path of a plugin that does")
+	}
+	return nil
+}
+
+// replica returns the number of logical devices of a replica, at least 1.
+func (c *config) replica() int {
+	size := max(c.logical, 1)
+	if c.axes != nil {
+		size = 1
+		for _, axis := range c.axes {
+			size *= axis.Size
+		}
+	}
+	return size
+}
+
+// splitItems cuts a string at the commas that are not within double quotes. It returns false if a
+// quoted value does not end.
+func splitItems(text string) (items []string, ok bool) {
+	start, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case quoted && text[i] == '\\':
+			i++
+		case text[i] == '"' && (quoted || i > 0 && text[i-1] == '='):
+			quoted = !quoted
+		case text[i] == ',' && !quoted:
+			items, start = append(items, text[start:i]), i+1
+		}
+	}
+	return append(items, text[start:]), !quoted
+}
+
+// unquoted returns a value without its double quotes, if it has them.
+func unquoted(value string) (string, error) {
+	if !strings.HasPrefix(value, `"`) {
+		return value, nil
+	}
+	out, err := strconv.Unquote(value)
+	if err != nil {
+		return "", fmt.Errorf("%s is not rightly quoted", value)
+	}
+	return out, nil
+}

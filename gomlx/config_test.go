@@ -1,0 +1,121 @@
+package gomlx
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+func TestConfigStrings(t *testing.T) {
+	highest := lowering.PrecisionHighest
+	for text, want := range map[string]config{
+		"":              {},
+		"devices=8":     {devices: 8},
+		"cpu,devices=8": {plugin: "cpu", devices: 8},
+		"/a/b.so":       {plugin: "/a/b.so"},
+		"devices=8,logical=2,rules=megatron.json,cache=DIR,explain=1": {devices: 8, logical: 2, rules: "megatron.json", cache: "DIR", explain: true},
+		"topology=v5e:4x4,rules=megatron+fsdp,report=r.json":          {topology: "v5e:4x4", rules: "megatron+fsdp", report: "r.json"},
+		"topology=2x v5e-256":                     {topology: "2x v5e-256"},
+		"topology=cpu:8":                          {topology: "cpu:8"},
+		"plugin=tpu,precision=Highest,explain=0":  {plugin: "tpu", precision: &highest},
+		"axes=model:4+sequence:2,logical=8":       {logical: 8, axes: []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}},
+		`cache="/a,b:c=\"d\\",rules="x,y.json"`:   {cache: `/a,b:c="d\`, rules: "x,y.json"},
+		`cache=/a"b`:                              {cache: `/a"b`},
+		"cache=/a:b=c":                            {cache: "/a:b=c"},
+		"plugin=/p/libx.so, devices=2 ,logical=2": {plugin: "/p/libx.so", devices: 2, logical: 2},
+	} {
+		want.text = text
+		got, err := parseConfig(strings.ReplaceAll(text, "2 ,", "2,"))
+		require.NoError(t, err, text)
+		got.text = text
+		assert.Equal(t, want, *got, text)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, s := range []string{"", "cpu", "cpu,devices=8", "tpu,precision=highest", "/a,explain=1", "cpu,,", "devices=99999999999999999999", `cache="a`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := parseConfig(s)
+		if of := (*ConfigError)(nil); err != nil && !errors.As(err, &of) {
+			t.Fatalf("%q: %v", s, err)
+		}
+		if err == nil && (c.devices < 0 || c.logical < 0) {
+			t.Fatalf("%q: %+v", s, c)
+		}
+	})
+}
+
+func TestConfigStringsThatCannotBeMeant(t *testing.T) {
+	for text, want := range map[string]string{
+		"device=8":                   `option "device": there is none of that name; the options are plugin, devices, logical, axes, rules, precision, cache, explain, topology, report; a value with a comma`,
+		"devices":                    "option devices: it has no value; write devices=...",
+		"devices=0":                  `option devices: "0" is no number of devices; give a number from 1 to`,
+		"devices=1e9":                `option devices: "1e9"`,
+		"devices=2,devices=2":        "option devices: it is given twice",
+		"devices=2,,logical=1":       "there is nothing between two commas",
+		"devices=2,":                 "there is nothing between two commas",
+		"plugin=gpu":                 `option plugin: "gpu" is no plugin; give cpu, tpu, cuda or the absolute path of one`,
+		"plugin=lib.so":              `option plugin: "lib.so" is no plugin`,
+		"logical=2,cpu":              `option "cpu": there is none of that name`,
+		"rules=":                     "option rules: it is empty; name a JSON file, or built-in sets: fsdp, megatron, zero1",
+		"cache=":                     "option cache: it is empty",
+		"explain=yes":                `option explain: "yes" is no answer; give 1 or 0`,
+		"precision=exact":            `option precision: "exact" is no precision; give default, high or highest`,
+		"topology=v9-8":              "option topology:",
+		"topology=cpu:0":             "option topology:",
+		"report=r.json":              "option report: it is what topology= writes in the place of a run",
+		"report=,topology=v5e-16":    "option report: it is empty",
+		"topology=v5e-16,cache=d":    "option cache: with topology= nothing is run, and nothing is kept",
+		"topology=v5e-16,devices=2":  "option devices: the topology says how many there are",
+		"topology=v5e-16,plugin=cpu": "option plugin: cpu does not compile for v5e-16",
+		"topology=cpu:8,plugin=tpu":  "option plugin: tpu does not compile for cpu:8",
+		"axes=model":                 `option axes: "model" is no axis; give names and sizes as axes=model:4+sequence:2`,
+		"axes=replica:2":             `axis "replica" is that of the replicas`,
+		"axes=a:2+a:2":               "option axes:",
+		"axes=a:2,logical=4":         "option axes: they make 2 logical devices, and logical is 4; leave logical out",
+		`cache="/a,explain=1`:        "a quoted value does not end",
+		`cache="/a"b`:                `option cache: "/a"b is not rightly quoted`,
+	} {
+		_, err := parseConfig(text)
+		var of *ConfigError
+		require.ErrorAs(t, err, &of, text)
+		assert.Contains(t, err.Error(), want, text)
+		assert.Contains(t, err.Error(), "gomlx: config ")
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	}
+}
+
+func TestEveryOptionIsDocumented(t *testing.T) {
+	assert.Len(t, readers, len(optionNames))
+	register, err := os.ReadFile("register.go")
+	require.NoError(t, err)
+	for _, name := range optionNames {
+		assert.Contains(t, readers, name)
+		assert.Contains(t, string(register), "\n//	"+name+"=", "the list of NewFromConfig")
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	for _, seed := range []string{"", "devices=8,logical=2", `cache="a,b",explain=1`, "axes=a:2+b:3", "topology=v5e:4x4", `"`, "cpu"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseConfig(text)
+		if err != nil {
+			var of *ConfigError
+			require.ErrorAs(t, err, &of)
+			return
+		}
+		require.GreaterOrEqual(t, c.replica(), 1)
+	})
+}

@@ -1,0 +1,247 @@
+package gomlx
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering"
+)
+
+// Executable is a computation that runs. A graph that GoMLX did not distribute runs on all devices,
+// as the program over the global tensors; it is compiled at its first execution, when it is known
+// which arguments are donated. Any other graph runs on the devices that GoMLX names. It is safe for
+// concurrent use.
+type Executable struct {
+	backend *Backend
+	state   *compiled
+}
+
+var _ compute.Executable = (*Executable)(nil)
+
+// compiled is the part of an Executable that its cleanup may hold on to.
+type compiled struct {
+	backend *Backend
+	program *lowering.Program
+	places  []Placement // of the parameters
+
+	mu          sync.Mutex
+	variants    map[string]*variant // by the donated parameters that a result may take the place of, or by the devices that GoMLX names
+	built       []*variant          // in the order in which they were compiled
+	last        *variant            // that was found, for lastDonated
+	lastDonated []bool
+	reported    map[string]error // as variants, of a backend that compiles ahead of time
+	// explained is set once Options.Explain has spoken of the program.
+	explained bool
+	closed    bool
+}
+
+// compile is lowering's Options.Compile.
+func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
+	for i, s := range slices.Concat(p.Parameters, p.Outputs) {
+		if _, err := hostdata.Type(s.DType); err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
+		}
+	}
+	state := &compiled{backend: b, program: p, variants: map[string]*variant{}}
+	if !state.distributed() { // or GoMLX says how everything is split
+		if err := b.checkRules(p); err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+		}
+	}
+	table := tables(p)
+	for i, name := range p.ParameterNames {
+		dims := p.Parameters[i].Dimensions
+		place := PlaceData(b.mesh, dims)
+		if table[i] && !place.Spec.IsReplicated() {
+			place = placeTable(dims)
+		}
+		if isVariable(name) {
+			var err error
+			place, err = b.opts.Rules.Place(b.mesh, name, dims)
+			if of := (*RuleError)(nil); errors.As(err, &of) && !state.distributed() {
+				of.File, of.Program = b.opts.RulesName, p.Name
+				return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+			}
+		}
+		state.places = append(state.places, place)
+	}
+	if state.distributed() {
+		if _, err := state.onNamed(0); err != nil {
+			return nil, errors.Join(err, state.Close())
+		}
+	} else {
+		b.noteWhole(p, state.places)
+	}
+	if err := b.holds.Track(state); err != nil {
+		return nil, err
+	}
+	exe := &Executable{backend: b, state: state}
+	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.holds.Free(c) }, state)
+	return exe, nil
+}
+
+// distributed reports whether GoMLX names the devices of the program.
+func (c *compiled) distributed() bool {
+	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
+}
+
+// Close frees all variants.
+func (c *compiled) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for _, v := range c.built {
+		if err := v.exe.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	c.variants, c.built, c.last = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Finalize frees the compiled programs.
+func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
+
+// Inputs returns the names and shapes of the parameters, in order.
+func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
+	return slices.Clone(e.state.program.ParameterNames), slices.Clone(e.state.program.Parameters)
+}
+
+// Outputs returns the shapes of the results, in order.
+func (e *Executable) Outputs() []shapes.Shape { return slices.Clone(e.state.program.Outputs) }
+
+// Execute runs the program and returns its results, which may still be on their way. Donated inputs
+// belong to the execution; an error in the arguments leaves them as they were.
+//
+// A program that GoMLX did not distribute takes and gives global tensors, and runs on all devices
+// where defaultDevice is 0; with another defaultDevice it runs on that device alone. Of a
+// distributed program inputs and results are device by device, all parameters of a device together.
+func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	out, err := e.execute(inputs, donate, defaultDevice)
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(inputs)
+	if err != nil {
+		return nil, failed("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
+	}
+	return out, nil
+}
+
+func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	if err := b.holds.Check(); err != nil {
+		return nil, err
+	}
+	if err := b.has(defaultDevice); err != nil {
+		return nil, err
+	}
+	if want := len(p.Parameters) * p.Replicas * p.Partitions; len(inputs) != want {
+		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), want, len(p.Parameters), p.Replicas*p.Partitions)
+	}
+	if len(donate) != 0 && len(donate) != len(inputs) {
+		return nil, fmt.Errorf("%d donate flags for %d inputs", len(donate), len(inputs))
+	}
+	per := len(p.Parameters)
+	for i, input := range inputs {
+		switch buf, ok := input.(*Buffer); {
+		case !ok || buf == nil || buf.held == nil:
+			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
+		case buf.held.backend != b:
+			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
+		case !buf.held.shape.Equal(p.Shards[i%per]):
+			of := ""
+			if len(inputs) > per {
+				of = fmt.Sprintf(" of device %d", i/per)
+			}
+			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%per], of, buf.held.shape, p.Shards[i%per])
+		}
+	}
+	if e.state.distributed() || defaultDevice != 0 {
+		return e.executeNamed(inputs, donate, defaultDevice)
+	}
+	if b.ahead != nil {
+		return e.executeAhead(inputs, donate)
+	}
+	return e.executeGlobal(inputs, donate)
+}
+
+func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	v, err := e.state.load(donate)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.claim(inputs, donate); err != nil {
+		return nil, err
+	}
+	defer release(inputs, donate)
+	if err := e.agreeOn(inputs); err != nil {
+		return nil, err
+	}
+	args, results := mesh.Table(len(v.rows), len(inputs)), mesh.Table(len(v.rows), len(p.Outputs))
+	taken := make([]*laid, len(inputs))
+	for i, input := range inputs {
+		l, err := input.(*Buffer).held.lay(v.args[i])
+		if err != nil {
+			return nil, e.input(i, err)
+		}
+		taken[i] = l
+		for row, d := range v.rows {
+			args[row][i] = l.Buffers[d]
+		}
+	}
+	mask := make([]bool, len(inputs))
+	for r, i := range v.of {
+		if i < 0 {
+			continue
+		}
+		mask[i] = true
+		for row := range v.rows {
+			results[row][r] = args[row][i] // filled again
+		}
+	}
+	if err := b.launch(v, args, results, mask); err != nil {
+		return nil, err
+	}
+	for i, input := range inputs {
+		if i < len(donate) && donate[i] {
+			input.(*Buffer).held.give(taken[i], mask[i])
+		}
+	}
+	out := make([]compute.Buffer, len(p.Outputs))
+	var errs []error
+	for r := range out {
+		var l *laid
+		if i := v.of[r]; i >= 0 {
+			l = taken[i] // its buffers are filled again
+		} else {
+			l = &laid{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
+		}
+		buf, err := b.newBuffer(&held{backend: b, shape: p.Outputs[r], laid: []*laid{l}})
+		out[r], errs = buf, append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// give ends a donated tensor: its parts in a layout belong to the execution's result, if they took
+// their memory.
+func (h *held) give(l *laid, aliased bool) {
+	if aliased {
+		h.mu.Lock()
+		h.laid = slices.DeleteFunc(h.laid, func(x *laid) bool { return x == l })
+		h.mu.Unlock()
+	}
+	_ = h.end(ErrDonated)
+	_ = h.backend.holds.Free(h)
+}

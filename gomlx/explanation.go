@@ -1,0 +1,280 @@
+package gomlx
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/report"
+)
+
+// Explanation says how a program is split over the devices, and why. It is plain data.
+type Explanation struct {
+	// Program is the program's name, and Mesh its devices, such as replica=4, logical=2.
+	Program string
+	Mesh    string
+	// Parameters and Results are the program's, in its order.
+	Parameters, Results []Tensor
+	// Rules are the rules that place a parameter, or were to, by their numbers.
+	Rules map[int]string
+	// Idle are the axes of several devices over which nothing is split at the program's border: the
+	// devices of such an axis do the same work.
+	Idle []string
+	// Report has the memory, the collectives and the cost of the compiled program. It is nil if the
+	// runtime gives no compiled program.
+	Report *report.Report
+}
+
+// Tensor is a parameter or a result of a program.
+type Tensor struct {
+	// Name is the path of a variable, or what GoMLX calls the parameter; results have the name of the
+	// variable that they update, or none.
+	Name string
+	// Variable is true for a variable, and false for data.
+	Variable bool
+	DType    string
+	// Shape is the whole tensor's, and Shard that of the part that one device holds.
+	Shape, Shard []int
+	// Spec is how the tensor is laid over the mesh, such as P(replica, nil).
+	Spec string
+	// Why is what the placement follows from. Whole says why dimensions that were to be split are
+	// not, and is empty if all are.
+	Why, Whole string
+	// Donated is true if a result takes the tensor's memory.
+	Donated bool
+}
+
+// explain returns the explanation of an assembled program. places are those of its arguments.
+func explain(name string, m *module.Module, places []Placement, rules Rules) *Explanation {
+	e := &Explanation{Program: name, Mesh: axesText(m.Mesh), Rules: map[int]string{}}
+	for _, p := range places {
+		for _, i := range p.Rules {
+			e.Rules[i] = rules[i].String()
+		}
+	}
+	used := map[string]bool{}
+	add := func(to *[]Tensor, p module.Placed, place Placement) {
+		for _, axis := range p.Spec.UsedAxes() {
+			used[axis] = true
+		}
+		*to = append(*to, Tensor{
+			Name: p.Name, Variable: isVariable(p.Name), DType: p.DType.String(), Shape: slices.Clone(p.Global), Shard: slices.Clone(p.Shard),
+			Spec: p.Spec.String(), Why: place.Why, Whole: place.Whole, Donated: p.Donated,
+		})
+	}
+	for i, a := range m.Arguments {
+		add(&e.Parameters, a, places[i])
+	}
+	for _, r := range m.Results {
+		add(&e.Results, r, Placement{})
+	}
+	for _, axis := range m.Mesh.Axes() {
+		if axis.Size > 1 && !used[axis.Name] {
+			e.Idle = append(e.Idle, axis.Name)
+		}
+	}
+	return e
+}
+
+// WriteText writes the explanation as text for people. It depends on the explanation alone and is
+// the same each time.
+func (e *Explanation) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "program %q on %s\n", e.Program, e.Mesh)
+	e.parametersText(&b)
+	for _, i := range slices.Sorted(maps.Keys(e.Rules)) {
+		fmt.Fprintf(&b, "  rule %d: %s\n", i, e.Rules[i])
+	}
+	e.resultsText(&b)
+	e.wholeText(&b)
+	e.idleText(&b)
+	if e.Report != nil {
+		e.figuresText(&b)
+	}
+	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, b.String()))
+	return err
+}
+
+// parametersText writes a line for each parameter. The state of an optimizer that lies as its variable
+// does is counted in the variable's line.
+func (e *Explanation) parametersText(b *strings.Builder) {
+	if len(e.Parameters) == 0 {
+		b.WriteString("  it takes nothing\n")
+		return
+	}
+	spec, state := map[string]string{}, map[string]int{}
+	for _, p := range e.Parameters {
+		spec[p.Name] = p.Spec + fmt.Sprint(p.Shape)
+	}
+	follows := func(p Tensor) (string, bool) {
+		of, ok := StateOf(p.Name)
+		return of, ok && spec[of] == p.Spec+fmt.Sprint(p.Shape)
+	}
+	for _, p := range e.Parameters {
+		if of, ok := follows(p); ok {
+			state[of]++
+		}
+	}
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  parameter\tshape\ton one device\tsplit\twhy")
+	for _, p := range e.Parameters {
+		if _, ok := follows(p); ok {
+			continue
+		}
+		why := p.Why
+		if n := state[p.Name]; n > 0 {
+			why += fmt.Sprintf("; with its state (%d)", n)
+		}
+		fmt.Fprintf(t, "  %s\t%s%v\t%v\t%s\t%s\n", p.Name, p.DType, dims(p.Shape), dims(p.Shard), p.splitText(), why)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+}
+
+// splitText says in one word how a tensor lies.
+func (p Tensor) splitText() string {
+	if slices.Equal(p.Shape, p.Shard) {
+		return "whole"
+	}
+	return p.Spec
+}
+
+func dims(shape []int) []int { return append([]int{}, shape...) }
+
+// resultsText counts the results: those that take a parameter's place, and the others by how they
+// lie.
+func (e *Explanation) resultsText(b *strings.Builder) {
+	updated := 0
+	var others []string
+	for _, p := range e.Parameters {
+		if p.Donated {
+			updated++
+		}
+	}
+	for _, r := range e.Results {
+		if !r.Variable {
+			others = append(others, fmt.Sprintf("%s%v %s", r.DType, dims(r.Shape), r.splitText()))
+		}
+	}
+	fmt.Fprintf(b, "  results: %d", len(e.Results))
+	if updated > 0 {
+		fmt.Fprintf(b, ", of which %d take the memory of a parameter", updated)
+	}
+	const most = 6
+	if n := len(others); n > most {
+		others = append(others[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	if len(others) > 0 {
+		b.WriteString("; " + strings.Join(others, ", "))
+	}
+	b.WriteString("\n")
+}
+
+// wholeText says what was to be split and is not.
+func (e *Explanation) wholeText(b *strings.Builder) {
+	var lines []string
+	for _, p := range e.Parameters {
+		if p.Whole != "" {
+			lines = append(lines, fmt.Sprintf("    %s %v: %s\n", p.Name, dims(p.Shape), p.Whole))
+		}
+	}
+	if len(lines) > 0 {
+		b.WriteString("  not split as asked, every device has it whole or less split:\n" + strings.Join(lines, ""))
+	}
+}
+
+// idleText says which axes do the same work several times, and what to write.
+func (e *Explanation) idleText(b *strings.Builder) {
+	data, variables := false, false
+	for _, p := range e.Parameters {
+		data, variables = data || !p.Variable, variables || p.Variable
+	}
+	for _, axis := range e.Idle {
+		text := fmt.Sprintf("the devices of axis %s do the same work: nothing is split over it", axis)
+		switch {
+		case axis != logical.ReplicaName && variables && data:
+			text += "; give rules=megatron or rules=FILE.json, which split variables over it, or leave the axis out"
+		case axis == logical.ReplicaName && data:
+			text += "; give batches whose dimension 0 the number of replicas divides"
+		case !data:
+			text += ", as the program takes no data"
+		}
+		b.WriteString("  " + text + "\n")
+	}
+}
+
+// figuresText writes what the compiler says.
+func (e *Explanation) figuresText(b *strings.Builder) {
+	m := e.Report.Memory
+	fmt.Fprintf(b, "  memory of one device: arguments %s, results %s (of which %s in the place of arguments), temporaries %s, code %s; %s in all\n",
+		report.Bytes(m.Arguments), report.Bytes(m.Outputs), report.Bytes(m.Aliased), report.Bytes(m.Temporaries), report.Bytes(m.Code), report.Bytes(m.Total))
+	collectives := e.Report.Summary().Collectives
+	if len(collectives) == 0 {
+		b.WriteString("  collectives: none\n")
+		return
+	}
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  collective\taxis\tdtype\tcount\tbytes")
+	for _, c := range collectives {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\n", c.Kind, c.Axis, c.DType, c.Count, report.Bytes(c.Bytes))
+	}
+	_ = t.Flush()
+}
+
+// reportOf returns the report of a compiled program.
+func reportOf(name string, m *module.Module, in report.Input) (*report.Report, error) {
+	in.Step, in.Global = name, true
+	replicas, _ := m.Mesh.AxisSize(logical.ReplicaName)
+	in.Replicas, in.LogicalDevices = replicas, m.Mesh.Size()/max(replicas, 1)
+	state := map[string]bool{}
+	for _, a := range m.Arguments {
+		if of, ok := StateOf(a.Name); ok {
+			state[of] = true
+		}
+	}
+	for _, a := range m.Arguments {
+		in.Variables = append(in.Variables, isVariable(a.Name))
+		// GoMLX does not say what it trains. What an optimizer keeps state of is trained; without such
+		// state the variables of real numbers are counted that are no scalars.
+		_, of := StateOf(a.Name)
+		if isVariable(a.Name) && !of && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.Global) > 0) {
+			in.Parameters += int64(product(a.Global))
+		}
+	}
+	shown := *m
+	shown.Arguments, shown.Results = replicaView(m.Arguments, replicas), replicaView(m.Results, replicas)
+	in.Module = &shown
+	return report.New(in)
+}
+
+// replicaView returns tensors as a report shows them: data by what one replica has, and every split
+// in words.
+func replicaView(all []module.Placed, replicas int) []module.Placed {
+	out := slices.Clone(all)
+	for i, p := range out {
+		names := make([]string, p.Spec.Rank())
+		for dim := range names {
+			axes := p.Spec.Dim(dim).Axes
+			names[dim] = join(axes)
+			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaName) {
+				out[i].PerReplica, out[i].Local = true, slices.Clone(p.Local)
+				out[i].Local[dim] /= replicas
+				names[dim] = join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }))
+			}
+		}
+		if !p.Spec.IsReplicated() && strings.Join(names, "") != "" {
+			out[i].Annotation = logical.Over(names...)
+		}
+	}
+	return out
+}

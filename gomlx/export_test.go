@@ -1,0 +1,31 @@
+package gomlx
+
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/progress"
+)
+
+// Moved returns how often a value went from one layout to another.
+func Moved(b *Backend) int64 { return b.moved.Load() }
+
+// Slowly makes each compilation ahead of time take a while, and has it tell w how far it is each
+// so often.
+func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
+	b.ahead.line = progress.To(w, progress.Options{Every: every})
+	fast := b.machine
+	slow := func(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+		time.Sleep(while)
+		x, _, err := fast.Build(ctx, "slow", program, opts, nil)
+		if err != nil {
+			return nil, err
+		}
+		return x.(mesh.Described).Executable, nil
+	}
+	b.machine = mesh.Compiling(fast.Topology(), fast.Platform(), slow, b.opts.machine(slices.Concat(fast.Topology().DeviceIDs()...), b.logical))
+}

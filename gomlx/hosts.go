@@ -1,0 +1,161 @@
+package gomlx
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Over several processes each of them runs the same GoMLX program and gives the whole of each
+// tensor; it feeds the parts of its own devices. Results are whole on each device, so that a process
+// reads them by itself, except the next values of variables, which stay as they were. A tensor of
+// which other processes hold parts is read by a program that makes it whole, which all of them
+// launch. What processes would silently differ in, a program's text and a variable's first value, is
+// compared when it is first used.
+
+// everywhere makes a tensor whole on each device. All processes call it.
+func (b *Backend) everywhere(l *laid, shape shapes.Shape) (*laid, error) {
+	if l.layout.Spec == nil {
+		return nil, unknown("processes hold parts of it, and no rule says which", nil)
+	}
+	key := fmt.Sprint(shape, *l.layout.Spec)
+	b.gathering.Lock()
+	defer b.gathering.Unlock()
+	v, ok := b.gathers[key]
+	if !ok {
+		var err error
+		if v, err = b.gatherer(shape, *l.layout.Spec); err != nil {
+			return nil, err
+		}
+		if b.gathers == nil {
+			b.gathers = map[string]*variant{}
+		}
+		b.gathers[key] = v
+	}
+	args, results := mesh.Table(len(v.rows), 1), mesh.Table(len(v.rows), 1)
+	for row, d := range v.rows {
+		args[row][0] = l.Buffers[d]
+	}
+	if err := b.launch(v, args, results, nil); err != nil {
+		return nil, err
+	}
+	return &laid{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
+}
+
+// gatherer compiles a program that makes its argument whole on each device.
+func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, error) {
+	builder := lowering.New(lowering.Options{Target: lowering.TargetTPU, Partitioned: true}).Builder("whole")
+	x, err := builder.Main().Parameter("x", shape, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := builder.Main().Return([]compute.Value{x}, nil); err != nil {
+		return nil, err
+	}
+	lowered, err := builder.Compile()
+	if err != nil {
+		return nil, err
+	}
+	m, err := module.Global(lowered.(*lowering.Lowered).Program(), module.Frame{Mesh: b.mesh, Logical: b.logical,
+		Arguments: []module.Border{{Name: "x", Spec: from}}, Results: []module.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
+	if err != nil {
+		return nil, err
+	}
+	v := &variant{module: m}
+	if err := v.load(b, "whole", m.Text, b.machine.Options(1)); err != nil {
+		return nil, err
+	}
+	if err := b.holds.Track(v.exe); err != nil {
+		return nil, err
+	}
+	return v, v.lay(b, module.Frame{Results: make([]module.Border, 1)})
+}
+
+// agree compares what all processes have: they must have the same. what names it in an error.
+func (b *Backend) agree(what, hint string, data []byte) error {
+	if !b.machine.Several() {
+		return nil
+	}
+	sum := sha256.Sum256(data)
+	all, err := b.devices.Gather(context.Background(), "compare "+what, sum[:])
+	if err != nil {
+		return err
+	}
+	e := &MismatchError{What: what, Hint: hint}
+	for process, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			e.Differing = append(e.Differing, process)
+		}
+	}
+	if len(e.Differing) > 0 {
+		return e
+	}
+	return nil
+}
+
+// MismatchError reports that the processes of a job differ in something that must be the same on
+// all of them: the text of a program, or the first value of a variable.
+type MismatchError struct {
+	// What names what was compared, such as `variable "/dense/weights"`, and Hint says what makes it
+	// the same.
+	What, Hint string
+	// Differing are the processes that have something else than process 0, ascending.
+	Differing []int
+}
+
+// Error says which processes differ, and what to do.
+func (e *MismatchError) Error() string {
+	return errkind.Text("gomlx: "+e.What, fmt.Sprintf("processes %v have another than process 0", e.Differing), nil, e.Hint)
+}
+
+// Kind returns ValueError.
+func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
+
+// agreeOn compares the values that variables get from the host with this execution: together, and
+// one by one where they differ, to name what does.
+func (e *Executable) agreeOn(inputs []compute.Buffer) error {
+	b, p := e.backend, e.state.program
+	if !b.machine.Several() {
+		return nil
+	}
+	var fresh []int
+	var sum []byte
+	value := func(i int) []byte {
+		h := inputs[i].(*Buffer).held
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.host
+	}
+	for i, name := range p.ParameterNames {
+		if host := value(i); isVariable(name) && host != nil {
+			fresh = append(fresh, i)
+			part := sha256.Sum256(host)
+			sum = append(sum, part[:]...)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	const hint = "give each process the same seed (model.ParamInitialSeed), checkpoint and data"
+	err := b.agree("variables", hint, sum)
+	if mismatch := (*MismatchError)(nil); !errors.As(err, &mismatch) {
+		return err
+	}
+	for _, i := range fresh {
+		if err := b.agree(fmt.Sprintf("variable %q", p.ParameterNames[i]), hint, value(i)); err != nil {
+			return err
+		}
+	}
+	return err
+}

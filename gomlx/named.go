@@ -1,0 +1,115 @@
+package gomlx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+)
+
+// A program that GoMLX distributes, or runs on another default device than 0, is for devices of which
+// GoMLX gives the numbers. A value on such a device is whole there.
+
+// devices returns the partitions that GoMLX names for the program, in its order.
+func (c *compiled) devices(defaultDevice compute.DeviceNum) []int {
+	if !c.distributed() {
+		return []int{int(defaultDevice)}
+	}
+	all := make([]int, c.program.Replicas*c.program.Partitions)
+	for i := range all {
+		if all[i] = i; c.program.Devices != nil {
+			all[i] = int(c.program.Devices[i])
+		}
+	}
+	return all
+}
+
+// onNamed returns the program for devices that GoMLX names, compiling it on first use.
+func (c *compiled) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
+	b := c.backend
+	if err := b.named(); err != nil {
+		return nil, err
+	}
+	devices := c.devices(defaultDevice)
+	for _, num := range devices {
+		if err := b.has(compute.DeviceNum(num)); err != nil {
+			return nil, err
+		}
+	}
+	key := fmt.Sprint("on ", devices)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrFinalized
+	}
+	if v, ok := c.variants[key]; ok {
+		return v, nil
+	}
+	p, err := module.Unmarked(c.program)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.Text()
+	if err != nil {
+		return nil, err
+	}
+	v := &variant{}
+	if err := v.load(b, p.Name, text, b.machine.OptionsOn(devices, p.Replicas)); err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+	}
+	c.variants[key] = v
+	c.built = append(c.built, v)
+	return v, nil
+}
+
+// executeNamed runs the program on devices that GoMLX names.
+func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaultDevice compute.DeviceNum) ([]compute.Buffer, error) {
+	b, p := e.backend, e.state.program
+	v, err := e.state.onNamed(defaultDevice)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.claim(inputs, donate); err != nil {
+		return nil, err
+	}
+	defer release(inputs, donate)
+	args, results := mesh.Table(len(v.rows), len(p.Parameters)), mesh.Table(len(v.rows), len(p.Outputs))
+	devices := e.state.devices(defaultDevice)
+	for i, input := range inputs {
+		num := devices[i/len(p.Parameters)]
+		if args[slices.Index(v.rows, num)][i%len(p.Parameters)], err = input.(*Buffer).held.on(compute.DeviceNum(num)); err != nil {
+			return nil, e.input(i, err)
+		}
+	}
+	if err := b.launch(v, args, results, nil); err != nil {
+		return nil, err
+	}
+	for i, input := range inputs {
+		if i < len(donate) && donate[i] {
+			input.(*Buffer).held.give(nil, false)
+		}
+	}
+	var out []compute.Buffer
+	for _, num := range devices {
+		for r, shape := range p.Outputs {
+			part := results[slices.Index(v.rows, num)][r]
+			of := shape.Clone()
+			of.Dimensions = slices.Clone(part.Dims()) // one device's part of a split result
+			whole, err := b.whole(of)
+			if err != nil {
+				return nil, err
+			}
+			l := &laid{whole, b.machine.Buffers()}
+			l.Buffers[num] = part
+			buf, err := b.newBuffer(&held{backend: b, shape: of, num: compute.DeviceNum(num), laid: []*laid{l}})
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, buf)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,231 @@
+package gomlx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/gomlx/compute"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Name is the name under which the package registers the backend of the zero [Options].
+const Name = "tpustrategy"
+
+// The process that compiles ahead of time (topology=) is the program again, and ends here.
+func init() { Register(Name, Options{Worker: worker.Main()}) }
+
+// Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or
+// the GOMLX_BACKEND variable set to it, makes one with [NewFromConfig]. opts are the options of
+// what the string leaves open; their Name is name. Registering a name again replaces it.
+//
+// Register changes a table of package compute that has no lock: call it before backends are made.
+func Register(name string, opts Options) {
+	opts.Name = name
+	compute.Register(name, func(config string) (compute.Backend, error) {
+		b, err := NewFromConfig(context.Background(), config, opts)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	})
+}
+
+// NewFromConfig opens devices for a backend, which closes them with itself. ctx bounds the opening.
+// Plugins are looked for where the commands do: at what the environment names and where the
+// installer puts them. Errors are a [*ConfigError], with what went wrong inside, such
+// as a [*RuleError], a *pjrt.FindError or a *system.StartError.
+//
+// The config is a list of options with commas between them, each of which is set over that of opts:
+//
+//	plugin=KIND        cpu, tpu, cuda, or the absolute path of a plugin. Without it the TPU of this
+//	                   machine is taken if there is one, and the CPU otherwise
+//	devices=N          the number of CPU devices; as many as a replica has unless given. All devices
+//	                   of a TPU are used, and another number is an error
+//	logical=P          the devices of a replica, over which rules split variables; 1 unless given
+//	axes=A:N+B:M       names and sizes for the axes of a replica's devices, the slowest first
+//	rules=FILE.json    which variables are split along which dimension over which axis; see
+//	                   [ParseRules]. Or built-in sets: megatron, fsdp, zero1, megatron+fsdp; see
+//	                   [BuiltinRules]
+//	precision=P        of matrix products on a TPU: default, high or highest
+//	cache=DIR          keeps compiled programs in a directory; see package pjrt/cache
+//	explain=1          says of each program how it is split and why, on standard error
+//	topology=SLICE     compiles for a slice that is not here, such as v5e-16, v5e:4x4 or 2x v5e-256,
+//	                   or cpu:8, instead of running; see [NewAheadOfTime]
+//	report=FILE        with topology: writes the report to a file, as a page if its name ends in
+//	                   .html, and as JSON otherwise
+//
+// as in "devices=8,logical=2,rules=megatron". A value with a comma stands in double quotes, in which
+// \" and \\ stand for a quote and a backslash: cache="/a,b". Colons need none.
+func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, error) {
+	c, err := parseConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.open(ctx, opts)
+	if of := (*ConfigError)(nil); err != nil && !errors.As(err, &of) {
+		err = &ConfigError{Config: config, Reason: "it cannot be followed", Err: err}
+	}
+	return b, err
+}
+
+// options returns the options with what the string says over them.
+func (c *config) options(opts Options) Options {
+	if c.logical > 0 {
+		opts.Logical = c.logical
+		opts.Axes = nil
+	}
+	if c.axes != nil {
+		opts.Axes, opts.Logical = c.axes, 0
+	}
+	if c.precision != nil {
+		opts.Precision = *c.precision
+	}
+	if opts.Notes == nil {
+		opts.Notes = os.Stderr
+	}
+	opts.Notes = &lines{prefix: opts.name() + ": ", to: opts.Notes}
+	if c.explain {
+		also := opts.Explain
+		opts.Explain = func(e *Explanation) {
+			var text strings.Builder
+			_ = e.WriteText(&text) // a strings.Builder takes everything
+			_, _ = io.WriteString(opts.Notes, text.String())
+			if also != nil {
+				also(e)
+			}
+		}
+	}
+	return opts
+}
+
+// open does what a string asks.
+func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
+	opts = c.options(opts)
+	fail := func(option string, err error, hint string) error {
+		return &ConfigError{Config: c.text, Option: option, Reason: "it cannot be followed", Hint: hint, Err: err}
+	}
+	if c.cache != "" {
+		kept, err := cache.Open(c.cache, cache.Options{Logger: warnings(opts.Notes), Compiler: opts.Compiler})
+		if err != nil {
+			return nil, fail("cache", err, "")
+		}
+		opts.Compiler = kept
+	}
+	if c.topology != "" {
+		return c.ahead(ctx, opts)
+	}
+	options, err := c.system(opts)
+	if err != nil {
+		return nil, fail("plugin", err, "")
+	}
+	sys, err := system.Open(ctx, options)
+	if err != nil {
+		hint := ""
+		if filepath.IsAbs(c.plugin) && c.devices == 0 {
+			hint = "if it is a CPU plugin, give devices=N"
+		}
+		return nil, fail("plugin", err, hint)
+	}
+	b, err := c.over(sys, opts)
+	if err != nil {
+		return nil, errors.Join(err, sys.Close())
+	}
+	b.owned = append(b.owned, sys.Close)
+	b.noteIdle()
+	return b, nil
+}
+
+// over returns the backend over open devices.
+func (c *config) over(sys *system.System, opts Options) (*Backend, error) {
+	if n := sys.Topology().NumDevices(); c.devices != 0 && c.devices != n {
+		return nil, &ConfigError{Config: c.text, Option: "devices", Reason: fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
+			Hint: "leave devices out, or choose CPU devices with plugin=cpu"}
+	}
+	mesh, _, err := meshOf(sys.Topology().NumDevices(), opts)
+	if err != nil {
+		return nil, err
+	}
+	if opts, err = c.withRules(mesh, opts); err != nil {
+		return nil, err
+	}
+	return New(sys, opts)
+}
+
+// withRules returns the options with the rules that the string names.
+func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
+	if c.rules == "" {
+		return opts, nil
+	}
+	var err error
+	if strings.HasSuffix(c.rules, ".json") || strings.ContainsRune(c.rules, filepath.Separator) {
+		opts.Rules, err = ReadRules(c.rules)
+	} else {
+		opts.Rules, err = BuiltinRules(c.rules, mesh)
+	}
+	if err == nil {
+		err = opts.Rules.Validate(mesh)
+	}
+	if of := (*RuleError)(nil); errors.As(err, &of) && of.File == "" {
+		of.File = c.rules
+	}
+	if err != nil {
+		return opts, &ConfigError{Config: c.text, Option: "rules", Reason: "they cannot be followed", Err: err}
+	}
+	opts.RulesName = c.rules
+	return opts, nil
+}
+
+// kind returns the plugin's kind, and its path if the string gives one.
+func (c *config) kind() (kind, path string) {
+	switch {
+	case filepath.IsAbs(c.plugin):
+		return "", c.plugin
+	case c.plugin != "":
+		return c.plugin, ""
+	case system.HasTPU():
+		return "tpu", ""
+	}
+	return "cpu", ""
+}
+
+// system returns which devices to open.
+func (c *config) system(opts Options) (system.Options, error) {
+	kind, path := c.kind()
+	o := system.Options{Plugin: path, CPUDevices: c.devices}
+	if kind == "" {
+		return o, nil
+	}
+	if kind != "cpu" {
+		o.CPUDevices = 0
+	} else if o.CPUDevices == 0 {
+		o.CPUDevices = opts.replica()
+	}
+	if kind == "tpu" && !system.HasTPU() {
+		return o, system.ErrNoTPU
+	}
+	// Without a home directory there is no installer's place to look in.
+	folder, _ := os.UserCacheDir()
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
+	o.Plugin = found.Path
+	return o, err
+}
+
+// warnings returns a logger of what a cache could not do.
+func warnings(to io.Writer) *slog.Logger {
+	if to == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}

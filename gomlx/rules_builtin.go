@@ -1,0 +1,91 @@
+package gomlx
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// builtin are the sets of rules that have a name, over the replicas and over the axis of the mesh
+// within a replica.
+var builtin = map[string]func(model string) Rules{
+	"fsdp": func(string) Rules {
+		return Rules{{Pattern: regexp.MustCompile(""), Largest: []string{logical.ReplicaName}, Optional: true}}
+	},
+	"zero1": func(string) Rules {
+		return Rules{{Pattern: regexp.MustCompile("(" + strings.Join(moments, "|") + ")$"), Largest: []string{logical.ReplicaName}, Optional: true}}
+	},
+	"megatron": megatron,
+}
+
+// megatron splits the layers of GoMLX's transformers and feed-forward networks by pairs: the first of
+// a pair by its outputs, the second by its inputs, so that one sum ends both. Scopes are those of
+// package zoo/transformer, layers/attention and layers/fnn, and names that models from elsewhere
+// have.
+func megatron(model string) Rules {
+	rule := func(pattern string, dims ...string) Rule {
+		return Rule{Pattern: regexp.MustCompile(pattern), Split: logical.Over(dims...), Optional: true}
+	}
+	const columns = `/(query|key|value|q|k|v|q_proj|k_proj|v_proj|ff1|gate|up|gate_proj|up_proj|head|lm_head)/dense`
+	const rows = `/(MultiHeadAttention/output|attn/output|out|o_proj|ff2|down|down_proj)/dense`
+	return Rules{
+		rule(columns+`/weights$`, "", model),
+		rule(columns+`/biases$`, model),
+		rule(rows+`/weights$`, model, ""),
+		rule(rows+`/biases$`, ""), // added after the sum
+		rule(`/qkv/weights_qkv$`, "", model),
+		rule(`/qkv/biases_[qkv]$`, model),
+		rule(`/fnn_hidden_layer_\d*[02468]/weights$`, "", model),
+		rule(`/fnn_hidden_layer_\d*[02468]/biases$`, model),
+		rule(`/fnn_hidden_layer_\d*[13579]/weights$`, model, ""),
+		rule(`/output/dense/weights$`, "", model), // the logits; the output of attention is above
+		rule(`/output/dense/biases$`, model),
+		rule(`/embeddings$`, model, ""),
+		// A vocabulary that does not divide: the width does.
+		{Pattern: regexp.MustCompile(`/embeddings$`), Largest: []string{model}, Optional: true},
+	}
+}
+
+// BuiltinRules returns the rules of a built-in set for a mesh:
+//
+//	fsdp      every variable of 1024 elements or more, and what optimizers keep of it, over the
+//	          replicas, along the largest dimension that they divide
+//	zero1     the same of what optimizers keep only
+//	megatron  attention, feed-forward layers and embeddings of GoMLX's transformers and fnn over
+//	          the axis "model" or "logical", or else the last axis of the mesh
+//
+// Names with '+' between them, as "megatron+fsdp", are sets one after the other. All rules are
+// Optional.
+func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
+	var rules Rules
+	for part := range strings.SplitSeq(name, "+") {
+		set, ok := builtin[part]
+		if !ok {
+			return nil, &RuleError{File: name, Rule: -1, Reason: fmt.Sprintf("%q is no built-in set", part),
+				Hint: "the built-in sets are " + builtinNames() + "; a file of rules has a name that ends in .json"}
+		}
+		rules = append(rules, set(modelAxis(mesh))...)
+	}
+	return rules, nil
+}
+
+// modelAxis returns the axis within a replica that layers are split over.
+func modelAxis(mesh sharding.Mesh) string {
+	names := mesh.AxisNames()
+	for _, name := range []string{"model", logical.AxisName} {
+		if slices.Contains(names, name) {
+			return name
+		}
+	}
+	if len(names) == 0 {
+		return logical.AxisName
+	}
+	return names[len(names)-1]
+}
+
+func builtinNames() string { return strings.Join(slices.Sorted(maps.Keys(builtin)), ", ") }

@@ -1,0 +1,194 @@
+package gomlx
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/logical"
+)
+
+// rulesFile is the JSON form of rules.
+type rulesFile struct {
+	Rules []ruleEntry `json:"rules"`
+}
+
+// ruleEntry is the JSON form of a rule: the pattern, and one of split, largest and replicate.
+type ruleEntry struct {
+	Variable  *string   `json:"variable"`
+	Split     *[]string `json:"split,omitempty"`
+	Largest   *string   `json:"largest,omitempty"`
+	Replicate bool      `json:"replicate,omitempty"`
+	Smallest  int       `json:"smallest,omitempty"`
+	Optional  bool      `json:"optional,omitempty"`
+	Required  bool      `json:"required,omitempty"`
+}
+
+// maxRulesFile bounds a file of rules.
+const maxRulesFile = 4 << 20
+
+// ReadRules reads rules from a JSON file; see [ParseRules]. Errors are [*RuleError]s with the file's
+// name.
+func ReadRules(path string) (Rules, error) {
+	data, err := files.Read(path, maxRulesFile)
+	if err != nil {
+		return nil, &RuleError{File: path, Rule: -1, Reason: "the file cannot be read", Err: err,
+			Hint: "name a JSON file, or one of the built-in sets: " + builtinNames()}
+	}
+	rules, err := ParseRules(data)
+	if of := (*RuleError)(nil); errors.As(err, &of) {
+		of.File = path
+	}
+	return rules, err
+}
+
+// ParseRules reads rules in their JSON form:
+//
+//	{"rules": [
+//	  {"variable": "/(query|key|value)/dense/weights$", "split": ["", "logical"]},
+//	  {"variable": "/output/dense/weights$", "split": ["logical", ""], "required": true},
+//	  {"variable": "/norm", "replicate": true, "optional": true},
+//	  {"variable": "", "largest": "replica", "smallest": 65536}
+//	]}
+//
+// "variable" is a regular expression that is searched for in the path. "split" has one entry for
+// each dimension: "" for a dimension that stays whole, an axis, or axes with commas between them.
+// "largest" has one axis or several. The other fields are those of [Rule]. Unknown and repeated
+// fields are errors; an error is a [*RuleError]. Axes are checked where the mesh is known, by
+// [Rules.Validate].
+func ParseRules(data []byte) (Rules, error) {
+	wrong := func(rule int, err error, hint, format string, args ...any) error {
+		return &RuleError{Rule: rule, Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint}
+	}
+	const form = `write {"rules": [{"variable": "/dense/weights$", "split": ["", "logical"]}]}`
+	if err := noRepeats(data); err != nil {
+		return nil, wrong(-1, err, form, "the JSON is not right")
+	}
+	var file rulesFile
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, wrong(-1, err, form, "the JSON is not right")
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, wrong(-1, nil, "write one object", "something follows the object")
+	}
+	if len(file.Rules) == 0 {
+		return nil, wrong(-1, nil, form, "there are no rules")
+	}
+	var rules Rules
+	for i, e := range file.Rules {
+		r := Rule{Smallest: e.Smallest, Optional: e.Optional, Required: e.Required}
+		if e.Variable == nil {
+			return nil, wrong(i, nil, `give "variable", a regular expression for paths of variables`, "it names no variable")
+		}
+		pattern, err := regexp.Compile(*e.Variable)
+		if err != nil {
+			return nil, wrong(i, err, `write \\ in JSON for a \`, "%q is no regular expression", *e.Variable)
+		}
+		r.Pattern = pattern
+		given := 0
+		if e.Split != nil {
+			given++
+			r.Split = logical.Over(*e.Split...)
+		}
+		if e.Largest != nil {
+			given++
+			r.Largest = axesOf(*e.Largest)
+		}
+		if e.Replicate {
+			given++
+			r.Split = logical.Replicated()
+		}
+		if given != 1 || e.Largest != nil && len(r.Largest) == 0 {
+			return nil, wrong(i, nil, `give one of "split", "largest" and "replicate"`, "%q has %d of the ways to place a variable", *e.Variable, given)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// MarshalJSON returns the form that [ParseRules] reads.
+func (rules Rules) MarshalJSON() ([]byte, error) {
+	file := rulesFile{Rules: []ruleEntry{}}
+	for i, r := range rules {
+		if r.Pattern == nil {
+			return nil, &RuleError{Rule: i, Reason: "it has no pattern", Hint: "make it with gomlx.Match"}
+		}
+		pattern := r.Pattern.String()
+		e := ruleEntry{Variable: &pattern, Smallest: r.Smallest, Optional: r.Optional, Required: r.Required}
+		switch {
+		case len(r.Largest) > 0:
+			names := join(r.Largest)
+			e.Largest = &names
+		case r.Split.Kind() == logical.KindReplicate:
+			e.Replicate = true
+		default:
+			dims := []string{}
+			for _, names := range r.Split.Axes() {
+				dims = append(dims, join(names))
+			}
+			e.Split = &dims
+		}
+		file.Rules = append(file.Rules, e)
+	}
+	return json.Marshal(file)
+}
+
+// axesOf reads axes with commas between them.
+func axesOf(text string) []string {
+	axes := logical.Over(text).Axes()
+	if len(axes) == 0 {
+		return nil
+	}
+	return axes[0]
+}
+
+// noRepeats refuses an object that has a field twice, of which package json takes the last.
+func noRepeats(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	type level struct {
+		object bool
+		key    bool // the next string is a field's name
+		seen   map[string]bool
+	}
+	var open []level
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at := len(open) - 1
+		if d, ok := token.(json.Delim); ok {
+			switch d {
+			case '{', '[':
+				open = append(open, level{object: d == '{', key: d == '{', seen: map[string]bool{}})
+				continue
+			default:
+				open = open[:at]
+				at--
+			}
+		} else if at >= 0 && open[at].object && open[at].key {
+			name, _ := token.(string)
+			if open[at].seen[name] {
+				return fmt.Errorf("field %q is there twice", name)
+			}
+			open[at].seen[name], open[at].key = true, false
+			continue
+		}
+		if at >= 0 && open[at].object {
+			open[at].key = true
+		}
+		if at < 0 {
+			return nil // what follows the value is seen by who reads it
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package gomlx
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+func grid(t *testing.T, replicas, devices int) sharding.Mesh {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: devices})
+	require.NoError(t, err)
+	return mesh
+}
+
+func TestRulesPlaceVariables(t *testing.T) {
+	mesh := grid(t, 4, 2)
+	rules := Rules{
+		Match(`/norm/`, logical.Replicated()),
+		Match(`/dense/weights$`, logical.Over("", "logical")),
+		Match(`/table$`, logical.Over("replica,logical", "")),
+		{Pattern: regexp.MustCompile(""), Largest: []string{"replica"}, Smallest: 64},
+	}
+	require.NoError(t, rules.Validate(mesh))
+	for _, c := range []struct {
+		path  string
+		dims  []int
+		spec  string
+		whole string
+		why   string
+	}{
+		{"/a/dense/weights", []int{8, 4}, "P(nil, logical)", "", `rule 1`},
+		{"/a/dense/weights", []int{16, 4}, "P(replica, logical)", "", `rule 1, rule 3`},
+		{"/AdamOptimizer/a/dense/weights_1st_moment", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
+		{"/acc_grads/a/dense/weights", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
+		{"/a/dense/weights", []int{8, 3}, "P(nil, nil)", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
+		{"/a/dense/weights", []int{8}, "P(nil)", "", "no rule (rule 1: it splits 2 dimensions, and the variable has 1)"},
+		{"/table", []int{16, 8}, "P((replica, logical), nil)", "", `rule 2`},
+		{"/table", []int{12, 8}, "P(replica, nil)", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
+		{"/norm/table", []int{16, 8}, "P(nil, nil)", "", `rule 0`},
+		{"/other", []int{7, 11}, "P(nil, nil)", "rule 3: no dimension of [7 11] is divisible by replica=4", "no rule"},
+		{"/other", []int{3, 8, 8}, "P(nil, replica, nil)", "", `rule 3`},
+		{"/step", nil, "P()", "", "no rule"},
+		{"/empty", []int{0, 8}, "P(nil, nil)", "", "no rule"},
+	} {
+		p, err := rules.Place(mesh, c.path, c.dims)
+		require.NoError(t, err)
+		assert.Equal(t, c.spec, p.Spec.String(), "%s %v", c.path, c.dims)
+		assert.Equal(t, c.whole, p.Whole, "%s %v", c.path, c.dims)
+		assert.Equal(t, c.why, p.Why, "%s %v", c.path, c.dims)
+		assert.NoError(t, p.Spec.Validate(mesh, c.dims))
+	}
+	// Axes of one device split nothing, and are in no spec.
+	p, err := rules.Place(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
+	require.NoError(t, err)
+	assert.Equal(t, "P(nil, nil)", p.Spec.String())
+	assert.Empty(t, p.Whole)
+}
+
+func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
+	rule := Match(`/w$`, logical.Over("", "logical"))
+	rule.Required = true
+	_, err := Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2, 3})
+	var of *RuleError
+	require.ErrorAs(t, err, &of)
+	assert.EqualError(t, err, `gomlx: rules: rule 0 ("/w$" to over({}, {logical})): variable "/a/w" of shape [2 3]: `+
+		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or leave required out`)
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
+	assert.ErrorAs(t, err, &of)
+}
+
+func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
+	for want, rule := range map[string]Rule{
+		`the mesh has no axis "modle"; name one of replica=4, logical=2; the options logical and axes make axes`: Match("w", logical.Over("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                   Match("w", logical.Over("logical", "logical")),
+		`axis "logical" splits dimension 0 twice; name an axis once`:                                             Match("w", logical.Over("logical,logical", "")),
+		`dimension 0 has an axis without a name`:                                                                 Match("w", logical.Over("logical,", "")),
+		`it has no pattern`:                                                                                      {Split: logical.Over("logical")},
+		`it splits nothing`:                                                                                      {Pattern: regexp.MustCompile("w")},
+		`a program over the whole batch has no logical device of its own`:                                        Match("w", logical.AssignTo(0)),
+		`name the axes`: Match("w", logical.SplitInto(1, 2)),
+		`it has a split and axes for the largest dimension`:   {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Largest: []string{"replica"}},
+		`it is optional and required`:                         {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Optional: true, Required: true},
+		`it is for variables of -1 elements or more`:          {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
+		`a size counts only for the largest dimension's axes`: {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Smallest: 3},
+	} {
+		err := Rules{rule}.Validate(grid(t, 4, 2))
+		var of *RuleError
+		require.ErrorAs(t, err, &of, want)
+		assert.Contains(t, err.Error(), want)
+	}
+}
+
+func TestRulesInJSON(t *testing.T) {
+	text := `{"rules":[{"variable":"/w$","split":["","replica,logical"],"required":true},` +
+		`{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica","smallest":64}]}`
+	path := filepath.Join(t.TempDir(), "rules.json")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	rules, err := ReadRules(path)
+	require.NoError(t, err)
+	require.Len(t, rules, 3)
+	assert.True(t, rules[0].Required && rules[1].Optional)
+	assert.True(t, rules.Uses("replica") && rules.Uses("logical") && !rules.Uses("model"))
+	again, err := json.Marshal(rules)
+	require.NoError(t, err)
+	assert.JSONEq(t, text, string(again))
+
+	for _, c := range []struct{ text, want string }{
+		{``, "the JSON is not right"},
+		{`[]`, "the JSON is not right"},
+		{`{}`, "there are no rules"},
+		{`{"rules": []}`, "there are no rules"},
+		{`{"rules": [{"variable": "w", "split": [""]}]} x`, "something follows the object"},
+		{`{"rules": [{"variabel": "w"}]}`, `unknown field "variabel"`},
+		{`{"rules": [{"variable": "w", "variable": "v", "split": []}]}`, `field "variable" is there twice`},
+		{`{"rules": [{"split": [""]}]}`, `rule 0: it names no variable`},
+		{`{"rules": [{"variable": "(", "split": [""]}]}`, `"(" is no regular expression`},
+		{`{"rules": [{"variable": "w"}]}`, `"w" has 0 of the ways to place a variable`},
+		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`, `"w" has 2 of the ways`},
+		{`{"rules": [{"variable": "w", "largest": ""}]}`, `"w" has 1 of the ways`},
+		{`{"rules": [{"variable": "w", "split": 3}]}`, "the JSON is not right"},
+		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is not right"},
+	} {
+		_, err := ParseRules([]byte(c.text))
+		var of *RuleError
+		require.ErrorAs(t, err, &of, c.text)
+		assert.Contains(t, err.Error(), c.want, c.text)
+	}
+	_, err = ReadRules(filepath.Join(t.TempDir(), "none.json"))
+	assert.ErrorContains(t, err, "the built-in sets: fsdp, megatron, zero1")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func FuzzParseRules(f *testing.F) {
+	f.Add([]byte(`{"rules":[{"variable":"/w$","split":["","replica,logical"]}]}`))
+	f.Add([]byte(`{"rules":[{"variable":"","largest":"replica"}], "rules": 1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rules, err := ParseRules(data)
+		if err != nil {
+			var of *RuleError
+			require.ErrorAs(t, err, &of)
+			return
+		}
+		mesh := grid(t, 4, 2)
+		if rules.Validate(mesh) != nil {
+			return
+		}
+		for _, dims := range [][]int{nil, {8}, {8, 16}, {3, 5, 64}} {
+			p, err := rules.Place(mesh, "/AdamOptimizer/w_1st_moment", dims)
+			if err == nil {
+				require.NoError(t, p.Spec.Validate(mesh, dims))
+			}
+		}
+	})
+}
+
+func TestBuiltinRules(t *testing.T) {
+	mesh := grid(t, 4, 2)
+	both, err := BuiltinRules("megatron+fsdp", mesh)
+	require.NoError(t, err)
+	require.NoError(t, both.Validate(mesh))
+	for _, c := range []struct {
+		path string
+		dims []int
+		want string
+	}{
+		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/weights", []int{64, 64}, "P(replica, logical)"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/biases", []int{64}, "P(logical)"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/weights", []int{64, 64}, "P(logical, replica)"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/biases", []int{64}, "P(nil)"},
+		{"/transformer/output/dense/biases", []int{64}, "P(logical)"},
+		{"/transformer/layer_0/ff1/dense/weights", []int{64, 256}, "P(replica, logical)"},
+		{"/transformer/layer_0/ff2/dense/weights", []int{256, 64}, "P(logical, replica)"},
+		{"/AdamOptimizer/transformer/layer_0/ff2/dense/weights_2nd_moment", []int{256, 64}, "P(logical, replica)"},
+		{"/transformer/output/dense/weights", []int{64, 1000}, "P(replica, logical)"},
+		{"/transformer/token_embed/embeddings", []int{1000, 64}, "P(logical, replica)"},
+		{"/transformer/token_embed/embeddings", []int{1001, 64}, "P(nil, logical)"},
+		{"/model/fnn_hidden_layer_0/weights", []int{64, 64}, "P(replica, logical)"},
+		{"/model/fnn_hidden_layer_11/weights", []int{64, 64}, "P(logical, replica)"},
+		{"/model/fnn_output_layer/weights", []int{64, 64}, "P(replica, nil)"},
+		{"/transformer/layer_0/norm1/layer_normalization/gain", []int{64}, "P(nil)"},
+	} {
+		p, err := both.Place(mesh, c.path, c.dims)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, p.Spec.String(), c.path)
+	}
+	zero, err := BuiltinRules("zero1", mesh)
+	require.NoError(t, err)
+	p, err := zero.Place(mesh, "/a/weights", []int{64, 64})
+	require.NoError(t, err)
+	assert.Equal(t, "P(nil, nil)", p.Spec.String())
+	p, err = zero.Place(mesh, "/AdamOptimizer/a/weights_1st_moment", []int{64, 64})
+	require.NoError(t, err)
+	assert.Equal(t, "P(replica, nil)", p.Spec.String())
+
+	named, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
+	require.NoError(t, err)
+	rules, err := BuiltinRules("megatron", named)
+	require.NoError(t, err)
+	assert.True(t, rules.Uses("model") && !rules.Uses("sequence"))
+	_, err = BuiltinRules("megatorn", mesh)
+	assert.EqualError(t, err, `gomlx: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1; a file of rules has a name that ends in .json`)
+}
+
+func TestStateOf(t *testing.T) {
+	assert.Equal(t, train.AccumulatedGradientsScope, accumulated)
+	for path, want := range map[string]string{
+		"/AdamOptimizer/a/w_1st_moment": "/a/w", "/mine/w_2nd_moment": "/w", "/acc_grads/a/w": "/a/w", "/acc_grads/w": "/w",
+		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "", "/AdamOptimizer/step": "",
+	} {
+		of, ok := StateOf(path)
+		assert.Equal(t, want, of, path)
+		assert.Equal(t, want != "", ok, path)
+	}
+}
+
+func TestPlaceData(t *testing.T) {
+	mesh := grid(t, 4, 2)
+	for _, c := range []struct {
+		dims        []int
+		spec, whole string
+	}{
+		{[]int{8, 3}, "P(replica, nil)", ""}, {nil, "P()", ""}, {[]int{6}, "P(nil)", "dimension 0 of size 6 is not divisible by replica=4"},
+		{[]int{0, 2}, "P(nil, nil)", "dimension 0 of size 0 is not divisible by replica=4"},
+	} {
+		p := PlaceData(mesh, c.dims)
+		assert.Equal(t, c.spec, p.Spec.String())
+		assert.Equal(t, c.whole, p.Whole)
+	}
+	assert.True(t, PlaceData(grid(t, 1, 8), []int{8}).Spec.IsReplicated())
+	assert.True(t, isVariable("/w") && !isVariable("arg0"))
+}

@@ -1,0 +1,123 @@
+package gomlx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// chosen knows how a partitioner laid out the results of a compiled program that were left to it.
+type chosen struct {
+	of      *pjrt.LoadedExecutable
+	results int
+	ops     []sharding.OpSharding
+}
+
+// layout returns the layout of a result, and sets its Spec and Shard.
+func (c *chosen) layout(over sharding.Mesh, x *module.Placed, result int) (*mesh.Layout, error) {
+	if c.of == nil {
+		return nil, unknown("the runtime gives no compiled program", nil)
+	}
+	t, err := hostdata.Type(x.DType)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Equal(c.of.Outputs()[result].Dims, x.Global) {
+		return mesh.New(t, x.Global, over, x.Spec) // whole
+	}
+	if c.ops == nil {
+		if c.ops, err = outputShardings(c.of.Executable(), c.results); err != nil {
+			return nil, err
+		}
+	}
+	op := c.ops[result]
+	l, err := mesh.Of(t, x.Global, over.Size(), func(device int) ([]sharding.Range, error) {
+		ranges, holds, err := op.IndexRanges(x.Global, device)
+		if err == nil && !holds {
+			err = unknown(fmt.Sprintf("device %d holds nothing of result %d", device, result), nil)
+		}
+		return ranges, err
+	})
+	if err != nil {
+		return nil, unknown("", err)
+	}
+	x.Shard = l.Shard
+	if x.Spec, err = sharding.SpecOf(over, op, len(x.Global)); err != nil {
+		x.Spec = sharding.Unconstrained(len(x.Global)) // over a part of an axis
+	}
+	return l, nil
+}
+
+// layoutError says that the layout of a result is not known.
+type layoutError struct {
+	Reason string
+	Err    error
+}
+
+// Error returns "gomlx: layout of a result: reason".
+func (e *layoutError) Error() string {
+	return errkind.Text("gomlx: layout of a result", e.Reason, e.Err, "")
+}
+
+// Kind returns that of the cause, or NotImplementedError.
+func (e *layoutError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.NotImplementedError) }
+
+// Unwrap returns the cause, which may be nil.
+func (e *layoutError) Unwrap() error { return e.Err }
+
+func unknown(reason string, cause error) error { return &layoutError{Reason: reason, Err: cause} }
+
+// outputShardings reads from a compiled program how its results lie.
+func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, error) {
+	p, err := x.OptimizedProgram()
+	if err != nil {
+		return nil, unknown("", err)
+	}
+	// HloModuleProtoWithConfig has the module as field 1, and HloModuleProto the sharding of its
+	// result as field 12.
+	code := p.Code
+	if p.Format == pjrt.FormatHLOWithConfig {
+		if code, err = message(code, 1); err != nil {
+			return nil, unknown("", err)
+		}
+	}
+	bytes, err := message(code, 12)
+	if err != nil {
+		return nil, unknown("", err)
+	}
+	if bytes == nil {
+		return nil, unknown("the program does not tell", nil)
+	}
+	of, err := sharding.ParseOpShardingProto(bytes)
+	if err != nil {
+		return nil, unknown("", err)
+	}
+	all := []sharding.OpSharding{of}
+	if of.Kind() == sharding.KindTuple {
+		all = of.Elements()
+	}
+	if len(all) != results {
+		return nil, unknown(fmt.Sprintf("there are %d for %d results", len(all), results), nil)
+	}
+	return all, nil
+}
+
+// message returns the last field of a number, nil if there is none.
+func message(m []byte, number int) (found []byte, err error) {
+	for f, err := range protoint.Fields(m) {
+		if err != nil {
+			return nil, err
+		}
+		if int(f.Number) == number {
+			found = f.Bytes
+		}
+	}
+	return found, nil
+}

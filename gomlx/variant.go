@@ -1,0 +1,189 @@
+package gomlx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// variant is the program as it is compiled for a set of donated parameters, or for devices that GoMLX
+// names.
+type variant struct {
+	module  *module.Module // of the program on all devices, as are the layouts
+	exe     system.Executable
+	rows    []int // the partition of each row of a launch
+	args    []*mesh.Layout
+	results []*mesh.Layout
+	of      []int // the parameter whose memory a result takes, or -1
+}
+
+// useful reduces donations to parameters that a result may take the place of.
+func (c *compiled) useful(donated []bool) (mask []bool, key string) {
+	main := c.program.Main()
+	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
+	for i, v := range main.Parameters {
+		text[i] = '0'
+		if i < len(donated) && donated[i] {
+			for _, r := range main.Results {
+				if r.Type.Equal(v.Type) {
+					mask[i], text[i] = true, '1'
+					break
+				}
+			}
+		}
+	}
+	return mask, string(text)
+}
+
+// load returns a variant, compiling it on first use.
+func (c *compiled) load(donated []bool) (*variant, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrFinalized
+	}
+	if c.last != nil && slices.Equal(c.lastDonated, donated) { // as in every step of a loop
+		return c.last, nil
+	}
+	mask, key := c.useful(donated)
+	if v, ok := c.variants[key]; ok {
+		c.last, c.lastDonated = v, slices.Clone(donated)
+		return v, nil
+	}
+	v, err := c.build(mask)
+	if err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+	}
+	c.variants[key] = v
+	c.built = append(c.built, v)
+	if told := c.backend.opts.Compiled; told != nil {
+		of := &Compiled{Module: v.module, Placements: slices.Clone(c.places)}
+		if loaded := system.Loaded(v.exe); loaded != nil {
+			of.Program = loaded.Executable()
+		}
+		told(of)
+	}
+	return v, nil
+}
+
+// frame is the border of the program when these parameters are donated, with the parameter of each
+// result. Results that no parameter waits for are the partitioner's to lay out; over several
+// processes they are whole on each device, where each process reads them by itself.
+func (c *compiled) frame(donated []bool) (module.Frame, []int) {
+	p, of := c.program, match(c.program, donated)
+	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
+	for i, name := range p.ParameterNames {
+		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
+	}
+	for r, s := range p.Outputs {
+		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.machine.Several()}
+		if i := of[r]; i >= 0 {
+			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
+			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
+		}
+		f.Results = append(f.Results, border)
+	}
+	return f, of
+}
+
+// build compiles the program. Where the plugin does not tell how results that were left open lie, or
+// one lies as no buffer does, all are made whole on each device.
+func (c *compiled) build(donated []bool) (*variant, error) {
+	frame, of := c.frame(donated)
+	v, err := c.buildOn(frame, of)
+	var unknown *layoutError
+	if !errors.As(err, &unknown) {
+		return v, err
+	}
+	for i := range frame.Results {
+		frame.Results[i].Open = false
+	}
+	return c.buildOn(frame, of)
+}
+
+func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
+	m, err := module.Global(c.program, frame)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.backend.agree(fmt.Sprintf("program %q", c.program.Name), "run the same program with the same seed (model.ParamInitialSeed) and options on each host", m.Text); err != nil {
+		return nil, err
+	}
+	v := &variant{module: m, of: of}
+	if err := v.load(c.backend, c.program.Name, m.Text, c.backend.machine.Options(1)); err != nil {
+		return nil, err
+	}
+	if err := v.lay(c.backend, frame); err != nil {
+		return nil, errors.Join(err, v.exe.Close())
+	}
+	if err := c.explains(v); err != nil {
+		return nil, errors.Join(err, v.exe.Close())
+	}
+	return v, nil
+}
+
+// load compiles the variant.
+func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
+	if v.exe, _, err = b.machine.Build(context.Background(), name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
+		return err
+	}
+	if v.rows, err = b.devices.Rows(v.exe); err != nil {
+		return errors.Join(err, v.exe.Close())
+	}
+	return nil
+}
+
+// launch runs a variant: a line of arguments and of results for each of its rows.
+func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
+	b.machine.Launch.Lock()
+	defer b.machine.Launch.Unlock()
+	return v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: donate})
+}
+
+// lay works out how arguments and results lie on the devices. Of a result that was left open the
+// compiled program tells it.
+func (v *variant) lay(b *Backend, frame module.Frame) error {
+	v.args, v.results = nil, nil
+	for _, x := range v.module.Arguments {
+		l, err := b.layout(x)
+		if err != nil {
+			return err
+		}
+		v.args = append(v.args, l)
+	}
+	choice := chosen{of: system.Loaded(v.exe), results: len(v.module.Results)}
+	for i := range v.module.Results {
+		x := &v.module.Results[i]
+		if frame.Results[i].Open && b.mesh.Size() > 1 {
+			l, err := choice.layout(b.mesh, x, i)
+			if err != nil {
+				return err
+			}
+			v.results = append(v.results, l)
+			continue
+		}
+		l, err := b.layout(*x)
+		if err != nil {
+			return err
+		}
+		v.results = append(v.results, l)
+	}
+	return nil
+}
+
+// layout is the layout of what crosses a module's border.
+func (b *Backend) layout(x module.Placed) (*mesh.Layout, error) {
+	t, err := hostdata.Type(x.DType)
+	if err != nil {
+		return nil, err
+	}
+	return mesh.New(t, x.Global, b.mesh, x.Spec)
+}
