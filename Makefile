@@ -36,9 +36,12 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
 # Packages that must build and pass without cgo: the values and the lowering. Those whose tests also
 # have a plugin are built without cgo, and tested with it.
-PURE      = ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
-            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status ./strategy/watchdog
+PURE      = ./strategy/watchdog ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
+            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status
 PUREBUILT = ./manual ./lowering/module
+
+# The longest packages are named first, so that no core waits for them at the end.
+LONGEST = ./strategy ./strategy/train ./internal/test/corpus ./lowering/global
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
@@ -65,7 +68,7 @@ onebinary: plugin
 
 test: plugins pure
 	$(GO) build ./...
-	$(REQUIRE) $(GO) test -timeout 20m $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
+	$(REQUIRE) $(GO) test -timeout 20m $(LONGEST) $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 	cd $(TPUAPI) && $(GO) test ./...
 	cd $(OBSERVE) && $(REQUIRE) $(GO) test ./...
 	cd $(BLOBSTORE) && $(REQUIRE) $(GO) test ./...
