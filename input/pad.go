@@ -8,7 +8,7 @@ import "fmt"
 // rows, and batches of more rows, are errors.
 //
 // A compiled step has one shape. A short last batch therefore needs either Pad, with the mask
-// applied to the loss and the metrics, or a second compilation for its exact shape (see [Uniform]).
+// applied to the loss and the metrics, or a second compilation for its exact shape.
 func Pad(e Element, rows int) (Element, Tensor, error) {
 	have, err := rowsOf(e)
 	if err != nil {
@@ -59,19 +59,4 @@ func PadStep(step Step, rows int) (Step, []Tensor, error) {
 		}
 	}
 	return out, masks, nil
-}
-
-// Uniform returns the number of rows that all replicas of a step have. It returns false if the
-// replicas differ, or if some component has no batch axis. A uniform step can run in a program that
-// was compiled for exactly its shape.
-func Uniform(step Step) (int, bool) {
-	rows := Unknown
-	for _, e := range step.Replicas {
-		n, err := rowsOf(e)
-		if err != nil || rows != Unknown && n != rows {
-			return 0, false
-		}
-		rows = n
-	}
-	return rows, rows != Unknown
 }

@@ -16,7 +16,7 @@
 // say what to write instead. A dimension that its axes do not divide is an error: it is never
 // padded or replicated silently.
 //
-// [ShardShape], [IndexRanges], [DevicesHolding], [ReplicationFactor] and [BytesPerDevice] say which
+// [ShardShape], [IndexRanges], [ReplicationFactor] and [BytesPerDevice] say which
 // device holds which part of a tensor.
 //
 // # Shardy text

@@ -31,26 +31,6 @@ func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	return local, nil
 }
 
-// GlobalShape returns the shape of a tensor from the shape of the piece that each device holds: the
-// inverse of [ShardShape].
-func GlobalShape(mesh Mesh, spec Spec, local []int) ([]int, error) {
-	if err := spec.validateAxes(mesh); err != nil {
-		return nil, err
-	}
-	if len(local) != len(spec.dims) {
-		return nil, spec.Validate(mesh, local)
-	}
-	global := make([]int, len(local))
-	for i, size := range local {
-		n := shards(mesh, spec.dims[i])
-		if size < 0 || size > math.MaxInt/n {
-			return nil, wrong("global shape", "give sizes from 0 that an int can count", "dimension %d has a piece of size %d on each of %d devices", i, size, n)
-		}
-		global[i] = size * n
-	}
-	return global, nil
-}
-
 // shards returns over how many pieces a valid dimension is cut.
 func shards(mesh Mesh, dim Dim) int {
 	n := 1
@@ -88,35 +68,6 @@ func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error)
 		ranges[i] = Range{start, start + size}
 	}
 	return ranges, nil
-}
-
-// DevicesHolding returns, ascending, the devices that hold the element of a tensor at the given
-// index (one entry per dimension).
-func DevicesHolding(mesh Mesh, spec Spec, shape, index []int) ([]int, error) {
-	local, err := ShardShape(mesh, spec, shape)
-	if err != nil {
-		return nil, err
-	}
-	if len(index) != len(shape) {
-		return nil, wrong("devices holding", "give one entry per dimension", "index %v for a tensor of shape %v", index, shape)
-	}
-	for i, at := range index {
-		if at < 0 || at >= shape[i] {
-			return nil, wrong("devices holding", fmt.Sprintf("give one between 0 and %d", shape[i]-1), "index %d in dimension %d of a tensor of shape %v", at, i, shape)
-		}
-	}
-	var devices []int
-	for device := range mesh.Size() {
-		coords := mesh.Coordinates(device)
-		holds := true
-		for i, at := range index {
-			holds = holds && at/local[i] == shardIndex(mesh, spec.dims[i], coords)
-		}
-		if holds {
-			devices = append(devices, device)
-		}
-	}
-	return devices, nil
 }
 
 // ReplicationFactor returns the number of devices that hold each element of a tensor: the product

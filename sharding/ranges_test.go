@@ -39,9 +39,6 @@ func TestIndexRangesPartitionTheTensor(t *testing.T) {
 		require.NoError(t, err)
 		local, err := sharding.ShardShape(m, spec, shape)
 		require.NoError(t, err)
-		global, err := sharding.GlobalShape(m, spec, local)
-		require.NoError(t, err)
-		require.Equal(t, shape, global)
 		held := map[[3]int][]int{}
 		for device := range m.Size() {
 			ranges, err := sharding.IndexRanges(m, spec, shape, device)
@@ -56,11 +53,8 @@ func TestIndexRangesPartitionTheTensor(t *testing.T) {
 			elements *= size
 		}
 		require.Len(t, held, elements)
-		for index, devices := range held {
+		for _, devices := range held {
 			require.Len(t, devices, factor)
-			got, err := sharding.DevicesHolding(m, spec, shape, index[:len(shape)])
-			require.NoError(t, err)
-			require.Equal(t, devices, got)
 		}
 	}
 }
@@ -95,14 +89,6 @@ func TestBytesPerDevice(t *testing.T) {
 
 func TestRangeQueriesRefuseBadInput(t *testing.T) {
 	m := mesh2x4(t)
-	_, err := sharding.DevicesHolding(m, sharding.P(nil), []int{4}, []int{4})
-	assert.ErrorContains(t, err, "between 0 and 3")
-	_, err = sharding.DevicesHolding(m, sharding.P(nil), []int{4}, nil)
-	assert.ErrorContains(t, err, "one entry per dimension")
-	_, err = sharding.ReplicationFactor(m, sharding.P("replica", "replica"))
-	assert.Error(t, err)
-	_, err = sharding.GlobalShape(m, sharding.P("replica"), []int{math.MaxInt})
-	assert.Error(t, err)
-	_, err = sharding.GlobalShape(m, sharding.P("replica"), []int{1, 2})
+	_, err := sharding.ReplicationFactor(m, sharding.P("replica", "replica"))
 	assert.Error(t, err)
 }

@@ -33,9 +33,6 @@ var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex128: pjrt.C128,
 }
 
-// Types returns the plugin's types by GoMLX's dtypes. It must not be changed.
-func Types() map[dtypes.DType]pjrt.DType { return types }
-
 // Type returns the plugin's type of a dtype of GoMLX.
 func Type(d dtypes.DType) (pjrt.DType, error) {
 	if t, ok := types[d]; ok {

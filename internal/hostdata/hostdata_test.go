@@ -7,7 +7,7 @@ import (
 )
 
 func TestPackingIsTheInverseOfUnpacking(t *testing.T) {
-	for d := range Types() {
+	for d := range types {
 		if !d.IsPacked() {
 			continue
 		}
