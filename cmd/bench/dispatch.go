@@ -43,7 +43,7 @@ func addOne(ctx context.Context, devices int) (row, error) {
 		return row{}, err
 	}
 	// The C loop has a state of its own, on the same devices.
-	state, release, err := stateOf(ctx, strat, compiled.Executable, 1, 8)
+	state, release, err := stateOf(ctx, strat, compiled.Executable, 1, 1, 8)
 	if err != nil {
 		return row{}, err
 	}
@@ -174,7 +174,7 @@ func executeReturn(ctx context.Context, devices int) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	state, release, err := stateOf(ctx, strat, compiled.Executable, 512, 512)
+	state, release, err := stateOf(ctx, strat, compiled.Executable, 1, 512, 512)
 	if err != nil {
 		return row{}, err
 	}
@@ -201,21 +201,27 @@ func executeReturn(ctx context.Context, devices int) (row, error) {
 		Note: "the program takes " + time.Duration(median(whole)*1e3).Round(time.Millisecond).String()}, nil
 }
 
-// stateOf makes a zeroed float32 state for a C loop on an executable's devices.
-func stateOf(ctx context.Context, strat *strategy.TPUStrategy, x *pjrt.LoadedExecutable, dims ...int) ([][]*pjrt.Buffer, func(), error) {
+// stateOf makes a zeroed state for a C loop, of n float32 buffers on each of an executable's devices.
+func stateOf(ctx context.Context, strat *strategy.TPUStrategy, x *pjrt.LoadedExecutable, n int, dims ...int) ([][]*pjrt.Buffer, func(), error) {
 	var state [][]*pjrt.Buffer
 	release := func() {
 		for _, row := range state {
-			_ = row[0].Close()
+			for _, b := range row {
+				_ = b.Close()
+			}
 		}
 	}
-	for _, device := range x.AddressableDevices() {
-		b, err := strat.System().Client().BufferFromHost(ctx, make([]byte, 4*dims[0]*dims[1]), pjrt.F32, dims, device)
-		if err != nil {
-			release()
-			return nil, nil, err
+	zeros := make([]byte, shapes.Make(dtypes.Float32, dims...).Size()*4)
+	for d, device := range x.AddressableDevices() {
+		state = append(state, nil)
+		for range n {
+			b, err := strat.System().Client().BufferFromHost(ctx, zeros, pjrt.F32, dims, device)
+			if err != nil {
+				release()
+				return nil, nil, err
+			}
+			state[d] = append(state[d], b)
 		}
-		state = append(state, []*pjrt.Buffer{b})
 	}
 	return state, release, nil
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -170,8 +169,8 @@ func globalStep(of func() program) func(ctx context.Context, devices int) (row, 
 		if err != nil {
 			return row{}, err
 		}
-		ways := []trained{p.byTrainer(backend)}
-		defer ways[0].close()
+		ours := p.byTrainer(backend)
+		defer ours.close()
 		other, against := trained{}, "strategy/train"
 		if devices > 1 {
 			other, err = p.byStrategy(ctx, devices)
@@ -183,7 +182,7 @@ func globalStep(of func() program) func(ctx context.Context, devices int) (row, 
 			return row{}, err
 		}
 		defer other.close()
-		return trainedInTurn(append(ways, other), against)
+		return trainedInTurn([2]trained{ours, other}, against, 400, 30*time.Second)
 	}
 }
 
@@ -202,33 +201,4 @@ func (p program) onUpstream() (trained, error) {
 		return trained{}, err
 	}
 	return p.byTrainer(backend), nil
-}
-
-// trainedInTurn measures two ways, a few steps each, which change places in each round. The ratio is the
-// median over the rounds.
-func trainedInTurn(ways []trained, against string) (r row, err error) {
-	const steps = 2
-	var times [2][]time.Duration
-	var ratios []float64
-	start := time.Now()
-	for turn := 0; turn < rounds(400) && (turn < 4 || time.Since(start) < 30*time.Second); turn++ {
-		for i := range 2 {
-			way := (turn + i) % 2
-			t, allocs, err := timed(steps, ways[way].step, ways[way].wait)
-			if err != nil {
-				return row{}, err
-			}
-			if way == 0 {
-				r.Allocs = allocs
-			}
-			times[way] = append(times[way], t)
-		}
-		if turn > 0 { // the first compiles
-			ratios = append(ratios, float64(times[0][turn])/float64(times[1][turn]))
-		}
-	}
-	slices.Sort(ratios)
-	r.Us, r.FloorUs, r.Ratio = round(median(times[0])), round(median(times[1])), round(ratios[len(ratios)/2])
-	r.Note = fmt.Sprintf("the floor is %s in turn", against)
-	return r, nil
 }

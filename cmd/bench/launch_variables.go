@@ -12,7 +12,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -55,7 +54,7 @@ func launchOf(ctx context.Context, strat *strategy.TPUStrategy, n int) (r row, e
 		return row{}, err
 	}
 	x, _ := strat.Variables(store).Lookup(fmt.Sprintf("/x%d", n-1))
-	state, release, err := statesOf(ctx, strat, compiled.Executable, n)
+	state, release, err := stateOf(ctx, strat, compiled.Executable, n, 8)
 	if err != nil {
 		return row{}, err
 	}
@@ -119,28 +118,4 @@ func manyVariablesOf(strat *strategy.TPUStrategy, n int) (*strategy.Function, *m
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: "add_one", Store: store}), store
-}
-
-// statesOf is a state of n buffers of 8 floats on each of the program's devices.
-func statesOf(ctx context.Context, strat *strategy.TPUStrategy, x *pjrt.LoadedExecutable, n int) ([][]*pjrt.Buffer, func(), error) {
-	var state [][]*pjrt.Buffer
-	release := func() {
-		for _, row := range state {
-			for _, b := range row {
-				_ = b.Close()
-			}
-		}
-	}
-	for _, device := range x.AddressableDevices() {
-		state = append(state, nil)
-		for range n {
-			b, err := strat.System().Client().BufferFromHost(ctx, make([]byte, 32), pjrt.F32, []int{8}, device)
-			if err != nil {
-				release()
-				return nil, nil, err
-			}
-			state[len(state)-1] = append(state[len(state)-1], b)
-		}
-	}
-	return state, release, nil
 }
