@@ -32,7 +32,7 @@ type Bound struct {
 // and values that come in another layout than the function's; Close releases these copies. Other
 // values stay the caller's, who keeps them open as long as the Bound is launched.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
-	if err := untraced(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
+	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	values, release, err := f.arguments(ctx, args, toRun)
@@ -94,7 +94,7 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 // of the launch before. The context bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
 	if tracingOf(ctx) != nil {
-		return untraced(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
+		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
 	}
 	if len(b.program.borrowed) > 0 {
 		if err := b.borrow(ctx); err != nil {

@@ -17,7 +17,8 @@ func (v *Variable) updater(ctx context.Context) component {
 	if m.strategy != v.strategy {
 		return nil
 	}
-	return m.component
+	c, _ := m.code.(component)
+	return c
 }
 
 // write writes the component of ctx's update, or all of them.

@@ -30,7 +30,7 @@ type PartCopy struct {
 // Errors: [*RemoteError] for a part of another process's device, an [*Error] of kind ValueError for
 // another length of Into or a variable of another strategy, [ErrClosed].
 func (s *TPUStrategy) CopyParts(ctx context.Context, parts []PartCopy) error {
-	if err := untraced(ctx, "copy parts", fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, "copy parts", fault.InsteadOfReading); err != nil {
 		return err
 	}
 	if err := s.runnable("reading variables"); err != nil {

@@ -90,7 +90,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 
 // eagerUse refuses a read of the variable where a step is traced.
 func (v *Variable) eagerUse(ctx context.Context, doing string) error {
-	return untraced(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
+	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
 // crossUse refuses a use from a replica's code and from other strategies' scopes.
@@ -316,7 +316,7 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 // components of an [OnRead] variable that is summed share the value equally. Integer shares
 // truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
-	if err := untraced(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	if v.synchronization == OnRead && v.aggregation == AggregateNone {

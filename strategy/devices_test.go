@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 func TestDevicesHaveTensorFlowsNames(t *testing.T) {
@@ -20,13 +21,18 @@ func TestDevicesHaveTensorFlowsNames(t *testing.T) {
 	v, err := s.NewVariable(ctx, []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:2"}, v.Devices(), "the first of each replica")
-	second, err := s.NewVariable(s.Machine().OnLogicalDevice(ctx, 1), []float32{1}, strategy.VariableOptions{})
+	scope := strategytest.OK(s.Scope(ctx))
+	second, err := s.NewVariable(strategytest.OK(eager.Of(s).LogicalDevice(scope, 1)), []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:1", "/job:localhost/replica:0/task:0/device:CPU:3"}, second.Devices())
-	beside, err := s.NewVariable(s.Machine().Beside(ctx, second), []float32{1}, strategy.VariableOptions{})
+	beside, err := s.NewVariable(strategytest.OK(eager.Of(s).ColocateVarsWith(scope, second)), []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, second.Devices(), beside.Devices())
-	assert.Equal(t, "/job:localhost/replica:0/task:0/device:CPU:0", s.Machine().HostName(1))
+	assert.Equal(t, "/job:localhost/replica:0/task:0/device:CPU:0", hostName(s, 1))
+}
+
+func hostName(s *strategy.TPUStrategy, replica int) string {
+	return inside.Of[interface{ HostName(replica int) string }](s).HostName(replica)
 }
 
 func TestDevicesOfProcessesAreNumberedInTheirTask(t *testing.T) {
@@ -36,7 +42,7 @@ func TestDevicesOfProcessesAreNumberedInTheirTask(t *testing.T) {
 			"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1",
 			"/job:localhost/replica:0/task:1/device:CPU:0", "/job:localhost/replica:0/task:1/device:CPU:1",
 		}, eager.Of(s).WorkerDevices(ctx), "the same in every process")
-		assert.Equal(t, "/job:localhost/replica:0/task:1/device:CPU:0", s.Machine().HostName(2))
+		assert.Equal(t, "/job:localhost/replica:0/task:1/device:CPU:0", hostName(s, 2))
 		return nil
 	}))
 }

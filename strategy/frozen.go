@@ -49,13 +49,11 @@ func (rc *ReplicaContext) withoutFrozen(store *model.Store, f func()) {
 	f()
 }
 
-// Freeze says which variables the step does not train, by their paths. It is called before the loss
-// is built.
-func (m *replicaMachine) Freeze(frozen func(path string) bool) { m.context().freeze(frozen) }
+func (m innerContext) Freeze(frozen func(path string) bool) { m.freeze(frozen) }
 
 // Trainable are the paths of the trainable variables that the step uses, frozen ones too.
-func (m *replicaMachine) Trainable() (paths []string) {
-	rc := m.context()
+func (m innerContext) Trainable() (paths []string) {
+	rc := m.ReplicaContext
 	for v := range rc.scope.IterVariables() {
 		if v.Trainable && v.InUseByGraph(rc.graph) {
 			paths = append(paths, rc.pathOf(v.Path()))
@@ -65,8 +63,8 @@ func (m *replicaMachine) Trainable() (paths []string) {
 }
 
 // KeepFrozen runs f and leaves variables that the step does not train as they were before.
-func (m *replicaMachine) KeepFrozen(f func()) {
-	rc := m.context()
+func (m innerContext) KeepFrozen(f func()) {
+	rc := m.ReplicaContext
 	if rc.frozen == nil {
 		f()
 		return

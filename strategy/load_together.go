@@ -26,7 +26,7 @@ type VariableLoad struct {
 // sixteenth of its devices' bytes on the way, or a single part that is larger. Errors are those of
 // the parts and of check, an [*Error] of kind ValueError for what does not fit, and [ErrClosed].
 func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, check func(ctx context.Context) error) error {
-	if err := untraced(ctx, "load", fault.InsteadOfCopying); err != nil {
+	if err := RefuseTracing(ctx, "load", fault.InsteadOfCopying); err != nil {
 		return err
 	}
 	if err := s.runnable("loading variables"); err != nil {

@@ -32,8 +32,8 @@ type loading struct {
 // variables are distributed variables in the place of those of the strategy, by the names of the
 // step's. The step was held against itself before; what does not fit the strategy or the program is
 // an error of fail.
-func (m *machine) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
-	s := m.strategy()
+func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
+	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{

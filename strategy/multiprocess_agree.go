@@ -58,7 +58,7 @@ func many(noun string, list []int) string {
 // on every process if the text of any process differs. All processes call it. The comparison takes
 // the whole text; the error shows 300 bytes of it.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
-	if err := untraced(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	return s.agree(ctx, what, text, []byte(text))

@@ -76,7 +76,7 @@ func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 
 // gatherBytes exchanges messages of a call.
 func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte) ([][]byte, error) {
-	if err := untraced(ctx, call, fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
@@ -115,7 +115,7 @@ type Gathering struct {
 // The bytes together with the name are 497 at the most. Close what it returns.
 func (s *TPUStrategy) StartGather(ctx context.Context, name string, mine []byte) (*Gathering, error) {
 	call := "gather " + name
-	if err := untraced(ctx, call, fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
 	if err := s.runnable(call); err != nil {
@@ -135,7 +135,7 @@ func (s *TPUStrategy) StartGather(ctx context.Context, name string, mine []byte)
 // bounds the wait; when ctx ends Wait may be called again. A later Wait returns the same, and after
 // Close an error that matches [ErrClosed], unless it was read before.
 func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
-	if err := untraced(ctx, g.call, fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, g.call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
 	}
 	all, err := g.of.Wait(ctx)

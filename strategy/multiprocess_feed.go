@@ -68,7 +68,7 @@ func (s *TPUStrategy) ownTensors(all []input.Tensor) ([]input.Tensor, error) {
 // localTensors is localPerReplica for tensors of package input, which it copies from where they
 // lie; much is copied to the devices side by side. It is what a feed calls for each batch.
 func (s *TPUStrategy) localTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	const op = "local tensors"

@@ -35,7 +35,7 @@ type builtinCall struct {
 
 // call compiles a program once for each kind of variable and runs it on these.
 func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) {
-	if err := untraced(ctx, c.name, fault.InsteadOfRunning); err != nil {
+	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	name := c.name

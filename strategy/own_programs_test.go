@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // The strategy's own programs are compiled once for each kind of value and variable, whatever the
@@ -57,7 +58,9 @@ func TestAnOwnProgramIsMadeOnceForEachKind(t *testing.T) {
 	// A step that is being traced has no own programs: they would run once, and not in each run.
 	var inStep error
 	_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		_, inStep = s.Machine().Call(rc.Context(), "double", nil, nil, nil, true)
+		_, inStep = inside.Of[interface {
+			Call(context.Context, string, strategy.StepFunc, []strategy.Value, []*strategy.Variable, bool, ...logical.Annotation) ([]strategy.Value, error)
+		}](s).Call(rc.Context(), "double", nil, nil, nil, true)
 		return in
 	}, strategy.FunctionOptions{}).Run(ctx, float32(1))
 	require.NoError(t, err)

@@ -67,7 +67,7 @@ func (e *LoadError) Unwrap() error { return e.Err }
 //
 // Errors: [*LoadError], which says what has changed; [*ContextError] where a step is traced.
 func (vs *Variables) Load(ctx context.Context, values []VariableParts) (Loaded, error) {
-	if err := untraced(ctx, "load", fault.InsteadOfCopying); err != nil {
+	if err := RefuseTracing(ctx, "load", fault.InsteadOfCopying); err != nil {
 		return Loaded{}, err
 	}
 	s := vs.strategy

@@ -22,7 +22,7 @@ import (
 // raggedTensors makes a value of tensors of package input whose shapes may differ. It is for one
 // process, and an [*Error] with several.
 func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
-	if err := untraced(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	const op = "ragged tensors"

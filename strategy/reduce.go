@@ -267,7 +267,7 @@ func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return 
 // float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
 // dtype that is no real number.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
-	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return 0, err
 	}
 	t, err := m.Value(ctx)

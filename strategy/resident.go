@@ -49,7 +49,7 @@ type residentSlot struct {
 
 // runResident runs the function on a batch and returns its results, which the next run overwrites.
 func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error) {
-	if err := untraced(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
+	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	f.resident.mu.Lock()

@@ -12,16 +12,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
-// compiledMachine is a compiled step, for packages that stand on the strategy.
-type compiledMachine Compiled
-
-// Machine returns what this module's own packages use of the compiled step beside its contract. It
-// is not part of the contract, and changes without notice.
-func (c *Compiled) Machine() *compiledMachine { return (*compiledMachine)(c) }
+// innerCompiled is the inner face of a compiled step.
+type innerCompiled struct{ *Compiled }
 
 // Parts takes the step apart.
-func (m *compiledMachine) Parts(fail saved.Fail) (*saved.Step, error) {
-	c, p := (*Compiled)(m), m.program
+func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
+	c, p := m.Compiled, m.program
 	s, opts := p.function.strategy, p.function.opts
 	if c.Program == nil {
 		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the runtime gives no compiled program"})
@@ -109,8 +105,8 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 }
 
 // Target returns what the strategy compiles for.
-func (m *machine) Target(fail saved.Fail) (saved.Target, error) {
-	return m.strategy().savedTarget(fail)
+func (m innerStrategy) Target(fail saved.Fail) (saved.Target, error) {
+	return m.savedTarget(fail)
 }
 
 // savedTarget names the plugin and the devices of the strategy. Where a slice is described there is

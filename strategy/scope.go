@@ -14,17 +14,15 @@ type modeKey struct{}
 // mode is one entry of TensorFlow's stack. Without one, code runs outside every strategy.
 type mode struct {
 	strategy *TPUStrategy
-	// replica is set in a replica context; code is the eager replica context, if it is one.
+	// replica is set in a replica context. update is the component that an update function runs for,
+	// or -1.
 	replica bool
-	code    any
-	// update is the component that an update function runs for, or -1. component is set in the
-	// function's own code.
-	update    int
-	component component
+	update  int
+	// code is that of package eager which runs, if any: a [component] in an update's function.
+	code any
 }
 
-// component is the code of an update's function, which acts on one component of a variable. Package
-// eager implements it.
+// component is the code of an update's function, which acts on one component of a variable.
 type component interface {
 	// Number returns the replica whose component it is.
 	Number() int
@@ -104,15 +102,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 	if err := s.requireCross(ctx, op); err != nil {
 		return err
 	}
-	return untraced(ctx, op, instead)
-}
-
-// requireScope refuses all but the strategy's own scope.
-func (s *TPUStrategy) requireScope(ctx context.Context, op string) error {
-	if _, ok := modeOf(ctx); !ok {
-		return &ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
-	}
-	return s.requireCross(ctx, op)
+	return RefuseTracing(ctx, op, instead)
 }
 
 // requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.

@@ -9,21 +9,28 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 	outside := context.Background()
 	s, other := strategytest.New(t, 2, 1), strategytest.New(t, 1, 1)
-	m := s.Machine()
+	m := inside.Of[interface {
+		RequireCross(ctx context.Context, op string) error
+		RequireEager(ctx context.Context, op, instead string) error
+		Within(ctx context.Context, replica bool, update int, code any) context.Context
+	}](s)
 	scope, err := s.Scope(outside)
 	require.NoError(t, err)
 	again, err := s.Scope(scope)
 	require.NoError(t, err, "a scope within its own")
 	otherScope, err := other.Scope(outside)
 	require.NoError(t, err)
-	replica := m.InReplica(scope, nil)
-	update := m.Across(scope, 1)
+	replica := m.Within(scope, true, -1, nil)
+	update := m.Within(scope, false, 1, nil)
 	type key struct{}
+	v := strategytest.OK(s.NewVariable(scope, float32(1), strategy.VariableOptions{}))
 	for name, c := range map[string]struct {
 		ctx    context.Context
 		of     *strategy.TPUStrategy
@@ -52,9 +59,11 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		assert.IsType(t, c.crosses, scoping, "%s: Scope", name)
 		assert.IsType(t, c.crosses, m.RequireCross(c.ctx, "reduce"), "%s: RequireCross", name)
 		assert.IsType(t, c.crosses, m.RequireEager(c.ctx, "reduce", ""), "%s: RequireEager", name)
-		assert.IsType(t, c.requires, m.RequireScope(c.ctx, "reduce"), "%s: RequireScope", name)
+		_, beside := eager.Of(s).ColocateVarsWith(c.ctx, v)
+		assert.IsType(t, c.requires, beside, "%s: ColocateVarsWith", name)
 	}
-	assert.EqualError(t, m.RequireScope(outside, "reduce"), "strategy: reduce: called outside the strategy's scope; give it the context that Scope returns")
+	_, err = eager.Of(s).ColocateVarsWith(outside, v)
+	assert.EqualError(t, err, "strategy: colocate: called outside the strategy's scope; give it the context that Scope returns")
 	assert.EqualError(t, m.RequireCross(replica, "reduce"), "strategy: reduce: called in a replica's code; call it before or after, or inside MergeCall")
 	assert.EqualError(t, m.RequireCross(otherScope, "reduce"), "strategy: mixing strategies: reduce: the scope of the call belongs to another strategy; copy values through the host")
 }

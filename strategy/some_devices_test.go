@@ -14,7 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
+
+// keep gives a value up but on some devices.
+func keep(s *strategy.TPUStrategy, v *strategy.Mirrored, only []bool) error {
+	return inside.Of[interface {
+		Keep(v *strategy.Mirrored, only []bool) error
+	}](s).Keep(v, only)
+}
 
 func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) {
 	ctx := context.Background()
@@ -35,7 +43,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			m, err := s.Mirror(ctx, rows, c.annotation)
 			require.NoError(t, err)
-			require.NoError(t, s.Machine().Keep(m, c.only))
+			require.NoError(t, keep(s, m, c.only))
 			buffers, err := strategy.BuffersOf(m)
 			require.NoError(t, err)
 			for d, b := range buffers {
@@ -84,7 +92,7 @@ func TestAValueOfAnotherProcessesDevicesIsSaidToBeThere(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := s.Machine().Keep(m, []bool{false, false, false, true}); err != nil {
+		if err := keep(s, m, []bool{false, false, false, true}); err != nil {
 			return err
 		}
 		got, err := m.Value(ctx)

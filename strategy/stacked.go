@@ -45,7 +45,7 @@ func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical
 
 // stackBatches stacks global batches, or this process's rows of them.
 func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
-	if err := untraced(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
@@ -174,7 +174,7 @@ func stepsOf(values []Value) (int, error) {
 
 // runSteps runs the function once for each of the batches, in order, in one launch.
 func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, error) {
-	if err := untraced(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
+	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {

@@ -13,8 +13,8 @@ import (
 // tensors is. A set has a tensor for each trained variable, in the order of Gradients: one of
 // MeanGradients, or of Trained. Of parts each replica adds up its own, without their padding, and
 // one all-reduce brings the sums of all sets together; without parts there is none.
-func (m *replicaMachine) Norms(sets ...[]*graph.Node) []*graph.Node {
-	rc, trained := m.context(), m.context().trainedVariables()
+func (m innerContext) Norms(sets ...[]*graph.Node) []*graph.Node {
+	rc, trained := m.ReplicaContext, m.trainedVariables()
 	dtype := dtypes.Float32
 	for _, set := range sets {
 		for _, x := range set {
@@ -52,8 +52,8 @@ func (m *replicaMachine) Norms(sets ...[]*graph.Node) []*graph.Node {
 
 // Trained returns what the trained variables are at this point of the step, in the order of
 // Gradients: the replica's parts of those whose state is in parts, without communication.
-func (m *replicaMachine) Trained() (values []*graph.Node) {
-	rc := m.context()
+func (m innerContext) Trained() (values []*graph.Node) {
+	rc := m.ReplicaContext
 	for _, v := range rc.trainedVariables() {
 		x := v.NodeValue(rc.graph)
 		if over := rc.stateOver(v); over.Is() {
@@ -84,11 +84,11 @@ func (rc *ReplicaContext) withoutPadding(part *graph.Node, over module.Over) *gr
 }
 
 // Rows returns the replica's real rows as an int32 scalar, or nil if the step's arguments have no
-// padded rows. In [replicaMachine.Microbatches] they are a microbatch's.
-func (m *replicaMachine) Rows() *graph.Node {
-	rows, _ := m.context().rows()
+// padded rows. In [innerContext.Microbatches] they are a microbatch's.
+func (m innerContext) Rows() *graph.Node {
+	rows, _ := m.rows()
 	if rows == nil && m.micro != nil {
-		return m.context().constant(dtypes.Int32, float64(m.cut.length/m.cut.n))
+		return m.constant(dtypes.Int32, float64(m.cut.length/m.cut.n))
 	}
 	return rows
 }

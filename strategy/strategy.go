@@ -333,7 +333,7 @@ func (s *TPUStrategy) Close() error {
 // under way, and a device may not come back. The closing that ctx cuts short goes on in the
 // background.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
-	if err := untraced(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
+	if err := RefuseTracing(ctx, "shut down", fault.InsteadOfMeeting); err != nil {
 		return err
 	}
 	done := make(chan error, 1)

@@ -41,9 +41,10 @@ func withTracing(ctx context.Context, t *tracing) context.Context {
 // at once, rather than in each run of the step, refuse such a context with a [*ContextError].
 func Tracing(ctx context.Context) bool { return tracingOf(ctx) != nil }
 
-// untraced refuses the contexts of steps that are being traced.
-func untraced(ctx context.Context, op, instead string) error {
-	if tracingOf(ctx) == nil {
+// RefuseTracing returns a [*ContextError] if ctx belongs to a compiled step that is being traced.
+// Calls that act at once begin with it; instead says what to write in a step.
+func RefuseTracing(ctx context.Context, op, instead string) error {
+	if !Tracing(ctx) {
 		return nil
 	}
 	return &ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}

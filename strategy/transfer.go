@@ -20,7 +20,7 @@ import (
 // download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
 // the same as that of a replica which is here.
 func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	if err := s.runnable("reading a value"); err != nil {
@@ -86,7 +86,7 @@ func hostTensor(value any) (*tensors.Tensor, error) {
 // to Close. Errors: an [*Error] of kind ValueError for a value that is no tensor, a
 // [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
-	if err := untraced(ctx, "mirror", fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, "mirror", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	if s.spreads(value) {
@@ -121,7 +121,7 @@ func noTensor(op string, err error) error {
 // shape; steps compare the shapes over the processes when they are compiled.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
-	if err := untraced(ctx, op, fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	local := s.machine.Several() && len(values) == len(s.machine.Groups)
@@ -166,7 +166,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 // returns an [*Error] of kind ValueError. If local is true, batch holds the rows of this process
 // only, which are cut among its replicas.
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
-	if err := untraced(ctx, "split batch", fault.InsteadOfGiving); err != nil {
+	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	return s.splitBatch(ctx, batch, a, local)

@@ -143,7 +143,7 @@ func (v *distributed) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffer
 // Ready waits until the value is computed on all devices. Its error is that of the program that
 // made the value, [ErrClosed], or the context's; the work goes on when the context ends.
 func (v *distributed) Ready(ctx context.Context) error {
-	if err := untraced(ctx, "wait", fault.InsteadOfWaiting); err != nil {
+	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
 	}
 	buffers, err := v.live()
@@ -185,7 +185,7 @@ func (v *distributed) free() error {
 // Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a replica of
 // another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, "read", fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	if replica < 0 || replica >= v.strategy.replicas {
@@ -206,7 +206,7 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 // replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
 // tensors are the caller's. Errors: those of [PerReplica.Local], a [*StrategyError].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
-	if err := untraced(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
+	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
 	}
 	if err := s.owns(value); err != nil {

@@ -41,7 +41,7 @@ type Variable struct {
 	// stored per replica: the compiler takes what is stored mirrored for equal everywhere.
 	localWrites bool
 	column      int
-	// unlisted variables are the state of a package of this module: see [machine.State].
+	// unlisted variables are the state of a package of this module: see [innerStrategy.State].
 	unlisted bool
 
 	buffers mesh.Buffers // guarded by machine.Launch, as is closed
@@ -250,7 +250,7 @@ func (v *Variable) Component(replica int) (*Component, error) {
 
 // Local waits for the steps under way and copies one replica's component to the host.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	s := v.strategy
@@ -277,7 +277,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 // of a variable that is split or sharded over the replicas, without padding, otherwise the whole
 // variable.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
-	if err := untraced(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
+	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
 	s := v.strategy
@@ -324,7 +324,7 @@ func (v *Variable) live() error {
 
 // Ready waits until the steps under way have computed the variable everywhere.
 func (v *Variable) Ready(ctx context.Context) error {
-	if err := untraced(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting); err != nil {
+	if err := RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting); err != nil {
 		return err
 	}
 	if err := arrive(ctx, v); err != nil {

@@ -130,7 +130,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 // the steps under way. With several processes, all processes call it at the same point; see
 // [Variable.Value]. After an error some variables have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
-	if err := untraced(ctx, "pull", fault.InsteadOfCopying); err != nil {
+	if err := RefuseTracing(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
 	}
 	ctx, done, err := vs.exclusive(ctx)
@@ -158,7 +158,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 // process copies to its own devices, so the stores of all processes must hold the same values, and
 // all processes call it. After an error some variables have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
-	if err := untraced(ctx, "push", fault.InsteadOfCopying); err != nil {
+	if err := RefuseTracing(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
 	}
 	ctx, done, err := vs.exclusive(ctx)

@@ -111,7 +111,7 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
 	const instead = "use strategy.MergeContext and eager.Extended there, or call it before or after the step"
 	if d != byDefault {
-		return d.strategy.Machine().Untraced(ctx, op, instead)
+		return strategy.RefuseTracing(ctx, op, instead)
 	}
 	if strategy.Tracing(ctx) {
 		return &strategy.ContextError{Op: op, Reason: "called in a compiled step", Hint: instead}

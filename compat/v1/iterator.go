@@ -53,7 +53,7 @@ func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Contex
 }
 
 func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
-	if err := s.Machine().Untraced(ctx, "make an iterator", insteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "make an iterator", insteadOfLoading); err != nil {
 		return nil, err
 	}
 	// Scope refuses what is not cross-replica context.
@@ -77,7 +77,7 @@ const insteadOfLoading = "take the input before the run, and pass it as an argum
 
 // Initialize starts from the beginning of the data.
 func (it *InputIterator) Initialize(ctx context.Context) error {
-	if err := it.strategy.Machine().Untraced(ctx, "initialize", insteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "initialize", insteadOfLoading); err != nil {
 		return err
 	}
 	if err := it.Close(); err != nil {
@@ -92,7 +92,7 @@ func (it *InputIterator) Initialize(ctx context.Context) error {
 // leaf. At the end the error is io.EOF. A call inside the replicas' code is an error of kind
 // ValueError.
 func (it *InputIterator) GetNext(ctx context.Context) (any, error) {
-	if err := it.strategy.Machine().Untraced(ctx, "next", insteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "next", insteadOfLoading); err != nil {
 		return nil, err
 	}
 	if it.it == nil {

@@ -58,7 +58,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 			values[i] = v
 			_, replicated := v.(*strategy.Mirrored)
 			mirrored = mirrored && replicated
-			equal = equal && !s.Machine().Differs(v)
+			equal = equal && !differs(v)
 		}
 		if a, b := values[0].Shape().DType, values[1].Shape().DType; a != b {
 			return nil, fault.New(strategy.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
@@ -67,14 +67,13 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 		if err != nil {
 			return nil, err
 		}
-		results, err := s.Machine().Call(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		results, err := inner(s).Call(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{apply(in[0], in[1])}
 		}, values, nil, mirrored)
 		if err != nil {
 			return nil, err
 		}
-		s.Machine().SetRagged(results[0], ragged)
-		s.Machine().SetEqual(results[0], equal || s.NumReplicasInSync() == 1)
+		inner(s).Mark(results[0], ragged, equal || s.NumReplicasInSync() == 1)
 		return Of(s).split(results[0])
 	})
 }
@@ -87,7 +86,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 			return nil, fault.New(strategy.TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}
-	ofA, ofB := of.Machine().Ragged(a), of.Machine().Ragged(b)
+	ofA, ofB := inner(of).Ragged(a), inner(of).Ragged(b)
 	switch {
 	case ofA == nil && ofB == nil:
 		return nil, nil
@@ -97,7 +96,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 		return ofB, nil
 	}
 	for r := range of.NumReplicasInSync() {
-		x, y := of.Machine().Component(a, r).Shape().Dimensions, of.Machine().Component(b, r).Shape().Dimensions
+		x, y := inner(of).Component(a, r).Shape().Dimensions, inner(of).Component(b, r).Shape().Dimensions
 		if !slices.Equal(x, y) {
 			return nil, fault.New(strategy.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
 				"replica %d has a %v beside a %v", r, x, y)

@@ -14,7 +14,7 @@ func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	if !ok {
 		return nil, false
 	}
-	rc, ok := s.Machine().ReplicaCode(ctx).(*ReplicaContext)
+	rc, ok := inner(s).Code(ctx).(*ReplicaContext)
 	return rc, ok
 }
 

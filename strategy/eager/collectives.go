@@ -30,17 +30,17 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
 		case op == strategy.Mean && integers && s.Semantics() != strategy.TensorFlowTPU:
-			return []*graph.Node{c.Machine().MeanOfIntegers(x)}
+			return []*graph.Node{innerStep(c).MeanOfIntegers(x)}
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}
-	m := rc.strategy.Machine()
+	m := inner(rc.strategy)
 	return rc.joinLeaves("AllReduce", nest, func(v strategy.Value) (strategy.Value, error) {
 		results, err := m.Call(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
 		if err != nil {
 			return nil, err
 		}
-		m.SetEqual(results[0], true)
+		m.Mark(results[0], nil, true)
 		return results[0], nil
 	})
 }
@@ -71,8 +71,8 @@ func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.
 			if isStacked(v) {
 				return nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
 			}
-			if s.Machine().Ragged(v) != nil && call != "AllGather" {
-				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", s.Machine().Ragged(v))
+			if inner(s).Ragged(v) != nil && call != "AllGather" {
+				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", inner(s).Ragged(v))
 			}
 			return run(v)
 		})
@@ -90,7 +90,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 	x, whole := asOne(leaves)
 	if !whole {
 		for _, x := range leaves {
-			if err := s.Machine().Owns(call, x); err != nil {
+			if err := inner(s).Owns(call, x); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -103,10 +103,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 		}
 		return nil, nil, fault.New(strategy.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
-	if err := s.Machine().Takes(call, x); err != nil {
-		return nil, nil, err
-	}
-	host, taken, done, err := s.Machine().Take(ctx, call, x)
+	host, taken, done, err := inner(s).Take(ctx, call, x)
 	switch {
 	case err != nil:
 		return nil, nil, err

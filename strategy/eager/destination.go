@@ -20,6 +20,9 @@ type Destination struct {
 // To returns the destination where a variable or a value is: all replicas, and, for a tensor of its
 // shape, the same split over the logical devices.
 func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *strategy.Merged](x T) Destination {
+	if x == nil {
+		return Destination{}
+	}
 	return Destination{of: x}
 }
 
@@ -56,17 +59,11 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 	s := e.strategy
 	switch x := d.of.(type) {
 	case *strategy.Variable:
-		if x != nil {
-			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().Owns(op, x)
-		}
+		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns(op, x)
 	case *strategy.Merged:
-		if x != nil {
-			return place{}, nil
-		}
+		return place{}, nil
 	case strategy.Value:
-		if !s.Machine().IsNil(x) {
-			return place{annotation: x.Annotation(), shape: x.Shape()}, s.Machine().OwnsValue(x)
-		}
+		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns("value", x)
 	default:
 		if len(d.devices) > 0 {
 			return e.devices(op, d.devices)
@@ -82,9 +79,9 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 	for _, name := range names {
 		known, host := false, false
 		for r := range s.NumReplicasInSync() {
-			host = host || name == s.Machine().HostName(r)
+			host = host || name == inner(s).HostName(r)
 			for k := range s.NumLogicalDevices() {
-				if name == s.Machine().DeviceName(r, k) {
+				if name == inner(s).DeviceName(r, k) {
 					known, only[r*s.NumLogicalDevices()+k] = true, true
 				}
 			}
@@ -122,9 +119,9 @@ func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (a
 	switch {
 	case p.host:
 		defer m.Close()
-		return s.Machine().ToHost(ctx, m)
+		return inner(s).ToHost(ctx, m)
 	case p.only != nil:
-		return m, s.Machine().Keep(m, p.only)
+		return m, inner(s).Keep(m, p.only)
 	}
 	return m, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -26,7 +27,7 @@ func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
 	names := make([]string, e.strategy.NumReplicasInSync())
 	for r := range names {
-		names[r] = e.strategy.Machine().DeviceName(r, e.strategy.Machine().Column(ctx))
+		names[r] = inner(e.strategy).DeviceName(r, inner(e.strategy).Column(ctx))
 	}
 	return names
 }
@@ -45,7 +46,7 @@ func (e *Extended) RequireStaticShapes() bool {
 func (e *Extended) NumHosts() int {
 	hosts := map[string]bool{}
 	for r := range e.strategy.NumReplicasInSync() {
-		hosts[e.strategy.Machine().HostName(r)] = true
+		hosts[inner(e.strategy).HostName(r)] = true
 	}
 	return len(hosts)
 }
@@ -53,7 +54,7 @@ func (e *Extended) NumHosts() int {
 // NumReplicasPerHost returns how many replicas a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
-	return min(s.NumReplicasInSync(), max(1, s.Machine().Topology().NumTPUsPerTask()/s.NumLogicalDevices()))
+	return min(s.NumReplicasInSync(), max(1, inner(s).DevicesPerHost()/s.NumLogicalDevices()))
 }
 
 // StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator] on the
@@ -73,7 +74,11 @@ func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 // logical devices as v is, unless its own annotation says otherwise. ctx must belong to the
 // strategy's scope.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
-	if err := e.strategy.Machine().RequireScope(ctx, "colocate"); err != nil {
+	const op = "colocate"
+	if _, ok := strategy.FromContext(ctx); !ok {
+		return nil, &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
+	}
+	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
 		return nil, err
 	}
 	if !e.VariableCreatedInScope(v) {
@@ -81,9 +86,9 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 		if v != nil {
 			what = fmt.Sprintf("variable %q of another strategy", v.Path())
 		}
-		return nil, fault.New(strategy.ValueError, "colocate", "give a variable of this strategy", "%s", what)
+		return nil, fault.New(strategy.ValueError, op, "give a variable of this strategy", "%s", what)
 	}
-	return e.strategy.Machine().Beside(ctx, v), nil
+	return inner(e.strategy).Beside(ctx, 0, v), nil
 }
 
 // LogicalDevice returns a context in which new variables go to logical device k of each replica,
@@ -95,7 +100,7 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
 			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: strategy.ValueError}
 	}
-	return e.strategy.Machine().OnLogicalDevice(ctx, k), nil
+	return inner(e.strategy).Beside(ctx, k, nil), nil
 }
 
 // ValueContainer returns the container of a component: TensorFlow's value_container. It is the
@@ -128,14 +133,14 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 // *[strategy.Merged] value on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
-	if err := s.Machine().RequireCross(ctx, "broadcast"); err != nil {
+	if err := inner(s).RequireCross(ctx, "broadcast"); err != nil {
 		return nil, err
 	}
 	p, err := e.destination("broadcast", to)
 	if err != nil {
 		return nil, err
 	}
-	if t, err := s.Machine().CrossTracing(ctx, "broadcast"); err != nil {
+	if t, err := merging(ctx, s, "broadcast"); err != nil {
 		return nil, err
 	} else if t != nil {
 		return broadcastIn(t, value)
@@ -147,9 +152,9 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 	if s.Semantics() != strategy.TensorFlowMirrored {
 		return value, nil
 	}
-	t, err := s.Machine().Host(value)
+	t, err := inner(s).Host(value)
 	if err != nil {
-		return nil, s.Machine().NoTensor("broadcast", err)
+		return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "no tensor", Err: err, Class: errkind.Or(err, strategy.ValueError)}
 	}
 	m, err := s.Mirror(ctx, t, p.of(t.Shape().Dimensions, logical.Annotation{}))
 	if err != nil {

@@ -20,14 +20,14 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 	if !rc.host {
 		return Of(rc.strategy).merge(rc.outer(), call, leaves)
 	}
-	machine := rc.strategy.Machine()
+	machine := inner(rc.strategy)
 	switch x := leaves[0].(type) {
 	case *strategy.Objects:
 		if x != nil {
 			return nil, nil, unresolved(call, i, x)
 		}
 	case *strategy.PerReplica:
-		if x != nil && machine.OwnsValue(x) == nil && machine.Differs(x) && rc.NumReplicasInSync() > 1 {
+		if x != nil && machine.Owns(call, x) == nil && differs(x) && rc.NumReplicasInSync() > 1 {
 			return nil, nil, unresolved(call, i, x)
 		}
 	}
@@ -71,9 +71,9 @@ func unresolved(call string, i int, x any) error {
 // wholes are the results of a compiled function for the host: a value that differs between replicas
 // stays whole.
 func (rc *ReplicaContext) wholes(results []any) []any {
-	machine := rc.strategy.Machine()
+	machine := inner(rc.strategy)
 	for i, x := range results {
-		if v, ok := x.(strategy.Value); ok && !machine.Differs(v) {
+		if v, ok := x.(strategy.Value); ok && !differs(v) {
 			results[i] = machine.Component(v, 0)
 		}
 	}

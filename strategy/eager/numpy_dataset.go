@@ -41,7 +41,7 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		}
 		return input.Dict(members), nil
 	}
-	t, err := e.strategy.Machine().Host(nest)
+	t, err := inner(e.strategy).Host(nest)
 	if err != nil {
 		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: strategy.TypeError}
 	}

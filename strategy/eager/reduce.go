@@ -17,14 +17,14 @@ import (
 // In a merge call of a compiled step, with [strategy.MergeContext.Context], Reduce takes and gives
 // *[strategy.Merged] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
-	m := e.strategy.Machine()
+	m := inner(e.strategy)
 	if err := m.RequireCross(ctx, "reduce"); err != nil {
 		return nil, err
 	}
 	if err := m.CheckReduce(op, "reduce"); err != nil {
 		return nil, err
 	}
-	if t, err := m.CrossTracing(ctx, "reduce"); err != nil {
+	if t, err := merging(ctx, e.strategy, "reduce"); err != nil {
 		return nil, err
 	} else if t != nil {
 		return t.ReduceNest(op, "reduce", nest, axes...)
@@ -45,10 +45,10 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 // [Extended.Reduce] is.
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy
-	if err := s.Machine().RequireCross(ctx, "gather"); err != nil {
+	if err := inner(s).RequireCross(ctx, "gather"); err != nil {
 		return nil, err
 	}
-	if t, err := s.Machine().CrossTracing(ctx, "gather"); err != nil {
+	if t, err := merging(ctx, s, "gather"); err != nil {
 		return nil, err
 	} else if t != nil {
 		return t.GatherNest(nest, axis)
@@ -58,10 +58,10 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 		case strategy.Value:
 			return s.Gather(ctx, x, axis)
 		case *strategy.Variable:
-			if err := s.Machine().Owns("gather", x); err != nil {
+			if err := inner(s).Owns("gather", x); err != nil {
 				return nil, err
 			}
-			v, err := s.Machine().Snapshot(ctx, x)
+			v, err := inner(s).Snapshot(ctx, x)
 			if err != nil {
 				return nil, err
 			}

@@ -13,13 +13,13 @@ import (
 // reduceTo is [Extended.BatchReduceTo].
 func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
 	s := e.strategy
-	if err := s.Machine().RequireCross(ctx, call); err != nil {
+	if err := inner(s).RequireCross(ctx, call); err != nil {
 		return nil, err
 	}
-	if err := s.Machine().CheckReduce(op, call); err != nil {
+	if err := inner(s).CheckReduce(op, call); err != nil {
 		return nil, err
 	}
-	t, err := s.Machine().CrossTracing(ctx, call)
+	t, err := merging(ctx, s, call)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 	for i, p := range places {
 		layouts[i] = p.of
 	}
-	results, err := e.strategy.Machine().ReduceNests(ctx, op, call, values, layouts)
+	results, err := inner(e.strategy).ReduceNests(ctx, op, call, values, layouts)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,7 @@ import (
 // A nest, TensorFlow's tf.nest, is made of slices and maps of any (or of nests) and of structs with
 // such fields, all exported.
 func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
-	s := e.strategy
-	if err := s.Machine().Untraced(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
+	if err := strategy.RefuseTracing(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
 		return nil, err
 	}
 	return e.regroup(ctx, "regroup", nests, false)
@@ -97,7 +96,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		var err error
 		switch x := x.(type) {
 		case *strategy.Component:
-			if err := s.Machine().Owns(op, x); err != nil {
+			if err := inner(s).Owns(op, x); err != nil {
 				return nil, err
 			}
 			if all[r], err = x.Local(ctx); err != nil {
@@ -107,14 +106,14 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		case nil, string, strategy.Value, *strategy.Variable, *strategy.Objects:
 			return strategy.NewObjects(leaves...), nil
 		}
-		if all[r], err = s.Machine().Host(leaves[r]); err != nil {
+		if all[r], err = inner(s).Host(leaves[r]); err != nil {
 			return strategy.NewObjects(leaves...), nil
 		}
 	}
 	if equal && !slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return !equalTensors(all[0], t) }) {
 		return s.Mirror(ctx, all[0], a)
 	}
-	v, err := s.Machine().PerReplica(ctx, all, a)
+	v, err := inner(s).PerReplicaOf(ctx, all, a)
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
 	}
@@ -132,13 +131,10 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	return nesting.Map("select", nest, func(path string, x any) (any, error) {
 		switch x := x.(type) {
 		case strategy.Value:
-			if s.Machine().IsNil(x) {
-				return nil, fault.New(strategy.TypeError, "select", "give a value", "no value at %q", path)
-			}
-			if err := s.Machine().OwnsValue(x); err != nil {
+			if err := inner(s).Owns("select"+path, x); err != nil {
 				return nil, err
 			}
-			return s.Machine().Component(x, replica), nil
+			return inner(s).Component(x, replica), nil
 		case *strategy.Objects:
 			if x == nil {
 				return nil, fault.New(strategy.TypeError, "select", "give a value", "no value at %q", path)
@@ -154,15 +150,18 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 
 // Component returns a replica's part of a value, the same object each time.
 func (e *Extended) Component(value strategy.Value, replica int) (*strategy.Component, error) {
-	s := e.strategy
-	if err := s.Machine().OwnsValue(value); err != nil {
+	if err := inner(e.strategy).Owns("value", value); err != nil {
 		return nil, err
 	}
 	x, err := e.SelectReplica(replica, value)
 	if err != nil {
 		return nil, err
 	}
-	return x.(*strategy.Component), nil
+	c, ok := x.(*strategy.Component)
+	if !ok {
+		return nil, fault.New(strategy.TypeError, "value", "give a value of the strategy", "no value")
+	}
+	return c, nil
 }
 
 // LocalResultsOf returns one nest for each replica, with the components of the distributed values
@@ -180,7 +179,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		return values, nil
 	}
 	if m, ok := nest.(*strategy.Merged); ok && m != nil {
-		return s.Machine().Parts(m)
+		return inner(s).Parts(m)
 	}
 	single := false
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
@@ -206,7 +205,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		}
 		results[r], err = nesting.Map("local results", selected, func(_ string, x any) (any, error) {
 			if v, ok := x.(*strategy.Variable); ok {
-				if err := s.Machine().Owns("local results", v); err != nil {
+				if err := inner(s).Owns("local results", v); err != nil {
 					return nil, err
 				}
 				return v.Component(r)
@@ -234,7 +233,7 @@ func (c ValueContext) String() string {
 // is the same object on all replicas. A panic of fn is a [*strategy.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
-	if err := s.Machine().RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
+	if err := inner(s).RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
 	nests := make([]any, s.NumReplicasInSync())
@@ -251,11 +250,11 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 // Group waits until every distributed value and variable of a nest is computed: TensorFlow's group.
 func (e *Extended) Group(ctx context.Context, nest any) error {
 	s := e.strategy
-	if err := s.Machine().Untraced(ctx, "group", fault.InsteadOfWaiting); err != nil {
+	if err := strategy.RefuseTracing(ctx, "group", fault.InsteadOfWaiting); err != nil {
 		return err
 	}
 	_, err := nesting.Map("group", nest, func(_ string, x any) (any, error) {
-		if err := s.Machine().Owns("group", x); err != nil {
+		if err := inner(s).Owns("group", x); err != nil {
 			return nil, err
 		}
 		switch x := x.(type) {

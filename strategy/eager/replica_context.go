@@ -44,10 +44,10 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 // replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
-	if err := s.Machine().RequireEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
+	if err := inner(s).RequireEager(ctx, "call for each replica", fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	if err := s.Machine().Check(); err != nil {
+	if err := inner(s).Check(); err != nil {
 		return nil, err
 	}
 	nests, err := e.splitArguments(ctx, args)
@@ -67,9 +67,9 @@ func (e *Extended) eager(ctx context.Context, c *coroutine, r int, update bool) 
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: update}
 	if update {
-		rc.ctx = s.Machine().Across(ctx, r)
+		rc.ctx = inner(s).Within(ctx, false, r, nil)
 	} else {
-		rc.ctx = s.Machine().InReplica(ctx, rc)
+		rc.ctx = inner(s).Within(ctx, true, -1, rc)
 	}
 	return rc
 }
@@ -81,8 +81,8 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 	for i, arg := range args { // what is another strategy's is copied, for as long as the code holds it
 		var err error
 		if mine[i], err = nesting.Map("split", arg, func(_ string, x any) (any, error) {
-			if v, ok := x.(strategy.Value); ok && s.Machine().Lifts(v) {
-				_, value, _, err := s.Machine().Take(ctx, "split", v)
+			if v, ok := x.(strategy.Value); ok && inner(s).Lifts(v) {
+				_, value, _, err := inner(s).Take(ctx, "split", v)
 				return value, err
 			}
 			return x, nil
@@ -123,7 +123,7 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplic
 func (rc *ReplicaContext) Device() string {
 	s := rc.strategy
 	rc.one("Device")
-	return rc.strategy.Machine().DeviceName(rc.replica, s.Machine().Column(rc.ctx))
+	return inner(rc.strategy).DeviceName(rc.replica, inner(s).Column(rc.ctx))
 }
 
 // join makes a joined call whose arguments and results are nests by replica.
@@ -140,7 +140,7 @@ func (rc *ReplicaContext) outer() context.Context {
 	if rc.update && !rc.host {
 		update = rc.replica
 	}
-	return rc.strategy.Machine().Across(rc.ctx, update)
+	return inner(rc.strategy).Within(rc.ctx, false, update, nil)
 }
 
 // MergeCall joins the replicas and runs fn once, in cross-replica context, with the replicas'

@@ -41,7 +41,7 @@ func (m *MultiStepContext) NonTensorOutputs() map[string]any { return maps.Clone
 // code, it joins the replicas and needs an op; without it the error is an [*strategy.Error] of kind
 // AssertionError.
 func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, output any, op ...strategy.ReduceOp) error {
-	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
@@ -70,7 +70,7 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 // replica's code it keeps the outputs of all replicas, see [Extended.LocalResultsOf]; elsewhere it
 // keeps the output as it is.
 func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, output any) error {
-	if err := m.strategy.Machine().Untraced(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
+	if err := strategy.RefuseTracing(ctx, "step output "+name, "return it from the step, and set it after the run"); err != nil {
 		return err
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
@@ -95,7 +95,7 @@ func (m *MultiStepContext) SetNonTensorOutput(ctx context.Context, name string, 
 func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.Context, m *MultiStepContext, inputs any) error,
 	it StepIterator, iterations int, initial map[string]any) (*MultiStepContext, error) {
 	s := e.strategy
-	if err := s.Machine().RequireEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
+	if err := inner(s).RequireEager(ctx, "run steps", fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
 	if iterations < 0 {
@@ -105,7 +105,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	if m.outputs == nil {
 		m.outputs = map[string]any{}
 	}
-	cross := s.Machine().Across(ctx, -1)
+	cross := inner(s).Within(ctx, false, -1, nil)
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.Machine().Guard("run steps", func() ([]any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := inner(s).Guard("run steps", func() ([]any, error) { return nil, fn(cross, m, inputs) }); err != nil {
 			return nil, err
 		}
 	}

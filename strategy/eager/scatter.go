@@ -19,7 +19,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	}
 	s := rc.strategy
 	name := fmt.Sprintf("%s %q", op, v.Path())
-	if err := s.Machine().ScatterRule(v, op, !rc.update); err != nil {
+	if err := inner(s).ScatterRule(v, op, !rc.update); err != nil {
 		return nil, err
 	}
 	if rc.tracing != nil {
@@ -43,13 +43,13 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			values[i] = x
 		}
 		for r := range s.NumReplicasInSync() {
-			component := [2]*strategy.Component{s.Machine().Component(values[0], r), s.Machine().Component(values[1], r)}
-			if err := s.Machine().ScatterShapes(v, name, component[0].Shape(), component[1].Shape()); err != nil {
+			component := [2]*strategy.Component{inner(s).Component(values[0], r), inner(s).Component(values[1], r)}
+			if err := inner(s).ScatterShapes(v, name, component[0].Shape(), component[1].Shape()); err != nil {
 				return nil, fault.Of(fmt.Sprintf("replica %d", r), err, "")
 			}
 		}
-		if s.Machine().Ragged(values[0]) != nil {
-			sizes, err := s.Machine().Sizes(rc.outer(), values[0])
+		if inner(s).Ragged(values[0]) != nil {
+			sizes, err := inner(s).Sizes(rc.outer(), values[0])
 			if err != nil {
 				return nil, err
 			}
@@ -64,9 +64,9 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		return rc.apply(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			indices, updates := in[0], in[1]
 			if len(in) > 2 {
-				indices = c.Machine().RealRows(indices, in[2])
+				indices = innerStep(c).RealRows(indices, in[2])
 			}
-			return []*graph.Node{c.Machine().Scatter(op, 0, indices, updates, aggregate)}
+			return []*graph.Node{innerStep(c).ScatterRows(op, 0, indices, updates, aggregate)}
 		})
 	})
 }
@@ -74,7 +74,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 // rows makes one value of what the replicas scatter. The components of a mirrored variable take
 // equal rows in an update.
 func (rc *ReplicaContext) rows(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
-	if rc.update && !rc.strategy.Machine().ComponentsDiffer(v) {
+	if rc.update && !componentsDiffer(v) {
 		var err error
 		if column, err = rc.mirrorEqual(name, v, column); err != nil {
 			return nil, nil, err

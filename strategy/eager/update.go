@@ -75,13 +75,12 @@ func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (an
 
 // part is the component's part of a value: the functions may have made one each.
 func (rc *ReplicaContext) part(x any) any {
-	s := rc.strategy
 	v, ok := x.(strategy.Value)
 	_, updating := strategy.UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
-	if !ok || !updating || s.Machine().IsNil(v) || rc.strategy.Machine().OwnsValue(v) != nil {
+	if !ok || !updating || inner(rc.strategy).Owns("value", v) != nil {
 		return x
 	}
-	return rc.strategy.Machine().Component(v, rc.replica)
+	return inner(rc.strategy).Component(v, rc.replica)
 }
 
 // Update runs fn on each component of the variable: TensorFlow's update with group=True. The
@@ -91,7 +90,7 @@ func (rc *ReplicaContext) part(x any) any {
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
 func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
-	if t, err := e.strategy.Machine().CrossTracing(ctx, "update"); err != nil {
+	if t, err := merging(ctx, e.strategy, "update"); err != nil {
 		return nil, err
 	} else if t != nil {
 		return e.tracedUpdate(ctx, t, v, fn, args)
@@ -111,13 +110,13 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
-	if err := s.Machine().RequireCross(ctx, op); err != nil {
+	if err := inner(s).RequireCross(ctx, op); err != nil {
 		return nil, err
 	}
-	if err := s.Machine().Owns(op, v); err != nil {
+	if err := inner(s).Owns(op, v); err != nil {
 		return nil, err
 	}
-	if t, err := s.Machine().CrossTracing(ctx, op); err != nil {
+	if t, err := merging(ctx, s, op); err != nil {
 		return nil, err
 	} else if t != nil {
 		result, err := e.tracedUpdate(ctx, t, v, fn, args)
@@ -129,7 +128,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 	if needsMirrored(v) {
 		for i, arg := range args {
 			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
-				if p, ok := x.(*strategy.PerReplica); ok && p != nil && s.Machine().Differs(p) {
+				if p, ok := x.(*strategy.PerReplica); ok && p != nil && differs(p) {
 					return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
 				}
 				if w, ok := x.(*strategy.Variable); ok && w != nil && w.Synchronization() == strategy.OnRead {
@@ -150,7 +149,7 @@ func (e *Extended) tracedUpdate(ctx context.Context, t trace, v *strategy.Variab
 		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
-	if err := e.strategy.Machine().Owns(op, v); err != nil {
+	if err := inner(e.strategy).Owns(op, v); err != nil {
 		return nil, err
 	}
 	return e.updateIn(ctx, t, op, v, fn, args)
@@ -166,7 +165,7 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 	return e.runSome(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
 		u := &UpdateContext{rc: e.eager(ctx, c, r, true), variable: v, device: devices[r]}
 		u.rc.some = len(devices) < s.NumReplicasInSync()
-		u.rc.ctx = s.Machine().InUpdate(ctx, r, &componentCode{u.rc})
+		u.rc.ctx = inner(s).Within(ctx, false, r, &componentCode{u.rc})
 		return fn(u, nests[r]...)
 	})
 }
@@ -181,17 +180,18 @@ func componentsOf(v *strategy.Variable) []any {
 }
 
 // hostValues are host copies of what the functions give, components among them.
-func (rc *ReplicaContext) hostValues(op string, xs []any) ([]*tensors.Tensor, error) {
-	given := make([]any, len(xs))
+func (rc *ReplicaContext) hostValues(xs []any) ([]*tensors.Tensor, error) {
+	all := make([]*tensors.Tensor, len(xs))
 	for i, x := range xs {
-		given[i] = x
+		var err error
 		if c, ok := x.(*strategy.Component); ok {
-			t, err := c.Local(rc.ctx)
-			if err != nil {
-				return nil, err
-			}
-			given[i] = t
+			all[i], err = c.Local(rc.ctx)
+		} else {
+			all[i], err = inner(rc.strategy).Host(x)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return rc.strategy.Machine().Hosts(op, given)
+	return all, nil
 }

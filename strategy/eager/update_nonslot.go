@@ -17,7 +17,7 @@ func (e *Extended) NonSlotDevices() []string {
 	if s.Semantics() == strategy.TensorFlowMirrored {
 		return e.WorkerDevices(context.Background())
 	}
-	return []string{s.Machine().HostName(0)}
+	return []string{inner(s).HostName(0)}
 }
 
 // UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As in TPUStrategy it
@@ -38,7 +38,7 @@ func (e *Extended) NonSlotDevices() []string {
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	if t, err := s.Machine().CrossTracing(ctx, op); err != nil {
+	if t, err := merging(ctx, s, op); err != nil {
 		return nil, err
 	} else if t != nil {
 		return e.tracedNonSlot(ctx, t, devices, fn, args)
@@ -68,7 +68,7 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 // value's parts, see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
-	if t, err := e.strategy.Machine().CrossTracing(ctx, op); err != nil {
+	if t, err := merging(ctx, e.strategy, op); err != nil {
 		return nil, err
 	} else if t != nil {
 		result, err := e.tracedNonSlot(ctx, t, devices, fn, args)
@@ -126,7 +126,7 @@ func (e *Extended) tracedNonSlot(ctx context.Context, t trace, devices []string,
 func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args []any) ([]any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	if err := s.Machine().RequireCross(ctx, op); err != nil {
+	if err := inner(s).RequireCross(ctx, op); err != nil {
 		return nil, err
 	}
 	if err := e.nonSlot(ctx, op, devices); err != nil {
@@ -135,8 +135,8 @@ func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn Updat
 	if s.Semantics() != strategy.TensorFlowMirrored {
 		return e.runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
 			rc := e.eager(ctx, c, r, true)
-			rc.host, rc.ctx = true, s.Machine().Across(ctx, -1)
-			return fn(&UpdateContext{rc: rc, device: s.Machine().HostName(0)}, args...)
+			rc.host, rc.ctx = true, inner(s).Within(ctx, false, -1, nil)
+			return fn(&UpdateContext{rc: rc, device: inner(s).HostName(0)}, args...)
 		})
 	}
 	return e.update(ctx, nil, devices, fn, args)

@@ -21,7 +21,8 @@ func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored}
 	if rc.tracing, rc.ctx = t, ctx; !rc.host {
-		rc.tracing, rc.ctx = s.Machine().InTracedUpdate(ctx, &componentCode{rc})
+		updating, inUpdate := inner(s).WithinTracedUpdate(ctx, &componentCode{rc})
+		rc.tracing, rc.ctx = updating.(trace), inUpdate
 	}
 	return fault.Traced(func() any {
 		mine := make([]any, len(args))
@@ -67,7 +68,7 @@ func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy
 func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable, x any) (any, error) {
 	t := rc.tracing
 	if w, ok := x.(*strategy.Variable); ok {
-		if err := rc.strategy.Machine().Owns(op, w); err != nil {
+		if err := inner(rc.strategy).Owns(op, w); err != nil {
 			return nil, err
 		}
 		if needsMirrored(v) && w.Synchronization() == strategy.OnRead {

@@ -16,7 +16,7 @@ import (
 
 // Read returns the replica's component of a variable as it is now.
 func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
-	if err := rc.strategy.Machine().Owns("Read", v); err != nil {
+	if err := inner(rc.strategy).Owns("Read", v); err != nil {
 		return nil, err
 	}
 	if rc.host {
@@ -26,7 +26,7 @@ func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 		return readIn(rc.tracing, v, false)
 	}
 	return rc.join("Read "+v.Path(), nil, func([]any) ([]any, error) {
-		x, err := rc.strategy.Machine().Snapshot(rc.outer(), v)
+		x, err := inner(rc.strategy).Snapshot(rc.outer(), v)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 // ReadAcross returns the variable's value across replicas in a replica's code, the components
 // combined as the aggregation says: a read in TensorFlow's variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
-	if err := rc.strategy.Machine().Owns("ReadAcross", v); err != nil {
+	if err := inner(rc.strategy).Owns("ReadAcross", v); err != nil {
 		return nil, err
 	}
 	if rc.tracing != nil {
@@ -84,7 +84,7 @@ func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
 		return &strategy.ContextError{Op: op, Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint: "give the update all of NonSlotDevices, or write outside"}
 	}
-	return rc.strategy.Machine().Owns(op, v)
+	return inner(rc.strategy).Owns(op, v)
 }
 
 func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, error) {
@@ -108,21 +108,21 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value}, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if aggregate {
-				x = c.Machine().Aggregate(op, 0, x)
+				x = innerStep(c).Aggregate(op, 0, x)
 			}
-			return []*graph.Node{c.Machine().Set(op, 0, x, w.Apply)}
+			return []*graph.Node{innerStep(c).Set(op, 0, x, w.Apply)}
 		})
 	})
 }
 
 // apply runs a write and gives each replica the variable's new value.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	m := rc.strategy.Machine()
-	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !m.ComponentsDiffer(v), v.Annotation())
+	m := inner(rc.strategy)
+	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsDiffer(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	m.SetEqual(results[0], !m.ComponentsDiffer(v))
+	m.Mark(results[0], nil, !componentsDiffer(v))
 	return Of(rc.strategy).split(results[0])
 }
 
@@ -141,13 +141,13 @@ func (rc *ReplicaContext) apart(x strategy.Value) (strategy.Value, error) {
 //
 // It counts as mirrored still.
 func (rc *ReplicaContext) copyApart(m *strategy.Mirrored) (strategy.Value, error) {
-	machine := rc.strategy.Machine()
+	machine := inner(rc.strategy)
 	results, err := machine.Call(rc.outer(), "apart", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	machine.SetEqual(results[0], true)
+	machine.Mark(results[0], nil, true)
 	return results[0], nil
 }
 
@@ -158,7 +158,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	converted := make([]any, len(xs))
 	_, all := asOne(xs)
 	for r, x := range xs {
-		if err = s.Machine().Owns(op, x); err != nil && !(all && s.Machine().Lifts(x)) {
+		if err = inner(s).Owns(op, x); err != nil && !(all && inner(s).Lifts(x)) {
 			return nil, false, nil, err
 		}
 		if number.Is(x) && v.Shape().Rank() == 0 {
@@ -179,7 +179,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 			return nil, false, nil, fault.NotDistributed(op)
 		}
 	}
-	if rc.update && !s.Machine().ComponentsDiffer(v) && (!one || !host) {
+	if rc.update && !componentsDiffer(v) && (!one || !host) {
 		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
 			return nil, false, nil, err
 		}
@@ -188,7 +188,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	if err != nil {
 		return nil, false, nil, err
 	}
-	if ragged := s.Machine().Ragged(value); ragged != nil || !value.Shape().Equal(v.Shape()) {
+	if ragged := inner(s).Ragged(value); ragged != nil || !value.Shape().Equal(v.Shape()) {
 		shape := value.Shape().String()
 		if ragged != nil {
 			shape = fmt.Sprint(ragged)
@@ -213,15 +213,15 @@ func hostObject(x any) (any, bool) {
 func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
 	differ := fault.New(strategy.ValueError, op, "write one value, or create the variable with LocalWrites",
 		"different values for the components of a mirrored variable")
-	machine := rc.strategy.Machine()
+	machine := inner(rc.strategy)
 	switch object, one := asOne(xs); of := object.(type) {
 	case *strategy.Variable:
-		if !machine.ComponentsDiffer(of) {
+		if !componentsDiffer(of) {
 			return xs, nil
 		}
 		xs = componentsOf(of) // its components may be equal
 	case strategy.Value:
-		if !machine.Differs(of) {
+		if !differs(of) {
 			return xs, nil
 		}
 		for r := range xs {
@@ -232,7 +232,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any)
 			return xs, nil
 		}
 	}
-	all, err := rc.hostValues(op, xs)
+	all, err := rc.hostValues(xs)
 	if err != nil {
 		return nil, differ
 	}
@@ -262,7 +262,7 @@ func equalTensors(a, b *tensors.Tensor) bool {
 // [Extended.Update] does.
 func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
 	s := rc.strategy
-	if err := s.Machine().Owns("Update", v); err != nil {
+	if err := inner(s).Owns("Update", v); err != nil {
 		return nil, err
 	}
 	if rc.tracing != nil {
@@ -304,4 +304,20 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		return nil, err
 	}
 	return v.(*strategy.Variable), nil
+}
+
+// differs reports whether the replicas' tensors of a value may be different, componentsDiffer
+// whether the components of a variable may.
+func differs(v strategy.Value) bool {
+	switch v := v.(type) {
+	case *strategy.PerReplica:
+		return !v.Mirrored()
+	case *strategy.Stacked:
+		return true
+	}
+	return false
+}
+
+func componentsDiffer(v *strategy.Variable) bool {
+	return v.Synchronization() == strategy.OnRead || v.LocalWrites()
 }

@@ -73,7 +73,7 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opt
 
 // start begins to feed. cancel ends ctx.
 func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
-	if err := s.Machine().Untraced(ctx, "feed", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	switch {
@@ -175,7 +175,7 @@ func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err err
 // it; when ctx ends, nothing is lost and Next may be called again. At the end of the input the
 // error is io.EOF. After an error of the input Next returns the same error again.
 func (f *Feed) Next(ctx context.Context) (*Batch, error) {
-	if err := f.placer.strategy.Machine().Untraced(ctx, "next", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()

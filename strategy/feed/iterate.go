@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Iterator copies distributed input to the devices when it is asked for the next step. A [Feed]
@@ -29,7 +30,7 @@ type Iterator struct {
 // [Feed]. If the shares of a short batch differ within a process, Next returns an error on that
 // process, and the other processes do not learn of it.
 func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed) (*Iterator, error) {
-	if err := s.Machine().RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
+	if err := inside.Of[machine](s).RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if here := len(s.LocalReplicas()); d.LocalReplicas() != here {
@@ -47,10 +48,10 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed)
 // tensors, []any of such values for tuples, map[string]any for dictionaries. Pass the members to a
 // step one by one. They are the caller's to Close. In a replica's code Next returns a ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
-	if it.strategy.Machine().InReplicaCode(ctx) {
+	if _, ok := strategy.FromContext(ctx); ok && strategy.InReplicaContext(ctx) {
 		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
 	}
-	if err := it.strategy.Machine().Untraced(ctx, "next", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	step, err := it.steps.Next(ctx)
@@ -70,11 +71,11 @@ func (it *Iterator) Close() error { return it.steps.Close() }
 // several processes, each process passes the input of its own replicas, and all have one shape.
 // Arguments are those of [DistributeOptions].
 func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, arguments ...logical.Annotation) (nest any, err error) {
-	if err := s.Machine().Untraced(ctx, "inputs", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "inputs", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	first := step.Replicas[0]
-	paths, columns := first.Paths(), make([][]input.Tensor, len(first.Leaves()))
+	paths, columns := first.Paths(), make([][]any, len(first.Leaves()))
 	for r, e := range step.Replicas {
 		if !slices.Equal(e.Paths(), paths) {
 			return nil, fault.New(errkind.AssertionError, "inputs", "give each replica an element of one structure", "the components %v of replica %d, %v of replica 0", e.Paths(), r, paths)
@@ -106,18 +107,18 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 }
 
 // inputLeaf puts one component of a step on the devices.
-func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []input.Tensor, a logical.Annotation) (any, error) {
-	if _, text := column[0].Flat().([]string); text {
+func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a logical.Annotation) (any, error) {
+	if _, text := column[0].(input.Tensor).Flat().([]string); text {
 		if a.Kind() != logical.None {
 			return nil, fault.New(errkind.TypeError, "inputs", "leave its annotation out", "text, which stays on the host, annotated %s", a)
 		}
 		all := make([]any, len(column))
 		for r, t := range column {
-			all[r] = t.Flat()
+			all[r] = t.(input.Tensor).Flat()
 		}
 		return strategy.NewObjects(all...), nil
 	}
-	return s.Machine().Tensors(ctx, column, a, s.NumProcesses() == 1)
+	return s.PerReplica(ctx, column, a)
 }
 
 // nestOf is a nest like an element, with values in the order of its leaves.

@@ -21,7 +21,7 @@ type placer struct {
 	keep     bool  // steps stay on the host until they are asked for
 	rows     int   // to pad to, or that a full batch has; 0 if not known yet
 
-	columns [][]input.Tensor     // scratch: the components of the local replicas
+	columns [][]any              // scratch: the components of the local replicas
 	full    *strategy.PerReplica // the mask of full batches
 }
 
@@ -85,7 +85,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 				return b, err
 			}
 		}
-		v, err := p.strategy.Machine().Tensors(ctx, column, p.opts.annotation(leaf), p.opts.Partial == Uneven)
+		v, err := p.strategy.PerReplica(ctx, column, p.opts.annotation(leaf))
 		if err != nil {
 			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
@@ -114,11 +114,11 @@ func (p *placer) transpose(b *Batch, step input.Step) error {
 }
 
 // check refuses a component whose shapes no one program can take.
-func (p *placer) check(b *Batch, leaf int, column []input.Tensor) error {
+func (p *placer) check(b *Batch, leaf int, column []any) error {
 	reason := ""
-	for _, t := range column {
-		switch {
-		case !t.Like(column[0]):
+	for _, x := range column {
+		switch t := x.(input.Tensor); {
+		case !t.Like(column[0].(input.Tensor)):
 			reason = "a compiled step has one shape for all replicas"
 		case p.opts.Partial == Exact && p.strategy.NumProcesses() > 1 && t.Dim(0) != p.rows:
 			reason = fmt.Sprintf("all processes need the same shape, of %d rows", p.rows)
@@ -129,7 +129,7 @@ func (p *placer) check(b *Batch, leaf int, column []input.Tensor) error {
 	}
 	shapes := make([]string, len(column))
 	for r, t := range column {
-		shapes[r] = t.String()
+		shapes[r] = t.(input.Tensor).String()
 	}
 	return &PartialError{Step: b.Index, Component: b.Paths[leaf], Shapes: shapes, Reason: reason}
 }
@@ -141,7 +141,11 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 		b.Mask, b.shared = p.full, true
 		return nil
 	}
-	if b.Mask, err = p.strategy.Machine().Tensors(ctx, masks, logical.Annotation{}, false); err != nil {
+	all := make([]any, len(masks))
+	for r, t := range masks {
+		all[r] = t
+	}
+	if b.Mask, err = p.strategy.PerReplica(ctx, all, logical.Annotation{}); err != nil {
 		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {

@@ -20,7 +20,7 @@ import (
 // the dataset after its Shuffle, which shuffles each epoch anew, or call [Distribute] with another
 // Epoch for each, and New.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
-	if err := s.Machine().Untraced(ctx, "feed", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if s == nil {
@@ -36,7 +36,7 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 // FromTrain feeds a GoMLX dataset of global batches. A batch's components are its inputs, then its
 // labels. The tensors are copied and freed.
 func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
-	if err := s.Machine().Untraced(ctx, "feed", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
@@ -46,7 +46,7 @@ func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, d
 // each pass. data says what is known of the elements; a BatchSize of 0 means that it is not known.
 // The iterator's context ends with the feed, so that an iterator that waits for data can give up.
 func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context.Context) iter.Seq2[input.Element, error], data input.SeqOptions, opts Options) (*Feed, error) {
-	if err := s.Machine().Untraced(ctx, "feed", fault.InsteadOfLoading); err != nil {
+	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
 	if s == nil || open == nil {

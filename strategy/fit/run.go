@@ -113,7 +113,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.strategy = r.train.Strategy()
 	r.agreement = interrupt.NewAgreement(r.strategy)
-	if err := r.strategy.Machine().Untraced(ctx, "fit", fault.InsteadOfRunning); err != nil {
+	if err := strategy.RefuseTracing(ctx, "fit", fault.InsteadOfRunning); err != nil {
 		return err
 	}
 	if r.data.open == nil {

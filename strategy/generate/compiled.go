@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Compiled are the programs of a generator.
@@ -23,7 +24,7 @@ type Compiled struct {
 //
 // Errors are those of [Generator.Generate], and [*strategy.MemoryError].
 func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Compiled, error) {
-	if err := g.strategy.Machine().Untraced(ctx, "compiling a generator", "call it outside of the step"); err != nil {
+	if err := strategy.RefuseTracing(ctx, "compiling a generator", "call it outside of the step"); err != nil {
 		return nil, err
 	}
 	if err := s.check(&g.opts); err != nil {
@@ -40,7 +41,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Compiled, error)
 	c := &Compiled{}
 	args := g.promptShapes()
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
-		v, err := g.strategy.Machine().Outline(shape)
+		v, err := inside.Of[machine](g.strategy).Outline(shape)
 		if err != nil {
 			return nil, err
 		}

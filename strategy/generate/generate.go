@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Output is what was generated from a prompt.
@@ -35,7 +36,7 @@ type Output struct {
 // anything is launched; [strategy.TraceError]; an error of kind InvalidArgumentError for logits
 // that are no numbers; [strategy.ErrClosed]; those of the compiler.
 func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
-	if err := g.strategy.Machine().Usable(ctx, "generating"); err != nil {
+	if err := inside.Of[machine](g.strategy).Usable(ctx, "generating"); err != nil {
 		return nil, err
 	}
 	if err := g.opts.checkPrompts(prompts, s); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Model builds the logits of tokens: which token follows each. It is a language model's one
@@ -131,22 +132,35 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 		o.Batch = prompts
 	}
 	t := &state{opts: o, rows: (o.Batch + replicas - 1) / replicas, length: o.Length + o.PromptChunk}
-	m, whole := g.strategy.Machine(), logical.Annotation{}
 	kept := shapes.Make(t.dtype(), o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
-	all, err := m.State(ctx,
-		m.StateVariable("generate/keys", kept, o.Split), m.StateVariable("generate/values", kept, o.Split),
-		m.StateVariable("generate/layer", i32(), whole), m.StateVariable("generate/slot", i32(), whole),
-		m.StateVariable("generate/made", i32(t.rows, o.Chunk), whole), m.StateVariable("generate/count", i32(), whole),
-		m.StateVariable("generate/row", i32(t.rows, 3), whole),
-		m.StateVariable("generate/seed", shapes.Make(dtypes.Uint32, t.rows, 2), whole),
-		m.StateVariable("generate/knobs", shapes.Make(dtypes.Float32, t.rows, 3), whole),
-		m.StateVariable("generate/stop", shapes.Make(dtypes.Bool, o.Vocabulary), whole))
+	of := []struct {
+		v     **strategy.Variable
+		name  string
+		shape shapes.Shape
+	}{
+		{&t.keys, "generate/keys", kept}, {&t.values, "generate/values", kept},
+		{&t.layer, "generate/layer", i32()}, {&t.slot, "generate/slot", i32()},
+		{&t.made, "generate/made", i32(t.rows, o.Chunk)}, {&t.count, "generate/count", i32()},
+		{&t.row, "generate/row", i32(t.rows, 3)},
+		{&t.seed, "generate/seed", shapes.Make(dtypes.Uint32, t.rows, 2)},
+		{&t.knobs, "generate/knobs", shapes.Make(dtypes.Float32, t.rows, 3)},
+		{&t.stop, "generate/stop", shapes.Make(dtypes.Bool, o.Vocabulary)},
+	}
+	var dims []shapes.Shape
+	var opts []strategy.VariableOptions
+	for i, x := range of {
+		dims, opts = append(dims, x.shape), append(opts, strategy.VariableOptions{Name: x.name})
+		if i < 2 {
+			opts[i].Annotation = o.Split
+		}
+	}
+	all, err := inside.Of[machine](g.strategy).State(ctx, dims, opts)
 	if err != nil {
 		return err
 	}
-	for i, v := range []**strategy.Variable{&t.keys, &t.values, &t.layer, &t.slot, &t.made, &t.count, &t.row, &t.seed, &t.knobs, &t.stop} {
-		*v = all[i]
+	for i, x := range of {
+		*x.v = all[i]
 	}
 	g.state = t
 	g.prompts = g.strategy.Function(g.readPrompts, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store, SplitBatch: true})

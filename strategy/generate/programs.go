@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Two programs generate. The first reads a chunk of the prompts, all tokens but the last of each,
@@ -104,12 +105,9 @@ func column(x *graph.Node, i int) *graph.Node {
 func (g *Generator) decoder(v variant) *decoder {
 	d := g.decoders[v]
 	if d == nil {
-		o, m := strategy.FunctionOptions{Name: "generate_tokens", Store: g.store}, g.strategy.Machine()
-		d = &decoder{}
-		if g.state.opts.Chunk == 1 {
-			d.function = g.strategy.Function(g.decode(v), o)
-		} else {
-			d.function = m.AgainFunction(g.decode(v), o, g.state.opts.Chunk)
+		d = &decoder{function: g.strategy.Function(g.decode(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
+		if chunk := g.state.opts.Chunk; chunk > 1 {
+			inside.Of[repeated](d.function).Repeat(chunk)
 		}
 		g.decoders[v] = d
 	}

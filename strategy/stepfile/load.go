@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -78,7 +79,7 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts []Options) (*strategy.Function, *saved.Step, error) {
-	m := s.Machine()
+	m := inside.Of[machine](s)
 	if err := m.Usable(ctx, "loading a step"); err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +121,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, err
 	}
 	if state != nil {
-		f.Machine().SetMetrics(step.Metrics, state)
+		inside.Of[function](f).SetMetrics(step.Metrics, state)
 	}
 	if trains(step) { // it looks for numbers that are not finite, if it was made to
 		if _, err := train.Of(f); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
@@ -22,7 +23,7 @@ func Save(w io.Writer, compiled *strategy.Compiled) error {
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
 	}
-	step, err := compiled.Machine().Parts(fail)
+	step, err := inside.Of[parts](compiled).Parts(fail)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func observeRows(p *pass) { p.recorder.observeRows(p.in) }
 func accumulate(policy precision.Policy, stages []stage) stage {
 	return func(p *pass) {
 		var one *pass
-		sums := p.rc.Machine().Microbatches(func(in []*graph.Node) []*graph.Node {
+		sums := innerContext(p.rc).Microbatches(func(in []*graph.Node) []*graph.Node {
 			one = &pass{rc: p.rc, in: in, scaling: p.scaling, recorder: p.recorder}
 			for _, add := range stages {
 				add(one)

@@ -29,7 +29,7 @@ func averageCountPath(step string) string { return model.JoinPath(averagesScope,
 // averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
 func (o *Options) average(p *pass) {
 	g := p.rc.Graph()
-	p.rc.Machine().Update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
+	innerContext(p.rc).Update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
 		store := scope.Store()
 		var trained []*model.Variable
 		for v := range store.IterVariables() {
@@ -80,7 +80,7 @@ func averagesOf(rc *strategy.ReplicaContext, step string) (all []averaged, count
 		}
 	}
 	for _, v := range rc.Strategy().DistributedVariables() {
-		if average := store.GetVariable(averagePath(step, rc.Machine().StateOf(v))); v.Trains() && average != nil {
+		if average := store.GetVariable(averagePath(step, innerContext(rc).StateOf(v))); v.Trains() && average != nil {
 			all = append(all, averaged{average: average, of: v})
 		}
 	}
@@ -117,9 +117,9 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	for _, a := range all {
 		_, average := a.now(rc, count)
 		if a.of != nil {
-			defer rc.Machine().Show(a.of, average)()
+			defer innerContext(rc).Show(a.of, average)()
 		} else {
-			defer rc.Machine().ShowModel(a.variable, average)()
+			defer innerContext(rc).ShowModel(a.variable, average)()
 		}
 	}
 	f()
@@ -144,10 +144,10 @@ func overAverages(step string, loss Loss) Loss {
 // all call it at the same point. Averages that were not updated yet are left. The error matches
 // errors.ErrUnsupported for a step without averages.
 func (t *Step) SwapAverages(ctx context.Context) error {
-	if err := t.function.Strategy().Machine().Untraced(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
+	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	swap, m := t.swap, t.function.Machine()
+	swap, m := t.swap, innerFunction(t.function)
 	if swap == nil && m.Loaded() != nil && m.Store() != nil && m.Store().GetVariable(averageCountPath(t.name)) != nil {
 		swap = swaps(t.function.Strategy(), m.Store(), t.name)
 	}
@@ -169,7 +169,7 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.F
 			was := a.average.NodeValue(rc.Graph())
 			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
 			if a.of != nil {
-				rc.Machine().Overwrite(a.of, average)
+				innerContext(rc).Overwrite(a.of, average)
 			} else {
 				a.variable.SetNodeValue(average)
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // measure is the stage that takes the global norm of the gradients, before they are judged.
-func measure(p *pass) { p.norm = p.rc.Machine().Norms(p.gradients)[0] }
+func measure(p *pass) { p.norm = innerContext(p.rc).Norms(p.gradients)[0] }
 
 // clip is the stage that scales the gradients so that their norm is at most limit, as
 // tf.clip_by_global_norm does.

@@ -73,14 +73,14 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
-	e.function.Machine().SetMetrics(metrics.saved(), metrics.state)
+	innerFunction(e.function).SetMetrics(metrics.saved(), metrics.state)
 	return e, nil
 }
 
 // EvaluationOf returns a function from a step file as the evaluation that it is. For another
 // function it returns an error of kind ValueError; stepfile.LoadEvaluation calls it.
 func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
-	from, metrics := f.Machine().Loaded(), accumulatorOf(f)
+	from, metrics := innerFunction(f).Loaded(), accumulatorOf(f)
 	if from == nil || from.Training || metrics == nil {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no evaluation of a file",
 			Hint: "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation", Class: errkind.ValueError}
@@ -91,7 +91,7 @@ func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
 // Run adds a global batch to the metrics. The batch is as in [Step.Run]: one whose rows do not
 // divide among the replicas counts by its real rows. Run returns when the work is under way.
 func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
-	_, err := e.function.Machine().RunResident(ctx, batch)
+	_, err := innerFunction(e.function).RunResident(ctx, batch)
 	return err
 }
 
@@ -159,5 +159,5 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*module.Module,
 
 // ready refuses the code of a step that is being traced, and strategies without devices.
 func (e *Evaluation) ready(ctx context.Context, call string) error {
-	return e.function.Strategy().Machine().Usable(ctx, "train: "+e.name+": "+call)
+	return innerStrategy(e.function.Strategy()).Usable(ctx, "train: "+e.name+": "+call)
 }

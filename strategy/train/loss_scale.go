@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -39,10 +40,10 @@ type LossScaling struct {
 // not scaled, or if the scale was 1 already. So a scale that finds its size neither stops a step
 // nor counts as non-finite.
 func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
-	if err := t.function.Strategy().Machine().Untraced(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
+	if err := strategy.RefuseTracing(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err
 	}
-	m := t.function.Machine()
+	m := innerFunction(t.function)
 	scale, known := m.Lookup(scalePath(t.name))
 	counts, _ := m.Lookup(scaleCountsPath(t.name))
 	switch {
@@ -160,7 +161,7 @@ func (s *scaler) judge(guarded bool) stage {
 			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(finite(p.meanLoss()), large))
 			return
 		}
-		p.rc.Machine().KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
+		innerContext(p.rc).KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
 	}
 }
 

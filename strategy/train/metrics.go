@@ -52,7 +52,7 @@ func (a *accumulator) saved() saved.Metrics {
 
 // accumulatorOf is that of a function, nil without metrics.
 func accumulatorOf(f *strategy.Function) *accumulator {
-	m, state := f.Machine().Metrics()
+	m, state := innerFunction(f).Metrics()
 	if state == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (t *Step) MetricState() *strategy.Variable {
 
 // hasMetrics refuses a step without metrics, and the code of a step that is being traced.
 func (t *Step) hasMetrics(ctx context.Context, call string) error {
-	if err := t.function.Strategy().Machine().Untraced(ctx, call, fault.InsteadOfReading); err != nil {
+	if err := strategy.RefuseTracing(ctx, call, fault.InsteadOfReading); err != nil {
 		return err
 	}
 	if t.metrics == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -94,7 +95,7 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
 		return err
 	}
-	v, ok := t.function.Machine().Lookup(t.guard.path)
+	v, ok := innerFunction(t.function).Lookup(t.guard.path)
 	if !ok {
 		return nil
 	}
@@ -103,7 +104,7 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 
 // counts refuses an operation of a step that counts nothing, and one in a step's code.
 func (t *Step) counts(ctx context.Context, op string) error {
-	if err := t.function.Strategy().Machine().Untraced(ctx, op, fault.InsteadOfRunning); err != nil {
+	if err := strategy.RefuseTracing(ctx, op, fault.InsteadOfRunning); err != nil {
 		return err
 	}
 	if t.guard == nil {

@@ -156,7 +156,7 @@ func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
 
 // rows are the real ones of the replica's batch, a float64.
 func (r *recorder) rows() *graph.Node {
-	if rows := r.rc.Machine().Rows(); rows != nil {
+	if rows := innerContext(r.rc).Rows(); rows != nil {
 		return graph.ConvertDType(rows, dtypes.Float64)
 	}
 	rows := 1

@@ -69,7 +69,7 @@ func build(stages []stage) strategy.StepFunc {
 // forward builds the loss, by the policy.
 func forward(loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
-		p.rc.Machine().ReduceIn(policy.Reduce)
+		innerContext(p.rc).ReduceIn(policy.Reduce)
 		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
@@ -79,7 +79,7 @@ func forward(loss Loss, policy precision.Policy) stage {
 			wrong(scalar, "the loss is %s", l.Shape())
 		}
 		p.own = regularized(l)
-		p.loss = p.rc.Machine().Weighted(p.own)
+		p.loss = innerContext(p.rc).Weighted(p.own)
 	}
 }
 
@@ -114,7 +114,7 @@ func backward(p *pass) {
 	if p.scaled != nil {
 		loss = p.scaled
 	}
-	p.gradients, p.trained = p.rc.Machine().Gradients(loss)
+	p.gradients, p.trained = innerContext(p.rc).Gradients(loss)
 	if len(p.gradients) == 0 {
 		wrong("use a variable of the store in it, or read one of the strategy",
 			"the loss uses no trainable variable: none of the store, and reads none of the scope")
@@ -129,7 +129,7 @@ func reduce(policy precision.Policy) stage {
 		for i, gradient := range p.gradients {
 			in[i] = policy.ToReduce(gradient)
 		}
-		for i, mean := range p.rc.Machine().MeanGradients(in) {
+		for i, mean := range innerContext(p.rc).MeanGradients(in) {
 			p.gradients[i] = graph.ConvertDType(mean, p.gradients[i].DType())
 		}
 	}
@@ -141,9 +141,9 @@ func update(opt optimizer.Interface) stage {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
 		if _, sgd := opt.(*optimizer.SGDConfig); !sgd && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false) {
 			// GoMLX's optimizers drop a gradient of which any element is not finite.
-			gradients = p.rc.Machine().ClipGradients(gradients)
+			gradients = innerContext(p.rc).ClipGradients(gradients)
 		}
-		p.rc.Machine().Update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
+		innerContext(p.rc).Update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
 			takes.UpdateGraphWithGradients(scope, gradients, p.loss.DType())
 		})
 	}
@@ -152,6 +152,6 @@ func update(opt optimizer.Interface) stage {
 // settle makes the updates that layers ask for after each step, and leaves states as they were
 // where there was nothing to learn from.
 func settle(p *pass) {
-	p.rc.Machine().KeepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph()) })
-	p.rc.Machine().KeepStates()
+	innerContext(p.rc).KeepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph()) })
+	innerContext(p.rc).KeepStates()
 }

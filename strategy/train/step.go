@@ -205,14 +205,14 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		MirroredRandomNumbers: o.MirroredRandomNumbers,
 	}
 	if t.guard != nil {
-		t.function = s.Machine().TrainingFunction(build(stages), f, t.guard)
+		t.function = innerStrategy(s).TrainingFunction(build(stages), f, t.guard)
 	} else {
-		t.function = s.Machine().TrainingFunction(build(stages), f, nil)
+		t.function = innerStrategy(s).TrainingFunction(build(stages), f, nil)
 	}
 	if t.metrics != nil {
-		t.function.Machine().SetMetrics(t.metrics.saved(), t.metrics.state)
+		innerFunction(t.function).SetMetrics(t.metrics.saved(), t.metrics.state)
 	}
-	t.function.Machine().SetMicrobatches(o.Accumulate)
+	innerFunction(t.function).SetMicrobatches(o.Accumulate)
 	return t, nil
 }
 
@@ -278,7 +278,7 @@ func (o *Options) observe(p *pass) {
 // Of returns a function from a step file as the training step that it is. For another function it
 // returns an error of kind ValueError; stepfile.LoadTrain calls it.
 func Of(f *strategy.Function) (*Step, error) {
-	m := f.Machine()
+	m := innerFunction(f)
 	from := m.Loaded()
 	if from == nil || !from.Trains() || !from.SplitBatch {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no training step of a file",
@@ -321,7 +321,7 @@ func Of(f *strategy.Function) (*Step, error) {
 // [*NonFiniteError] for a step that stopped, [strategy.ErrClosed], and those of the compiler for a
 // new signature. After an error no step was taken.
 func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error) {
-	results, err := t.function.Machine().RunResident(ctx, batch)
+	results, err := innerFunction(t.function).RunResident(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error
 // batches to the devices and runs a loop there. It leaves the variables as, and returns the last
 // step's loss that, as many calls of Run would. A loop is compiled for each number of steps.
 func (t *Step) RunSteps(ctx context.Context, batches ...[]any) (*strategy.Mirrored, error) {
-	results, err := t.function.Machine().RunSteps(ctx, batches)
+	results, err := innerFunction(t.function).RunSteps(ctx, batches)
 	if err != nil {
 		return nil, err
 	}

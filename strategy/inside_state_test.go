@@ -1,6 +1,7 @@
 package strategy_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,29 +14,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // TestAStepSaysHowOftenItRuns counts each replica's part of a state up to a limit, or to as many
 // times as a launch runs the step at most.
 func TestAStepSaysHowOftenItRuns(t *testing.T) {
+	repeated := func(s *strategy.TPUStrategy, step strategy.StepFunc, name string) *strategy.Function {
+		f := s.Function(step, strategy.FunctionOptions{Name: name})
+		inside.Of[interface{ Repeat(most int) }](f).Repeat(6)
+		return f
+	}
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {2, 2}} {
 		s := strategytest.New(t, mesh[0], mesh[1])
-		m := s.Machine()
-		state, err := m.State(t.Context(), m.StateVariable("counted", shapes.Make(dtypes.Float32, 4), logical.SplitInto(mesh[1])))
+		state, err := inside.Of[interface {
+			State(context.Context, []shapes.Shape, []strategy.VariableOptions) ([]*strategy.Variable, error)
+		}](s).State(t.Context(), []shapes.Shape{shapes.Make(dtypes.Float32, 4)}, []strategy.VariableOptions{{Name: "counted", Annotation: logical.SplitInto(mesh[1])}})
 		require.NoError(t, err)
 		v := state[0]
-		f := m.AgainFunction(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		f := repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			n := rc.Assign(v, graph.OnePlus(rc.Read(v)))
 			return []*graph.Node{rc.AllReduce(strategy.Sum, graph.ReduceAllSum(n)), n}
-		}, strategy.FunctionOptions{Name: "wrong"}, 6)
+		}, "wrong")
 		_, err = f.Run(t.Context())
 		assert.ErrorContains(t, err, "its first result is not whether it runs again")
 
-		f = m.AgainFunction(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		f = repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			n := rc.Assign(v, graph.OnePlus(rc.Read(v)))
 			mean := rc.AllReduce(strategy.Mean, graph.ReduceAllMean(n))
 			return []*graph.Node{graph.LessThan(mean, in[0]), n}
-		}, strategy.FunctionOptions{Name: "count"}, 6)
+		}, "count")
 		sum := float32(0)
 		for _, c := range []struct{ limit, times float32 }{{4, 4}, {5.5, 2}, {0, 1}, {100, 6}} { // it runs once, and 6 times at most
 			out, err := f.Run(t.Context(), c.limit)
@@ -47,9 +55,9 @@ func TestAStepSaysHowOftenItRuns(t *testing.T) {
 		}
 		assert.Empty(t, s.DistributedVariables(), "state is no variable of the scope")
 
-		f = m.AgainFunction(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		f = repeated(s, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.GreaterThan(graph.ReduceAllSum(rc.Read(v)), in[0])}
-		}, strategy.FunctionOptions{Name: "apart"}, 6)
+		}, "apart")
 		_, err = f.Run(t.Context(), float32(1))
 		if mesh[0] > 1 {
 			assert.ErrorContains(t, err, "may differ between replicas")

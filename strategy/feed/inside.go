@@ -1,0 +1,16 @@
+package feed
+
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+)
+
+var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+
+// machine is what this package uses of a strategy beside its contract.
+type machine interface {
+	// RequireEager refuses a replica's code, other strategies' scopes and a step that is being traced.
+	RequireEager(ctx context.Context, op, instead string) error
+}

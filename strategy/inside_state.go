@@ -1,0 +1,100 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"weak"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// What package strategy/generate uses of the strategy: state that lives on the devices between
+// launches, and launches that run a step as often as it says.
+
+// State makes variables of which each replica has its own tensor of a shape, zero at first. Of the
+// options only the name, which errors and reports have, and the annotation count. They are made on
+// the devices, and only described ahead of time. They are no variables of the scope: no checkpoint,
+// no rule and no optimizer sees them. Close releases one.
+func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []VariableOptions) ([]*Variable, error) {
+	s := m.TPUStrategy
+	all := make([]*Variable, len(of))
+	var key strings.Builder
+	var layouts []logical.Annotation
+	for i, shape := range of {
+		v := &Variable{strategy: s, path: opts[i].Name, dtype: shape.DType, shape: slices.Clone(shape.Dimensions), annotation: opts[i].Annotation,
+			synchronization: OnRead, unlisted: true}
+		if err := v.annotation.ValidateOn(s.axes, v.path, v.shape); err != nil {
+			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit", Err: err, Class: ValueError}
+		}
+		l, err := v.layout()
+		if err != nil {
+			return nil, fault.Of(fmt.Sprintf("state %q", v.path), err, "")
+		}
+		v.shardBytes = l.PartBytes
+		all[i], layouts = v, append(layouts, v.annotation)
+		key.WriteString(" " + shape.String())
+	}
+	if s.devices != nil {
+		zeros, err := s.call(ctx, builtinCall{name: "zeros" + key.String(), results: layouts,
+			step: func(rc *ReplicaContext, _ []*captured, _ []*graph.Node) (nodes []*graph.Node) {
+				for _, shape := range of {
+					nodes = append(nodes, graph.Zeros(rc.graph, shape))
+				}
+				return nodes
+			}})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range all {
+			v.buffers = zeros[i].base().surrender()
+		}
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.own = append(s.own, all...)
+	}
+	s.mu.Unlock()
+	if closed {
+		for _, v := range all {
+			_ = v.free()
+		}
+		return nil, ErrClosed
+	}
+	return all, nil
+}
+
+// surrender closes a value and gives its buffers to the caller.
+func (v *distributed) surrender() []*pjrt.Buffer {
+	v.strategy.drop(weak.Make(v))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	buffers := v.buffers
+	v.buffers, v.closed = nil, true
+	return buffers
+}
+
+func (m innerFunction) Repeat(most int) { m.again = most }
+
+// againAlike refuses a step whose replicas may disagree whether to go on, and one that runs on
+// batches of several steps.
+func (t *trace) againAlike(steps int) error {
+	if steps > 0 {
+		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
+	}
+	if t.own == 0 || !t.alike[0].always {
+		return fault.New(ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
+	}
+	return nil
+}
+
+func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
+	return m.abstract(shape, false, false, logical.Annotation{})
+}

@@ -1,0 +1,41 @@
+package stepfile
+
+import (
+	"context"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+)
+
+// What this package uses of package strategy beside its contract.
+
+var (
+	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+	_ = inside.Of[function]((*strategy.Function)(nil))
+	_ = inside.Of[parts]((*strategy.Compiled)(nil))
+)
+
+// machine is the inner face of a strategy.
+type machine interface {
+	// Usable refuses an operation that needs devices, and the code of a step: ahead of time, and once
+	// the strategy is closed.
+	Usable(ctx context.Context, op string) error
+	// Target is what the strategy compiles for.
+	Target(fail saved.Fail) (saved.Target, error)
+	// Load puts a step that was taken apart on the devices, over the variables of a store and those
+	// that are given in the place of the strategy's.
+	Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*strategy.Variable, fail saved.Fail) (*strategy.Function, error)
+}
+
+// function is the inner face of a function: it says which metrics the function accumulates.
+type function interface {
+	SetMetrics(of saved.Metrics, state *strategy.Variable)
+}
+
+// parts is the inner face of a compiled step: it takes the step apart.
+type parts interface {
+	Parts(fail saved.Fail) (*saved.Step, error)
+}
