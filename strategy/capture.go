@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -21,8 +20,8 @@ type captured struct {
 	changed  bool
 	// first is the value that the step began with.
 	first *graph.Node
-	// standIn is the store's variable that a training step has in its place.
-	standIn *model.Variable
+	// wrote is called with each value that is written, if somebody follows them.
+	wrote func(x *graph.Node)
 	// borrowed is set for a variable of another strategy, whose value each run copies.
 	borrowed bool
 }
@@ -45,10 +44,15 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 		panic(&ContextError{Op: op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
 	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
-	if !borrowed {
-		rc.standIn(op, c)
+	if rc.meet != nil && !borrowed {
+		if path, first, wrote := rc.meet(op, v); first != nil {
+			c.name, c.now, c.wrote = path, first, wrote
+			rc.strategy.Variables(rc.scope.Store()).trains(path, v)
+		}
 	}
-	c.now = rc.paramOf(c)
+	if c.now == nil {
+		c.now = graph.Parameter(rc.graph, c.name, v.Shape())
+	}
 	c.first = c.now
 	rc.captured = append(rc.captured, c)
 	return c
@@ -145,8 +149,8 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 	}
 	rc.writesInMain(op)
 	c.now, c.changed = apply(c.now, x), true
-	if c.standIn != nil {
-		c.standIn.SetNodeValue(c.now)
+	if c.wrote != nil {
+		c.wrote(c.now)
 	}
 	return c.now
 }
@@ -202,7 +206,7 @@ func (rc *ReplicaContext) component(op string, c *Component) *graph.Node {
 	if held.borrowed || !c.variable.perReplica() || rc.strategy.replicas == 1 {
 		return held.now
 	}
-	return rc.of(rc.constant(dtypes.Int32, float64(c.replica)), held.now)
+	return rc.of(constant(rc.graph, dtypes.Int32, float64(c.replica)), held.now)
 }
 
 // aggregate combines the replicas' values of a write as the variable says.
@@ -241,7 +245,7 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	if err != nil {
 		panic(err)
 	}
-	return rc.allReduce(reduction, x)
+	return allReduce(reduction, x, rc.strategy.replicas)
 }
 
 // first returns replica 0's x.
@@ -249,7 +253,7 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
 	}
-	return rc.of(rc.constant(dtypes.Int32, 0), x)
+	return rc.of(constant(rc.graph, dtypes.Int32, 0), x)
 }
 
 // of returns a replica's x, with its bits.
@@ -258,7 +262,7 @@ func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		return module.AllReduce(graph.And(x, here), module.Only)
 	}
-	zeros := graph.BroadcastToDims(rc.constant(x.DType(), 0), x.Shape().Dimensions...)
+	zeros := graph.BroadcastToDims(constant(rc.graph, x.DType(), 0), x.Shape().Dimensions...)
 	return module.AllReduce(graph.Where(here, x, zeros), module.Only)
 }
 

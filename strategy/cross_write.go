@@ -51,8 +51,8 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 		return fault.New(ValueError, op, "assign a total, or write in the replicas",
 			"a variable that is summed on read has no one component to change")
 	}
-	share := v.synchronization == OnRead && v.aggregation == AggregateSum
-	if share {
+	summed := v.synchronization == OnRead && v.aggregation == AggregateSum
+	if summed {
 		if err := number.CheckTraced(op, v.dtype); err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 		name: w.Name, values: []Value{source.(Value)}, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
 			x := in[0]
-			if share {
-				x = rc.share(x)
+			if summed {
+				x = share(x, rc.strategy.replicas)
 			}
 			rc.set(op, held[0], x, w.Apply)
 			return nil
@@ -239,7 +239,7 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 			case rc.strategy.replicas == 1:
 			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
 				reduction, _ := v.aggregation.ReduceOp()
-				return []*graph.Node{rc.reduceOutside(reduction, held[0].now)}
+				return []*graph.Node{reduceOutside(reduction, held[0].now, rc.strategy.replicas)}
 			case v.perReplica():
 				return []*graph.Node{rc.first(held[0].now)}
 			}

@@ -94,9 +94,9 @@ type Function struct {
 	// metrics are what the function accumulates in metricState, if it does.
 	metrics     saved.Metrics
 	metricState *Variable
-	// microbatches is into how many the step cuts a replica's rows; see [cutting]. It is set before
-	// the first run.
-	microbatches int
+	// microbatch is the padded size of the rows of the microbatches that the step cuts arguments into,
+	// or 0; nil for a step that does not. It is set before the first run.
+	microbatch func(arguments []Value) int
 	// loaded is what the function was put together from, nil for one that is traced; refuse is the
 	// error of arguments that it was not compiled for.
 	loaded *saved.Step

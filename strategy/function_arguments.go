@@ -155,9 +155,24 @@ func (f *Function) takesRagged() bool { return f.opts.PadRagged || f.opts.KeepPa
 // padding is what of the values' padding the step's program leaves out.
 func (f *Function) padding(values []Value) (p padding) {
 	if f.opts.PadRagged && !f.opts.KeepPadding {
-		p = paddingOf(values, f.cut(values))
+		p = paddingOf(values, f.microbatchRows(values))
 	}
 	return p
+}
+
+// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The real
+// sizes of ragged arguments follow the arguments.
+func (f *Function) microbatchRows(values []Value) int {
+	if f.microbatch == nil {
+		return 0
+	}
+	n := len(values)
+	for _, v := range values {
+		if f.takesRagged() && v.base().ragged != nil {
+			n--
+		}
+	}
+	return f.microbatch(values[:n])
 }
 
 // takesUneven says whether host batches need not divide among the replicas.
@@ -213,7 +228,7 @@ func at(annotations []logical.Annotation, i int) logical.Annotation {
 // signature keys the programs of a function.
 func signature(values []Value) string {
 	var b strings.Builder
-	padded := paddingOf(values, cutting{})
+	padded := paddingOf(values, 0)
 	for i, v := range values {
 		base := v.base()
 		fmt.Fprintf(&b, "%s%v %s %t %d %t", base.dtype, base.shape, base.annotation, base.perReplica, base.steps, base.ragged != nil)

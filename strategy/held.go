@@ -22,10 +22,13 @@ func (c *captured) Now() *graph.Node { return c.now }
 // Set implements region.Held.
 func (c *captured) Set(x *graph.Node) {
 	c.now, c.changed = x, x != c.first
-	if c.standIn != nil {
-		c.standIn.SetNodeValue(x)
+	if c.wrote != nil {
+		c.wrote(x)
 	}
 }
+
+// PerReplica reports whether each replica has its own.
+func (c *captured) PerReplica() bool { return c.variable.perReplica() }
 
 // heldVariables lists the variables that the step met.
 func (rc *ReplicaContext) heldVariables() []region.Held {

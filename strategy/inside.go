@@ -84,7 +84,7 @@ func (m innerStrategy) Beside(ctx context.Context, k int, v *Variable) context.C
 func (m innerStrategy) DeviceName(replica, logicalDevice int) string {
 	return m.deviceName(replica, logicalDevice)
 }
-func (m innerStrategy) DevicesPerHost() int { return m.machine.Topology().NumTPUsPerTask() }
+func (m innerStrategy) DevicesPerHost() int         { return m.machine.Topology().NumTPUsPerTask() }
 func (m innerStrategy) HostName(replica int) string { return m.hostName(replica) }
 
 // Values: what callers give, and what lives on the devices.
@@ -181,4 +181,6 @@ func (m innerContext) ScatterRows(op ScatterOp, i int, indices, updates *graph.N
 func (m innerContext) RealRows(indices, sizes *graph.Node) *graph.Node {
 	return realRows(indices, sizes)
 }
-func (m innerContext) MeanOfIntegers(x *graph.Node) *graph.Node { return m.meanOfIntegers(x) }
+func (m innerContext) MeanOfIntegers(x *graph.Node) *graph.Node {
+	return meanOfIntegers(x, m.strategy.replicas)
+}

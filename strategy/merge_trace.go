@@ -133,7 +133,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	if err := mc.rc.strategy.reducible(node.DType()); err != nil {
 		panic(err)
 	}
-	return &Merged{mc: mc, node: mc.rc.allReduce(op, node), mirrored: true}
+	return &Merged{mc: mc, node: allReduce(op, node, mc.rc.strategy.replicas), mirrored: true}
 }
 
 // Gather concatenates the replicas' tensors along axis, in replica order, by one all-gather.
@@ -237,7 +237,7 @@ func (mc *MergeContext) write(w assign.Op, v *Variable, x *Merged) {
 	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.Name != assign.Set.Name:
 		panic(fault.New(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum:
-		node = mc.rc.share(node)
+		node = share(node, mc.rc.strategy.replicas)
 	case !x.mirrored && !v.localWrites && mc.rc.strategy.replicas > 1:
 		panic(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}

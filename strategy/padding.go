@@ -40,18 +40,18 @@ func (p *padding) micro() int {
 }
 
 // paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes are
-// the same on each replica have one size: the rows of an input and of its labels. The rows of
-// arguments that are cut into microbatches are none: those of the microbatches are.
-func paddingOf(values []Value, c cutting) (p padding) {
-	if c.n > 1 && c.padded {
-		p.sizes = []paddedSize{{-1, 0, c.rows}}
+// the same on each replica have one size: the rows of an input and of its labels. Where the rows of
+// the arguments are cut into microbatches of a padded size, that is one, and theirs are none.
+func paddingOf(values []Value, microbatch int) (p padding) {
+	if microbatch > 0 {
+		p.sizes = []paddedSize{{-1, 0, microbatch}}
 	}
 	for i, v := range values {
 		base := v.base()
 		of := make([]int, len(base.shape))
 		for d, length := range base.shape {
 			of[d] = -1
-			if c.n > 1 && c.padded && d == 0 {
+			if microbatch > 0 && d == 0 {
 				continue
 			}
 			if !slices.ContainsFunc(base.ragged, func(real []int) bool { return real[d] != length }) {
@@ -144,7 +144,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 		values[i] = &abstractValue{distributed: like, Value: v}
 	}
 	other = t.f.newTrace(ctx, values, t.seen)
-	other.padding, other.cutting, other.again = t.padding, t.cutting, true
+	other.padding = t.padding
 	if i := t.padding.micro(); i >= 0 {
 		other.rc.resized = sizes[i]
 	}
@@ -237,15 +237,7 @@ func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
 // rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
 // has padded rows. Arguments that have other numbers of rows than each other are an [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
-	if rc.micro != nil && rc.micro.rows != nil {
-		return rc.micro.rows, rc.allRows
-	}
-	if rc.padding == nil || rc.realRows != nil || rc.cut.n > 1 && rc.cut.ragged < 0 {
-		return rc.realRows, rc.allRows
-	}
-	if rc.cut.n > 1 {
-		rc.realRows = rc.RealSize(rc.cut.ragged, 0)
-		rc.allRows = rc.allReduce(Sum, rc.realRows)
+	if rc.padding == nil || rc.realRows != nil {
 		return rc.realRows, rc.allRows
 	}
 	first := -1
@@ -263,7 +255,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 		return nil, nil
 	}
 	rc.realRows = rc.RealSize(first, 0)
-	rc.allRows = rc.allReduce(Sum, rc.realRows)
+	rc.allRows = module.AllReduce(rc.realRows, module.Sum)
 	return rc.realRows, rc.allRows
 }
 
@@ -272,10 +264,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	rows, all := rc.rows()
 	if rows == nil {
-		if rc.micro == nil {
-			return mean
-		}
-		return rc.times(mean, rc.micro.share)
+		return mean
 	}
 	in := dtypes.Float32
 	if mean.DType() == dtypes.Float64 {
@@ -284,11 +273,11 @@ func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	share := graph.Div(graph.ConvertDType(rows, in), graph.ConvertDType(all, in))
 	share = graph.StopGradient(graph.MulScalar(share, float64(rc.strategy.replicas)))
 	whole := graph.ConvertDType(graph.Mul(graph.ConvertDType(mean, in), share), mean.DType())
-	return rc.ifRows(rows, whole, graph.ZerosLike(whole))
+	return ifRows(rows, whole, graph.ZerosLike(whole))
 }
 
 // ifRows is x on replicas that have rows, and otherwise y.
-func (rc *ReplicaContext) ifRows(rows, x, y *graph.Node) *graph.Node {
+func ifRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
@@ -297,19 +286,9 @@ func (rc *ReplicaContext) ifRows(rows, x, y *graph.Node) *graph.Node {
 func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 	rows, _ := rc.rows()
 	if rows == nil {
-		return rc.allReduce(Mean, x)
+		return allReduce(Mean, x, rc.strategy.replicas)
 	}
-	return rc.allReduce(Mean, rc.weighted(x))
-}
-
-// keepStates leaves the replica's own states as they were on replicas without rows.
-func (rc *ReplicaContext) keepStates() {
-	rows, _ := rc.rows()
-	for _, c := range rc.captured {
-		if rows != nil && c.changed && c.variable.perReplica() {
-			c.now = rc.ifRows(rows, c.now, rc.graph.GetParameterByName(c.name))
-		}
-	}
+	return allReduce(Mean, rc.weighted(x), rc.strategy.replicas)
 }
 
 // otherRows refuses a training batch that does not divide among the replicas and whose tensors have

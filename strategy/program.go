@@ -61,7 +61,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	}
 	told.compile(len(m.Text))
 	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
-		padding: paddingOf(values, f.cut(values)), cut: t.cut, alike: t.alike}
+		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, alike: t.alike}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}

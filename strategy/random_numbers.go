@@ -8,12 +8,12 @@ import (
 
 // ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
 // called when the step function has returned, of a function with a store.
-func (rc *ReplicaContext) ownRandomNumbers() error {
-	v := rc.scope.Store().GetVariable(first.StatePath)
-	if v == nil || !v.ChangedInGraph(rc.graph) {
+func (t *trace) ownRandomNumbers() error {
+	v := t.rc.scope.Store().GetVariable(first.StatePath)
+	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
 	}
-	next, err := module.OwnRandomNumbers(rc.graph.GetParameterByName(first.StatePath), v.NodeValue(rc.graph))
+	next, err := module.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
 	if err != nil {
 		return fault.Of("random numbers", err, "")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
@@ -64,16 +65,16 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 
 // reduceOutside is an all-reduce outside a step, where what it moves does not matter. The shares of
 // a mean are of a dtype in which they are not rounded, nor their sum again.
-func (rc *ReplicaContext) reduceOutside(op ReduceOp, x *graph.Node) *graph.Node {
+func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
-		return rc.allReduce(op, x)
+		return allReduce(op, x, replicas)
 	}
-	return graph.ConvertDType(rc.allReduce(op, graph.ConvertDType(x, dtypes.Float32)), x.DType())
+	return graph.ConvertDType(allReduce(op, graph.ConvertDType(x, dtypes.Float32), replicas), x.DType())
 }
 
 // meanOfIntegers is over the replicas. Their sum is exact, a sum of their shares is not.
-func (rc *ReplicaContext) meanOfIntegers(x *graph.Node) *graph.Node {
-	mean := graph.DivScalar(rc.sumOfIntegers(x), float64(rc.strategy.replicas))
+func meanOfIntegers(x *graph.Node, replicas int) *graph.Node {
+	mean := graph.DivScalar(sumOfIntegers(x), float64(replicas))
 	return graph.ConvertDType(mean, meanOf(x.DType()))
 }
 
@@ -163,10 +164,10 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 				x = graph.ConvertDType(x, dtypes.Float32)
 			}
 			if op == Mean && dtype.IsInt() {
-				sum := rc.sumOfIntegers(x, dims...)
+				sum := sumOfIntegers(x, dims...)
 				return []*graph.Node{graph.ConvertDType(graph.Div(sum, in[1]), meanOf(dtype))}
 			}
-			sum := rc.allReduce(Sum, graph.ReduceSum(x, dims...))
+			sum := module.AllReduce(graph.ReduceSum(x, dims...), module.Sum)
 			if op == Mean {
 				sum = graph.ConvertDType(graph.Div(sum, graph.ConvertDType(in[1], sum.DType())), dtype)
 			}
@@ -178,12 +179,12 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 // sumOfIntegers sums along axes, none if there are none given, and over the replicas, as a float64
 // that is rounded once: integers of 64 bits are summed in two halves, which a sum of 2^31 of them
 // does not overflow.
-func (rc *ReplicaContext) sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
+func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	sum := func(x *graph.Node) *graph.Node {
 		if len(axes) > 0 {
 			x = graph.ReduceSum(x, axes...)
 		}
-		return rc.allReduce(Sum, x)
+		return module.AllReduce(x, module.Sum)
 	}
 	if x.DType() != dtypes.Int64 && x.DType() != dtypes.Uint64 {
 		return sum(graph.ConvertDType(x, dtypes.Float64))

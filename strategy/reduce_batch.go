@@ -173,7 +173,7 @@ func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduc
 			} else {
 				x, in = in[0], in[1:]
 			}
-			out = append(out, rc.reduceOne(op, reduceHow(plan[i]), x))
+			out = append(out, reduceOne(rc, op, reduceHow(plan[i]), x))
 		}
 		return out
 	}
@@ -194,16 +194,16 @@ func (s *TPUStrategy) reduceAtOnce(ctx context.Context, op ReduceOp, all []reduc
 }
 
 // reduceOne is one value of the program.
-func (rc *ReplicaContext) reduceOne(op ReduceOp, how reduceHow, x *graph.Node) *graph.Node {
+func reduceOne(rc *ReplicaContext, op ReduceOp, how reduceHow, x *graph.Node) *graph.Node {
 	switch {
 	case how == reduceCopy:
 		return x
 	case how == reduceFirst:
 		return rc.first(x)
 	case op == Mean && x.DType().IsInt():
-		return rc.meanOfIntegers(x)
+		return meanOfIntegers(x, rc.strategy.replicas)
 	}
-	return rc.reduceOutside(op, x)
+	return reduceOutside(op, x, rc.strategy.replicas)
 }
 
 func closeResults(results []any) error {

@@ -49,9 +49,10 @@ type ReplicaContext struct {
 	captured []*captured
 	// held are those that a small program of the strategy's own was called with.
 	held []*captured
-	// training is set in a training step. taken, if it has one, is whether the step is taken, and
-	// counters the variables that count those that are not.
-	training bool
+	// meet, of a training step, gives a variable that the step meets its parameter, and what follows
+	// its writes. taken, if it has one, is whether the step is taken, and counters the variables that
+	// count those that are not.
+	meet     func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
 	taken    *graph.Node
 	counters []*model.Variable
 	// merging is set while a merge function is traced.
@@ -66,26 +67,14 @@ type ReplicaContext struct {
 	// rows and those of all, once they were asked for.
 	padding           *padding
 	realRows, allRows *graph.Node
-	// cut says how the rows are cut into microbatches, resized is the size of these in a trace for
-	// another one, and micro is the microbatch at hand.
-	cut     cutting
+	// resized is the size of microbatches in a trace for another one.
 	resized int
-	micro   *microbatch
 	// wholes are the replica's parts of values that were brought together from the replicas' parts,
 	// rawParts the parameters of the step that are parts.
 	wholes   map[*graph.Node]*graph.Node
 	rawParts []*graph.Node
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
-	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
-	looped map[*graph.Node]bool
-	// reduceIn is the dtype in which loops add up gradients over the replicas; that of the variable
-	// if it is not set.
-	reduceIn dtypes.DType
-	// frozen says which variables a training step does not train, by their paths; nil for none.
-	frozen func(path string) bool
-	// overs say how what belongs to trained variables is cut over the replicas, once it was asked for.
-	overs map[*model.Variable]module.Over
 	// structure is the nest of the results, if the step returns one.
 	structure any
 }
@@ -116,8 +105,8 @@ func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 
 // constant makes a scalar. GoMLX's own makes one node of a number for the whole graph, which
 // belongs to the branch that asked first and is of no use in another.
-func (rc *ReplicaContext) constant(dtype dtypes.DType, x float64) *graph.Node {
-	return graph.Const(rc.graph, shapes.CastAsDType(x, dtype))
+func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
+	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
 
 // inMain is false inside a loop body or a branch.
@@ -154,10 +143,10 @@ func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	if err := rc.strategy.reducible(x.DType()); err != nil {
 		panic(err)
 	}
-	return rc.allReduce(op, x)
+	return allReduce(op, x, rc.strategy.replicas)
 }
 
-func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
+func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	switch op {
 	case Sum:
 		return module.AllReduce(x, module.Sum)
@@ -165,30 +154,28 @@ func (rc *ReplicaContext) allReduce(op ReduceOp, x *graph.Node) *graph.Node {
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
 			panic(fault.New(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
-		return module.AllReduce(rc.share(x), module.Sum)
+		return module.AllReduce(share(x, replicas), module.Sum)
 	}
 	panic(fault.New(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }
 
 // share is x over the number of replicas; integers truncate. The reciprocal of a number that is no
 // power of two is coarse in half precision.
-func (rc *ReplicaContext) share(x *graph.Node) *graph.Node {
-	n, dtype := rc.strategy.replicas, x.DType()
-	switch {
-	case dtype.IsInt():
-		return graph.Div(x, graph.Scalar(rc.graph, dtype, n))
+func share(x *graph.Node, replicas int) *graph.Node {
+	if x.DType().IsInt() {
+		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
 	}
-	return rc.times(x, 1/float64(n))
+	return times(x, 1/float64(replicas))
 }
 
 // times is a float multiplied by a number.
-func (rc *ReplicaContext) times(x *graph.Node, number float64) *graph.Node {
+func times(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
 		if fraction, _ := math.Frexp(number); fraction != half {
-			return graph.ConvertDType(rc.times(graph.ConvertDType(x, dtypes.Float32), number), dtype)
+			return graph.ConvertDType(times(graph.ConvertDType(x, dtypes.Float32), number), dtype)
 		}
 	}
-	return graph.Mul(x, rc.constant(x.DType(), number))
+	return graph.Mul(x, constant(x.Graph(), x.DType(), number))
 }
 
 // reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for TPUs.

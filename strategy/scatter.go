@@ -106,7 +106,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	switch a {
 	case AggregateSum, AggregateMean:
 		if a == AggregateMean {
-			updates = rc.share(updates)
+			updates = share(updates, rc.strategy.replicas)
 		}
 		return module.AllGather(indices, 0), module.AllGather(updates, 0)
 	case AggregateFirst:

@@ -3,7 +3,6 @@ package strategy
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
@@ -210,23 +209,14 @@ func (vs *Variables) standsIn(path string) bool {
 // over the logical devices: optimizers keep their state below the paths of the variables, in their
 // dimensions. Without one the path is "".
 func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.Annotation) {
-	if source.Trainable || !strings.Contains(source.Path()[1:], "/") {
+	if source.Trainable {
 		return "", of
 	}
-	known, name := vs.byPath(), source.Path()
-	for i := 1; i < len(name); i++ {
-		if name[i] != '/' {
-			continue
-		}
-		for end := len(name); end > i+max(1, len(path)); end-- {
-			v := known[name[i:end]]
-			if v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.standsIn(v.Path()) {
-				path = v.Path()
-				break
-			}
-		}
-	}
-	if path != "" {
+	known := vs.byPath()
+	if path = logical.StateOf(source.Path(), func(path string) bool {
+		v := known[path]
+		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.standsIn(path)
+	}); path != "" {
 		of, _ = vs.ruled(vs.store.GetVariable(path))
 	}
 	if like := vs.trainedLike(source); like != nil && path == "" {

@@ -39,14 +39,10 @@ type trace struct {
 	changed []*model.Variable
 	written []*captured
 
-	// padding is that of the values, cutting says how their rows are cut, cut are the padded
-	// dimensions of the step's own results. again is set for a trace that only shows what depends on
-	// the padding.
+	// padding is that of the values, cut are the padded dimensions of the step's own results.
 	padding padding
-	cutting cutting
 	cut     [][]ragged.Dim
 	alike   []alike
-	again   bool
 
 	// variables are the module's arguments that are variables, nil for the others; updates are the
 	// arguments whose memory the results after the step's own take.
@@ -94,7 +90,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		defer done()
 	}
 	t = f.newTrace(ctx, values, seen)
-	t.cutting, t.padding = f.cut(values), f.padding(values)
+	t.padding = f.padding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err
 	}
@@ -135,17 +131,19 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}, overs: map[*model.Variable]module.Over{}}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}}
 	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
 	region.SetHeld(t.graph, t.rc.heldVariables)
 	if s.sharding() {
-		loop.SetSlicing(t.graph, t.rc.slicing)
+		loop.SetSlicing(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
+			_, stacks, layer := t.rc.slicing(v)
+			return stacks, layer
+		})
 	}
 	if store := f.opts.Store; store != nil {
 		model.SetStore(t.graph, store)
 		store.SetTraining(t.graph, f.opts.Training)
 		t.rc.scope = store.RootScope()
-		t.rc.training = f.wholeModel
 		t.vars = s.Variables(store)
 		t.vars.mu.Lock()
 		t.vars.paths = nil
@@ -156,13 +154,12 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 
 // run runs the step function and gathers what it returns and changes.
 func (t *trace) run() error {
-	defer t.rc.dropStandIns()
 	f, rc, in := t.f, t.rc, make([]*graph.Node, len(t.values))
 	for i, v := range t.values {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
-	rc.arguments, rc.cut = t.annotated(in), t.cutting
+	rc.arguments = t.annotated(in)
 	if f.takesRagged() {
 		rc.takeSizes(t.values)
 	}
@@ -171,7 +168,7 @@ func (t *trace) run() error {
 	}
 	t.outputs = slices.Clone(f.step(rc, rc.arguments))
 	if !f.opts.MirroredRandomNumbers && rc.scope != nil {
-		if err := rc.ownRandomNumbers(); err != nil {
+		if err := t.ownRandomNumbers(); err != nil {
 			return f.traceError(err)
 		}
 	}
@@ -212,14 +209,13 @@ func (t *trace) gatherChanged() error {
 	if store == nil {
 		return nil
 	}
-	t.rc.takeTrained()
 	for v := range store.IterVariables() {
-		if v.ChangedInGraph(t.graph) && t.rc.standingIn(v.Path()) == nil {
+		if v.ChangedInGraph(t.graph) {
 			t.changed = append(t.changed, v)
 			t.outputs = append(t.outputs, v.NodeValue(t.graph))
 		}
 	}
-	if err := t.rc.settle(t.changed, t.outputs[t.own:]); err != nil {
+	if err := t.settle(t.changed, t.outputs[t.own:]); err != nil {
 		return t.f.traceError(err)
 	}
 	for i, v := range t.changed {

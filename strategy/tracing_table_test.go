@@ -78,6 +78,7 @@ var tracingCalls = map[string]struct {
 	"eager.ReplicaContextOf":                   {does: pure},
 	"strategy.UpdateReplicaID":                 {does: pure},
 	"strategy.Tracing":                         {does: pure},
+	"strategy.RefuseTracing":                   {does: pure},
 	"eager.Extended.WorkerDevices":             {does: pure},
 	"eager.Extended.ParameterDevices":          {does: pure},
 	"eager.Extended.LogicalDevice":             {does: pure},

@@ -14,8 +14,8 @@ import (
 // compiler takes for granted. values are the new values of the changed variables. A layer's own
 // averages, such as those of a batch normalisation, are averaged over the replicas, by their rows;
 // any other value that may differ is an error.
-func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node) error {
-	differs, err := rc.differs(values, true)
+func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
+	differs, err := t.rc.differs(values, true)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (rc *ReplicaContext) settle(changed []*model.Variable, values []*graph.Node
 		switch {
 		case !differs[i], !values[i].Shape().Equal(v.Shape()): // a part of it
 		case !v.Trainable && v.DType().IsFloat():
-			values[i] = rc.meanOfStates(values[i])
+			values[i] = t.rc.meanOfStates(values[i])
 		default:
 			return fault.New(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
 				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random numbers make the difference",

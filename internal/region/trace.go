@@ -34,6 +34,12 @@ type Result struct {
 // that need no gradient: integers, and what is made of constants. It panics with an
 // [*errkind.Fault].
 func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) []Result) []*graph.Node {
+	all, _ := Attempt(target, kind, arguments, func(in []*graph.Node) ([]Result, bool) { return body(in), true })
+	return all
+}
+
+// Attempt is Trace of a body that may give up, by returning false: the region is dropped then.
+func Attempt(target Target, kind Kind, arguments []Argument, body func(in []*graph.Node) ([]Result, bool)) (all []*graph.Node, ok bool) {
 	r := &tracer{target: target, pass: &Pass{Kind: kind}, arguments: slices.Clone(arguments)}
 	if len(arguments) == 0 {
 		r.fail("", nil, "there are no arguments", "pass the nodes that the region reads")
@@ -60,8 +66,11 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 		for i, a := range r.arguments {
 			enters[i] = r.enter(r.pass, i, a.Node, a.Crossing, r.argument(i))
 		}
-		r.results = body(slices.Clone(enters))
+		r.results, ok = body(slices.Clone(enters))
 	})
+	if !ok {
+		return nil, false
+	}
 	for i, y := range r.results {
 		if y.Node == nil || y.Node.Graph() != g {
 			r.fail(r.result(i), nil, "it is not a node of this graph", "return nodes made from the arguments")
@@ -71,13 +80,13 @@ func Trace(target Target, kind Kind, arguments []Argument, body func(in []*graph
 		r.fail("", nil, "it returns nothing", "return at least one node")
 	}
 	r.collect(g.Nodes()[first:], enters)
-	all := r.leave()
+	all = r.leave()
 	if again {
 		for i, y := range all {
 			all[i] = y.Checkpoint()
 		}
 	}
-	return all
+	return all, true
 }
 
 // tracer is one call of Trace.

@@ -12,11 +12,11 @@ func observeRows(p *pass) { p.recorder.observeRows(p.in) }
 
 // accumulate is the stage that takes others, which make a loss and its gradients, for each
 // microbatch, and adds up what they make.
-func accumulate(policy precision.Policy, stages []stage) stage {
+func accumulate(n int, policy precision.Policy, stages []stage) stage {
 	return func(p *pass) {
 		var one *pass
-		sums := innerContext(p.rc).Microbatches(func(in []*graph.Node) []*graph.Node {
-			one = &pass{rc: p.rc, in: in, scaling: p.scaling, recorder: p.recorder}
+		sums := p.microbatches(n, p.in, func(in []*graph.Node) []*graph.Node {
+			one = &pass{trainer: p.trainer, in: in, scaling: p.scaling, recorder: p.recorder}
 			for _, add := range stages {
 				add(one)
 			}

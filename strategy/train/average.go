@@ -12,8 +12,10 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // averagesScope is where the averages of the steps are, each below the step's name.
@@ -29,7 +31,7 @@ func averageCountPath(step string) string { return model.JoinPath(averagesScope,
 // averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
 func (o *Options) average(p *pass) {
 	g := p.rc.Graph()
-	innerContext(p.rc).Update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
+	p.update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
 		store := scope.Store()
 		var trained []*model.Variable
 		for v := range store.IterVariables() {
@@ -80,7 +82,7 @@ func averagesOf(rc *strategy.ReplicaContext, step string) (all []averaged, count
 		}
 	}
 	for _, v := range rc.Strategy().DistributedVariables() {
-		if average := store.GetVariable(averagePath(step, innerContext(rc).StateOf(v))); v.Trains() && average != nil {
+		if average := store.GetVariable(averagePath(step, saved.StandIn(v.Path()))); trains(v) && average != nil {
 			all = append(all, averaged{average: average, of: v})
 		}
 	}
@@ -116,13 +118,23 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	all, count := averagesOf(rc, step)
 	for _, a := range all {
 		_, average := a.now(rc, count)
-		if a.of != nil {
-			defer innerContext(rc).Show(a.of, average)()
-		} else {
-			defer innerContext(rc).ShowModel(a.variable, average)()
-		}
+		defer a.show(rc, average)()
 	}
 	f()
+}
+
+// show makes x what the step's code reads of the variable, until restore is called.
+func (a averaged) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
+	x = region.Leaf(rc.Graph().Backend().(region.Target), x)
+	if a.of != nil {
+		held := innerContext(rc).Held(a.of)
+		was := held.Now()
+		held.Set(x)
+		return func() { held.Set(was) }
+	}
+	was := a.variable.NodeValue(rc.Graph())
+	a.variable.SetNodeValue(x)
+	return func() { a.variable.SetNodeValue(was) }
 }
 
 // overAverages is a loss with the averages of a training step in the place of the variables; the
@@ -147,7 +159,7 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	swap, m := t.swap, innerFunction(t.function)
+	swap, m := t.swap, t.inner
 	if swap == nil && m.Loaded() != nil && m.Store() != nil && m.Store().GetVariable(averageCountPath(t.name)) != nil {
 		swap = swaps(t.function.Strategy(), m.Store(), t.name)
 	}
@@ -169,7 +181,7 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.F
 			was := a.average.NodeValue(rc.Graph())
 			a.average.SetNodeValue(graph.Where(none, was, graph.ConvertDType(value, was.DType())))
 			if a.of != nil {
-				innerContext(rc).Overwrite(a.of, average)
+				innerContext(rc).Held(a.of).Set(average)
 			} else {
 				a.variable.SetNodeValue(average)
 			}

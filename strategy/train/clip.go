@@ -8,7 +8,7 @@ import (
 )
 
 // measure is the stage that takes the global norm of the gradients, before they are judged.
-func measure(p *pass) { p.norm = innerContext(p.rc).Norms(p.gradients)[0] }
+func measure(p *pass) { p.norm = p.globalNorms(p.gradients)[0] }
 
 // clip is the stage that scales the gradients so that their norm is at most limit, as
 // tf.clip_by_global_norm does.
@@ -27,8 +27,14 @@ func clip(limit float64) stage {
 // times is a tensor times a real scalar, of the tensor's dtype, computed in float32 at least.
 func times(x, factor *graph.Node) *graph.Node {
 	dtype := x.DType()
-	if dtype.IsHalfPrecision() {
-		x = graph.ConvertDType(x, dtypes.Float32)
-	}
+	x = graph.ConvertDType(x, factorDType(dtype))
 	return graph.ConvertDType(graph.Mul(x, graph.ConvertDType(factor, x.DType())), dtype)
+}
+
+// factorDType is the dtype in which tensors of a dtype are multiplied.
+func factorDType(dtype dtypes.DType) dtypes.DType {
+	if dtype.IsHalfPrecision() {
+		return dtypes.Float32
+	}
+	return dtype
 }

@@ -40,6 +40,7 @@ type EvaluationOptions struct {
 // may run between training steps. What a loss function itself writes in evaluation it does write.
 type Evaluation struct {
 	function *strategy.Function
+	inner    function // of it
 	name     string
 	metrics  *accumulator
 }
@@ -67,31 +68,33 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 		observeRows, func(p *pass) { p.recorder.observe(p.own) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		p := &pass{rc: rc, in: in}
+		p := &pass{trainer: newTrainer(rc), in: in}
 		for _, add := range stages {
 			add(p)
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
-	innerFunction(e.function).SetMetrics(metrics.saved(), metrics.state)
+	e.inner = innerFunction(e.function)
+	e.inner.SetMetrics(metrics.saved(), metrics.state)
 	return e, nil
 }
 
 // EvaluationOf returns a function from a step file as the evaluation that it is. For another
 // function it returns an error of kind ValueError; stepfile.LoadEvaluation calls it.
 func EvaluationOf(f *strategy.Function) (*Evaluation, error) {
-	from, metrics := innerFunction(f).Loaded(), accumulatorOf(f)
+	inner, metrics := innerFunction(f), accumulatorOf(f)
+	from := inner.Loaded()
 	if from == nil || from.Training || metrics == nil {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: "it is no evaluation of a file",
 			Hint: "make the evaluation with NewEvaluation, or load one with stepfile.LoadEvaluation", Class: errkind.ValueError}
 	}
-	return &Evaluation{function: f, name: from.Name, metrics: metrics}, nil
+	return &Evaluation{function: f, inner: inner, name: from.Name, metrics: metrics}, nil
 }
 
 // Run adds a global batch to the metrics. The batch is as in [Step.Run]: one whose rows do not
 // divide among the replicas counts by its real rows. Run returns when the work is under way.
 func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
-	_, err := innerFunction(e.function).RunResident(ctx, batch)
+	_, err := e.inner.RunResident(ctx, batch)
 	return err
 }
 

@@ -36,12 +36,12 @@ func (f *freezer) frozen(path string) bool {
 }
 
 // begin is the stage that freezes variables, before the loss is built.
-func (f *freezer) begin(p *pass) { innerContext(p.rc).Freeze(f.frozen) }
+func (f *freezer) begin(p *pass) { p.freeze(f.frozen) }
 
 // check is the stage that refuses patterns that freeze nothing, or all, once the loss has used its
 // variables.
 func (f *freezer) check(p *pass) {
-	all := innerContext(p.rc).Trainable()
+	all := p.paths(p.used())
 	for _, pattern := range f.patterns {
 		if !slices.ContainsFunc(all, pattern.MatchString) {
 			wrong("leave it out, or write it for one of these", "Options.Freeze: no trainable variable of the loss matches %q: they are %q", pattern, all)

@@ -77,7 +77,7 @@ func (g *guard) decide(p *pass) {
 		steps, graph.Add(was(countSkipped), one(skipped)),
 		graph.Where(skipped, steps, was(countLast)), graph.Where(skipped, what, was(countWhat)),
 	}, 0))
-	innerContext(p.rc).KeepUnless(graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)...)
+	p.inner.KeepUnless(graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)...)
 }
 
 // nonFinite are the numbers of the first thing that is not finite, and of the first gradient: the
@@ -96,7 +96,7 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 			first = append(first, index(i+1, x))
 		}
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
-		if innerContext(p.rc).InParts() { // the replicas agree on what is wrong
+		if p.inParts() { // the replicas agree on what is wrong
 			// TPUs take no minimum of 64 bits over replicas.
 			p.gradient = graph.ConvertDType(module.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), module.Min), dtypes.Int64)
 		}

@@ -3,11 +3,13 @@ package train
 import (
 	"context"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -31,8 +33,15 @@ type machine interface {
 	// the strategy is closed.
 	Usable(ctx context.Context, op string) error
 	// TrainingFunction returns a function that has all variables of its store, and whose results are
-	// the same on all replicas. The guard may be nil.
-	TrainingFunction(step strategy.StepFunc, opts strategy.FunctionOptions, g launchGuard) *strategy.Function
+	// the same on all replicas. The guard may be nil. microbatch says of arguments the padded size of
+	// the rows of the microbatches that the step cuts them into, 0 without such.
+	TrainingFunction(step strategy.StepFunc, opts strategy.FunctionOptions, g launchGuard, microbatch func(arguments []strategy.Value) int) *strategy.Function
+	// Sharding is what of the state the replicas share out, and whether they share out any.
+	Sharding() (strategy.StateSharding, bool)
+	// Batched reports whether each replica has its own tensor of a value, Ragged are their shapes if
+	// they differ.
+	Batched(v strategy.Value) bool
+	Ragged(v strategy.Value) [][]int
 }
 
 // launchGuard decides in a training step whether what the step writes is kept.
@@ -61,29 +70,51 @@ type function interface {
 	SetGuard(g launchGuard)
 	Metrics() (saved.Metrics, *strategy.Variable)
 	SetMetrics(of saved.Metrics, state *strategy.Variable)
-	SetMicrobatches(n int)
 }
 
 // replica is the inner face of a replica's context.
 type replica interface {
-	Microbatches(body func(in []*graph.Node) []*graph.Node) []*graph.Node
+	// Meet sets what gives a variable of the scope that the step meets its parameter, of a path of the
+	// store, and what is told of the values that are written to it; no parameter for none.
+	Meet(f func(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)))
+	// Held is a variable of the scope as the step holds it.
+	Held(v *strategy.Variable) region.Held
+	// Rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
+	// has padded rows. SetRows says so. Weighted is a replica's mean over its rows, weighted so that
+	// the mean of the replicas is that over all rows.
+	Rows() (mine, all *graph.Node)
+	SetRows(mine, all *graph.Node)
 	Weighted(mean *graph.Node) *graph.Node
-	Rows() *graph.Node
-	ReduceIn(dtype dtypes.DType)
-	Gradients(loss *graph.Node) (gradients []*graph.Node, names []string)
-	MeanGradients(gradients []*graph.Node) []*graph.Node
-	InParts() bool
-	ClipGradients(gradients []*graph.Node) []*graph.Node
-	Update(gradients []*graph.Node, update func(scope *model.Scope, gradients []*graph.Node))
+	// Values are what the step is traced for, one for each argument, and Sizes the real sizes of the
+	// arguments that are padded, by argument. SetArguments sets both.
+	Values() []strategy.Value
+	Sizes() map[int]*graph.Node
+	SetArguments(in []*graph.Node, sizes map[int]*graph.Node)
+	// Resized is the size of the rows of microbatches in a trace for another one, otherwise 0.
+	Resized() int
+	// Within makes the context that of a part of the step, with a new root scope and no slices of
+	// stacks. leave gives it back what it had.
+	Within() (leave func())
+	// Share is a gradient over the number of replicas. It panics if replicas cannot sum its dtype.
+	Share(x *graph.Node) *graph.Node
+	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what
+	// belongs to a trained one is, its gradient and the optimizer's state, and how it is split over
+	// the logical devices.
+	Stored(v *model.Variable) module.Over
+	Belonging(v *model.Variable) (over module.Over, split logical.Annotation)
+	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicing]. part is the
+	// replica's, nil for a stack that is whole. Unwritten is the parameter that a variable is, nil
+	// once it was written.
+	Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
+	Unwritten(v *model.Variable) *graph.Node
+	// PartOf is the replica's part of a variable's value. Joined says which part a value is joined
+	// from, InParts that a parameter is a part.
+	PartOf(v *model.Variable, whole *graph.Node, over module.Over) *graph.Node
+	Joined(whole, part *graph.Node)
+	InParts(parameter *graph.Node)
+	// KeepStates leaves variables of each replica as they were in replicas without rows. It is called
+	// when all is written. KeepUnless makes the step keep the old values of all that it writes where
+	// taken is false, except for those that count what was done.
 	KeepStates()
 	KeepUnless(taken *graph.Node, counters ...*model.Variable)
-	Norms(sets ...[]*graph.Node) []*graph.Node
-	Trained() []*graph.Node
-	Freeze(frozen func(path string) bool)
-	Trainable() []string
-	KeepFrozen(f func())
-	StateOf(v *strategy.Variable) string
-	Show(v *strategy.Variable, x *graph.Node) (restore func())
-	ShowModel(v *model.Variable, x *graph.Node) (restore func())
-	Overwrite(v *strategy.Variable, x *graph.Node)
 }

@@ -43,7 +43,7 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	if err := strategy.RefuseTracing(ctx, "LossScale", fault.InsteadOfRunning); err != nil {
 		return LossScaling{}, err
 	}
-	m := innerFunction(t.function)
+	m := t.inner
 	scale, known := m.Lookup(scalePath(t.name))
 	counts, _ := m.Lookup(scaleCountsPath(t.name))
 	switch {
@@ -161,7 +161,7 @@ func (s *scaler) judge(guarded bool) stage {
 			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(finite(p.meanLoss()), large))
 			return
 		}
-		innerContext(p.rc).KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
+		p.inner.KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
 	}
 }
 

@@ -95,7 +95,7 @@ func (t *Step) ResetNonFinite(ctx context.Context) error {
 	if err := t.counts(ctx, "ResetNonFinite"); err != nil {
 		return err
 	}
-	v, ok := innerFunction(t.function).Lookup(t.guard.path)
+	v, ok := t.inner.Lookup(t.guard.path)
 	if !ok {
 		return nil
 	}

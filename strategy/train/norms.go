@@ -25,14 +25,14 @@ func (o *Options) gauges() (names []string) {
 }
 
 // before is the stage that keeps what the norm of an update is taken of.
-func before(p *pass) { p.before = innerContext(p.rc).Trained() }
+func before(p *pass) { p.before = p.values() }
 
 // norms are those of the gauges of a step, taken when all is updated. Their sums cross the replicas
 // in one all-reduce.
 func (o *Options) norms(p *pass) map[string]*graph.Node {
 	var names []string
 	var sets [][]*graph.Node
-	now := innerContext(p.rc).Trained()
+	now := p.values()
 	if o.Norms {
 		names, sets = append(names, parameterNorm), append(sets, now)
 		if p.norm == nil {
@@ -51,7 +51,7 @@ func (o *Options) norms(p *pass) map[string]*graph.Node {
 		all[gradientNorm] = p.norm
 	}
 	if len(sets) > 0 {
-		for i, norm := range innerContext(p.rc).Norms(sets...) {
+		for i, norm := range p.globalNorms(sets...) {
 			all[names[i]] = norm
 		}
 	}

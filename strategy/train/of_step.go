@@ -10,7 +10,7 @@ import (
 func (t *Step) Strategy() *strategy.TPUStrategy { return t.function.Strategy() }
 
 // Store returns the store of the variables that the step trains.
-func (t *Step) Store() *model.Store { return innerFunction(t.function).Store() }
+func (t *Step) Store() *model.Store { return t.inner.Store() }
 
 // Name returns the step's name in errors and profiles.
 func (t *Step) Name() string { return t.name }

@@ -44,7 +44,7 @@ type recorderKey struct{}
 // recorder adds up the metrics of a step in one trace.
 type recorder struct {
 	*accumulator
-	rc       *strategy.ReplicaContext
+	*trainer
 	in       []*graph.Node
 	reported []bool   // of the metrics
 	left     []string // what was reported under other names
@@ -53,7 +53,7 @@ type recorder struct {
 // begin is the stage that readies the metrics for what the loss function reports.
 func (a *accumulator) begin(p *pass) {
 	p.rc.Read(a.state) // loops and blocks can write it from now on
-	p.recorder = &recorder{accumulator: a, rc: p.rc, in: p.in, reported: make([]bool, len(a.metrics))}
+	p.recorder = &recorder{accumulator: a, trainer: p.trainer, in: p.in, reported: make([]bool, len(a.metrics))}
 	p.rc.Graph().AttachState(recorderKey{}, p.recorder)
 }
 
@@ -104,7 +104,7 @@ func (r *recorder) add(i int, values, weights *graph.Node) {
 	values = wide(graph.StopGradient(values))
 	switch {
 	case values.IsScalar() && weights == nil:
-		weight = r.rows()
+		weight = r.weight()
 		sum = graph.Mul(graph.ConvertDType(values, dtypes.Float64), weight)
 		// Without rows there is no mean.
 		sum = graph.Where(graph.GreaterThan(weight, constant(g, dtypes.Float64, 0)), sum, constant(g, dtypes.Float64, 0))
@@ -154,9 +154,9 @@ func (r *recorder) row(i int, sum, weight *graph.Node) *graph.Node {
 	return graph.Concatenate(rows, 0)
 }
 
-// rows are the real ones of the replica's batch, a float64.
-func (r *recorder) rows() *graph.Node {
-	if rows := innerContext(r.rc).Rows(); rows != nil {
+// weight is the number of real rows of the replica's batch, a float64.
+func (r *recorder) weight() *graph.Node {
+	if rows := r.rows(); rows != nil {
 		return graph.ConvertDType(rows, dtypes.Float64)
 	}
 	rows := 1

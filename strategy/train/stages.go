@@ -21,7 +21,7 @@ type stage func(p *pass)
 
 // pass carries the graph of one trace from stage to stage.
 type pass struct {
-	rc *strategy.ReplicaContext
+	*trainer
 	in []*graph.Node
 	// own is the replica's loss, the mean over its rows; loss is weighted by them.
 	own, loss *graph.Node
@@ -58,18 +58,22 @@ func (p *pass) meanLoss() *graph.Node {
 // build is the step function of some stages. It returns the mean loss.
 func build(stages []stage) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		p := &pass{rc: rc, in: in}
+		p := &pass{trainer: newTrainer(rc), in: in}
+		defer p.drop()
+		p.begin()
 		for _, add := range stages {
 			add(p)
 		}
-		return []*graph.Node{p.meanLoss()}
+		loss := p.meanLoss()
+		p.finish()
+		return []*graph.Node{loss}
 	}
 }
 
 // forward builds the loss, by the policy.
 func forward(loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
-		innerContext(p.rc).ReduceIn(policy.Reduce)
+		p.reduceIn = policy.Reduce
 		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
@@ -79,7 +83,7 @@ func forward(loss Loss, policy precision.Policy) stage {
 			wrong(scalar, "the loss is %s", l.Shape())
 		}
 		p.own = regularized(l)
-		p.loss = innerContext(p.rc).Weighted(p.own)
+		p.loss = p.weighted(p.own)
 	}
 }
 
@@ -114,7 +118,8 @@ func backward(p *pass) {
 	if p.scaled != nil {
 		loss = p.scaled
 	}
-	p.gradients, p.trained = innerContext(p.rc).Gradients(loss)
+	p.gradients = p.gradientsOf(loss)
+	p.trained = p.paths(p.variables())
 	if len(p.gradients) == 0 {
 		wrong("use a variable of the store in it, or read one of the strategy",
 			"the loss uses no trainable variable: none of the store, and reads none of the scope")
@@ -129,7 +134,7 @@ func reduce(policy precision.Policy) stage {
 		for i, gradient := range p.gradients {
 			in[i] = policy.ToReduce(gradient)
 		}
-		for i, mean := range innerContext(p.rc).MeanGradients(in) {
+		for i, mean := range p.meanGradients(in) {
 			p.gradients[i] = graph.ConvertDType(mean, p.gradients[i].DType())
 		}
 	}
@@ -141,9 +146,9 @@ func update(opt optimizer.Interface) stage {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
 		if _, sgd := opt.(*optimizer.SGDConfig); !sgd && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false) {
 			// GoMLX's optimizers drop a gradient of which any element is not finite.
-			gradients = innerContext(p.rc).ClipGradients(gradients)
+			gradients = p.clipGradients(gradients)
 		}
-		innerContext(p.rc).Update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
+		p.update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
 			takes.UpdateGraphWithGradients(scope, gradients, p.loss.DType())
 		})
 	}
@@ -152,6 +157,6 @@ func update(opt optimizer.Interface) stage {
 // settle makes the updates that layers ask for after each step, and leaves states as they were
 // where there was nothing to learn from.
 func settle(p *pass) {
-	innerContext(p.rc).KeepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.rc.Graph()) })
-	innerContext(p.rc).KeepStates()
+	p.keepFrozen(func() { gomlxtrain.ExecPerStepUpdateGraphFn(p.graph) })
+	p.inner.KeepStates()
 }

@@ -104,6 +104,7 @@ type Options struct {
 // update of the variables. It is safe for concurrent use.
 type Step struct {
 	function *strategy.Function
+	inner    function // of it
 	name     string
 	guard    *guard  // nil for steps that are always taken
 	scaler   *scaler // of a dynamic loss scale; nil without one
@@ -163,7 +164,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		if t.metrics != nil {
 			each = append(each, observeRows)
 		}
-		stages = append(stages, accumulate(o.Precision, each))
+		stages = append(stages, accumulate(o.Accumulate, o.Precision, each))
 	} else {
 		stages = append(stages, each...)
 	}
@@ -204,15 +205,15 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true,
 		MirroredRandomNumbers: o.MirroredRandomNumbers,
 	}
+	var g launchGuard
 	if t.guard != nil {
-		t.function = innerStrategy(s).TrainingFunction(build(stages), f, t.guard)
-	} else {
-		t.function = innerStrategy(s).TrainingFunction(build(stages), f, nil)
+		g = t.guard
 	}
+	t.function = innerStrategy(s).TrainingFunction(build(stages), f, g, paddedRows(s, o.Accumulate))
+	t.inner = innerFunction(t.function)
 	if t.metrics != nil {
-		innerFunction(t.function).SetMetrics(t.metrics.saved(), t.metrics.state)
+		t.inner.SetMetrics(t.metrics.saved(), t.metrics.state)
 	}
-	innerFunction(t.function).SetMicrobatches(o.Accumulate)
 	return t, nil
 }
 
@@ -288,7 +289,7 @@ func Of(f *strategy.Function) (*Step, error) {
 		return nil, &errkind.Fault{Op: "train: of a function", Reason: fmt.Sprintf("its way with steps that are not finite is %s", mode),
 			Hint: "compile the step again with this version", Class: errkind.DataLossError}
 	}
-	t := &Step{function: f, name: from.Name, metrics: accumulatorOf(f)}
+	t := &Step{function: f, inner: m, name: from.Name, metrics: accumulatorOf(f)}
 	if held, ok := m.Guard().(*guard); ok {
 		t.guard = held
 	} else if t.guard = newGuard(NonFinite(from.Guard.Mode), from.Name); t.guard != nil {
@@ -321,7 +322,7 @@ func Of(f *strategy.Function) (*Step, error) {
 // [*NonFiniteError] for a step that stopped, [strategy.ErrClosed], and those of the compiler for a
 // new signature. After an error no step was taken.
 func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error) {
-	results, err := innerFunction(t.function).RunResident(ctx, batch)
+	results, err := t.inner.RunResident(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +333,7 @@ func (t *Step) Run(ctx context.Context, batch ...any) (*strategy.Mirrored, error
 // batches to the devices and runs a loop there. It leaves the variables as, and returns the last
 // step's loss that, as many calls of Run would. A loop is compiled for each number of steps.
 func (t *Step) RunSteps(ctx context.Context, batches ...[]any) (*strategy.Mirrored, error) {
-	results, err := innerFunction(t.function).RunSteps(ctx, batches)
+	results, err := t.inner.RunSteps(ctx, batches)
 	if err != nil {
 		return nil, err
 	}

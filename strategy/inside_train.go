@@ -1,0 +1,157 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+)
+
+// What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
+
+// guard decides in a training step whether what the step writes is kept. Package strategy/train has
+// the one that there is.
+type guard = interface {
+	// Launched is called after each launch of the function. Its error is the launch's.
+	Launched(ctx context.Context, f *Function) error
+	// Saved is what a saved step says of the guard.
+	Saved() saved.Guard
+}
+
+func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g guard, microbatch func(arguments []Value) int) *Function {
+	opts.mirroredResults = true
+	f := m.Function(step, opts)
+	f.wholeModel, f.guard, f.microbatch = true, g, microbatch
+	return f
+}
+
+func (m innerStrategy) Usable(ctx context.Context, op string) error {
+	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
+		return err
+	}
+	if err := m.runnable(op); err != nil {
+		return err
+	}
+	return m.check()
+}
+
+// Sharding is what of the state the replicas share out, and whether they share out any: rules may
+// say so, too.
+func (m innerStrategy) Sharding() (StateSharding, bool) { return m.opts.State, m.sharding() }
+
+func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }
+
+// innerFunction is the inner face of a function.
+type innerFunction struct{ *Function }
+
+func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
+	return m.runResident(ctx, batch)
+}
+
+func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
+	return m.runSteps(ctx, batches)
+}
+
+func (m innerFunction) Store() *model.Store { return m.opts.Store }
+
+func (m innerFunction) Lookup(path string) (*Variable, bool) {
+	if m.opts.Store == nil {
+		return nil, false
+	}
+	return m.strategy.Variables(m.opts.Store).Lookup(path)
+}
+
+func (m innerFunction) ReadHere(ctx context.Context, v *Variable) (*tensors.Tensor, error) {
+	s := m.strategy
+	for d, here := range s.machine.Local {
+		if here {
+			return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
+		}
+	}
+	return v.LocalPart(ctx, 0, 0)
+}
+
+func (m innerFunction) Loaded() *saved.Step { return m.loaded }
+
+func (m innerFunction) Guard() guard     { return m.guard }
+func (m innerFunction) SetGuard(g guard) { m.guard = g }
+
+func (m innerFunction) Metrics() (saved.Metrics, *Variable) { return m.metrics, m.metricState }
+func (m innerFunction) SetMetrics(of saved.Metrics, state *Variable) {
+	m.metrics, m.metricState = of, state
+}
+
+func (m innerContext) Meet(f func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))) {
+	m.meet = f
+}
+
+func (m innerContext) Held(v *Variable) region.Held { return m.capture("Read", v) }
+
+func (m innerContext) Rows() (mine, all *graph.Node)         { return m.rows() }
+func (m innerContext) SetRows(mine, all *graph.Node)         { m.realRows, m.allRows = mine, all }
+func (m innerContext) Weighted(mean *graph.Node) *graph.Node { return m.weighted(mean) }
+func (m innerContext) Values() []Value                       { return m.values[:len(m.arguments)] }
+func (m innerContext) Sizes() map[int]*graph.Node            { return m.sizes }
+func (m innerContext) Resized() int                          { return m.resized }
+
+func (m innerContext) SetArguments(in []*graph.Node, sizes map[int]*graph.Node) {
+	m.arguments, m.sizes = in, sizes
+}
+
+// Within makes the context that of a part of the step, with a new root scope and no slices of
+// stacks. leave gives it back what it had: also the arguments, their sizes and the rows.
+func (m innerContext) Within() (leave func()) {
+	rc, was := m.ReplicaContext, *m.ReplicaContext
+	rc.scope, rc.slices = rc.scope.Store().RootScope(), map[string]*graph.Node{}
+	return func() {
+		rc.arguments, rc.sizes, rc.realRows, rc.allRows, rc.scope = was.arguments, was.sizes, was.realRows, was.allRows, was.scope
+	}
+}
+
+func (m innerContext) Share(x *graph.Node) *graph.Node {
+	if err := m.strategy.reducible(x.DType()); err != nil {
+		panic(err)
+	}
+	return share(x, m.strategy.replicas)
+}
+
+func (m innerContext) Belonging(v *model.Variable) (module.Over, logical.Annotation) {
+	return m.variables().belonging(v)
+}
+
+func (m innerContext) Stored(v *model.Variable) module.Over { return m.variables().overOf(v) }
+func (m innerContext) variables() *Variables                { return m.strategy.Variables(m.scope.Store()) }
+
+func (m innerContext) Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+	return m.slicing(v)
+}
+
+func (m innerContext) Unwritten(v *model.Variable) *graph.Node { return unwritten(v, m.graph) }
+
+func (m innerContext) PartOf(v *model.Variable, whole *graph.Node, over module.Over) *graph.Node {
+	return m.partOf(v, whole, over)
+}
+
+func (m innerContext) Joined(whole, part *graph.Node) { m.wholes[whole] = part }
+func (m innerContext) InParts(parameter *graph.Node)  { m.rawParts = append(m.rawParts, parameter) }
+
+// KeepStates leaves the replica's own states as they were on replicas without rows.
+func (m innerContext) KeepStates() {
+	rows, _ := m.rows()
+	for _, c := range m.captured {
+		if rows != nil && c.changed && c.variable.perReplica() {
+			c.now = ifRows(rows, c.now, m.graph.GetParameterByName(c.name))
+		}
+	}
+}
+
+func (m innerContext) KeepUnless(taken *graph.Node, counters ...*model.Variable) {
+	m.taken, m.counters = taken, counters
+}

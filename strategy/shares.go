@@ -1,0 +1,135 @@
+package strategy
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+)
+
+// What a step sees of variables that the replicas share out: whole values, which are gathered where
+// they are read, and the replica's parts of them.
+
+// slicing gives the slices of a stacked variable to the layers of a loop, which [loop.Slicing] says
+// more of. A stack that is in parts enters the loop in parts, and each layer gathers the slice that
+// it reads: no device ever has more than a layer of it whole. part is that of the replica, nil if
+// the stack is whole.
+func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+	vs := rc.strategy.Variables(rc.scope.Store())
+	vs.mu.Lock()
+	if vs.stacks == nil {
+		vs.stacks = map[string]bool{}
+	}
+	vs.stacks[v.Path()] = true
+	vs.mu.Unlock()
+	parameter, over := unwritten(v, rc.graph), vs.overOf(v)
+	if parameter == nil || !over.Is() || over.Dim == 0 {
+		return nil, nil, nil
+	}
+	if part = rc.slices[v.Path()]; part == nil {
+		part = module.PartOf(parameter, over)
+		rc.slices[v.Path()] = part
+	}
+	a, _ := vs.ruled(v)
+	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
+	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
+		return module.Whole(slices[0], of, split)
+	}
+}
+
+// unwritten is the parameter that a variable of the store is in a graph, nil once it was written.
+// What the graph has for the variable is its parameter, or that in another dtype.
+func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
+	x := v.NodeValue(g)
+	if x.Type() == graph.NodeTypeConvertDType {
+		x = x.Inputs()[0]
+	}
+	if x.Type() != graph.NodeTypeParameter {
+		return nil
+	}
+	return x
+}
+
+// partOf is the replica's part of a variable's value in the step.
+func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over module.Over) *graph.Node {
+	if part := rc.wholes[whole]; part != nil {
+		return part
+	}
+	vs := rc.strategy.Variables(rc.scope.Store())
+	if whole.Type() == graph.NodeTypeParameter && !vs.standsIn(v.Path()) && vs.overOf(v).Is() {
+		return module.PartOf(whole, over)
+	}
+	return module.OwnPart(whole, over)
+}
+
+// stored is what a step gives for a variable of the store: the replica's part of one that is in
+// parts.
+func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.Node {
+	over := rc.strategy.Variables(rc.scope.Store()).overOf(v)
+	old := rc.graph.GetParameterByName(v.Path())
+	if !over.Is() || !value.Shape().Equal(v.Shape()) { // whole, or a part already
+		return rc.kept(value, old)
+	}
+	part := rc.partOf(v, value, over)
+	if !old.Shape().Equal(v.Shape()) {
+		return rc.kept(part, old)
+	}
+	return rc.kept(part, module.PartOf(old, over))
+}
+
+// kept is a variable's value after the step: the new one if the step is taken.
+func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
+	if rc.taken == nil || value == old {
+		return value
+	}
+	return graph.Where(rc.taken, value, old)
+}
+
+// belonging says how what belongs to a trained variable, its gradient and the optimizer's state,
+// is cut over the replicas and split over the logical devices.
+func (vs *Variables) belonging(v *model.Variable) (over module.Over, split logical.Annotation) {
+	s := vs.strategy
+	vs.mu.Lock()
+	like := vs.trained[v.Path()]
+	vs.mu.Unlock()
+	if like != nil {
+		split = like.annotation
+	} else {
+		split, _ = vs.ruled(v)
+	}
+	switch {
+	case !s.sharding():
+	case like != nil:
+		over = s.overFor(like.Shape(), false, split)
+	default:
+		if over = vs.overOf(v); !over.Is() {
+			over = s.overFor(v.Shape(), vs.isStack(v.Path()), split)
+		}
+	}
+	return over, split.WithinReplica()
+}
+
+// trains says that a path stands for a variable of the scope, where a training step over the store
+// keeps what belongs to it.
+func (vs *Variables) trains(path string, v *Variable) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if vs.trained == nil {
+		vs.trained = map[string]*Variable{}
+	}
+	vs.trained[path] = v
+}
+
+// trainedLike returns the variable of the scope whose optimizer state a variable of the store is,
+// if it has its shape: it is laid out like it.
+func (vs *Variables) trainedLike(source *model.Variable) *Variable {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.trained[logical.StateOf(source.Path(), func(path string) bool {
+		v := vs.trained[path]
+		return v != nil && slices.Equal(v.shape, source.Shape().Dimensions)
+	})]
+}

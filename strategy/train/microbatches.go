@@ -1,0 +1,369 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	gomlxtrain "github.com/gomlx/gomlx/ml/train"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// A training step can take its batch as microbatches, one after another in a loop of the program,
+// whose body is what the step does with one. A replica's microbatches have equally many rows. Where
+// the rows do not divide, or not all of them are real, the last microbatches are padded, and the
+// body leaves the padding out as a step leaves out that of an uneven batch: see
+// strategy.FunctionOptions.PadRagged. The padded size is then a microbatch's, which has other real
+// rows in each run of the loop.
+
+// cutting says how a replica's rows are cut into microbatches.
+type cutting struct {
+	n    int // microbatches, 1 for none
+	size int // the rows of each
+	// padded is whether some rows are not real, ragged the argument that has the real rows, or -1 if
+	// all of the length rows of the arguments are.
+	padded bool
+	ragged int
+	length int
+}
+
+// cut says how the rows of a step's arguments are cut into so many microbatches. Values that are the
+// same on all replicas, and scalars, are the same in each microbatch.
+func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (cutting, error) {
+	c := cutting{n: max(microbatches, 1), ragged: -1}
+	if c.n == 1 {
+		return c, nil
+	}
+	inner := innerStrategy(s)
+	wrong := func(hint, reason string, args ...any) (cutting, error) {
+		return cutting{n: 1, ragged: -1}, fault.New(strategy.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
+	}
+	rows := make([]int, len(arguments)) // -1 of those that are not cut
+	first, full := -1, -1               // the first argument that is, and the first of which all rows are real
+	same := true
+	for i, v := range arguments {
+		if rows[i] = -1; !inner.Batched(v) || v.Shape().Rank() == 0 {
+			continue
+		}
+		rows[i] = v.Shape().Dimensions[0]
+		if first < 0 {
+			first, c.length = i, rows[i]
+		}
+		same = same && rows[i] == c.length
+		switch {
+		case !slices.ContainsFunc(inner.Ragged(v), func(real []int) bool { return real[0] != rows[i] }):
+			if full < 0 {
+				full = i
+			}
+		case c.ragged < 0:
+			c.ragged = i
+		}
+	}
+	switch {
+	case first < 0:
+		return wrong("give the step a batch, or leave the option out", "no argument has rows")
+	case c.ragged >= 0 && full >= 0:
+		return wrong("give tensors of the same rows", "arguments %d and %d have other numbers of rows", c.ragged, full)
+	case same && c.ragged < 0 && c.length <= c.n:
+		c.n, c.size = c.length, 1
+	case same:
+		c.size = (c.length + c.n - 1) / c.n
+		if c.padded = c.ragged >= 0 || c.length%c.n != 0; c.padded {
+			c.size = max(c.size, 2) // a size of 1 is broadcast
+		}
+		c.n = (c.length + c.size - 1) / c.size
+	default:
+		for i, n := range rows {
+			if n >= 0 && n%c.n != 0 {
+				return wrong(fmt.Sprintf("give it a multiple of %d rows for each replica, or all arguments equally many", c.n),
+					"argument %d has %d rows, which do not divide, and argument %d has %d", i, n, first, c.length)
+			}
+		}
+		c.size = c.length / c.n
+	}
+	return c, nil
+}
+
+// paddedRows is the padded size of the microbatches that arguments are cut into, 0 without any.
+func paddedRows(s *strategy.TPUStrategy, microbatches int) func(arguments []strategy.Value) int {
+	return func(arguments []strategy.Value) int {
+		if c, err := cut(s, microbatches, arguments); err == nil && c.n > 1 && c.padded {
+			return c.size
+		}
+		return 0
+	}
+}
+
+// microbatch is the loop's body while it is traced.
+type microbatch struct {
+	real *graph.Node // its real rows, nil if all are
+	rows int
+	// share is what the mean of the microbatch counts of that of the replica where all rows are real.
+	share float64
+}
+
+// microbatches traces body for each of n microbatches of the arguments, and returns the sums of what
+// it returns. Where there is one microbatch body gets the arguments as they are.
+func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
+	values := t.inner.Values()
+	c, err := cut(t.rc.Strategy(), n, values)
+	if err != nil {
+		panic(err)
+	}
+	if c.n < 2 {
+		return body(arguments)
+	}
+	l := &microbatchLoop{trainer: t, cutting: c, body: body, values: values}
+	l.split(arguments)
+	for {
+		if sums, ok := l.attempt(); ok {
+			return sums
+		}
+	}
+}
+
+// microbatchLoop is one call of microbatches. The variables that body writes go from one microbatch
+// to the next. Which these are is known when it has been traced, so that it is traced again with
+// them.
+type microbatchLoop struct {
+	*trainer
+	cutting
+	body   func(in []*graph.Node) []*graph.Node
+	values []strategy.Value
+
+	arguments []region.Argument
+	first     *graph.Node // the first rows of the microbatches
+	real, all *graph.Node // the real rows of the replica and of all, where rows are padded
+	written   []*model.Variable
+	held      []region.Held
+}
+
+// split makes the arguments of the loop.
+func (l *microbatchLoop) split(arguments []*graph.Node) {
+	number := func(n int) *graph.Node { return constant(l.graph, dtypes.Int32, float64(n)) }
+	switch {
+	case l.padded && l.ragged >= 0:
+		l.real = l.rc.RealSize(l.ragged, 0)
+		l.all = l.rc.AllReduce(strategy.Sum, l.real)
+		l.inner.SetRows(l.real, l.all)
+	case l.padded:
+		l.real, l.all = number(l.length), number(l.length*l.rc.NumReplicasInSync())
+	}
+	l.first = graph.Iota(l.graph, shapes.Make(dtypes.Int32, l.n), 0)
+	if l.padded {
+		l.first = graph.MulScalar(l.first, float64(l.size))
+	}
+	l.arguments = []region.Argument{{Node: l.first, Crossing: region.Sliced{N: l.n}, Name: "first row"}}
+	for i, x := range arguments {
+		a := region.Argument{Node: x, Crossing: region.Same{}, Name: fmt.Sprintf("argument %d", i)}
+		if innerStrategy(l.rc.Strategy()).Batched(l.values[i]) && x.Rank() > 0 {
+			a.Node, a.Crossing = l.stack(x), region.Sliced{N: l.n}
+		}
+		l.arguments = append(l.arguments, a)
+	}
+}
+
+// stack is an argument's rows as those of the microbatches.
+func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
+	if !l.padded {
+		return module.Cut(x, l.n, 0)
+	}
+	if more := l.n*l.size - l.length; more > 0 {
+		axes := make([]graph.PadAxis, x.Rank())
+		axes[0].End = more
+		x = graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
+	}
+	return module.Cut(x, l.n, l.inner.Resized())
+}
+
+// attempt traces the loop. It reports false if body wrote variables that the loop did not know.
+func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
+	g := l.graph
+	target := g.Backend().(region.Target)
+	writes := region.Watch(target, g)
+	outside := map[*model.Variable]*graph.Node{}
+	for v := range l.store().IterVariables() {
+		if v.InUseByGraph(g) {
+			outside[v] = v.NodeValue(g)
+		}
+	}
+	before := func(v *model.Variable) *graph.Node {
+		if x := outside[v]; x != nil {
+			return x
+		}
+		return g.GetParameterByName(v.Path())
+	}
+	in := slices.Clone(l.arguments)
+	for _, v := range l.written {
+		in = append(in, region.Argument{Node: before(v), Crossing: region.Carried{}, Name: "variable " + v.Path()})
+	}
+	for _, h := range l.held {
+		in = append(in, region.Argument{Node: writes.Outside(h), Crossing: region.Carried{}, Name: "variable " + h.Name()})
+	}
+	rewind := precision.Mark(g)
+	number := 0
+	var all []*graph.Node
+	func() {
+		leave := l.enter()
+		defer func() {
+			leave()
+			for v := range l.store().IterVariables() {
+				if v.InUseByGraph(g) {
+					v.SetNodeValue(before(v))
+				}
+			}
+			writes.Restore()
+		}()
+		all, ok = region.Attempt(target, region.Loop{N: l.n}, in, func(in []*graph.Node) ([]region.Result, bool) {
+			results, ok := l.trace(in, writes, before)
+			number = len(results) - len(l.written) - len(l.held)
+			return results, ok
+		})
+	}()
+	if !ok {
+		rewind()
+		return nil, false
+	}
+	for i, v := range l.written {
+		v.SetNodeValue(all[number+i])
+	}
+	for i, h := range l.held {
+		h.Set(all[number+len(l.written)+i])
+	}
+	return all[:number:number], true
+}
+
+// enter makes the context ready for a trace of body.
+func (l *microbatchLoop) enter() (leave func()) {
+	l.slices = map[string]*graph.Node{}
+	l.micro = &microbatch{rows: l.size, share: 1 / float64(l.n)}
+	sums := []string{gomlxtrain.TrainerRegularizationLossGraphParamKey, gomlxtrain.TrainerMainLossGraphParamKey}
+	for _, key := range sums { // what a trace that was given up has added cannot be taken away
+		path := model.JoinPath(gomlxtrain.TrainerAbsoluteScope, key)
+		if old, found := model.GetGraphParam(l.graph, path); found {
+			model.SetGraphParam(l.graph, path, graph.ScalarZero(l.graph, old.(*graph.Node).DType()))
+		}
+	}
+	end := l.inner.Within()
+	return func() {
+		l.micro = nil
+		end()
+	}
+}
+
+// trace traces body inside of the loop. It reports false if body wrote variables that the loop does
+// not carry, which it does from then on.
+func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before func(v *model.Variable) *graph.Node) (results []region.Result, ok bool) {
+	take := func(n int) (list []*graph.Node) {
+		list, in = in[:n:n], in[n:]
+		return list
+	}
+	first := take(1)[0]
+	if l.padded {
+		zero, rows := constant(l.graph, dtypes.Int32, 0), constant(l.graph, dtypes.Int32, float64(l.size))
+		l.micro.real = module.RealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
+		l.inner.SetRows(l.micro.real, l.all)
+	}
+	arguments := l.give(take(len(l.arguments) - 1))
+	entered := map[*model.Variable]*graph.Node{}
+	for _, v := range l.written {
+		entered[v] = take(1)[0]
+		v.SetNodeValue(entered[v])
+	}
+	was := take(len(l.held))
+	for i, h := range l.held {
+		writes.Begin(h, was[i])
+	}
+	sums := l.body(arguments)
+	ok = true
+	for v := range l.store().IterVariables() {
+		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.standing(v.Path()) == nil {
+			l.written, ok = append(l.written, v), false
+		}
+	}
+	for _, h := range writes.Written() {
+		if !slices.Contains(l.held, h) {
+			l.held, ok = append(l.held, h), false
+		}
+	}
+	if !ok {
+		return nil, false
+	}
+	for i, x := range sums {
+		results = append(results, region.Result{Node: x, Crossing: region.Same{}, Name: fmt.Sprintf("sum %d", i)})
+	}
+	for _, v := range l.written {
+		now := v.NodeValue(l.graph)
+		if l.padded && v.DType().IsFloat() && now != entered[v] { // nothing is learned from padding
+			now = ifRows(l.micro.real, now, entered[v])
+		}
+		results = append(results, region.Result{Node: now, Crossing: region.Carried{}, Name: "variable " + v.Path()})
+	}
+	for i, h := range l.held {
+		now := h.Now()
+		if apart, ok := h.(interface{ PerReplica() bool }); ok && l.padded && apart.PerReplica() {
+			now = ifRows(l.micro.real, now, was[i])
+		}
+		results = append(results, region.Result{Node: now, Crossing: region.Carried{}, Name: "variable " + h.Name()})
+	}
+	return results, true
+}
+
+// give makes the arguments those of a microbatch, split as the step's are.
+func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
+	sizes := map[int]*graph.Node{}
+	of := l.inner.Sizes()
+	for i, x := range in {
+		if real, ok := of[i]; ok {
+			sizes[i] = real
+		}
+		if _, sliced := l.arguments[i+1].Crossing.(region.Sliced); !sliced {
+			continue
+		}
+		if a := l.values[i].Annotation(); a.Kind() == logical.KindSplit && l.divides(a, x.Shape().Dimensions) {
+			in[i] = logical.Apply(x, a)
+		}
+		if !l.padded {
+			continue
+		}
+		sizes[i] = graph.Reshape(l.micro.real, 1)
+		if x.Rank() > 1 {
+			others, ok := of[i]
+			if ok {
+				others = graph.Slice(others, graph.AxisRange(1))
+			} else {
+				others = graph.Const(l.graph, int32s(x.Shape().Dimensions[1:]))
+			}
+			sizes[i] = graph.Concatenate([]*graph.Node{sizes[i], others}, 0)
+		}
+	}
+	l.inner.SetArguments(in, sizes)
+	return in
+}
+
+func int32s(dims []int) []int32 {
+	all := make([]int32, len(dims))
+	for i, n := range dims {
+		all[i] = int32(n)
+	}
+	return all
+}
+
+// divides reports whether the parts of an annotation divide a tensor's dimensions.
+func (l *microbatchLoop) divides(a logical.Annotation, dims []int) bool {
+	for d, parts := range a.PartsOn(l.rc.Strategy().LogicalMesh()) {
+		if d >= len(dims) || parts > 0 && dims[d]%parts != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,182 @@
+package train
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Gradients and variables of which each replica has a part.
+
+// slicing gives the slices of stacked variables to the layers of loops. Those of a stack that is in
+// parts are gathered, see strategy. Of a stack that is whole and has its state in parts, a layer
+// scatters the gradient of its own slice.
+func (t *trainer) slicing(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+	part, stacks, gather := t.inner.Slicing(v)
+	if part == nil {
+		return t.scattered(v)
+	}
+	t.slices[v.Path()] = part
+	rows, _ := t.inner.Rows()
+	if rows == nil {
+		return stacks, gather
+	}
+	return stacks, func(slices []*graph.Node) *graph.Node {
+		// A replica without rows has no gradients.
+		return graph.IdentityWithCustomGradient(gather(slices), func(_, adjoint *graph.Node) *graph.Node {
+			return ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+		})
+	}
+}
+
+// scattered are the slices of a stack that each replica has whole while its gradient is in parts.
+// Gradients of microbatches are added up before they cross the replicas.
+func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
+	parameter := t.inner.Unwritten(v)
+	if parameter == nil || t.micro != nil || !v.Trainable || !v.InUseByGraph(t.graph) || t.freezes(v) {
+		return nil, nil
+	}
+	over := t.over(v)
+	if !over.Is() || over.Dim == 0 {
+		return nil, nil
+	}
+	part := t.slices[v.Path()]
+	if part == nil {
+		part = module.PartGradient(parameter, over)
+		t.slices[v.Path()] = part
+	}
+	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
+	rows, _ := t.inner.Rows()
+	whole := graph.StopGradient(v.NodeValue(t.graph))
+	t.looped[whole] = true
+	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
+		return module.GradientTo(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
+			if rows != nil { // a replica without rows has no gradients
+				adjoint = ifRows(rows, adjoint, graph.ZerosLike(adjoint))
+			}
+			in := t.reduceIn
+			if in == dtypes.InvalidDType {
+				in = part.DType()
+			}
+			return graph.ConvertDType(module.ScatterPart(graph.ConvertDType(adjoint, in), of, split), part.DType())
+		})
+	}
+}
+
+// meanGradients averages the gradients over the replicas. Of variables whose state is cut, a
+// replica gets the part of the mean that it updates: see [strategy.StateSharding].
+func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
+	means, trained := make([]*graph.Node, len(gradients)), t.variables()
+	state, _ := innerStrategy(t.rc.Strategy()).Sharding()
+	for i, gradient := range gradients {
+		over := t.over(trained[i])
+		switch {
+		case !over.Is():
+			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
+		case t.slices[trained[i].Path()] != nil: // the sum is there
+			means[i] = t.inner.Share(gradient)
+		case state == strategy.ShardOptimizer:
+			means[i] = module.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
+		default:
+			means[i] = module.ScatterPart(t.inner.Share(gradient), over, t.split(trained[i]))
+		}
+	}
+	return means
+}
+
+// clipGradients replaces gradients that are not finite everywhere by zeros, on all replicas alike,
+// if they are in parts: of whole ones an optimizer sees it itself.
+func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
+	if !t.inParts() {
+		return gradients
+	}
+	flags := make([]*graph.Node, len(gradients))
+	for i, gradient := range gradients {
+		flags[i] = graph.ConvertDType(finite(gradient), dtypes.Int32)
+	}
+	all := module.AllReduce(graph.Stack(flags, 0), module.Min)
+	clipped := make([]*graph.Node, len(gradients))
+	for i, gradient := range gradients {
+		ok := graph.GreaterThan(graph.Reshape(graph.Slice(all, graph.AxisElem(i))), constant(t.graph, dtypes.Int32, 0))
+		clipped[i] = graph.Where(ok, gradient, graph.ZerosLike(gradient))
+	}
+	return clipped
+}
+
+// values are what the trained variables are at this point of the step, in the order of their
+// gradients: the replica's parts of those whose state is in parts, without communication.
+func (t *trainer) values() (values []*graph.Node) {
+	for _, v := range t.variables() {
+		x := v.NodeValue(t.graph)
+		if over := t.over(v); over.Is() {
+			x = t.inner.PartOf(v, x, over)
+		}
+		values = append(values, x)
+	}
+	return values
+}
+
+// globalNorms returns the global norm of each set of tensors: the root of the sum of the squares of
+// all their elements, a scalar that is the same on all replicas, of float32, or float64 if one of
+// the tensors is. A set has a tensor for each trained variable, in their order: one of
+// meanGradients, or of values. Of parts each replica adds up its own, without their padding, and one
+// all-reduce brings the sums of all sets together; without parts there is none.
+func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
+	trained, dtype := t.variables(), dtypes.Float32
+	for _, set := range sets {
+		for _, x := range set {
+			if x.DType() == dtypes.Float64 || x.DType() == dtypes.Complex128 {
+				dtype = dtypes.Float64
+			}
+		}
+	}
+	whole, parts := make([]*graph.Node, len(sets)), make([]*graph.Node, len(sets))
+	cut := false
+	for s, set := range sets {
+		whole[s], parts[s] = constant(t.graph, dtype, 0), constant(t.graph, dtype, 0)
+		for i, x := range set {
+			over := t.over(trained[i])
+			if !over.Is() {
+				whole[s] = graph.Add(whole[s], graph.ReduceAllSum(squares(x, dtype)))
+				continue
+			}
+			cut = true
+			parts[s] = graph.Add(parts[s], graph.ReduceAllSum(t.withoutPadding(squares(x, dtype), over)))
+		}
+	}
+	if cut {
+		all := module.AllReduce(graph.Stack(parts, 0), module.Sum)
+		for s := range sets {
+			whole[s] = graph.Add(whole[s], graph.Reshape(graph.Slice(all, graph.AxisElem(s))))
+		}
+	}
+	for s := range sets {
+		whole[s] = graph.Sqrt(whole[s])
+	}
+	return whole
+}
+
+// squares are those of the elements' absolute values.
+func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
+	if x.DType().IsComplex() {
+		return graph.Add(squares(graph.Real(x), dtype), squares(graph.Imag(x), dtype))
+	}
+	return graph.Square(graph.ConvertDType(x, dtype))
+}
+
+// withoutPadding is a replica's part with zeros for what pads it.
+func (t *trainer) withoutPadding(part *graph.Node, over module.Over) *graph.Node {
+	replicas := t.rc.NumReplicasInSync()
+	size := over.Part(replicas)
+	if size*replicas == over.Size {
+		return part
+	}
+	number := func(n int) *graph.Node { return constant(t.graph, dtypes.Int32, float64(n)) }
+	at := graph.Iota(t.graph, shapes.Make(dtypes.Int32, part.Shape().Dimensions...), over.Dim)
+	left := graph.Sub(number(over.Size), graph.Mul(t.rc.ReplicaIDInSyncGroup(), number(size)))
+	return graph.Where(graph.LessThan(at, graph.BroadcastToDims(left, part.Shape().Dimensions...)), part, graph.ZerosLike(part))
+}
