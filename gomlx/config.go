@@ -71,7 +71,7 @@ var readers = map[string]func(c *config, value string) (reason, hint string){
 	"rules": func(c *config, value string) (string, string) {
 		c.rules = value
 		if value == "" {
-			return "it is empty", "name a JSON file, or built-in sets: " + builtinNames()
+			return "it is empty", "name a JSON file, or built-in sets: " + strings.Join(logical.BuiltinNames(), ", ")
 		}
 		return "", ""
 	},

@@ -37,11 +37,11 @@
 // Without any text it is the TPU of the machine, or one device of the CPU plugin. [Options] are the
 // same in Go.
 //
-// [Rules] say which variable is split along which dimension over which axis. They are values, with a
-// JSON form ([ParseRules]) and sets that have a name ([BuiltinRules]). What an optimizer keeps of a
-// variable follows the variable ([StateOf]). A dimension that does not divide stays whole, which
+// [logical.Rules] say which variable is split along which dimension over which axis. They are values, with a
+// JSON form ([logical.ParseRules]) and sets that have a name ([logical.BuiltinRules]). What an optimizer keeps of a
+// variable follows the variable ([logical.StateOf]). A dimension that does not divide stays whole, which
 // explain=1 reports, or is an error where the rule is Required. Of the first program that takes
-// variables and data, rules that reach no variable are noted on standard error; a [*RuleError] ends
+// variables and data, rules that reach no variable are noted on standard error; a [*logical.RuleError] ends
 // the program if no rule reaches any.
 //
 // explain=1 says once of each program, on standard error, how its parameters are split and why, what

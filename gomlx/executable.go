@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 )
 
@@ -30,7 +31,7 @@ var _ compute.Executable = (*Executable)(nil)
 type compiled struct {
 	backend *Backend
 	program *lowering.Program
-	places  []Placement // of the parameters
+	places  []logical.Placement // of the parameters
 
 	mu          sync.Mutex
 	variants    map[string]*variant // by the donated parameters that a result may take the place of, or by the devices that GoMLX names
@@ -66,7 +67,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		if isVariable(name) {
 			var err error
 			place, err = b.opts.Rules.Place(b.mesh, name, dims)
-			if of := (*RuleError)(nil); errors.As(err, &of) && !state.distributed() {
+			if of := (*logical.RuleError)(nil); errors.As(err, &of) && !state.distributed() {
 				of.File, of.Program = b.opts.RulesName, p.Name
 				return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 			}

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/gomlx/compute/shapes"
+
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -51,15 +53,15 @@ type Tensor struct {
 }
 
 // explain returns the explanation of an assembled program. places are those of its arguments.
-func explain(name string, m *module.Module, places []Placement, rules Rules) *Explanation {
-	e := &Explanation{Program: name, Mesh: axesText(m.Mesh), Rules: map[int]string{}}
+func explain(name string, m *module.Module, places []logical.Placement, rules logical.Rules) *Explanation {
+	e := &Explanation{Program: name, Mesh: strings.TrimSuffix(strings.TrimPrefix(m.Mesh.String(), "Mesh("), ")"), Rules: map[int]string{}}
 	for _, p := range places {
 		for _, i := range p.Rules {
 			e.Rules[i] = rules[i].String()
 		}
 	}
 	used := map[string]bool{}
-	add := func(to *[]Tensor, p module.Placed, place Placement) {
+	add := func(to *[]Tensor, p module.Placed, place logical.Placement) {
 		for _, axis := range p.Spec.UsedAxes() {
 			used[axis] = true
 		}
@@ -72,7 +74,7 @@ func explain(name string, m *module.Module, places []Placement, rules Rules) *Ex
 		add(&e.Parameters, a, places[i])
 	}
 	for _, r := range m.Results {
-		add(&e.Results, r, Placement{})
+		add(&e.Results, r, logical.Placement{})
 	}
 	for _, axis := range m.Mesh.Axes() {
 		if axis.Size > 1 && !used[axis.Name] {
@@ -118,8 +120,8 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 		spec[p.Name] = p.Spec + fmt.Sprint(p.Shape)
 	}
 	follows := func(p Tensor) (string, bool) {
-		of, ok := StateOf(p.Name)
-		return of, ok && spec[of] == p.Spec+fmt.Sprint(p.Shape)
+		of := logical.StateOf(p.Name, nil)
+		return of, of != "" && spec[of] == p.Spec+fmt.Sprint(p.Shape)
 	}
 	for _, p := range e.Parameters {
 		if of, ok := follows(p); ok {
@@ -238,7 +240,7 @@ func reportOf(name string, m *module.Module, in report.Input) (*report.Report, e
 	in.Replicas, in.LogicalDevices = replicas, m.Mesh.Size()/max(replicas, 1)
 	state := map[string]bool{}
 	for _, a := range m.Arguments {
-		if of, ok := StateOf(a.Name); ok {
+		if of := logical.StateOf(a.Name, nil); of != "" {
 			state[of] = true
 		}
 	}
@@ -246,9 +248,8 @@ func reportOf(name string, m *module.Module, in report.Input) (*report.Report, e
 		in.Variables = append(in.Variables, isVariable(a.Name))
 		// GoMLX does not say what it trains. What an optimizer keeps state of is trained; without such
 		// state the variables of real numbers are counted that are no scalars.
-		_, of := StateOf(a.Name)
-		if isVariable(a.Name) && !of && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.Global) > 0) {
-			in.Parameters += int64(product(a.Global))
+		if isVariable(a.Name) && logical.StateOf(a.Name, nil) == "" && (state[a.Name] || len(state) == 0 && a.DType.IsFloat() && len(a.Global) > 0) {
+			in.Parameters += int64(shapes.Make(a.DType, a.Global...).Size())
 		}
 	}
 	shown := *m
@@ -265,11 +266,11 @@ func replicaView(all []module.Placed, replicas int) []module.Placed {
 		names := make([]string, p.Spec.Rank())
 		for dim := range names {
 			axes := p.Spec.Dim(dim).Axes
-			names[dim] = join(axes)
+			names[dim] = strings.Join(axes, ",")
 			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaName) {
 				out[i].PerReplica, out[i].Local = true, slices.Clone(p.Local)
 				out[i].Local[dim] /= replicas
-				names[dim] = join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }))
+				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }), ",")
 			}
 		}
 		if !p.Spec.IsReplicated() && strings.Join(names, "") != "" {

@@ -144,8 +144,8 @@ func TestForeignNodesAreRefused(t *testing.T) {
 // TestVariablesThatChangeTheirLayout runs programs that want one variable in different layouts, in
 // turn: it is right every time, and nothing piles up.
 func TestVariablesThatChangeTheirLayout(t *testing.T) {
-	b := newBackend(t, grid, gomlx.Options{Rules: gomlx.Rules{
-		gomlx.Match("^/rows/", logical.Over("logical")), gomlx.Match("^/all/", logical.Over("replica,logical")),
+	b := newBackend(t, grid, gomlx.Options{Rules: logical.Rules{
+		logical.Match("^/rows/", logical.Over("logical")), logical.Match("^/all/", logical.Over("replica,logical")),
 	}})
 	n := tensor{flat: make([]int32, 16), dims: []int{16}}
 	var exes []*gomlx.Executable
@@ -189,18 +189,18 @@ func TestHostileRules(t *testing.T) {
 		w.flat.([]float32)[i] = float32(i)
 	}
 	for name, test := range map[string]struct {
-		rules gomlx.Rules
+		rules logical.Rules
 		want  string // of the error of New, or of the compilation; none if it is empty
 	}{
-		"nothing":            {rules: gomlx.Rules{{Pattern: gomlx.Match("^/z$", logical.Over("logical", "")).Pattern, Split: logical.Over("logical", ""), Optional: true}}},
-		"too much":           {rules: gomlx.Rules{gomlx.Match("", logical.Over("logical", "")), gomlx.Match("", logical.Over("", "logical"))}},
-		"what contradicts":   {rules: gomlx.Rules{gomlx.Match("/a", logical.Replicated()), gomlx.Match("/weights", logical.Over("logical", ""))}},
-		"another rank":       {rules: gomlx.Rules{gomlx.Match("/a", logical.Over("logical"))}, want: "it splits 1 dimensions"},
-		"what cannot divide": {rules: gomlx.Rules{gomlx.Match("/a", logical.Over("", "replica"))}},
-		"every axis":         {rules: gomlx.Rules{gomlx.Match("/a", logical.Over("replica,logical", ""))}},
-		"an unknown axis":    {rules: gomlx.Rules{gomlx.Match("/a", logical.Over("modell", ""))}, want: "modell"},
-		"one axis twice":     {rules: gomlx.Rules{gomlx.Match("/a", logical.Over("logical", "logical"))}, want: "logical"},
-		"no pattern":         {rules: gomlx.Rules{{Split: logical.Over("logical", "")}}, want: "pattern"},
+		"nothing":            {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.Over("logical", "")).Pattern, Annotation: logical.Over("logical", ""), Optional: true}}},
+		"too much":           {rules: logical.Rules{logical.Match("", logical.Over("logical", "")), logical.Match("", logical.Over("", "logical"))}},
+		"what contradicts":   {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights", logical.Over("logical", ""))}},
+		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.Over("logical"))}, want: "splits a variable of 1 dimensions"},
+		"what cannot divide": {rules: logical.Rules{logical.Match("/a", logical.Over("", "replica"))}},
+		"every axis":         {rules: logical.Rules{logical.Match("/a", logical.Over("replica,logical", ""))}},
+		"an unknown axis":    {rules: logical.Rules{logical.Match("/a", logical.Over("modell", ""))}, want: "modell"},
+		"one axis twice":     {rules: logical.Rules{logical.Match("/a", logical.Over("logical", "logical"))}, want: "logical"},
+		"no pattern":         {rules: logical.Rules{{Annotation: logical.Over("logical", "")}}, want: "pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := gomlx.New(sys, gomlx.Options{Logical: 2, Rules: test.rules})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -20,8 +21,9 @@ type Options struct {
 	Logical int
 	// Axes name the axes of a replica's logical devices, the slowest first; see logical.Mesh.
 	Axes []sharding.Axis
-	// Rules say how variables are laid out, by their paths; see [BuiltinRules] and [ReadRules].
-	Rules Rules
+	// Rules say how variables are laid out, by their paths; see [logical.BuiltinRules] and
+	// [logical.ReadRules]. They name axes.
+	Rules logical.Rules
 	// RulesName is the file or the set that Rules came from, for errors; it may be empty.
 	RulesName string
 	// Target is what programs are written for. Nil takes lowering.TargetCPU where the platform is
@@ -78,7 +80,7 @@ type Compiled struct {
 	// of its results, also of those that the partitioner chose.
 	Module *module.Module
 	// Placements say why each argument lies as it does.
-	Placements []Placement
+	Placements []logical.Placement
 	// Program is what the compiler made: its memory, its cost and its text. It is nil over a
 	// runtime that has none.
 	Program *pjrt.Executable

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
@@ -45,7 +46,7 @@ func Register(name string, opts Options) {
 // NewFromConfig opens devices for a backend, which closes them with itself. ctx bounds the opening.
 // Plugins are looked for where the commands do: at what the environment names and where the
 // installer puts them. Errors are a [*ConfigError], with what went wrong inside, such
-// as a [*RuleError], a *pjrt.FindError or a *system.StartError.
+// as a [*logical.RuleError], a *pjrt.FindError or a *system.StartError.
 //
 // The config is a list of options with commas between them, each of which is set over that of opts:
 //
@@ -56,8 +57,8 @@ func Register(name string, opts Options) {
 //	logical=P          the devices of a replica, over which rules split variables; 1 unless given
 //	axes=A:N+B:M       names and sizes for the axes of a replica's devices, the slowest first
 //	rules=FILE.json    which variables are split along which dimension over which axis; see
-//	                   [ParseRules]. Or built-in sets: megatron, fsdp, zero1, megatron+fsdp; see
-//	                   [BuiltinRules]
+//	                   [logical.ParseRules]. Or built-in sets: megatron, fsdp, zero1, megatron+fsdp; see
+//	                   [logical.BuiltinRules]
 //	precision=P        of matrix products on a TPU: default, high or highest
 //	cache=DIR          keeps compiled programs in a directory; see package pjrt/cache
 //	explain=1          says of each program how it is split and why, on standard error
@@ -170,20 +171,17 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	}
 	var err error
 	if strings.HasSuffix(c.rules, ".json") || strings.ContainsRune(c.rules, filepath.Separator) {
-		opts.Rules, err = ReadRules(c.rules)
+		opts.Rules, err = logical.ReadRules(c.rules)
 	} else {
-		opts.Rules, err = BuiltinRules(c.rules, mesh)
+		opts.Rules, err = logical.BuiltinRules(c.rules, mesh)
 	}
+	opts.RulesName = c.rules
 	if err == nil {
-		err = opts.Rules.Validate(mesh)
-	}
-	if of := (*RuleError)(nil); errors.As(err, &of) && of.File == "" {
-		of.File = c.rules
+		err = opts.validate(mesh)
 	}
 	if err != nil {
 		return opts, &ConfigError{Config: c.text, Option: "rules", Reason: "they cannot be followed", Err: err}
 	}
-	opts.RulesName = c.rules
 	return opts, nil
 }
 

@@ -1,13 +1,13 @@
 package gomlx
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/tpustrategy/tpustrategy/internal/misspelt"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -17,23 +17,35 @@ import (
 // variables and data, such as a training step, which has the whole model. What a later program may
 // still bring is not refused but noted, unless the rule is Required or nothing at all is reached.
 
-// ruleUse records which rules have reached a variable. It is safe for concurrent use.
+// ruleUse records which rules have reached a variable, and what was said of them. It is safe for
+// concurrent use.
 type ruleUse struct {
-	mu      sync.Mutex
-	reached []bool
-	told    bool
+	logical.Reach
+	mu   sync.Mutex
+	told bool
 	// batch and split are set once it was noted that no data is split, and that variables are not
 	// split as rules say.
 	batch, split bool
 }
 
-// validate refuses rules that cannot be meant on a mesh.
+// validate refuses rules that cannot be meant on a mesh, and what else a backend cannot be made with.
 func (o Options) validate(mesh sharding.Mesh) error {
 	if err := (lowering.Options{Precision: o.Precision, Random: o.Random}).Check(); err != nil {
 		return err
 	}
 	err := o.Rules.Validate(mesh)
-	if of, ok := err.(*RuleError); ok {
+	for i, r := range o.Rules {
+		kind := r.Annotation.Kind()
+		switch {
+		case err != nil:
+		case kind == logical.None && len(r.Largest) == 0:
+			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.Over("", "logical")`}
+		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
+			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "a program over the whole batch has no logical device of its own",
+				Hint: `name the axes, as logical.Over("", "logical")`}
+		}
+	}
+	if of := (*logical.RuleError)(nil); errors.As(err, &of) {
 		of.File = o.RulesName
 	}
 	return err
@@ -51,53 +63,45 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	if u.told {
 		return nil
 	}
-	if u.reached == nil {
-		u.reached = make([]bool, len(rules))
-	}
-	var paths []string
+	var known []logical.Known
 	data, model := false, false
 	for i, name := range p.ParameterNames {
 		if !isVariable(name) {
 			data = true
 			continue
 		}
-		dims := p.Parameters[i].Dimensions
-		model = model || len(dims) > 0
-		paths = append(paths, name)
-		for k, r := range rules {
-			u.reached[k] = u.reached[k] || r.Reaches(name, dims)
-		}
+		shape := p.Parameters[i]
+		model = model || shape.Rank() > 0
+		known = append(known, logical.Known{Path: name, Shape: shape})
+		u.Mark(rules, name, shape.Dimensions)
 	}
 	if !data || !model {
 		return nil
 	}
-	none, must := !slices.Contains(u.reached, true), slices.ContainsFunc(rules, func(r Rule) bool { return !r.Optional })
-	if none && must {
-		return &RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name, Reason: "no rule reaches a variable: " + b.unreached(0, paths),
-			Hint: "correct the patterns, or set optional in rules that may match nothing"}
+	missing := u.Missing(rules)
+	if u.None() && len(missing) > 0 {
+		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
+			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0], rules[missing[0]].Unreached(known))}
 	}
-	for i, r := range rules {
-		if r.Required && !u.reached[i] {
-			return &RuleError{File: b.opts.RulesName, Rule: i, Text: r.String(), Program: p.Name, Reason: b.unreached(i, paths),
-				Hint: "correct the pattern, or leave required out"}
+	for _, i := range missing {
+		if rules[i].Required {
+			return &logical.RuleError{File: b.opts.RulesName, Rule: i, Text: rules[i].String(), Program: p.Name,
+				Reason: "it " + rules[i].Unreached(known)}
 		}
 	}
 	u.told = true
-	if none {
+	if u.None() {
 		b.note(fmt.Sprintf("no rule of %s reaches a variable of program %q: each device has all of them whole", b.rulesName(), p.Name))
 	}
-	for i, r := range rules {
-		if !r.Optional && !u.reached[i] {
-			b.note(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: %s; set optional if it may match nothing",
-				i, b.rulesName(), r, p.Name, b.unreached(i, paths)))
-		}
+	for _, i := range missing {
+		b.note(fmt.Sprintf("rule %d of %s (%s) reaches no variable of program %q or of one before it: it %s", i, b.rulesName(), rules[i], p.Name, rules[i].Unreached(known)))
 	}
 	return nil
 }
 
 // noteWhole notes, once each, that no data of a program with variables is split over the replicas, which
 // then do the same work, and that variables are not split as the rules say.
-func (b *Backend) noteWhole(p *lowering.Program, places []Placement) {
+func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	u := &b.rules
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -152,30 +156,3 @@ func (b *Backend) rulesName() string {
 	}
 	return b.opts.RulesName
 }
-
-// unreached says why a rule reaches no variable.
-func (b *Backend) unreached(i int, paths []string) string {
-	r := b.opts.Rules[i]
-	var others []string
-	for _, path := range paths {
-		if r.names(path) {
-			others = append(others, path)
-		}
-	}
-	const most = 3
-	if len(others) > 0 {
-		what := fmt.Sprintf("it splits %d dimensions, and the variables of its name have others", r.Split.Rank())
-		if len(r.Largest) > 0 {
-			what = "the variables of its name are smaller than it says"
-		}
-		return what + ": " + strings.Join(others[:min(most, len(others))], ", ")
-	}
-	var near []string
-	for _, k := range misspelt.Nearest(plain(r.Pattern), paths, most) {
-		near = append(near, paths[k])
-	}
-	return fmt.Sprintf("%q matches none, the nearest are %s", r.Pattern, strings.Join(near, ", "))
-}
-
-// plain is a pattern's text without its operators.
-func plain(pattern *regexp.Regexp) string { return misspelt.Plain(pattern.String()) }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/gomlx"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // words is a model with the scopes of a transformer's layers: embeddings, a feed-forward pair, logits.
@@ -144,16 +145,16 @@ func TestRulesThatReachNothing(t *testing.T) {
 	write(`{"rules": [{"variable": "/fff1/dense/weights$", "split": ["", "logical"]}]}`)
 	b, _ := fromConfig(t, config, gomlx.Options{})
 	_, err := trainWords(b, 4, 1)
-	var of *gomlx.RuleError
+	var of *logical.RuleError
 	require.ErrorAs(t, err, &of)
 	assert.Equal(t, file, of.File)
-	assert.Contains(t, err.Error(), `no rule reaches a variable: "/fff1/dense/weights$" matches none, the nearest are /ff1/dense/weights`)
+	assert.Contains(t, err.Error(), `no rule reaches a variable: rule 0 matches no variable; the nearest names are "/ff1/dense/weights"`)
 
 	// Rules that are optional leave the program alone, and so does one of several that reaches nothing:
 	// another program may come.
 	for text, want := range map[string]string{
 		`{"rules": [{"variable": "/fff1/dense/weights$", "split": ["", "logical"], "optional": true}]}`:                                         "reaches a variable of program",
-		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to over({logical})) reaches no variable of program "Trainer#1" or of one before it: it splits 1 dimensions, and the variables of its name have others: /ff2/dense/weights`,
+		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to over({logical})) reaches no variable of program "Trainer#1" or of one before it: it splits a variable of 1 dimensions, and those of its name have others: "/ff2/dense/weights"`,
 	} {
 		write(text)
 		var notes bytes.Buffer
@@ -177,7 +178,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "rules", refused.Option)
 	require.ErrorAs(t, err, &of)
-	assert.ErrorContains(t, err, `the mesh has no axis "modle"; name one of replica=1, logical=2`)
+	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; name one of replica=1, logical=2`)
 }
 
 // What does not divide is whole, says so, and is right.

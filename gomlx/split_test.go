@@ -123,9 +123,9 @@ func TestTheSplitIsReal(t *testing.T) {
 // TestNothingIsMovedBetweenSteps trains with variables that are whole on each device and with
 // variables that rules split.
 func TestNothingIsMovedBetweenSteps(t *testing.T) {
-	for name, rules := range map[string]gomlx.Rules{"no rules": nil, "split": {
-		gomlx.Match("hidden0.*weights", logical.Over("", "logical")), gomlx.Match("hidden1.*weights", logical.Over("logical", "")),
-		gomlx.Match("hidden2.*weights", logical.Over("replica", "")),
+	for name, rules := range map[string]logical.Rules{"no rules": nil, "split": {
+		logical.Match("hidden0.*weights", logical.Over("", "logical")), logical.Match("hidden1.*weights", logical.Over("logical", "")),
+		logical.Match("hidden2.*weights", logical.Over("replica", "")),
 	}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, shape{"4x2", 4, 2}, gomlx.Options{Rules: rules})

@@ -3,6 +3,7 @@ package gomlx
 import (
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -56,6 +57,6 @@ func rowsOf(s *ir.Statement) bool {
 }
 
 // placeTable returns the placement of data that rows are looked up in.
-func placeTable(dims []int) Placement {
-	return Placement{Spec: sharding.Replicated(len(dims)), Why: "a table: any of its rows may be asked for"}
+func placeTable(dims []int) logical.Placement {
+	return logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a table: any of its rows may be asked for"}
 }

@@ -200,12 +200,12 @@ func TestAnnotationsThatLayOutATensorAlike(t *testing.T) {
 
 func TestRulesOfNames(t *testing.T) {
 	rules := logical.Rules{logical.Match("w", logical.Over("", "model")), logical.Match("w", logical.Over("model"))}
-	a, rule := rules.For("/w", 2)
+	a, rule := rules.For(sharding.Mesh{}, "/w", []int{4, 4})
 	assert.Equal(t, 0, rule)
 	assert.True(t, a.Equal(logical.Over("", " model ")))
-	_, rule = rules.For("/w", 1)
+	_, rule = rules.For(sharding.Mesh{}, "/w", []int{4})
 	assert.Equal(t, 1, rule)
-	_, rule = rules.For("/w", 3)
+	_, rule = rules.For(sharding.Mesh{}, "/w", []int{4, 4, 4})
 	assert.Equal(t, -1, rule)
 	assert.False(t, logical.Over("").Equal(logical.SplitInto(1)))
 	assert.False(t, logical.Over().Equal(logical.SplitInto()))

@@ -75,8 +75,14 @@
 // variables out among the replicas: Over("replica", "model") cuts the rows of a matrix over the
 // replicas and the columns over an axis of each.
 //
+// # Rules
+//
+// [Rules] lay out variables by path, for package strategy and for package gomlx alike. They are values,
+// with a JSON form ([ParseRules]) and sets that have a name ([BuiltinRules]). What an optimizer keeps
+// of a variable follows the variable ([StateOf]).
+//
 // # Errors
 //
-// Every error is an [*Error]. The values return it. The functions on nodes panic with it, as all
+// Every error is an [*Error], or of rules a [*RuleError]. The values return it. The functions on nodes panic with it, as all
 // GoMLX graph functions do; package strategy returns it from the call that traced the step.
 package logical

@@ -2,11 +2,16 @@ package logical_test
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 func ExampleRules() {
@@ -14,8 +19,12 @@ func ExampleRules() {
 		logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2)),
 		logical.Match(`output/.*weights`, logical.SplitInto(2, 1)),
 	}
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "logical", Size: 2})
+	if err != nil {
+		panic(err)
+	}
 	for _, path := range []string{"/hidden/dense/weights", "/AdamOptimizer/hidden/dense/weights_1st_moment", "/output/dense/biases"} {
-		annotation, _ := rules.For(path, 2)
+		annotation, _ := rules.For(mesh, path, []int{4, 4})
 		fmt.Println(path, annotation)
 	}
 	// Output:
@@ -26,13 +35,61 @@ func ExampleRules() {
 
 func TestRulesPassOverVariablesOfAnotherRank(t *testing.T) {
 	rules := logical.Rules{logical.Match(`hidden`, logical.SplitInto(1, 2)), logical.Match(`hidden`, logical.SplitInto(2))}
-	matrix, rule := rules.For("/hidden/weights", 2)
+	matrix, rule := rules.For(sharding.Mesh{}, "/hidden/weights", []int{4, 4})
 	assert.Equal(t, 0, rule)
 	assert.True(t, matrix.Equal(logical.SplitInto(1, 2)))
-	vector, rule := rules.For("/hidden/biases", 1)
+	vector, rule := rules.For(sharding.Mesh{}, "/hidden/biases", []int{4})
 	assert.Equal(t, 1, rule)
 	assert.True(t, vector.Equal(logical.SplitInto(2)))
-	scalar, rule := rules.For("/hidden/scale", 0)
+	scalar, rule := rules.For(sharding.Mesh{}, "/hidden/scale", nil)
 	assert.Equal(t, -1, rule)
 	assert.Equal(t, logical.None, scalar.Kind())
+}
+
+// TestLargestIsOnTopOfSplitsByNames asks as the contract does, which divides later: for an annotation.
+func TestLargestIsOnTopOfSplitsByNames(t *testing.T) {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "logical", Size: 2})
+	require.NoError(t, err)
+	everything := regexp.MustCompile("")
+	rules := logical.Rules{
+		logical.Match(`norm`, logical.Replicated()),
+		logical.Match(`up/weights$`, logical.Over("", "logical")),
+		{Pattern: everything, Largest: []string{"replica"}, Smallest: 64},
+	}
+	require.NoError(t, rules.Validate(mesh))
+	for _, c := range []struct {
+		path string
+		dims []int
+		want logical.Annotation
+		rule int
+	}{
+		{"/up/weights", []int{16, 8}, logical.Over("replica", "logical"), 1},
+		{"/Adam/up/weights_1st_moment", []int{16, 8}, logical.Over("replica", "logical"), 1},
+		{"/up/weights", []int{2, 4}, logical.Over("", "logical"), 1},
+		{"/other", []int{8, 16}, logical.Over("", "replica"), 2},
+		{"/other", []int{7, 11}, logical.Annotation{}, -1},
+		{"/norm/scale", []int{128}, logical.Replicated(), 0},
+	} {
+		a, rule := rules.For(mesh, c.path, c.dims)
+		assert.True(t, a.Equal(c.want), "%s %v: %s", c.path, c.dims, a)
+		assert.Equal(t, c.rule, rule, c.path)
+	}
+	err = append(rules, logical.Match("numbers", logical.SplitInto(2, 1))).Validate(mesh)
+	assert.ErrorContains(t, err, "another rule has numbers or a device")
+}
+
+func TestReachNamesWhatIsNear(t *testing.T) {
+	rules := logical.Rules{logical.Match("/up/weights$", logical.SplitInto(1, 2)), logical.Match("/down/", logical.SplitInto(2)), logical.Match("/none", logical.SplitInto(2))}
+	rules[2].Optional = true
+	var reach logical.Reach
+	assert.True(t, reach.None())
+	assert.Equal(t, []int{0, 1}, reach.Missing(rules))
+	reach.Mark(rules, "/up/weights", []int{4, 4})
+	assert.False(t, reach.None())
+	assert.Equal(t, []int{1}, reach.Missing(rules))
+	known := []logical.Known{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
+	assert.Equal(t, `splits a variable of 1 dimensions, and those of its name have others: "/down/weights" (Float32[4 4]); give as many parts as the variable has dimensions`, rules[1].Unreached(known))
+	assert.Contains(t, rules[2].Unreached(known), `matches no variable; the nearest names are "/`)
+	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}
+	assert.Contains(t, large.Unreached(known), `is for larger variables than those of its name: "/down/weights"`)
 }

@@ -117,7 +117,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
 	}
-	s.rules.awaits(opts.Store)
+	s.rules.awaits(s.opts.Variables, opts.Store)
 	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{},
 		resident: resident{bounds: map[string]*residentBound{}}}
 }

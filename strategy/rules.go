@@ -3,15 +3,11 @@ package strategy
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/internal/misspelt"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -22,44 +18,16 @@ import (
 
 // ruleUse records which rules have reached a variable. It is safe for concurrent use.
 type ruleUse struct {
+	logical.Reach
 	mu sync.Mutex
-	// reached says of each rule whether a variable was found for it.
-	reached []bool
 	// untraced counts, by store, the functions that were made and never traced: they may make the
 	// variables that a rule is for.
 	untraced map[*model.Store]int
 }
 
-// reaches marks the rules that a variable is found for.
-func (u *ruleUse) reaches(rules logical.Rules, path string, rank int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for i, rule := range rules {
-		u.reached[i] = u.reached[i] || rule.Reaches(path, rank)
-	}
-}
-
-// open reports whether a rule that must reach a variable has reached none yet.
-func (u *ruleUse) open(rules logical.Rules) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for i, rule := range rules {
-		if !u.reached[i] && !rule.Optional {
-			return true
-		}
-	}
-	return false
-}
-
-// named is a variable as the rules see it.
-type named struct {
-	path  string
-	shape shapes.Shape
-}
-
 // awaits counts a new function over a store.
-func (u *ruleUse) awaits(store *model.Store) {
-	if len(u.reached) == 0 || store == nil {
+func (u *ruleUse) awaits(rules logical.Rules, store *model.Store) {
+	if len(rules) == 0 || store == nil {
 		return
 	}
 	u.mu.Lock()
@@ -73,7 +41,7 @@ func (u *ruleUse) awaits(store *model.Store) {
 // came says that a function was traced for the first time.
 func (u *ruleUse) came(f *Function) {
 	store := f.opts.Store
-	if len(u.reached) == 0 || store == nil || f.traced.Swap(true) {
+	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {
 		return
 	}
 	u.mu.Lock()
@@ -85,13 +53,13 @@ func (u *ruleUse) came(f *Function) {
 
 // knownVariables are the variables that the rules are held against: all of the traced function's
 // store, used by the step or not, and those that the strategy has elsewhere.
-func (f *Function) knownVariables() (known []named) {
+func (f *Function) knownVariables() (known []logical.Known) {
 	s := f.strategy
 	var own *Variables
 	if store := f.opts.Store; store != nil {
 		own = s.Variables(store)
 		for v := range store.IterVariables() {
-			known = append(known, named{v.Path(), v.Shape()})
+			known = append(known, logical.Known{Path: v.Path(), Shape: v.Shape()})
 		}
 	}
 	s.mu.Lock()
@@ -100,14 +68,14 @@ func (f *Function) knownVariables() (known []named) {
 		if v.unlisted {
 			continue
 		}
-		known = append(known, named{v.path, v.Shape()})
+		known = append(known, logical.Known{Path: v.path, Shape: v.Shape()})
 	}
 	for _, vs := range s.variables {
 		if vs == own {
 			continue
 		}
 		for _, v := range vs.All() {
-			known = append(known, named{v.path, v.Shape()})
+			known = append(known, logical.Known{Path: v.path, Shape: v.Shape()})
 		}
 	}
 	return known
@@ -123,26 +91,19 @@ func (f *Function) checkRules(variables []*Variable) error {
 	}
 	s.rules.came(f)
 	// The variables of all stores are many; a strategy whose rules are met never walks them.
-	if !s.rules.open(rules) {
+	if len(s.rules.Missing(rules)) == 0 {
 		return nil
 	}
 	known := f.knownVariables()
-	s.rules.mu.Lock()
-	defer s.rules.mu.Unlock()
-	var errs []error
-	for i, rule := range rules {
-		if s.rules.reached[i] || rule.Optional {
-			continue
-		}
-		if s.rules.reached[i] = slices.ContainsFunc(known, func(v named) bool {
-			return rule.Reaches(v.path, v.shape.Rank())
-		}); s.rules.reached[i] {
-			continue
-		}
-		errs = append(errs, &OptionError{Option: "Variables", Reason: unreached(i, rule, known)})
+	for _, v := range known {
+		s.rules.Mark(rules, v.Path, v.Shape.Dimensions)
 	}
 	if f.mayStillCome() {
 		return nil
+	}
+	var errs []error
+	for _, i := range s.rules.Missing(rules) {
+		errs = append(errs, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s) %s", i, rules[i], rules[i].Unreached(known))})
 	}
 	return errors.Join(errs...)
 }
@@ -150,56 +111,12 @@ func (f *Function) checkRules(variables []*Variable) error {
 // mayStillCome reports whether a function that was never traced may make the variables that a rule
 // is for. A training step has all variables of its store.
 func (f *Function) mayStillCome() bool {
+	f.strategy.rules.mu.Lock()
+	defer f.strategy.rules.mu.Unlock()
 	for store := range f.strategy.rules.untraced {
 		if store != f.opts.Store || !f.wholeModel {
 			return true
 		}
 	}
 	return false
-}
-
-// unreached says why a rule reaches no variable.
-func unreached(i int, rule logical.Rule, known []named) string {
-	text := fmt.Sprintf("rule %d (%q to %s)", i, rule.Pattern, rule.Annotation)
-	var others []string
-	for _, v := range known {
-		if rule.Pattern.MatchString(v.path) {
-			others = append(others, describeNamed(v))
-		}
-	}
-	if len(others) > 0 {
-		const most = 3
-		more := ""
-		if len(others) > most {
-			more = fmt.Sprintf(" and %d more", len(others)-most)
-		}
-		return fmt.Sprintf("%s splits a variable of %d dimensions, and those of its name have others: %s%s; give as many parts as the variable has dimensions",
-			text, rule.Annotation.Rank(), strings.Join(others[:min(most, len(others))], ", "), more)
-	}
-	text += " matches no variable"
-	if near := nearestTo(rule.Pattern, known); len(near) > 0 {
-		text += "; the nearest names are " + strings.Join(near, ", ")
-	}
-	return text + "; set Optional in a rule that may match nothing"
-}
-
-// describeNamed is a variable's name, dtype and dimensions, such as "/w" (Float32[1 8]).
-func describeNamed(v named) string {
-	dimensions := ""
-	if len(v.shape.Dimensions) > 0 {
-		dimensions = fmt.Sprint(v.shape.Dimensions)
-	}
-	return fmt.Sprintf("%q (%s%s)", v.path, v.shape.DType, dimensions)
-}
-
-// nearestTo returns the variables whose names come nearest to a pattern's text.
-func nearestTo(pattern *regexp.Regexp, known []named) (names []string) {
-	paths := make([]string, len(known))
-	for i, v := range known {
-		paths[i] = v.path
-	}
-	for _, i := range misspelt.Nearest(misspelt.Plain(pattern.String()), paths, 3) {
-		names = append(names, describeNamed(known[i]))
-	}
-	return names
 }

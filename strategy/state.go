@@ -3,6 +3,7 @@ package strategy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
@@ -70,21 +71,19 @@ func (o *Options) checkState() error {
 
 // sharding reports whether the replicas share out any state.
 func (s *TPUStrategy) sharding() bool {
-	return s.replicas > 1 && (s.opts.State != ShardNothing ||
-		slices.ContainsFunc(s.opts.Variables, func(r logical.Rule) bool { return r.Annotation.NamesReplicas() }))
+	return s.replicas > 1 && (s.opts.State != ShardNothing || s.opts.Variables.Uses(logical.ReplicaName))
 }
 
-// checkRule refuses the annotation of a rule that names axes which are not there, and one that
-// splits a dimension over the replicas and over logical axes.
-func checkRule(a logical.Annotation, axes sharding.Mesh) error {
+// checkRule refuses a rule that names axes which are not there, and one that splits a dimension over
+// the replicas and over logical axes.
+func checkRule(r logical.Rule, axes, whole sharding.Mesh) error {
+	a := r.Annotation
+	if len(r.Largest) > 0 {
+		a = logical.Over(strings.Join(r.Largest, ","))
+	}
 	d := a.ReplicaDim()
 	if d < 0 {
 		return a.CheckNames(axes)
-	}
-	// The size of the axis does not matter here.
-	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: 1}}, axes.Axes()...)...)
-	if err != nil {
-		return err
 	}
 	if err := a.CheckNames(whole); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (vs *Variables) ruledOver(source *model.Variable) module.Over {
 		return module.Over{}
 	}
 	shape := source.Shape()
-	a, _ := vs.strategy.opts.Variables.For(source.Path(), shape.Rank())
+	a, _ := vs.strategy.opts.Variables.For(vs.strategy.whole, source.Path(), shape.Dimensions)
 	if d := a.ReplicaDim(); d >= 0 {
 		return module.Over{Dim: d, Size: shape.Dimensions[d]}
 	}
@@ -188,7 +187,7 @@ func (vs *Variables) ruledOver(source *model.Variable) module.Over {
 // ruled is how a variable of the store is split over the logical devices, and the rule that says
 // so, or -1.
 func (vs *Variables) ruled(source *model.Variable) (logical.Annotation, int) {
-	a, rule := vs.strategy.opts.Variables.For(source.Path(), source.Shape().Rank())
+	a, rule := vs.strategy.opts.Variables.For(vs.strategy.whole, source.Path(), source.Shape().Dimensions)
 	a = a.WithinReplica()
 	if rule < 0 {
 		if like := vs.trainedLike(source); like != nil {

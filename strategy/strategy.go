@@ -115,6 +115,7 @@ type TPUStrategy struct {
 	replicas       int
 	logicalDevices int           // of a replica
 	axes           sharding.Mesh // of the logical devices
+	whole          sharding.Mesh // of the replicas and the logical devices, over which rules lay variables out
 
 	// generation counts the times that the buffers of variables changed other than by a step.
 	// machine.Launch guards both.
@@ -198,13 +199,20 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, badAxes(err)
 	}
 	opts.LogicalAxes = axes.Axes()
+	whole, err := sharding.NewMesh(append([]sharding.Axis{{Name: logical.ReplicaName, Size: assignment.NumReplicas()}}, axes.Axes()...)...)
+	if err != nil {
+		return nil, badAxes(err)
+	}
 	for i, rule := range opts.Variables {
 		if rule.Pattern == nil {
 			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
 		}
-		if err := checkRule(rule.Annotation, axes); err != nil {
-			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%q to %s)", i, rule.Pattern, rule.Annotation), Err: err}
+		if err := checkRule(rule, axes, whole); err != nil {
+			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s)", i, rule), Err: err}
 		}
+	}
+	if err := opts.Variables.Validate(whole); err != nil {
+		return nil, &OptionError{Option: "Variables", Reason: "not right", Err: err}
 	}
 	if err := opts.checkState(); err != nil {
 		return nil, err
@@ -221,9 +229,8 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	opts.CompilerOptions = maps.Clone(opts.CompilerOptions)
 	return &TPUStrategy{
 		opts: opts, assignment: assignment,
-		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes,
+		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
 		values: map[weak.Pointer[distributed]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
-		rules: ruleUse{reached: make([]bool, len(opts.Variables))},
 	}, nil
 }
 

@@ -145,7 +145,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		return nil, fault.New(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
 	if v.annotation.Kind() == logical.None {
-		v.annotation, _ = s.opts.Variables.For(name, len(v.shape))
+		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // whole on each replica
 	}
 	if v.annotation.Kind() == logical.None && v.column > 0 {
 		v.annotation = logical.AssignTo(v.column)
@@ -162,7 +162,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		return nil, errors.Join(ErrClosed, v.free())
 	}
 	s.own = append(s.own, v)
-	s.rules.reaches(s.opts.Variables, name, len(v.shape))
+	s.rules.Mark(s.opts.Variables, name, v.shape)
 	return v, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -66,7 +65,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	}
 	single := f.Mesh.Size() == 1
 	program := &ir.Module{
-		Name:       stablehlo.NormalizeIdentifier(p.Name),
+		Name:       p.Module.Name,
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
 	}
 	if !single {

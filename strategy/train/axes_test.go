@@ -106,12 +106,17 @@ func TestRulesShareOutVariablesAmongTheReplicas(t *testing.T) {
 				axes := strategytest.Axes(c.axes...)
 				mesh, err := logical.Mesh(0, axes...)
 				require.NoError(t, err)
-				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: logical.Rules{
+				rules := logical.Rules{
 					logical.Match(`tokens/embeddings`, strategytest.Over(mesh, "model", "replica")),
 					logical.Match(`up/.*weights`, strategytest.Over(mesh, "replica", "model")),
 					logical.Match(`up/.*biases`, logical.Over("replica")),
 					logical.Match(`(key|out)/.*weights`, strategytest.Over(mesh, "", "replica")),
-				}})
+				}
+				if c.replicas == 4 { // the same in two rules, one on top of the other
+					rules[1].Annotation = strategytest.Over(mesh, "", "model")
+					rules = append(rules, logical.Rule{Pattern: rules[1].Pattern, Largest: []string{logical.ReplicaName}, Smallest: 1})
+				}
+				losses, vars := run(t, opt(), strategy.Options{Replicas: c.replicas, LogicalAxes: axes, Variables: rules})
 				assert.InDeltaSlice(t, want, losses, 1e-5)
 				for _, v := range wantVars.All() {
 					got, ok := vars.Lookup(v.Path())

@@ -1,4 +1,4 @@
-package gomlx
+package logical
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -15,10 +14,10 @@ import (
 // within a replica.
 var builtin = map[string]func(model string) Rules{
 	"fsdp": func(string) Rules {
-		return Rules{{Pattern: regexp.MustCompile(""), Largest: []string{logical.ReplicaName}, Optional: true}}
+		return Rules{{Pattern: regexp.MustCompile(""), Largest: []string{ReplicaName}, Optional: true}}
 	},
 	"zero1": func(string) Rules {
-		return Rules{{Pattern: regexp.MustCompile("(" + strings.Join(moments, "|") + ")$"), Largest: []string{logical.ReplicaName}, Optional: true}}
+		return Rules{{Pattern: regexp.MustCompile("(" + strings.Join(moments, "|") + ")$"), Largest: []string{ReplicaName}, Optional: true}}
 	},
 	"megatron": megatron,
 }
@@ -29,7 +28,7 @@ var builtin = map[string]func(model string) Rules{
 // have.
 func megatron(model string) Rules {
 	rule := func(pattern string, dims ...string) Rule {
-		return Rule{Pattern: regexp.MustCompile(pattern), Split: logical.Over(dims...), Optional: true}
+		return Rule{Pattern: regexp.MustCompile(pattern), Annotation: Over(dims...), Optional: true}
 	}
 	const columns = `/(query|key|value|q|k|v|q_proj|k_proj|v_proj|ff1|gate|up|gate_proj|up_proj|head|lm_head)/dense`
 	const rows = `/(MultiHeadAttention/output|attn/output|out|o_proj|ff2|down|down_proj)/dense`
@@ -67,7 +66,7 @@ func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 		set, ok := builtin[part]
 		if !ok {
 			return nil, &RuleError{File: name, Rule: -1, Reason: fmt.Sprintf("%q is no built-in set", part),
-				Hint: "the built-in sets are " + builtinNames() + "; a file of rules has a name that ends in .json"}
+				Hint: "the built-in sets are " + strings.Join(BuiltinNames(), ", ") + "; a file of rules has a name that ends in .json"}
 		}
 		rules = append(rules, set(modelAxis(mesh))...)
 	}
@@ -77,15 +76,16 @@ func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 // modelAxis returns the axis within a replica that layers are split over.
 func modelAxis(mesh sharding.Mesh) string {
 	names := mesh.AxisNames()
-	for _, name := range []string{"model", logical.AxisName} {
+	for _, name := range []string{"model", AxisName} {
 		if slices.Contains(names, name) {
 			return name
 		}
 	}
 	if len(names) == 0 {
-		return logical.AxisName
+		return AxisName
 	}
 	return names[len(names)-1]
 }
 
-func builtinNames() string { return strings.Join(slices.Sorted(maps.Keys(builtin)), ", ") }
+// BuiltinNames returns the names of the built-in sets, sorted.
+func BuiltinNames() []string { return slices.Sorted(maps.Keys(builtin)) }

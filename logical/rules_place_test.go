@@ -1,4 +1,4 @@
-package gomlx
+package logical
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -26,9 +25,9 @@ func grid(t *testing.T, replicas, devices int) sharding.Mesh {
 func TestRulesPlaceVariables(t *testing.T) {
 	mesh := grid(t, 4, 2)
 	rules := Rules{
-		Match(`/norm/`, logical.Replicated()),
-		Match(`/dense/weights$`, logical.Over("", "logical")),
-		Match(`/table$`, logical.Over("replica,logical", "")),
+		Match(`/norm/`, Replicated()),
+		Match(`/dense/weights$`, Over("", "logical")),
+		Match(`/table$`, Over("replica,logical", "")),
 		{Pattern: regexp.MustCompile(""), Largest: []string{"replica"}, Smallest: 64},
 	}
 	require.NoError(t, rules.Validate(mesh))
@@ -68,12 +67,12 @@ func TestRulesPlaceVariables(t *testing.T) {
 }
 
 func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
-	rule := Match(`/w$`, logical.Over("", "logical"))
+	rule := Match(`/w$`, Over("", "logical"))
 	rule.Required = true
 	_, err := Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2, 3})
 	var of *RuleError
 	require.ErrorAs(t, err, &of)
-	assert.EqualError(t, err, `gomlx: rules: rule 0 ("/w$" to over({}, {logical})): variable "/a/w" of shape [2 3]: `+
+	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to over({}, {logical})): variable "/a/w" of shape [2 3]: `+
 		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or leave required out`)
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
@@ -82,18 +81,15 @@ func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
 
 func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		`the mesh has no axis "modle"; name one of replica=4, logical=2; the options logical and axes make axes`: Match("w", logical.Over("", "modle")),
-		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                   Match("w", logical.Over("logical", "logical")),
-		`axis "logical" splits dimension 0 twice; name an axis once`:                                             Match("w", logical.Over("logical,logical", "")),
-		`dimension 0 has an axis without a name`:                                                                 Match("w", logical.Over("logical,", "")),
-		`it has no pattern`:                                                                                      {Split: logical.Over("logical")},
-		`it splits nothing`:                                                                                      {Pattern: regexp.MustCompile("w")},
-		`a program over the whole batch has no logical device of its own`:                                        Match("w", logical.AssignTo(0)),
-		`name the axes`: Match("w", logical.SplitInto(1, 2)),
-		`it has a split and axes for the largest dimension`:   {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Largest: []string{"replica"}},
-		`it is optional and required`:                         {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Optional: true, Required: true},
-		`it is for variables of -1 elements or more`:          {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
-		`a size counts only for the largest dimension's axes`: {Pattern: regexp.MustCompile("w"), Split: logical.Over("logical"), Smallest: 3},
+		`dimension 1 is split over axis "modle", which the replica does not have; name one of replica=4, logical=2`: Match("w", Over("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                      Match("w", Over("logical", "logical")),
+		`dimension 0 is split over axis "logical" twice; name an axis once`:                                         Match("w", Over("logical,logical", "")),
+		`dimension 0 has an axis without a name`:                                                                    Match("w", Over("logical,", "")),
+		`it has no pattern`:                                                                                         {Annotation: Over("logical")},
+		`it has an annotation and axes for the largest dimension`:                                                   {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
+		`it is optional and required`:                                                                               {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
+		`it is for variables of -1 elements or more`:                                                                {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
+		`a size counts only for the largest dimension's axes`:                                                       {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var of *RuleError
@@ -210,34 +206,15 @@ func TestBuiltinRules(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, rules.Uses("model") && !rules.Uses("sequence"))
 	_, err = BuiltinRules("megatorn", mesh)
-	assert.EqualError(t, err, `gomlx: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1; a file of rules has a name that ends in .json`)
+	assert.EqualError(t, err, `logical: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1; a file of rules has a name that ends in .json`)
 }
 
-func TestStateOf(t *testing.T) {
+func TestStateOfNames(t *testing.T) {
 	assert.Equal(t, train.AccumulatedGradientsScope, accumulated)
 	for path, want := range map[string]string{
 		"/AdamOptimizer/a/w_1st_moment": "/a/w", "/mine/w_2nd_moment": "/w", "/acc_grads/a/w": "/a/w", "/acc_grads/w": "/w",
 		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "", "/AdamOptimizer/step": "",
 	} {
-		of, ok := StateOf(path)
-		assert.Equal(t, want, of, path)
-		assert.Equal(t, want != "", ok, path)
+		assert.Equal(t, want, StateOf(path, nil), path)
 	}
-}
-
-func TestPlaceData(t *testing.T) {
-	mesh := grid(t, 4, 2)
-	for _, c := range []struct {
-		dims        []int
-		spec, whole string
-	}{
-		{[]int{8, 3}, "P(replica, nil)", ""}, {nil, "P()", ""}, {[]int{6}, "P(nil)", "dimension 0 of size 6 is not divisible by replica=4"},
-		{[]int{0, 2}, "P(nil, nil)", "dimension 0 of size 0 is not divisible by replica=4"},
-	} {
-		p := PlaceData(mesh, c.dims)
-		assert.Equal(t, c.spec, p.Spec.String())
-		assert.Equal(t, c.whole, p.Whole)
-	}
-	assert.True(t, PlaceData(grid(t, 1, 8), []int{8}).Spec.IsReplicated())
-	assert.True(t, isVariable("/w") && !isVariable("arg0"))
 }

@@ -1,4 +1,4 @@
-package gomlx
+package logical
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type RuleError struct {
 
 // Error returns the file, the rule, the variable, what is wrong and what to do.
 func (e *RuleError) Error() string {
-	what := "gomlx: rules"
+	what := "logical: rules"
 	if e.File != "" {
 		what += " " + e.File
 	}

@@ -1,4 +1,4 @@
-package gomlx
+package logical
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // rulesFile is the JSON form of rules.
@@ -37,7 +37,7 @@ func ReadRules(path string) (Rules, error) {
 	data, err := files.Read(path, maxRulesFile)
 	if err != nil {
 		return nil, &RuleError{File: path, Rule: -1, Reason: "the file cannot be read", Err: err,
-			Hint: "name a JSON file, or one of the built-in sets: " + builtinNames()}
+			Hint: "name a JSON file, or one of the built-in sets: " + strings.Join(BuiltinNames(), ", ")}
 	}
 	rules, err := ParseRules(data)
 	if of := (*RuleError)(nil); errors.As(err, &of) {
@@ -94,7 +94,7 @@ func ParseRules(data []byte) (Rules, error) {
 		given := 0
 		if e.Split != nil {
 			given++
-			r.Split = logical.Over(*e.Split...)
+			r.Annotation = Over(*e.Split...)
 		}
 		if e.Largest != nil {
 			given++
@@ -102,7 +102,7 @@ func ParseRules(data []byte) (Rules, error) {
 		}
 		if e.Replicate {
 			given++
-			r.Split = logical.Replicated()
+			r.Annotation = Replicated()
 		}
 		if given != 1 || e.Largest != nil && len(r.Largest) == 0 {
 			return nil, wrong(i, nil, `give one of "split", "largest" and "replicate"`, "%q has %d of the ways to place a variable", *e.Variable, given)
@@ -117,20 +117,22 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 	file := rulesFile{Rules: []ruleEntry{}}
 	for i, r := range rules {
 		if r.Pattern == nil {
-			return nil, &RuleError{Rule: i, Reason: "it has no pattern", Hint: "make it with gomlx.Match"}
+			return nil, &RuleError{Rule: i, Reason: "it has no pattern", Hint: "make it with logical.Match"}
 		}
 		pattern := r.Pattern.String()
 		e := ruleEntry{Variable: &pattern, Smallest: r.Smallest, Optional: r.Optional, Required: r.Required}
 		switch {
 		case len(r.Largest) > 0:
-			names := join(r.Largest)
+			names := strings.Join(r.Largest, ",")
 			e.Largest = &names
-		case r.Split.Kind() == logical.KindReplicate:
+		case r.Annotation.Kind() == KindReplicate:
 			e.Replicate = true
+		case r.Annotation.axes == nil:
+			return nil, &RuleError{Rule: i, Text: r.String(), Reason: "the JSON form has splits by names only", Hint: `name the axes, as logical.Over("", "logical")`}
 		default:
 			dims := []string{}
-			for _, names := range r.Split.Axes() {
-				dims = append(dims, join(names))
+			for _, names := range r.Annotation.axes {
+				dims = append(dims, strings.Join(names, ","))
 			}
 			e.Split = &dims
 		}
@@ -141,7 +143,7 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 
 // axesOf reads axes with commas between them.
 func axesOf(text string) []string {
-	axes := logical.Over(text).Axes()
+	axes := Over(text).Axes()
 	if len(axes) == 0 {
 		return nil
 	}

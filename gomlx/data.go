@@ -1,0 +1,51 @@
+package gomlx
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// isVariable reports whether a parameter is a variable: GoMLX gives it its path, which begins with a
+// slash.
+func isVariable(name string) bool { return strings.HasPrefix(name, "/") }
+
+// PlaceData returns the placement of a parameter that is no variable: dimension 0 over the replicas if
+// they divide it, and whole on every device otherwise.
+func PlaceData(mesh sharding.Mesh, dims []int) logical.Placement {
+	p := logical.Placement{Spec: sharding.Replicated(len(dims))}
+	replicas, _ := mesh.AxisSize(logical.ReplicaName)
+	switch {
+	case len(dims) == 0:
+		p.Why = "a scalar"
+	case replicas < 2:
+		p.Why = "one replica"
+	case dims[0]%replicas != 0 || dims[0] == 0:
+		p.Why = "data"
+		p.Whole = fmt.Sprintf("dimension 0 of size %d is not divisible by replica=%d", dims[0], replicas)
+	default:
+		split := make([]sharding.Dim, len(dims))
+		split[0].Axes = []string{logical.ReplicaName}
+		p.Spec, p.Why = sharding.NewSpec(split...), "data"
+	}
+	return p
+}
+
+// readAs returns how a program reads a variable that is in parts over the replicas: gathered over them,
+// as the batch is over the replicas too, and a partitioner that is left the choice gathers the much
+// larger activations. It is nil for other tensors. What an optimizer keeps of a variable is updated
+// in parts.
+func readAs(name string, spec sharding.Spec) *sharding.Spec {
+	if logical.StateOf(name, nil) != "" || !isVariable(name) || !slices.Contains(spec.UsedAxes(), logical.ReplicaName) {
+		return nil
+	}
+	dims := spec.Dims()
+	for i := range dims {
+		dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(axis string) bool { return axis == logical.ReplicaName })
+	}
+	inside := sharding.NewSpec(dims...)
+	return &inside
+}
