@@ -43,13 +43,13 @@ func (m innerStrategy) RequireEager(ctx context.Context, op, instead string) err
 	return m.requireEager(ctx, op, instead)
 }
 
-// CrossTracing returns the trace whose merge call ctx belongs to, or nil: the call is to build
-// graph. The trace is an inner face as well.
+// CrossTracing returns the [tracing] of the merge call that ctx belongs to, or nil.
 func (m innerStrategy) CrossTracing(ctx context.Context, op string) (trace any, err error) {
-	if t, err := m.crossTracing(ctx, op); t != nil || err != nil {
-		return t, err
+	t, err := m.crossTracing(ctx, op)
+	if t == nil { // an interface of no trace is not nil
+		return nil, err
 	}
-	return nil, nil
+	return t, nil
 }
 
 func (m innerStrategy) Within(ctx context.Context, replica bool, update int, code any) context.Context {
