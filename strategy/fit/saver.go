@@ -220,13 +220,29 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	}
 	err = m.Save(ctx, step, v.group(r), opts)
 	if err == nil && !v.background() {
-		err = m.Wait(ctx)
+		err = v.wait(ctx, r)
 	}
 	var before *checkpoint.BackgroundError
 	if err == nil || errors.Is(err, checkpoint.ErrKept) || errors.As(err, &before) && before.Step < step {
 		r.saved = step // or it is under way
 	}
 	return v.failed(r, err)
+}
+
+// wait waits for the save under way. Process 0 meets the others before it waits for the checkpoint:
+// their parts are there then, and of one that is lost it hears from the devices at once, and not by
+// parts that do not come.
+func (v *saver) wait(ctx context.Context, r *run) error {
+	switch {
+	case !r.several():
+		return v.manager.Wait(ctx)
+	case !r.state.First():
+		return r.agree(ctx, v.manager.Wait(ctx), nil)
+	}
+	if err := r.agree(ctx, nil, nil); err != nil {
+		return err
+	}
+	return v.manager.Wait(ctx)
 }
 
 // failed is the error of a save, if it is one.
