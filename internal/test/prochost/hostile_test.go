@@ -105,7 +105,7 @@ func TestAMachineOutlivesItsPeers(t *testing.T) {
 		"no such program":           {ready, whole(`{"ID":4,"Op":"execute","Launch":{"Executable":9}}`), "there is no program 9"},
 		"close no such program":     {ready, whole(`{"ID":4,"Op":"release","Executable":-1}`), "there is no program -1"},
 		"join twice":                {ready, whole(`{"ID":4,"Op":"join"}`), "has joined"},
-		"bytecode":                  {joined, whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, 'M', 'L', 0xef, 'R', 1, 2, 3), "bytecode"},
+		"bytecode":                  {joined, whole(`{"ID":3,"Op":"compile","Program":{`+options+`}}`, 'M', 'L', 0xef, 'R', 1, 2, 3), "Program.Trusted"},
 		"an option of no type":      {joined, whole(`{"ID":3,"Op":"compile","Program":{"Overrides":[{"Name":"x","Type":"rune"}]}}`), "rune"},
 		"a device that is not here": {joined, whole(`{"ID":3,"Op":"compile","Program":{"DeviceAssignment":[[-7]]}}`, code...), "none of its devices"},
 	} {
