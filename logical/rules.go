@@ -29,9 +29,9 @@ type Rule struct {
 	// Optional allows that the rule reaches no variable. Without it, a rule that reaches none is an
 	// error, because its split would be dropped silently.
 	Optional bool
-	// Required makes an error of what is only reported otherwise by package gomlx: a variable that
-	// the rule matches and cannot split as it says, and that no variable is reached by the first
-	// program that takes variables and data.
+	// Required makes an error of what package gomlx only reports otherwise: a variable that the rule
+	// matches and cannot split as it says, and that no variable is reached by the first program that
+	// takes variables and data. Package strategy holds every rule to that that is not Optional.
 	Required bool
 }
 
