@@ -64,20 +64,6 @@ func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*ten
 	return s.tensorOf(ctx, x)
 }
 
-func (s *TPUStrategy) hostTensors(op string, values []any) ([]*tensors.Tensor, error) {
-	if len(values) != s.replicas {
-		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
-	}
-	all := make([]*tensors.Tensor, len(values))
-	for r, value := range values {
-		var err error
-		if all[r], err = hostTensor(value); err != nil {
-			return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("value of replica %d, of type %T", r, value), Err: err, Class: TypeError}
-		}
-	}
-	return all, nil
-}
-
 // perReplicaOf makes a value of the replicas' tensors, padding them if they differ: then also to
 // what a's parts divide.
 func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
