@@ -324,8 +324,8 @@ func (v *Variable) live() error {
 
 // Ready waits until the steps under way have computed the variable everywhere.
 func (v *Variable) Ready(ctx context.Context) error {
-	if err := RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting); err != nil {
-		return err
+	if Tracing(ctx) { // first, as the text costs allocations
+		return RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting)
 	}
 	if err := arrive(ctx, v); err != nil {
 		return err
