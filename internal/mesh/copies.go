@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,8 +68,8 @@ func (d *Devices) Spread() *Spreading { return &Spreading{devices: d} }
 func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	d := s.devices
 	s.largest = max(s.largest, bytes)
-	for partition, device := range d.All {
-		if !d.Local[partition] || all[partition] != nil {
+	for _, partition := range d.mine {
+		if all[partition] != nil {
 			continue
 		}
 		from := all[source(partition)]
@@ -77,7 +78,7 @@ func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source fu
 				return err
 			}
 		}
-		b, err := s.copy(ctx, from, device)
+		b, err := s.copy(ctx, from, d.All[partition])
 		if err != nil {
 			return d.failed("copying to "+d.device(partition), err)
 		}
@@ -121,10 +122,5 @@ func (s *Spreading) wait(ctx context.Context) error {
 
 // Here reports whether all partitions of this process have their parts.
 func (d *Devices) Here(all Buffers) bool {
-	for partition, b := range all {
-		if b == nil && d.Local[partition] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.mine, func(partition int) bool { return all[partition] == nil })
 }

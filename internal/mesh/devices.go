@@ -149,11 +149,8 @@ func (d *Devices) Check() error {
 // FreeBytes returns how many bytes are free on the fullest of this process's devices; known is false
 // for a plugin that does not say, such as the CPU's, whose devices have the host's memory.
 func (d *Devices) FreeBytes() (free int64, known bool) {
-	for i, device := range d.All {
-		if !d.Local[i] {
-			continue
-		}
-		stats, err := device.MemoryStats()
+	for _, i := range d.mine {
+		stats, err := d.All[i].MemoryStats()
 		if err != nil || stats.BytesLimit <= 0 || stats.BytesInUse < 0 {
 			return 0, false
 		}

@@ -75,10 +75,7 @@ func (r *partRead) part(data []byte, i int) []byte {
 // reads lists the parts that this process's devices hold. Several parts of one tensor that have no
 // more than so many bytes may be staged together.
 func (d *Devices) reads(x *Load, staged int) (all []*partRead) {
-	for partition, here := range d.Local {
-		if !here {
-			continue
-		}
+	for _, partition := range d.mine {
 		start, size := x.Layout.At(partition)
 		i := slices.IndexFunc(all, func(r *partRead) bool { return slices.Equal(r.start, start) && slices.Equal(r.size, size) })
 		if i < 0 {

@@ -68,7 +68,8 @@ func (d *Devices) together(x *Load, all []*partRead, staged int) []*partRead {
 	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {
 		return all
 	}
-	if stay := d.hostMemory() != nil && bytes >= leastInPlace && l.PartBytes%pjrt.Alignment == 0; !stay && (bytes > staged || d.hostMemory() != nil) {
+	host := d.hostMemory() != nil
+	if stay := host && bytes >= leastInPlace && l.PartBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
 		return all
 	}
 	rank := len(l.Shape)

@@ -13,6 +13,8 @@ type Processes struct {
 	Local []bool
 	// Groups are the groups with a partition of this process, ascending.
 	Groups []int
+
+	mine []int // this process's partitions, ascending
 }
 
 // NewProcesses numbers the tasks that have the partitions, in groups of a size. ok is false if mine,
@@ -25,7 +27,7 @@ func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 	for d, task := range tasks {
 		h.Of[d], _ = slices.BinarySearch(sorted, task)
 		if h.Local[d] = ok && h.Of[d] == h.Process; h.Local[d] {
-			h.Groups = append(h.Groups, d/group)
+			h.Groups, h.mine = append(h.Groups, d/group), append(h.mine, d)
 		}
 	}
 	h.Groups = slices.Compact(h.Groups)
@@ -36,14 +38,7 @@ func NewProcesses(tasks []int, mine, group int) (h Processes, ok bool) {
 func (h *Processes) Several() bool { return h.Count > 1 }
 
 // NumLocal returns the number of this process's partitions.
-func (h *Processes) NumLocal() (n int) {
-	for _, local := range h.Local {
-		if local {
-			n++
-		}
-	}
-	return n
-}
+func (h *Processes) NumLocal() int { return len(h.mine) }
 
 // Sources returns from which of this process's partitions the tensor of a group can be read: the
 // first that holds each part. held says which partitions hold theirs; nil is all. A tensor that all
@@ -89,8 +84,8 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 
 // groupsOf are the groups of a layout with a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
-	for d, local := range h.Local {
-		if local && (len(groups) == 0 || groups[len(groups)-1] != d/l.group) {
+	for _, d := range h.mine {
+		if len(groups) == 0 || groups[len(groups)-1] != d/l.group {
 			groups = append(groups, d/l.group)
 		}
 	}

@@ -21,20 +21,18 @@ func (d *Devices) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 	if local := d.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
-		for i, here := range d.Local {
-			if here {
-				group.Go(func() error {
-					var scratch []byte
-					return d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
-				})
-			}
+		for _, i := range d.mine {
+			group.Go(func() error {
+				var scratch []byte
+				return d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
+			})
 		}
 		err = group.Wait()
 	} else {
 		var scratch []byte
-		for i, here := range d.Local {
-			if here && err == nil {
-				err = d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
+		for _, i := range d.mine {
+			if err = d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into); err != nil {
+				break
 			}
 		}
 	}
