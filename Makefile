@@ -41,7 +41,7 @@ PURE      = ./strategy/watchdog ./sharding/... ./tpu ./logical/... ./lowering ./
 PUREBUILT = ./manual ./lowering/module
 
 # The longest packages are named first, so that no core waits for them at the end.
-LONGEST = ./strategy ./strategy/train ./internal/test/corpus ./lowering/global
+LONGEST = ./strategy ./strategy/train ./internal/test/corpus ./loop ./gomlx
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
@@ -67,7 +67,7 @@ onebinary: plugin
 	$(GO) build -trimpath -ldflags='-s -w' -o build/onebinary ./examples/onebinary
 
 test: plugins pure
-	$(GO) build ./...
+	$(GO) build ./... $(LONGEST) $(PUREBUILT)
 	$(REQUIRE) $(GO) test -timeout 20m $(LONGEST) $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 	cd $(TPUAPI) && $(GO) test ./...
 	cd $(OBSERVE) && $(REQUIRE) $(GO) test ./...

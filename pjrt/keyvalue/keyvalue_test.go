@@ -121,7 +121,7 @@ func TestAClientThatSendsAnythingElseIsCutOff(t *testing.T) {
 		require.NoError(t, handshake.Greet(t.Context(), conn, "sesame"))
 		_, err = fmt.Fprint(conn, sent)
 		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+		_ = conn.(*net.TCPConn).CloseWrite() // the server may have cut it off by now
 		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 		var answer [1]byte
 		_, err = conn.Read(answer[:])

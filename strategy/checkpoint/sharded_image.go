@@ -99,6 +99,9 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 			continue
 		}
 		value, err := g.Variables[r.variable].SaveValue(ctx)
+		if err == nil && r.host == host { // a variable of another kind need not look at ctx
+			err = ctx.Err()
+		}
 		if err != nil {
 			return &VariableError{Path: p.values[r.variable].Path, Reason: "not read", Err: err}
 		}
