@@ -18,7 +18,7 @@ import (
 // folders are the packages that implement TensorFlow's pages, by the name that the page gives them.
 var folders = map[string]string{
 	"strategy": "strategy", "train": "strategy/train", "stepfile": "strategy/stepfile", "eager": "strategy/eager", "feed": "strategy/feed", "fit": "strategy/fit", "checkpoint": "strategy/checkpoint", "contrib": "compat/contrib", "v1": "compat/v1", "input": "input",
-	"logical": "logical", "precision": "precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "module": "lowering/module",
+	"logical": "logical", "precision": "precision", "sharding": "sharding", "tpu": "tpu", "system": "tpu/system", "spmd": "lowering/spmd",
 	"clusterresolver": "cluster_resolver",
 }
 

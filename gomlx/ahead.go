@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
@@ -250,7 +250,7 @@ func (c *compiled) compileAhead(donated []bool) error {
 	b, a := c.backend, c.backend.ahead
 	start := time.Now()
 	frame, _ := c.frame(donated)
-	m, err := module.Global(c.program, frame)
+	m, err := spmd.Global(c.program, frame)
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (c *compiled) compileAhead(donated []bool) error {
 
 // laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells
 // it. What it does not tell is shown as whole.
-func laidOut(m *module.Module, frame module.Frame, exe *pjrt.Executable) {
+func laidOut(m *spmd.Module, frame spmd.Frame, exe *pjrt.Executable) {
 	ops, err := outputShardings(exe, len(m.Results))
 	if err != nil {
 		return

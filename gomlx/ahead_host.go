@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -105,7 +105,7 @@ func (r *hostRun) run() {
 }
 
 func (r *hostRun) execute(on *Backend) ([][]byte, error) {
-	p, err := module.Unmarked(r.program)
+	p, err := spmd.Unmarked(r.program)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -98,7 +98,7 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 	}
 	if b.mesh.Size() > 1 {
 		lowered.WholeAlong = func(f *lowering.Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
-			return f.Mark(x, x.Shape(), module.UndividedAlong{Dims: dims})
+			return f.Mark(x, x.Shape(), spmd.UndividedAlong{Dims: dims})
 		}
 	}
 	b.Backend = lowering.New(lowered)
@@ -121,7 +121,7 @@ func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 	if devices%axes.Size() != 0 {
 		return all, axes, fault("New", fmt.Sprintf("%d logical devices do not divide %d devices", axes.Size(), devices), "give a divisor")
 	}
-	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: module.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
+	all, err = sharding.NewMesh(append([]sharding.Axis{{Name: spmd.ReplicaAxis, Size: devices / axes.Size()}}, axes.Axes()...)...)
 	if err != nil {
 		return all, axes, failed("New", "", err)
 	}

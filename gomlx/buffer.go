@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -230,7 +230,7 @@ func (h *held) keepLocked(l *laid) {
 
 // whole is the layout of a tensor that is whole on each device.
 func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
-	return b.layout(module.Placed{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
+	return b.layout(spmd.Placed{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
 }
 
 // spread puts the parts of a tensor on the devices of this process.

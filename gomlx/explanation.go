@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -53,7 +53,7 @@ type Tensor struct {
 }
 
 // explain returns the explanation of an assembled program. places are those of its arguments.
-func explain(name string, m *module.Module, places []logical.Placement, rules logical.Rules) *Explanation {
+func explain(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
 	e := &Explanation{Program: name, Mesh: strings.TrimSuffix(strings.TrimPrefix(m.Mesh.String(), "Mesh("), ")"), Rules: map[int]string{}}
 	for _, p := range places {
 		for _, i := range p.Rules {
@@ -61,7 +61,7 @@ func explain(name string, m *module.Module, places []logical.Placement, rules lo
 		}
 	}
 	used := map[string]bool{}
-	add := func(to *[]Tensor, p module.Placed, place logical.Placement) {
+	add := func(to *[]Tensor, p spmd.Placed, place logical.Placement) {
 		for _, axis := range p.Spec.UsedAxes() {
 			used[axis] = true
 		}
@@ -234,7 +234,7 @@ func (e *Explanation) figuresText(b *strings.Builder) {
 }
 
 // reportOf returns the report of a compiled program.
-func reportOf(name string, m *module.Module, in report.Input) (*report.Report, error) {
+func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, error) {
 	in.Step, in.Global = name, true
 	replicas, _ := m.Mesh.AxisSize(logical.ReplicaName)
 	in.Replicas, in.LogicalDevices = replicas, m.Mesh.Size()/max(replicas, 1)
@@ -260,7 +260,7 @@ func reportOf(name string, m *module.Module, in report.Input) (*report.Report, e
 
 // replicaView returns tensors as a report shows them: data by what one replica has, and every split
 // in words.
-func replicaView(all []module.Placed, replicas int) []module.Placed {
+func replicaView(all []spmd.Placed, replicas int) []spmd.Placed {
 	out := slices.Clone(all)
 	for i, p := range out {
 		names := make([]string, p.Spec.Rank())

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -67,8 +67,8 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	if err != nil {
 		return nil, err
 	}
-	m, err := module.Global(lowered.(*lowering.Lowered).Program(), module.Frame{Mesh: b.mesh, Logical: b.logical,
-		Arguments: []module.Border{{Name: "x", Spec: from}}, Results: []module.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
+	m, err := spmd.Global(lowered.(*lowering.Lowered).Program(), spmd.Frame{Mesh: b.mesh, Logical: b.logical,
+		Arguments: []spmd.Border{{Name: "x", Spec: from}}, Results: []spmd.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	if err := b.holds.Track(v.exe); err != nil {
 		return nil, err
 	}
-	return v, v.lay(b, module.Frame{Results: make([]module.Border, 1)})
+	return v, v.lay(b, spmd.Frame{Results: make([]spmd.Border, 1)})
 }
 
 // agree compares what all processes have: they must have the same. what names it in an error.

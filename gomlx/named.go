@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
 // A program that GoMLX distributes, or runs on another default device than 0, is for devices of which
@@ -48,7 +48,7 @@ func (c *compiled) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
 	if v, ok := c.variants[key]; ok {
 		return v, nil
 	}
-	p, err := module.Unmarked(c.program)
+	p, err := spmd.Unmarked(c.program)
 	if err != nil {
 		return nil, err
 	}

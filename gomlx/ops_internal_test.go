@@ -15,7 +15,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -185,12 +185,12 @@ var opCases = []struct {
 var splits = map[string]func(rank int) []sharding.Dim{
 	"batches": func(rank int) []sharding.Dim {
 		dims := make([]sharding.Dim, rank)
-		dims[0].Axes = []string{module.ReplicaAxis}
+		dims[0].Axes = []string{spmd.ReplicaAxis}
 		return dims
 	},
 	"grid": func(rank int) []sharding.Dim {
 		dims := make([]sharding.Dim, rank)
-		dims[0].Axes, dims[1%rank].Axes = []string{module.LogicalAxis}, []string{module.ReplicaAxis}
+		dims[0].Axes, dims[1%rank].Axes = []string{spmd.LogicalAxis}, []string{spmd.ReplicaAxis}
 		return dims
 	},
 }
@@ -267,7 +267,7 @@ func operandData() (data [][]byte) {
 }
 
 // run compiles a program with a frame, runs it, and reads its results.
-func run(b *Backend, c *compiled, fr module.Frame, data [][]byte) (out [][]float32, err error) {
+func run(b *Backend, c *compiled, fr spmd.Frame, data [][]byte) (out [][]float32, err error) {
 	v, err := c.buildOn(fr, nil)
 	if err != nil {
 		return nil, err

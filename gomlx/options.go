@@ -6,7 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -78,7 +78,7 @@ func (o Options) replica() int {
 type Compiled struct {
 	// Module is the program as it was given to the compiler, with the layouts of its arguments and
 	// of its results, also of those that the partitioner chose.
-	Module *module.Module
+	Module *spmd.Module
 	// Placements say why each argument lies as it does.
 	Placements []logical.Placement
 	// Program is what the compiler made: its memory, its cost and its text. It is nil over a

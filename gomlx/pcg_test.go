@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -81,12 +81,12 @@ func TestPCGOfPartsIsCompiledForTPUs(t *testing.T) {
 	topology, err := plugin.NewTopology(t.Context(), "v5e:2x2", nil)
 	require.NoError(t, err)
 	defer topology.Close()
-	trace := module.NewTrace(module.Options{LogicalDevices: 4, Random: lowering.RandomPCG})
+	trace := spmd.NewTrace(spmd.Options{LogicalDevices: 4, Random: lowering.RandomPCG})
 	g := graph.NewGraph(trace, "draw")
 	next, value := graph.RandomNormal(graph.Parameter(g, "state", shapes.Make(dtypes.Uint64, 3)), shapes.Make(dtypes.Float32, 4096, 8192))
 	require.NoError(t, g.Compile(value, next))
-	m, err := trace.Module(g, module.Signature{Arguments: []module.Tensor{{Name: "state"}},
-		Results: []module.Tensor{{Name: "value", Annotation: logical.SplitInto(1, 4)}, {Name: "next"}}})
+	m, err := trace.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "state"}},
+		Results: []spmd.Tensor{{Name: "value", Annotation: logical.SplitInto(1, 4)}, {Name: "next"}}})
 	require.NoError(t, err)
 	x, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: m.Text, Trusted: true},
 		pjrt.CompileOptions{Replicas: 1, Partitions: 4, DeviceAssignment: [][]int{{0, 1, 2, 3}}, SPMD: true, Shardy: true})

@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -21,7 +21,7 @@ type chosen struct {
 }
 
 // layout returns the layout of a result, and sets its Spec and Shard.
-func (c *chosen) layout(over sharding.Mesh, x *module.Placed, result int) (*mesh.Layout, error) {
+func (c *chosen) layout(over sharding.Mesh, x *spmd.Placed, result int) (*mesh.Layout, error) {
 	if c.of == nil {
 		return nil, unknown("the runtime gives no compiled program", nil)
 	}

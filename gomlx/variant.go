@@ -8,7 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -17,7 +17,7 @@ import (
 // variant is the program as it is compiled for a set of donated parameters, or for devices that GoMLX
 // names.
 type variant struct {
-	module  *module.Module // of the program on all devices, as are the layouts
+	module  *spmd.Module // of the program on all devices, as are the layouts
 	exe     system.Executable
 	rows    []int // the partition of each row of a launch
 	args    []*mesh.Layout
@@ -77,14 +77,14 @@ func (c *compiled) load(donated []bool) (*variant, error) {
 // frame is the border of the program when these parameters are donated, with the parameter of each
 // result. Results that no parameter waits for are the partitioner's to lay out; over several
 // processes they are whole on each device, where each process reads them by itself.
-func (c *compiled) frame(donated []bool) (module.Frame, []int) {
+func (c *compiled) frame(donated []bool) (spmd.Frame, []int) {
 	p, of := c.program, match(c.program, donated)
-	f := module.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
+	f := spmd.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
-		f.Arguments = append(f.Arguments, module.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
+		f.Arguments = append(f.Arguments, spmd.Border{Name: name, Spec: c.places[i].Spec, Inside: readAs(name, c.places[i].Spec)})
 	}
 	for r, s := range p.Outputs {
-		border := module.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.machine.Several()}
+		border := spmd.Border{Spec: sharding.Replicated(s.Rank()), Open: !c.backend.machine.Several()}
 		if i := of[r]; i >= 0 {
 			border.Name, border.Spec, border.Open = p.ParameterNames[i], c.places[i].Spec, false
 			f.Arguments[i].Donated, f.Arguments[i].Result = true, r
@@ -109,8 +109,8 @@ func (c *compiled) build(donated []bool) (*variant, error) {
 	return c.buildOn(frame, of)
 }
 
-func (c *compiled) buildOn(frame module.Frame, of []int) (*variant, error) {
-	m, err := module.Global(c.program, frame)
+func (c *compiled) buildOn(frame spmd.Frame, of []int) (*variant, error) {
+	m, err := spmd.Global(c.program, frame)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bo
 
 // lay works out how arguments and results lie on the devices. Of a result that was left open the
 // compiled program tells it.
-func (v *variant) lay(b *Backend, frame module.Frame) error {
+func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 	v.args, v.results = nil, nil
 	for _, x := range v.module.Arguments {
 		l, err := b.layout(x)
@@ -180,7 +180,7 @@ func (v *variant) lay(b *Backend, frame module.Frame) error {
 }
 
 // layout is the layout of what crosses a module's border.
-func (b *Backend) layout(x module.Placed) (*mesh.Layout, error) {
+func (b *Backend) layout(x spmd.Placed) (*mesh.Layout, error) {
 	t, err := hostdata.Type(x.DType)
 	if err != nil {
 		return nil, err

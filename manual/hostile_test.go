@@ -13,7 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/manual"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -147,7 +147,7 @@ func TestHostileRegions(t *testing.T) {
 		"a size of no axis": {func(x *graph.Node) { manual.Size(x.Graph(), "stage") }, "the replica does not have it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := graph.NewGraph(module.NewTrace(module.Options{Replicas: 2, LogicalAxes: []sharding.Axis{{Name: "expert", Size: 4}, {Name: "model", Size: 2}}}), "step")
+			g := graph.NewGraph(spmd.NewTrace(spmd.Options{Replicas: 2, LogicalAxes: []sharding.Axis{{Name: "expert", Size: 4}, {Name: "model", Size: 2}}}), "step")
 			err := caught(func() { c.step(graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 12, 8))) })
 			require.ErrorContains(t, err, c.want)
 			var fault *errkind.Fault

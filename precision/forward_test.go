@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 )
 
@@ -35,7 +35,7 @@ func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph
 	seen := &precision.Tracing{}
 	for {
 		again := func() bool {
-			target := module.NewTrace(module.Options{})
+			target := spmd.NewTrace(spmd.Options{})
 			g := graph.NewGraph(target, "step")
 			seen.Attach(g)
 			model.SetStore(g, store)
@@ -51,7 +51,7 @@ func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph
 			if out.err != nil {
 				return false
 			}
-			var sig module.Signature
+			var sig spmd.Signature
 			for v := range store.IterVariables() {
 				if v.ChangedInGraph(g) {
 					results = append(results, v.NodeValue(g))
@@ -59,10 +59,10 @@ func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph
 			}
 			require.NoError(t, g.Compile(results...))
 			for h := range g.NumParameters() {
-				sig.Arguments = append(sig.Arguments, module.Tensor{Name: g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()})
+				sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()})
 			}
 			for i := range results {
-				sig.Results = append(sig.Results, module.Tensor{Name: fmt.Sprint("result_", i)})
+				sig.Results = append(sig.Results, spmd.Tensor{Name: fmt.Sprint("result_", i)})
 			}
 			m, err := target.Module(g, sig)
 			require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestOutputGivesArgumentsBackAsTheyWere(t *testing.T) {
 			return []*graph.Node{y, in[1]}
 		})
 	})
-	g := graph.NewGraph(module.NewTrace(module.Options{}), "plain")
+	g := graph.NewGraph(spmd.NewTrace(spmd.Options{}), "plain")
 	x := graph.Const(g, float32(1))
 	same := func(x *graph.Node) *graph.Node { return x }
 	require.Same(t, x, precision.Output(x))
@@ -311,7 +311,7 @@ func TestHostileForwards(t *testing.T) {
 			require.Nil(t, store.Loader())
 		})
 	}
-	g := graph.NewGraph(module.NewTrace(module.Options{}), "plain")
+	g := graph.NewGraph(spmd.NewTrace(spmd.Options{}), "plain")
 	err := caught(func() { mixed.Forward(g, nil, func([]*graph.Node) []*graph.Node { return nil }) })
 	var fault *errkind.Fault
 	require.ErrorAs(t, err, &fault)

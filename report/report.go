@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -181,7 +181,7 @@ type Input struct {
 	Program *pjrt.Executable
 	// Module is the step as package lowering assembled it. For a program from elsewhere it is nil,
 	// and Text is the program's StableHLO.
-	Module *module.Module
+	Module *spmd.Module
 	Text   []byte
 	// Global says that the module is a program over the whole batch, and not the step of a replica:
 	// what it asks for is asked once.
@@ -233,8 +233,8 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-func (r *Report) addTensors(m *module.Module, variables []bool) error {
-	add := func(role string, p module.Placed) error {
+func (r *Report) addTensors(m *spmd.Module, variables []bool) error {
+	add := func(role string, p spmd.Placed) error {
 		copies, err := sharding.ReplicationFactor(m.Mesh, p.Spec)
 		if err != nil {
 			return ofTensor(role, p.Name, err)
@@ -347,12 +347,12 @@ func (r *Report) optimized(p *pjrt.Executable) (*hloModule, error) {
 }
 
 // meshOf is the mesh of the replicas and the logical axes, by their names.
-func (r *Report) meshOf(m *module.Module) (sharding.Mesh, error) {
-	axes := []sharding.Axis{{Name: module.ReplicaAxis, Size: r.Replicas}}
+func (r *Report) meshOf(m *spmd.Module) (sharding.Mesh, error) {
+	axes := []sharding.Axis{{Name: spmd.ReplicaAxis, Size: r.Replicas}}
 	if m != nil && m.Logical.Size() == r.LogicalDevices && m.Logical.Rank() > 0 {
 		axes = append(axes, m.Logical.Axes()...)
 	} else {
-		axes = append(axes, sharding.Axis{Name: module.LogicalAxis, Size: r.LogicalDevices})
+		axes = append(axes, sharding.Axis{Name: spmd.LogicalAxis, Size: r.LogicalDevices})
 	}
 	return sharding.NewMesh(axes...)
 }

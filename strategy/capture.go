@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -260,10 +260,10 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
-		return module.AllReduce(graph.And(x, here), module.Only)
+		return spmd.AllReduce(graph.And(x, here), spmd.Only)
 	}
 	zeros := graph.BroadcastToDims(constant(rc.graph, x.DType(), 0), x.Shape().Dimensions...)
-	return module.AllReduce(graph.Where(here, x, zeros), module.Only)
+	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Only)
 }
 
 // inReplica refuses calls of the replica context inside a merge call.

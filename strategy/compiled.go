@@ -7,7 +7,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -20,7 +20,7 @@ type Compiled struct {
 	// Name is the name of the step function.
 	Name string
 	// Module is the step as it was given to the compiler.
-	Module *module.Module
+	Module *spmd.Module
 	// Program is the compiled program: its memory, its cost and its text.
 	Program *pjrt.Executable
 	// Executable is the program on the devices; nil ahead of time.

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -220,7 +220,7 @@ func (f *Function) compiled(key string) *program {
 
 // Lowered traces and lowers the function for arguments like these, without compiling it. Arguments
 // and variables are as in [Function.Compiled]. Nothing is kept: each call traces anew.
-func (f *Function) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
+func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -69,7 +69,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 	return s.callOne(ctx, builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,
 		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
-			all := module.AllGather(in[0], axis)
+			all := spmd.AllGather(in[0], axis)
 			if !ragged {
 				return []*graph.Node{all}
 			}

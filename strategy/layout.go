@@ -5,7 +5,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
@@ -39,7 +39,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 }
 
 // layoutOver is the layout of a tensor that may be in parts over the replicas.
-func (s *TPUStrategy) layoutOver(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool, over module.Over) (*mesh.Layout, error) {
+func (s *TPUStrategy) layoutOver(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool, over spmd.Over) (*mesh.Layout, error) {
 	l, err := s.layout(dtype, shape, a, perReplica)
 	if err != nil || !over.Is() {
 		return l, err

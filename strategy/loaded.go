@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -177,8 +177,8 @@ func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, 
 }
 
 // checkProgram holds the arguments and results of a step against those of its program.
-func checkProgram(x *pjrt.LoadedExecutable, m *module.Module) error {
-	compare := func(what string, placed []module.Placed, types []pjrt.TensorType) error {
+func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
+	compare := func(what string, placed []spmd.Placed, types []pjrt.TensorType) error {
 		if len(placed) != len(types) {
 			return fmt.Errorf("the file says %d %ss, the program has %d", len(placed), what, len(types))
 		}

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // savedKind describes a variable of a step that was taken apart, as [Variable.kind] does.
-func savedKind(a module.Placed, d *saved.Variable) string {
+func savedKind(a spmd.Placed, d *saved.Variable) string {
 	v := &Variable{dtype: a.DType, shape: a.Local, annotation: a.Annotation, localWrites: d.LocalWrites,
 		synchronization: VariableSynchronization(d.Synchronization), aggregation: VariableAggregation(d.Aggregation)}
 	return v.kind()

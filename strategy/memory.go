@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 )
@@ -77,7 +77,7 @@ const largestTensors = 5
 
 // memoryError turns the compiler's refusal into a MemoryError, or returns nil if it is about
 // something else.
-func memoryError(name string, m *module.Module, err error) *MemoryError {
+func memoryError(name string, m *spmd.Module, err error) *MemoryError {
 	var refused *pjrt.Error
 	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
 		return nil
@@ -106,7 +106,7 @@ func memoryError(name string, m *module.Module, err error) *MemoryError {
 }
 
 // annotationText says how an argument is laid over the devices.
-func annotationText(p module.Placed) string {
+func annotationText(p spmd.Placed) string {
 	text := p.Annotation.String()
 	switch {
 	case p.Over.Is() && text != "none":

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -139,7 +139,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 // Gather concatenates the replicas' tensors along axis, in replica order, by one all-gather.
 func (mc *MergeContext) Gather(x *Merged, axis int) *Merged {
 	mc.open("Gather")
-	return &Merged{mc: mc, node: module.AllGather(mc.given("gather", x), axis), mirrored: true}
+	return &Merged{mc: mc, node: spmd.AllGather(mc.given("gather", x), axis), mirrored: true}
 }
 
 // LocalResults returns the replicas' tensors in replica order, each of them known to all replicas:
@@ -151,7 +151,7 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 		return slices.Repeat([]*Merged{x}, mc.rc.strategy.replicas)
 	}
 	results := make([]*Merged, mc.rc.strategy.replicas)
-	all := module.AllGather(graph.ExpandAxes(x.node, 0), 0)
+	all := spmd.AllGather(graph.ExpandAxes(x.node, 0), 0)
 	for r := range results {
 		part := graph.SliceAxis(all, 0, graph.AxisRange(r, r+1))
 		results[r] = &Merged{mc: mc, node: graph.Reshape(part, x.node.Shape().Dimensions...), mirrored: true}

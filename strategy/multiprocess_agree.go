@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -76,7 +76,7 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 
 // agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
 // says so to the others instead of leaving them waiting; its own error comes first.
-func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *module.Module, failed error) error {
+func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *spmd.Module, failed error) error {
 	if !s.machine.Several() {
 		return failed
 	}

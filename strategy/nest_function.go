@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
@@ -93,7 +93,7 @@ func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
 
 // Lowered does what [Function.Lowered] does, for the tensors of the nests in the order of their
 // leaves.
-func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*module.Module, error) {
+func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
 		return nil, err

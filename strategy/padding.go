@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -95,11 +95,11 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 	for i, size := range t.padding.sizes {
 		sizes[i] = size.length
 		if size.argument < 0 {
-			continue // see module.RealRows
+			continue // see spmd.RealRows
 		}
 		sources[i] = ragged.Source{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
 	}
-	var others []module.Resized
+	var others []spmd.Resized
 	for i := range sizes {
 		for _, times := range resize {
 			resized := slices.Clone(sizes)
@@ -109,7 +109,7 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 				return t.f.traceError(err)
 			}
 			defer other.graph.Finalize()
-			others = append(others, module.Resized{Trace: other.module, Graph: other.graph, Sizes: resized})
+			others = append(others, spmd.Resized{Trace: other.module, Graph: other.graph, Sizes: resized})
 		}
 	}
 	var err error
@@ -255,7 +255,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 		return nil, nil
 	}
 	rc.realRows = rc.RealSize(first, 0)
-	rc.allRows = module.AllReduce(rc.realRows, module.Sum)
+	rc.allRows = spmd.AllReduce(rc.realRows, spmd.Sum)
 	return rc.realRows, rc.allRows
 }
 

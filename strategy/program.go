@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -17,7 +17,7 @@ import (
 // program is a compiled step: one signature of a function.
 type program struct {
 	function   *Function
-	module     *module.Module
+	module     *spmd.Module
 	executable system.Executable
 	// rows are the partitions that this process launches, in launch order.
 	rows []int

@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -143,7 +143,7 @@ func (e *evaluation) collective(in instruction, operands []lanes) lanes {
 		case "gather_replicas":
 			return lanes{e.rc.AllGather(operands[0][0], in.ints[0])}
 		case "reduce_scatter":
-			return lanes{mean(module.ReduceScatter(operands[0][0], in.ints[0]))}
+			return lanes{mean(spmd.ReduceScatter(operands[0][0], in.ints[0]))}
 		}
 		return lanes{e.rc.Broadcast(operands[0][0])}
 	}

@@ -1,7 +1,7 @@
 package strategy
 
 import (
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
@@ -13,7 +13,7 @@ func (t *trace) ownRandomNumbers() error {
 	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
 	}
-	next, err := module.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
+	next, err := spmd.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
 	if err != nil {
 		return fault.Of("random numbers", err, "")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
@@ -167,7 +167,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 				sum := sumOfIntegers(x, dims...)
 				return []*graph.Node{graph.ConvertDType(graph.Div(sum, in[1]), meanOf(dtype))}
 			}
-			sum := module.AllReduce(graph.ReduceSum(x, dims...), module.Sum)
+			sum := spmd.AllReduce(graph.ReduceSum(x, dims...), spmd.Sum)
 			if op == Mean {
 				sum = graph.ConvertDType(graph.Div(sum, graph.ConvertDType(in[1], sum.DType())), dtype)
 			}
@@ -184,7 +184,7 @@ func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 		if len(axes) > 0 {
 			x = graph.ReduceSum(x, axes...)
 		}
-		return module.AllReduce(x, module.Sum)
+		return spmd.AllReduce(x, spmd.Sum)
 	}
 	if x.DType() != dtypes.Int64 && x.DType() != dtypes.Uint64 {
 		return sum(graph.ConvertDType(x, dtypes.Float64))

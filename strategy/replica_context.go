@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -97,10 +97,10 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas 
 // trace, because the step is traced once for all replicas. A loop body or a branch can use it only
 // if the step asked for it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
-	if !rc.inMain() && rc.graph.GetParameterByName(module.ReplicaIDName) == nil {
+	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
 		panic(&ContextError{Op: "ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
 	}
-	return module.ReplicaID(rc.graph)
+	return spmd.ReplicaID(rc.graph)
 }
 
 // constant makes a scalar. GoMLX's own makes one node of a number for the whole graph, which
@@ -149,12 +149,12 @@ func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	switch op {
 	case Sum:
-		return module.AllReduce(x, module.Sum)
+		return spmd.AllReduce(x, spmd.Sum)
 	case Mean:
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
 			panic(fault.New(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
-		return module.AllReduce(share(x, replicas), module.Sum)
+		return spmd.AllReduce(share(x, replicas), spmd.Sum)
 	}
 	panic(fault.New(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
 }
@@ -197,7 +197,7 @@ func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
 // result: TensorFlow's all_gather. The gradient is summed and scattered back.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.inReplica("AllGather")
-	return module.AllGather(x, axis)
+	return spmd.AllGather(x, axis)
 }
 
 // Broadcast returns the x of replica 0 on every replica, bit for bit, by one all-reduce.

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -108,7 +108,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 		if a == AggregateMean {
 			updates = share(updates, rc.strategy.replicas)
 		}
-		return module.AllGather(indices, 0), module.AllGather(updates, 0)
+		return spmd.AllGather(indices, 0), spmd.AllGather(updates, 0)
 	case AggregateFirst:
 		return rc.first(indices), rc.first(updates)
 	}

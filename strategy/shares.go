@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
 // What a step sees of variables that the replicas share out: whole values, which are gathered where
@@ -30,13 +30,13 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 		return nil, nil, nil
 	}
 	if part = rc.slices[v.Path()]; part == nil {
-		part = module.PartOf(parameter, over)
+		part = spmd.PartOf(parameter, over)
 		rc.slices[v.Path()] = part
 	}
 	a, _ := vs.ruled(v)
-	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
+	of, split := spmd.Over{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
-		return module.Whole(slices[0], of, split)
+		return spmd.Whole(slices[0], of, split)
 	}
 }
 
@@ -54,15 +54,15 @@ func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 }
 
 // partOf is the replica's part of a variable's value in the step.
-func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over module.Over) *graph.Node {
+func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.Over) *graph.Node {
 	if part := rc.wholes[whole]; part != nil {
 		return part
 	}
 	vs := rc.strategy.Variables(rc.scope.Store())
 	if whole.Type() == graph.NodeTypeParameter && !vs.standsIn(v.Path()) && vs.overOf(v).Is() {
-		return module.PartOf(whole, over)
+		return spmd.PartOf(whole, over)
 	}
-	return module.OwnPart(whole, over)
+	return spmd.OwnPart(whole, over)
 }
 
 // stored is what a step gives for a variable of the store: the replica's part of one that is in
@@ -77,7 +77,7 @@ func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.No
 	if !old.Shape().Equal(v.Shape()) {
 		return rc.kept(part, old)
 	}
-	return rc.kept(part, module.PartOf(old, over))
+	return rc.kept(part, spmd.PartOf(old, over))
 }
 
 // kept is a variable's value after the step: the new one if the step is taken.
@@ -90,7 +90,7 @@ func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 
 // belonging says how what belongs to a trained variable, its gradient and the optimizer's state,
 // is cut over the replicas and split over the logical devices.
-func (vs *Variables) belonging(v *model.Variable) (over module.Over, split logical.Annotation) {
+func (vs *Variables) belonging(v *model.Variable) (over spmd.Over, split logical.Annotation) {
 	s := vs.strategy
 	vs.mu.Lock()
 	like := vs.trained[v.Path()]

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -23,7 +23,7 @@ import (
 type trace struct {
 	f      *Function
 	values []Value
-	module *module.Trace
+	module *spmd.Trace
 	graph  *graph.Graph
 	rc     *ReplicaContext
 	vars   *Variables // of the function's store, nil without one
@@ -56,7 +56,7 @@ type trace struct {
 // lower traces the step for the values' signature and assembles its module. Without an error the
 // trace is complete. A step with parts that a policy computes is traced until it is known which of
 // its variables they see in which dtype.
-func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *module.Module, t *trace, err error) {
+func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *spmd.Module, t *trace, err error) {
 	seen := &precision.Tracing{}
 	for {
 		told.begin(StageTracing)
@@ -66,7 +66,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	}
 }
 
-func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing, told *phases) (m *module.Module, t *trace, err error) {
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing, told *phases) (m *spmd.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -125,7 +125,7 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 // newTrace begins a graph.
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.Tracing) *trace {
 	s := f.strategy
-	t := &trace{f: f, values: values, seen: seen, module: module.NewTrace(module.Options{
+	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision,
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
@@ -189,7 +189,7 @@ func (t *trace) run() error {
 			t.written = append(t.written, c)
 			value := rc.kept(c.now, t.graph.GetParameterByName(c.name))
 			if c.variable.over.Is() {
-				value = module.OwnPart(value, c.variable.over)
+				value = spmd.OwnPart(value, c.variable.over)
 			}
 			t.outputs = append(t.outputs, value)
 		}
@@ -232,8 +232,8 @@ const noResult = "no_result"
 func argumentName(i int) string { return fmt.Sprintf("argument_%d", i) }
 
 // assemble makes the module of the graph that was traced.
-func (t *trace) assemble() (*module.Module, error) {
-	var sig module.Signature
+func (t *trace) assemble() (*spmd.Module, error) {
+	var sig spmd.Signature
 	var err error
 	if sig.Steps, err = stepsOf(t.values); err != nil {
 		return nil, t.f.traceError(err)
@@ -248,10 +248,10 @@ func (t *trace) assemble() (*module.Module, error) {
 	for h := range t.graph.NumParameters() {
 		name := t.graph.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 		switch {
-		case name == module.ReplicaIDName:
+		case name == spmd.ReplicaIDName:
 		case next < len(t.values) && name == argumentName(next):
 			base := t.values[next].base()
-			sig.Arguments = append(sig.Arguments, module.Tensor{
+			sig.Arguments = append(sig.Arguments, spmd.Tensor{
 				Name: name, PerReplica: base.perReplica, PerStep: base.steps > 0, Annotation: t.annotationOf(next)})
 			t.variables = append(t.variables, nil)
 			next++
@@ -275,27 +275,27 @@ func (t *trace) assemble() (*module.Module, error) {
 }
 
 // variable is the variable that a parameter stands for, as an argument.
-func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
+func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable
 		if c.borrowed { // a value, which each run brings
 			t.borrowed = append(t.borrowed, v)
-			return module.Tensor{Name: v.path}, nil, nil
+			return spmd.Tensor{Name: v.path}, nil, nil
 		}
-		tensor := module.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation}
+		tensor := spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation}
 		if i := slices.Index(t.written, c); i >= 0 {
 			tensor.Donated, tensor.Result = true, t.own+len(t.changed)+i
 		}
 		return tensor, v, nil
 	}
 	if t.vars == nil {
-		return module.Tensor{}, nil, t.f.traceError(fault.New(ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
+		return spmd.Tensor{}, nil, t.f.traceError(fault.New(ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
 	}
 	v, err := t.vars.variable(name)
 	if err != nil {
-		return module.Tensor{}, nil, err
+		return spmd.Tensor{}, nil, err
 	}
-	tensor := module.Tensor{Name: name, Over: v.over, Annotation: v.annotation}
+	tensor := spmd.Tensor{Name: name, Over: v.over, Annotation: v.annotation}
 	if i := slices.IndexFunc(t.changed, func(c *model.Variable) bool { return c.Path() == name }); i >= 0 {
 		tensor.Donated, tensor.Result = true, t.own+i
 	}
@@ -303,22 +303,22 @@ func (t *trace) variable(name string) (module.Tensor, *Variable, error) {
 }
 
 // results describes the outputs and sets updates. The arguments are known.
-func (t *trace) results() (results []module.Tensor) {
+func (t *trace) results() (results []spmd.Tensor) {
 	if t.nothing {
-		return []module.Tensor{{Name: noResult}}
+		return []spmd.Tensor{{Name: noResult}}
 	}
 	for i := range t.own {
-		results = append(results, module.Tensor{
+		results = append(results, spmd.Tensor{
 			Name: fmt.Sprintf("result_%d", i), PerReplica: !t.f.opts.mirroredResults, Annotation: t.f.result(i)})
 	}
 	for _, c := range t.changed {
 		at := slices.IndexFunc(t.variables, func(v *Variable) bool { return v != nil && v.path == c.Path() && t.rc.capturing(v) == nil })
-		results = append(results, module.Tensor{Name: c.Path(), Over: t.variables[at].over, Annotation: t.variables[at].annotation})
+		results = append(results, spmd.Tensor{Name: c.Path(), Over: t.variables[at].over, Annotation: t.variables[at].annotation})
 		t.updates = append(t.updates, at)
 	}
 	for _, c := range t.written {
 		v := c.variable
-		results = append(results, module.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation})
+		results = append(results, spmd.Tensor{Name: v.path, PerReplica: v.perReplica(), Over: v.over, Annotation: v.annotation})
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -25,7 +25,7 @@ type distributed struct {
 	dtype      dtypes.DType
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
-	over       module.Over // of a variable
+	over       spmd.Over // of a variable
 	perReplica bool
 	// equal is set for a per-replica value whose tensors are known to be the same, such as what
 	// replicas received from a collective: it counts as mirrored.

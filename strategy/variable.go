@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -31,7 +31,7 @@ type Variable struct {
 	shape      []int
 	annotation logical.Annotation
 	// over says along which dimension each replica holds a part of the variable.
-	over       module.Over
+	over       spmd.Over
 	shardBytes int
 	trainable  bool
 

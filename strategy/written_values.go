@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -47,7 +47,7 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, 
 			differing = append(differing, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	differs, err := module.Differs(nodes, append(differing, rc.rawParts...))
+	differs, err := spmd.Differs(nodes, append(differing, rc.rawParts...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}

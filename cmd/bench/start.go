@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -67,7 +67,7 @@ func compile(ctx context.Context, devices int) (row, error) {
 	return row{Us: m.us, Allocs: m.allocs}, err
 }
 
-func compileOptions(strat *strategy.TPUStrategy, m *module.Module) pjrt.CompileOptions {
+func compileOptions(strat *strategy.TPUStrategy, m *spmd.Module) pjrt.CompileOptions {
 	var ids []int
 	for _, replica := range strat.DeviceAssignment().DeviceIDs() {
 		ids = append(ids, replica...)

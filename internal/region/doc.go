@@ -13,5 +13,5 @@
 // assembles the program, and keeps it or computes it again as the [Kind] says.
 //
 // The package is for the rooms that have a region to offer. It knows no program: a target, such as
-// the trace of package lowering/module, knows the kinds and writes them.
+// the trace of package lowering/spmd, knows the kinds and writes them.
 package region

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/manual/moe"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -130,7 +130,7 @@ func TestHostileLayersOfExperts(t *testing.T) {
 			return x, gate, []*graph.Node{up}
 		},
 	} {
-		g := graph.NewGraph(module.NewTrace(module.Options{LogicalAxes: []sharding.Axis{{Name: "expert", Size: 4}}}), "step")
+		g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalAxes: []sharding.Axis{{Name: "expert", Size: 4}}}), "step")
 		of := func(name string, dims ...int) *graph.Node {
 			return graph.Parameter(g, name, shapes.Make(dtypes.Float32, dims...))
 		}

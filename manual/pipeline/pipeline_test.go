@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/manual/pipeline"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -99,7 +99,7 @@ func TestHostilePipelines(t *testing.T) {
 			pipeline.Run("stage", x, nil, func(x *graph.Node, _ []*graph.Node) *graph.Node { return graph.ReduceAllSum(x) }, pipeline.Options{})
 		},
 	} {
-		g := graph.NewGraph(module.NewTrace(module.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 4}}}), "step")
+		g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalAxes: []sharding.Axis{{Name: "stage", Size: 4}}}), "step")
 		func() {
 			defer func() {
 				var fault *errkind.Fault

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/manual/ring"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -94,7 +94,7 @@ func TestHostileAttention(t *testing.T) {
 			ring.Attention("model", x(2, 8, 2, 4), x(2, 8, 2, 4), x(2, 8, 2, 4), ring.Options{})
 		},
 	} {
-		g := graph.NewGraph(module.NewTrace(module.Options{LogicalAxes: []sharding.Axis{{Name: "sequence", Size: 4}}}), "step")
+		g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalAxes: []sharding.Axis{{Name: "sequence", Size: 4}}}), "step")
 		names := 0
 		func() {
 			defer func() {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -17,7 +17,7 @@ const maxElements = 1 << 50
 
 // checkShape holds a tensor's shapes against each other. mesh is the module's, replica that of the
 // logical axes.
-func (h header) checkShape(mesh, replica sharding.Mesh, p module.Placed) error {
+func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.Placed) error {
 	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
 		elements := 1
 		for _, d := range dims {
@@ -80,7 +80,7 @@ func (h header) checkResults() error {
 }
 
 // module is the step's module as it was saved.
-func (h header) module(text []byte) (*module.Module, error) {
+func (h header) module(text []byte) (*spmd.Module, error) {
 	mesh, err := sharding.NewMesh(h.Axes...)
 	if err != nil {
 		return nil, err
@@ -93,13 +93,13 @@ func (h header) module(text []byte) (*module.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &module.Module{Name: h.Step, Text: text, Mesh: mesh, Logical: replica, Replicas: max(h.Replicas, 1)}
+	m := &spmd.Module{Name: h.Step, Text: text, Mesh: mesh, Logical: replica, Replicas: max(h.Replicas, 1)}
 	if m.Partitions = mesh.Size() / m.Replicas; m.Replicas*m.Partitions != mesh.Size() {
 		return nil, fmt.Errorf("%d replicas on %d devices", m.Replicas, mesh.Size())
 	}
 	for _, list := range []struct {
 		from []tensor
-		to   *[]module.Placed
+		to   *[]spmd.Placed
 	}{{h.Arguments, &m.Arguments}, {h.Results, &m.Results}} {
 		for _, t := range list.from {
 			placed, err := t.in()
@@ -125,7 +125,7 @@ func (h header) module(text []byte) (*module.Module, error) {
 }
 
 // check holds the parts of a header against each other.
-func (h header) check(m *module.Module) error {
+func (h header) check(m *spmd.Module) error {
 	if len(h.Updates) > len(h.Results) {
 		return fmt.Errorf("%d updates among %d results", len(h.Updates), len(h.Results))
 	}

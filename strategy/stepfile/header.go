@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -53,7 +53,7 @@ type header struct {
 	Metrics   *metrics     `json:"metrics,omitempty"`
 }
 
-// tensor is a module.Placed.
+// tensor is a spmd.Placed.
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
@@ -78,7 +78,7 @@ type tensor struct {
 	Result  int   `json:"result,omitempty"`
 }
 
-// over is a module.Over.
+// over is a spmd.Over.
 type over struct {
 	Dim  int `json:"dimension"`
 	Size int `json:"size"`
@@ -131,7 +131,7 @@ func (a annotation) in() (logical.Annotation, error) {
 }
 
 // tensorOut is an argument or a result as the file has it.
-func tensorOut(p module.Placed) tensor {
+func tensorOut(p spmd.Placed) tensor {
 	var cut *over
 	if p.Over.Is() {
 		cut = &over{p.Over.Dim, p.Over.Size}
@@ -144,11 +144,11 @@ func tensorOut(p module.Placed) tensor {
 }
 
 // in is the argument or result of a file.
-func (t tensor) in() (p module.Placed, err error) {
+func (t tensor) in() (p spmd.Placed, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
 	if t.Over != nil {
-		p.Over = module.Over{Dim: t.Over.Dim, Size: t.Over.Size}
+		p.Over = spmd.Over{Dim: t.Over.Dim, Size: t.Over.Size}
 		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
 			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.Local, p.Over)
 		}
@@ -242,7 +242,7 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 
 // counts reports whether an argument is the variable in which a training step counts the steps that
 // were not finite: a checkpoint of steps that did not count has none.
-func (h header) counts(a module.Placed) bool {
+func (h header) counts(a spmd.Placed) bool {
 	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.Local) == 1 && a.Local[0] <= maxCounts
 }
 
@@ -266,7 +266,7 @@ func variableOut(v *saved.Variable) *variable {
 }
 
 // in is the distributed variable that an argument is.
-func (d *variable) in(a module.Placed) (*saved.Variable, error) {
+func (d *variable) in(a spmd.Placed) (*saved.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		if s.String() == d.Synchronization {

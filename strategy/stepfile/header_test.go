@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -33,17 +33,17 @@ func everyKind(t *testing.T) *saved.Step {
 		Name: "every_kind",
 		Target: saved.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
 			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
-		Module: &module.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Logical: replica, Replicas: 1, Partitions: 4,
-			Arguments: []module.Placed{
-				{Tensor: module.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, Local: []int{3, 8}, Global: []int{6, 8}, Shard: []int{3, 8}, Spec: perReplica},
-				{Tensor: module.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
-				{Tensor: module.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, Local: []int{4},
+		Module: &spmd.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Logical: replica, Replicas: 1, Partitions: 4,
+			Arguments: []spmd.Placed{
+				{Tensor: spmd.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, Local: []int{3, 8}, Global: []int{6, 8}, Shard: []int{3, 8}, Spec: perReplica},
+				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
+				{Tensor: spmd.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, Local: []int{4},
 					Global: []int{8}, Shard: []int{4}, Spec: spec(`#sdy.sharding<@mesh, [{"replica"}]>`)},
-				{Tensor: module.Tensor{Name: saved.Counter("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, Local: []int{4}, Global: []int{4}, Shard: []int{4}, Spec: whole},
+				{Tensor: spmd.Tensor{Name: saved.Counter("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, Local: []int{4}, Global: []int{4}, Shard: []int{4}, Spec: whole},
 			},
-			Results: []module.Placed{
-				{Tensor: module.Tensor{Name: "result_0"}, DType: dtypes.Float32, Local: []int{3}, Global: []int{3}, Shard: []int{3}, Spec: whole},
-				{Tensor: module.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
+			Results: []spmd.Placed{
+				{Tensor: spmd.Tensor{Name: "result_0"}, DType: dtypes.Float32, Local: []int{3}, Global: []int{3}, Shard: []int{3}, Spec: whole},
+				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
 			}},
 		Code: []byte("code"),
 		Arguments: []saved.Argument{

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -133,7 +133,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 
 // namesAxes reports whether a split of a step's arguments or results names axes.
 func namesAxes(step *saved.Step) bool {
-	named := func(p module.Placed) bool { return p.Annotation.Axes() != nil }
+	named := func(p spmd.Placed) bool { return p.Annotation.Axes() != nil }
 	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
 		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -37,7 +37,7 @@ func metricsOut(m saved.Metrics) *metrics {
 }
 
 // in are the metrics of a file, whose state is an argument of the step.
-func (m *metrics) in(of *module.Module) (s saved.Metrics, err error) {
+func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 	if m == nil {
 		return s, nil
 	}
@@ -51,7 +51,7 @@ func (m *metrics) in(of *module.Module) (s saved.Metrics, err error) {
 		}
 		s.Forms = append(s.Forms, int(form))
 	}
-	state := func(a module.Placed) bool {
+	state := func(a spmd.Placed) bool {
 		return a.Name == m.State && a.DType == dtypes.Float64 && slices.Equal(a.Local, []int{len(m.Names), 2}) && a.PerReplica
 	}
 	if !s.Is() || len(s.Forms) > len(s.Names) || !slices.ContainsFunc(of.Arguments, state) {

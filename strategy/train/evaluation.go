@@ -10,7 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -156,7 +156,7 @@ func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.Comp
 }
 
 // Lowered traces and lowers the step for batches like this one, without compiling it.
-func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*module.Module, error) {
+func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, error) {
 	return e.function.Lowered(ctx, batch...)
 }
 

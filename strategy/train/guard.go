@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
@@ -98,7 +98,7 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 		p.gradient = graph.ReduceAllMin(graph.Stack(first, 0))
 		if p.inParts() { // the replicas agree on what is wrong
 			// TPUs take no minimum of 64 bits over replicas.
-			p.gradient = graph.ConvertDType(module.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), module.Min), dtypes.Int64)
+			p.gradient = graph.ConvertDType(spmd.AllReduce(graph.ConvertDType(p.gradient, dtypes.Int32), spmd.Min), dtypes.Int64)
 		}
 		if p.norm != nil { // of gradients that are finite it may not be
 			p.gradient = graph.Min(p.gradient, index(len(p.gradients)+1, p.norm))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -100,8 +100,8 @@ type replica interface {
 	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what
 	// belongs to a trained one is, its gradient and the optimizer's state, and how it is split over
 	// the logical devices.
-	Stored(v *model.Variable) module.Over
-	Belonging(v *model.Variable) (over module.Over, split logical.Annotation)
+	Stored(v *model.Variable) spmd.Over
+	Belonging(v *model.Variable) (over spmd.Over, split logical.Annotation)
 	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicing]. part is the
 	// replica's, nil for a stack that is whole. Unwritten is the parameter that a variable is, nil
 	// once it was written.
@@ -109,7 +109,7 @@ type replica interface {
 	Unwritten(v *model.Variable) *graph.Node
 	// PartOf is the replica's part of a variable's value. Joined says which part a value is joined
 	// from, InParts that a parameter is a part.
-	PartOf(v *model.Variable, whole *graph.Node, over module.Over) *graph.Node
+	PartOf(v *model.Variable, whole *graph.Node, over spmd.Over) *graph.Node
 	Joined(whole, part *graph.Node)
 	InParts(parameter *graph.Node)
 	// KeepStates leaves variables of each replica as they were in replicas without rows. It is called

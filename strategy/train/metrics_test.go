@@ -24,7 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -271,7 +271,7 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 				LearningRate: schedule.WarmUp(3, schedule.Cosine(0.1, 0, 9))})
 			held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
 			var text []byte
-			for _, lowered := range []func(context.Context, ...any) (*module.Module, error){step.Lowered, held.Lowered} {
+			for _, lowered := range []func(context.Context, ...any) (*spmd.Module, error){step.Lowered, held.Lowered} {
 				m, err := lowered(t.Context(), shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Int32, rows, 1))
 				require.NoError(t, err)
 				text = append(text, m.Text...)

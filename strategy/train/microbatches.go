@@ -12,7 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -175,14 +175,14 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 // stack is an argument's rows as those of the microbatches.
 func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 	if !l.padded {
-		return module.Cut(x, l.n, 0)
+		return spmd.Cut(x, l.n, 0)
 	}
 	if more := l.n*l.size - l.length; more > 0 {
 		axes := make([]graph.PadAxis, x.Rank())
 		axes[0].End = more
 		x = graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 	}
-	return module.Cut(x, l.n, l.inner.Resized())
+	return spmd.Cut(x, l.n, l.inner.Resized())
 }
 
 // attempt traces the loop. It reports false if body wrote variables that the loop did not know.
@@ -270,7 +270,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	first := take(1)[0]
 	if l.padded {
 		zero, rows := constant(l.graph, dtypes.Int32, 0), constant(l.graph, dtypes.Int32, float64(l.size))
-		l.micro.real = module.RealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
+		l.micro.real = spmd.RealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
 		l.inner.SetRows(l.micro.real, l.all)
 	}
 	arguments := l.give(take(len(l.arguments) - 1))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -37,7 +37,7 @@ type shadow struct {
 type shadowPart struct {
 	variable, shadow *model.Variable
 	whole, part      *graph.Node
-	over             module.Over
+	over             spmd.Over
 }
 
 // update lets an optimizer update the variables, with the gradients of meanGradients.
@@ -74,7 +74,7 @@ func (t *trainer) update(gradients []*graph.Node, update func(scope *model.Scope
 			p.variable.SetNodeValue(p.whole)
 			continue
 		}
-		whole := module.Whole(now, p.over, t.split(p.variable))
+		whole := spmd.Whole(now, p.over, t.split(p.variable))
 		t.inner.Joined(whole, now)
 		p.variable.SetNodeValue(whole)
 	}
@@ -86,7 +86,7 @@ func (s *shadow) add(v *model.Variable) *graph.Node {
 	if !v.Trainable && s.inner.Stored(v).Is() {
 		return nil // state, which the optimizer makes of the shape that it wants
 	}
-	shape, over := v.Shape(), module.Over{}
+	shape, over := v.Shape(), spmd.Over{}
 	if v.Trainable && v.InUseByGraph(s.graph) && !s.freezes(v) {
 		over = s.over(v)
 	}

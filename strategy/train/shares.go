@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -46,15 +46,15 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 	}
 	part := t.slices[v.Path()]
 	if part == nil {
-		part = module.PartGradient(parameter, over)
+		part = spmd.PartGradient(parameter, over)
 		t.slices[v.Path()] = part
 	}
-	of, split := module.Over{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
+	of, split := spmd.Over{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
 	rows, _ := t.inner.Rows()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
 	return []*graph.Node{whole, part}, func(slices []*graph.Node) *graph.Node {
-		return module.GradientTo(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
+		return spmd.GradientTo(slices[1], slices[0], func(adjoint *graph.Node) *graph.Node {
 			if rows != nil { // a replica without rows has no gradients
 				adjoint = ifRows(rows, adjoint, graph.ZerosLike(adjoint))
 			}
@@ -62,7 +62,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 			if in == dtypes.InvalidDType {
 				in = part.DType()
 			}
-			return graph.ConvertDType(module.ScatterPart(graph.ConvertDType(adjoint, in), of, split), part.DType())
+			return graph.ConvertDType(spmd.ScatterPart(graph.ConvertDType(adjoint, in), of, split), part.DType())
 		})
 	}
 }
@@ -80,9 +80,9 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 		case t.slices[trained[i].Path()] != nil: // the sum is there
 			means[i] = t.inner.Share(gradient)
 		case state == strategy.ShardOptimizer:
-			means[i] = module.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
+			means[i] = spmd.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
-			means[i] = module.ScatterPart(t.inner.Share(gradient), over, t.split(trained[i]))
+			means[i] = spmd.ScatterPart(t.inner.Share(gradient), over, t.split(trained[i]))
 		}
 	}
 	return means
@@ -98,7 +98,7 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	for i, gradient := range gradients {
 		flags[i] = graph.ConvertDType(finite(gradient), dtypes.Int32)
 	}
-	all := module.AllReduce(graph.Stack(flags, 0), module.Min)
+	all := spmd.AllReduce(graph.Stack(flags, 0), spmd.Min)
 	clipped := make([]*graph.Node, len(gradients))
 	for i, gradient := range gradients {
 		ok := graph.GreaterThan(graph.Reshape(graph.Slice(all, graph.AxisElem(i))), constant(t.graph, dtypes.Int32, 0))
@@ -149,7 +149,7 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 		}
 	}
 	if cut {
-		all := module.AllReduce(graph.Stack(parts, 0), module.Sum)
+		all := spmd.AllReduce(graph.Stack(parts, 0), spmd.Sum)
 		for s := range sets {
 			whole[s] = graph.Add(whole[s], graph.Reshape(graph.Slice(all, graph.AxisElem(s))))
 		}
@@ -169,7 +169,7 @@ func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 }
 
 // withoutPadding is a replica's part with zeros for what pads it.
-func (t *trainer) withoutPadding(part *graph.Node, over module.Over) *graph.Node {
+func (t *trainer) withoutPadding(part *graph.Node, over spmd.Over) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.Part(replicas)
 	if size*replicas == over.Size {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
@@ -346,7 +346,7 @@ func (t *Step) Compiled(ctx context.Context, batch ...any) (*strategy.Compiled, 
 }
 
 // Lowered traces and lowers the step for batches like this one, without compiling it.
-func (t *Step) Lowered(ctx context.Context, batch ...any) (*module.Module, error) {
+func (t *Step) Lowered(ctx context.Context, batch ...any) (*spmd.Module, error) {
 	return t.function.Lowered(ctx, batch...)
 }
 

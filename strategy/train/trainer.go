@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -39,7 +39,7 @@ type trainer struct {
 	// variable if it is not set.
 	reduceIn dtypes.DType
 	micro    *microbatch // the one at hand
-	overs    map[*model.Variable]module.Over
+	overs    map[*model.Variable]spmd.Over
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
 	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
@@ -54,7 +54,7 @@ type standIn struct {
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
 	return &trainer{rc: rc, inner: innerContext(rc), graph: rc.Graph(),
-		overs: map[*model.Variable]module.Over{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
+		overs: map[*model.Variable]spmd.Over{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
 // begin makes the step a training step, before its loss is built.
@@ -204,7 +204,7 @@ func (t *trainer) keepFrozen(f func()) {
 
 // over says how what belongs to a trained variable is cut over the replicas: its gradient and the
 // optimizer's state. split says how it and the variable are split over the logical devices.
-func (t *trainer) over(v *model.Variable) module.Over {
+func (t *trainer) over(v *model.Variable) spmd.Over {
 	over, ok := t.overs[v]
 	if !ok {
 		over, _ = t.inner.Belonging(v)
@@ -304,7 +304,7 @@ func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable,
 		whole := gradients[i]
 		gradients[i] = all[part]
 		if reached[nodes[i]] { // it is read whole as well
-			gradients[i] = graph.Add(gradients[i], module.ScatterPart(whole, t.over(v), t.split(v)))
+			gradients[i] = graph.Add(gradients[i], spmd.ScatterPart(whole, t.over(v), t.split(v)))
 		}
 	}
 	return gradients

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/corpus"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -23,7 +23,7 @@ func options(e corpus.Entry, p corpus.Program) strategy.Options {
 	return strategy.Options{Replicas: e.Replicas, LogicalDevices: e.Logical, Variables: p.Rules(e.Logical)}
 }
 
-func resultOf(e corpus.Entry, platform string, m *module.Module, store *model.Store) result {
+func resultOf(e corpus.Entry, platform string, m *spmd.Module, store *model.Store) result {
 	r := result{Name: e.Name, Platform: platform, Slice: e.Slice, Mesh: fmt.Sprintf("%dx%d", e.Replicas, e.Logical), Bytes: len(m.Text)}
 	for v := range store.IterVariables() {
 		if v.Trainable {

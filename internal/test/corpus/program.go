@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -68,7 +68,7 @@ func ints(below int, dims ...int) Input {
 
 // compiler is a training step or a function.
 type compiler interface {
-	Lowered(ctx context.Context, args ...any) (*module.Module, error)
+	Lowered(ctx context.Context, args ...any) (*spmd.Module, error)
 	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
 }
 
@@ -99,7 +99,7 @@ func (p Program) compiler(s *strategy.TPUStrategy, store *model.Store, name stri
 
 // Lowered is the program's text for a strategy, of shapes alone. The store gets the
 // program's variables.
-func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*module.Module, error) {
+func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*spmd.Module, error) {
 	return p.compiler(s, store, name).Lowered(ctx, p.shapes()...)
 }
 

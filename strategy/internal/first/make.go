@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -68,7 +68,7 @@ type Variable struct {
 	Path       string
 	Shape      shapes.Shape
 	Annotation logical.Annotation
-	Over       module.Over
+	Over       spmd.Over
 	Layout     *mesh.Layout
 	// Take gives the variable its buffers, which it owns then.
 	Take func(mesh.Buffers) error

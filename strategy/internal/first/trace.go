@@ -14,14 +14,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // initializer is an initializer as a program for the devices: it takes the state of random
 // numbers and gives the state after it, if it draws some.
 type initializer struct {
-	module *module.Module
+	module *spmd.Module
 	makers makers
 	draws  bool
 }
@@ -40,7 +40,7 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 	if l.IsWhole() {
 		axes = nil // there is one logical device
 	}
-	trace := module.NewTrace(module.Options{
+	trace := spmd.NewTrace(spmd.Options{
 		Replicas: by.replicas, LogicalDevices: by.logicalDevices, LogicalAxes: axes, Programs: true, Target: o.Target, Precision: o.Precision, Random: lowering.RandomPCG,
 	})
 	g, outputs, err := initializerGraph(trace, o.Store, []model.VariableInitializer{init}, []shapes.Shape{v.Shape})
@@ -51,17 +51,17 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 		return nil, ErrNotForDevices
 	}
 	if v.Over.Is() {
-		outputs[0] = module.OwnPart(outputs[0], v.Over)
+		outputs[0] = spmd.OwnPart(outputs[0], v.Over)
 	}
-	sig := module.Signature{Results: []module.Tensor{{Name: "value", Over: v.Over, Annotation: annotation}}}
+	sig := spmd.Signature{Results: []spmd.Tensor{{Name: "value", Over: v.Over, Annotation: annotation}}}
 	if g.state != nil {
-		sig.Results = append(sig.Results, module.Tensor{Name: "random_state"})
+		sig.Results = append(sig.Results, spmd.Tensor{Name: "random_state"})
 	}
 	for name := range g.parameters {
 		if name != StatePath {
 			return nil, ErrNotForDevices
 		}
-		sig.Arguments = append(sig.Arguments, module.Tensor{Name: name})
+		sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: name})
 	}
 	if len(sig.Arguments) != len(sig.Results)-1 { // a state that is read only, or written only
 		return nil, ErrNotForDevices

@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/module"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -17,7 +17,7 @@ import (
 type Step struct {
 	Name   string
 	Target Target
-	Module *module.Module
+	Module *spmd.Module
 	// Code is the program as the plugin serialized it.
 	Code []byte
 	// Arguments say more of each of Module.Arguments. Updates are, for the results after the step's

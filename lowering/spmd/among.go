@@ -1,0 +1,154 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// The collectives of a manual region are among the devices of a replica that differ in their
+// coordinates on the axes of the op. The groups of partitions for a set of axes are an attribute
+// alias, written once a module.
+
+// among asks for a collective of package region.
+type among struct {
+	axes []string
+	op   region.Op
+}
+
+// numbered asks for the number of the device on axes. The computation that is manual over the axes
+// puts the number there; where the axes have one device, it is 0.
+type numbered struct{ axes []string }
+
+func (among) differs() (bool, bool)    { return false, false }
+func (numbered) differs() (bool, bool) { return false, true }
+
+func (numbered) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
+
+// collectiveMark adds the mark of a collective of a manual region.
+func (t *Trace) collectiveMark(f *lowering.Function, x *stablehlo.Value, op region.Op) (*stablehlo.Value, error) {
+	shape := x.Shape().Clone()
+	var axes []string
+	switch op := op.(type) {
+	case region.Reduced:
+		axes = op.Axes
+	case region.Gathered:
+		axes = op.Axes
+		shape.Dimensions[op.Dim] *= t.devices(axes)
+	case region.Scattered:
+		axes = op.Axes
+		shape.Dimensions[op.Dim] /= t.devices(axes)
+	case region.Exchanged:
+		axes = op.Axes
+		shape.Dimensions[op.Split] /= t.devices(axes)
+		shape.Dimensions[op.Concat] *= t.devices(axes)
+	case region.Sent:
+		axes = op.Axes
+	case region.Number:
+		return f.Mark(x, xshapes.Make(dtypes.Int32), numbered{t.divided(op.Axes)})
+	default:
+		return nil, fault("region", "it has an op that this package does not know", "report this as a fault of tpustrategy")
+	}
+	return f.Mark(x, shape, among{t.divided(axes), op})
+}
+
+// devices is the number of devices on axes.
+func (t *Trace) devices(axes []string) int {
+	n := 1
+	for _, name := range axes {
+		if size, ok := t.mesh.AxisSize(name); ok {
+			n *= size
+		}
+	}
+	return n
+}
+
+// divided are those of the axes that have more than one device.
+func (t *Trace) divided(axes []string) []string {
+	var all []string
+	for _, name := range axes {
+		if size, _ := t.mesh.AxisSize(name); size > 1 {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func (m among) write(w *writer, out, in *ir.Value) *ir.Statement {
+	sent, sends := m.op.(region.Sent)
+	switch {
+	case out.Type.Empty():
+		return empty(out)
+	case sends && len(sent.Pairs) == 0:
+		return constant(out, ir.Zero(out.Type.DType))
+	case w.single() || len(m.axes) == 0:
+		return unchanged(out, in)
+	}
+	switch op := m.op.(type) {
+	case region.Reduced:
+		return w.collect("stablehlo.all_reduce", out, in, reductions[op.By].combines(in.Type.DType), w.groupsOver(m.axes))
+	case region.Gathered:
+		return w.collect("stablehlo.all_gather", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "all_gather_dim", Value: ir.Int(op.Dim)})
+	case region.Scattered:
+		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), w.groupsOver(m.axes), ir.Attribute{Key: "scatter_dimension", Value: ir.Int(op.Dim)})
+	case region.Exchanged:
+		s := w.collect("stablehlo.all_to_all", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "split_dimension", Value: ir.Int(op.Split)},
+			ir.Attribute{Key: "concat_dimension", Value: ir.Int(op.Concat)}, ir.Attribute{Key: "split_count", Value: ir.Int(w.trace.devices(m.axes))})
+		s.Attributes = s.Attributes[:len(s.Attributes)-1] // the op has no use_global_device_ids: with a channel they are
+		return s
+	}
+	w.channels++
+	return &ir.Statement{Op: "stablehlo.collective_permute", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline,
+		Attributes: []ir.Attribute{{Key: "channel_handle", Value: channel(w.channels)}, {Key: "source_target_pairs", Value: w.pairsOver(m.axes, sent.Pairs)}}}
+}
+
+var reductions = map[region.Reduction]Reduction{region.Sum: Sum, region.Max: Max, region.Min: Min, region.Only: Only}
+
+// groupsOver is the alias of the groups of partitions over axes.
+func (w *writer) groupsOver(axes []string) ir.Alias {
+	name := "groups$" + strings.Join(axes, "$")
+	w.declare(name, w.partitionsOver(axes))
+	return ir.Alias(name)
+}
+
+// partitionsOver are the groups of partitions that differ on the axes only.
+func (w *writer) partitionsOver(axes []string) groups {
+	all, err := w.mesh.Groups(w.factors.Pieces(axes...)...)
+	if err != nil {
+		panic(fault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes are the mesh's
+	}
+	return all
+}
+
+// pairsOver is the alias of the pairs of partitions of which the first sends to the second.
+func (w *writer) pairsOver(axes []string, pairs [][2]int) ir.Alias {
+	var all groups
+	for _, group := range w.partitionsOver(axes) {
+		for _, pair := range pairs {
+			all = append(all, []int{group[pair[0]], group[pair[1]]})
+		}
+	}
+	for _, known := range w.aliases {
+		if value, ok := known.Value.(groups); ok && slices.EqualFunc(value, all, slices.Equal) && strings.HasPrefix(known.Key, "pairs") {
+			return ir.Alias(known.Key)
+		}
+	}
+	name := fmt.Sprintf("pairs_%d", len(w.aliases))
+	w.declare(name, all)
+	return ir.Alias(name)
+}
+
+// declare gives the module an alias that it may have already.
+func (w *writer) declare(name string, value ir.Attr) {
+	if !slices.ContainsFunc(w.aliases, func(a ir.Attribute) bool { return a.Key == name }) {
+		w.aliases = append(w.aliases, ir.Attribute{Key: name, Value: value})
+	}
+}

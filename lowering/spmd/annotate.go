@@ -1,0 +1,58 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+)
+
+// manualAxes are the logical axes over which the open regions are manual.
+func (t *Trace) manualAxes() (all []string) {
+	for _, p := range t.Open() {
+		if kind, ok := p.Kind.(region.Manual); ok {
+			all = append(all, kind.Axes...)
+		}
+	}
+	return all
+}
+
+// automatic reports whether the partitioner divides tensors here: whether there is a logical axis of
+// more than one device over which no open region is manual.
+func (t *Trace) automatic() bool {
+	manual := t.manualAxes()
+	return len(manual) == 0 || slices.ContainsFunc(t.divided(t.mesh.AxisNames()), func(name string) bool { return !slices.Contains(manual, name) })
+}
+
+// annotates returns an error if an annotation has no meaning where it stands: in a manual region a
+// tensor is a device's own, and is divided further over the other axes only.
+func (t *Trace) annotates(a logical.Annotation, shape []int) error {
+	manual := t.manualAxes()
+	if len(manual) == 0 || a.Kind() == logical.None {
+		return nil
+	}
+	refuse := func(reason, hint string) error {
+		return &logical.Error{Op: a.String(), Shape: shape, Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
+	}
+	free := slices.DeleteFunc(t.mesh.AxisNames(), func(name string) bool { return slices.Contains(manual, name) })
+	if len(free) == 0 {
+		return refuse("inside a manual region over all logical axes, where a tensor is a device's own",
+			"annotate before or after the region, or leave an axis out of those of the region")
+	}
+	if a.Kind() == logical.KindReplicate {
+		return nil
+	}
+	if a.Axes() == nil {
+		return refuse(fmt.Sprintf("inside a region that is manual over %v, where parts are of the axes %v only", manual, free),
+			"use logical.SplitOver with the names of these axes")
+	}
+	for _, names := range a.Axes() {
+		for _, name := range names {
+			if slices.Contains(manual, name) {
+				return refuse(fmt.Sprintf("inside a region that is manual over the axis %s", name), fmt.Sprintf("name axes of %v only", free))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// The passes through a step's regions are traced in place, one within the other. Here they are
+// written apart, the innermost first: a forward pass and its backward passes together, since what
+// the backward passes read of the forward pass decides what it gives.
+
+// part is a list of statements in which other parts may stand: the step, or a pass.
+type part struct {
+	*region.Pass
+	units []unit
+	// backward are the backward passes of a forward pass, in the order of the step.
+	backward []*part
+	depth    int
+	// own are the values that are made within, see makes; apart is set while others are searched.
+	own   map[*ir.Value]bool
+	apart bool
+}
+
+// unit is a statement or a part.
+type unit struct {
+	statement *ir.Statement
+	part      *part
+}
+
+// separation writes the passes of a step apart.
+type separation struct {
+	w    *writer
+	f    *ir.Function // the step, a copy that may grow
+	root *part
+	// groups are the forward passes in the order of the step.
+	groups []*part
+	// first are statements that are moved ahead of all others.
+	first []*ir.Statement
+	// constants are the statements that need nothing to be made, by what they make, and vary says
+	// what differs between devices, where there are manual regions.
+	constants map[*ir.Value]*ir.Statement
+	vary      *variation
+}
+
+// apart returns the step without passes, and where its statements went: position i is where
+// statement i of the step is, or what took its place.
+func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, error) {
+	at := make([]int, len(f.Body)+1)
+	if len(passes) == 0 {
+		for i := range at {
+			at[i] = i
+		}
+		return f, at, nil
+	}
+	copied := *f
+	a := &separation{w: w, f: &copied}
+	if slices.ContainsFunc(passes, pass.manual) {
+		a.vary, a.constants = w.trace.varies(f.Body), map[*ir.Value]*ir.Statement{}
+		for _, s := range f.Body {
+			if constantOp(s) {
+				a.constants[s.Results[0]] = s
+			}
+		}
+	}
+	begins := a.split(f.Body, passes)
+	a.hoist()
+	slices.SortStableFunc(a.groups, func(x, y *part) int { return y.depth - x.depth })
+	for _, forward := range a.groups {
+		if err := a.group(forward); err != nil {
+			return nil, nil, err
+		}
+	}
+	body := slices.Clone(a.first)
+	next := 0
+	for n, u := range a.root.units {
+		for ; next < len(at) && next <= begins[n]; next++ {
+			at[next] = len(body)
+		}
+		body = append(body, u.statements()...)
+	}
+	for ; next < len(at); next++ {
+		at[next] = len(body)
+	}
+	copied.Body = body
+	if err := within(&copied); err != nil {
+		return nil, nil, err
+	}
+	return &copied, at, nil
+}
+
+// within checks that no value of a pass is read outside of it: a step can let one out past the
+// results, in a variable of Go's.
+func within(f *ir.Function) error {
+	known := map[*ir.Value]bool{}
+	for _, p := range f.Parameters {
+		known[p.Value] = true
+	}
+	for _, s := range f.Body {
+		var lost *ir.Value
+		s.Reads(func(v *ir.Value) {
+			if !known[v] {
+				lost = v
+			}
+		})
+		if lost != nil {
+			return &errkind.Fault{Op: "module:", Subject: fmt.Sprintf("a value of type %s", lost.Type), Reason: "it is made inside of a loop or a block, and used outside of it",
+				Hint: "return it from the block", Class: errkind.InvalidArgumentError}
+		}
+		for _, v := range s.Results {
+			known[v] = true
+		}
+	}
+	return nil
+}
+
+// split makes the parts. begins are the positions of the root's units in the step.
+func (a *separation) split(body []*ir.Statement, passes []pass) (begins []int) {
+	a.root = &part{}
+	open, of := []*part{a.root}, map[*region.Pass]*part{}
+	ends := []int{len(body)}
+	for i := 0; i <= len(body); i++ {
+		for len(open) > 1 && ends[len(ends)-1] <= i {
+			open, ends = open[:len(open)-1], ends[:len(ends)-1]
+		}
+		for len(passes) > 0 && passes[0].begin == i {
+			p := &part{Pass: passes[0].Pass, depth: len(open)}
+			of[p.Pass] = p
+			if p.Forward == nil {
+				a.groups = append(a.groups, p)
+			} else {
+				forward := of[p.Forward]
+				forward.backward = append(forward.backward, p)
+			}
+			if len(open) == 1 {
+				begins = append(begins, i)
+			}
+			within := open[len(open)-1]
+			within.units = append(within.units, unit{part: p})
+			if passes[0].end > i {
+				open, ends = append(open, p), append(ends, passes[0].end)
+			}
+			passes = passes[1:]
+		}
+		if i < len(body) {
+			if len(open) == 1 {
+				begins = append(begins, i)
+			}
+			within := open[len(open)-1]
+			within.units = append(within.units, unit{statement: body[i]})
+		}
+	}
+	return begins
+}
+
+// hoist moves constants of passes that are read elsewhere ahead of all: GoMLX makes a constant
+// once, in the pass that comes first to use it.
+func (a *separation) hoist() {
+	home := map[*ir.Value]*part{}
+	a.walk(a.root, func(in *part, s *ir.Statement) {
+		if in != a.root && constantOp(s) {
+			home[s.Results[0]] = in
+		}
+	})
+	moved := map[*ir.Value]bool{}
+	a.walk(a.root, func(in *part, s *ir.Statement) {
+		s.Reads(func(v *ir.Value) {
+			if at := home[v]; at != nil && at != in {
+				moved[v] = true
+			}
+		})
+	})
+	if len(moved) == 0 {
+		return
+	}
+	var leave func(p *part)
+	leave = func(p *part) {
+		p.units = slices.DeleteFunc(p.units, func(u unit) bool {
+			if u.part != nil {
+				leave(u.part)
+				return false
+			}
+			if constantOp(u.statement) && moved[u.statement.Results[0]] {
+				a.first = append(a.first, u.statement)
+				return true
+			}
+			return false
+		})
+	}
+	for _, u := range a.root.units {
+		if u.part != nil {
+			leave(u.part)
+		}
+	}
+}
+
+// constantOp reports whether a statement needs nothing to be made.
+func constantOp(s *ir.Statement) bool {
+	return len(s.Operands) == 0 && len(s.Regions) == 0 && len(s.Results) == 1 && s.Mark == nil
+}
+
+// walk calls yield for all statements of a part and of those in it, in order.
+func (a *separation) walk(p *part, yield func(in *part, s *ir.Statement)) {
+	for _, u := range p.units {
+		if u.part != nil {
+			a.walk(u.part, yield)
+		} else {
+			yield(p, u.statement)
+		}
+	}
+}
+
+// statements are what a unit is written as.
+func (u unit) statements() []*ir.Statement {
+	if u.part != nil {
+		return u.part.statements()
+	}
+	return []*ir.Statement{u.statement}
+}
+
+func (p *part) statements() (all []*ir.Statement) {
+	for _, u := range p.units {
+		all = append(all, u.statements()...)
+	}
+	return all
+}
+
+// prune drops what nothing reads of a backward pass, so that nothing is kept for it: GoMLX takes the
+// gradient of a sum of results, which is then not needed itself.
+func (a *separation) prune(p *part) {
+	live := map[*ir.Value]bool{}
+	for _, v := range a.insides(p) {
+		live[v] = true
+	}
+	var rest []*ir.Statement
+	for _, s := range slices.Backward(p.statements()) {
+		m, argument := s.Mark.(entered)
+		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results, func(v *ir.Value) bool { return live[v] }) {
+			s.Reads(func(v *ir.Value) { live[v] = true })
+			rest = append(rest, s)
+		}
+	}
+	slices.Reverse(rest)
+	p.set(rest)
+}
+
+// set makes statements of a part, in the place of what it had.
+func (p *part) set(all []*ir.Statement) {
+	p.units = make([]unit, len(all))
+	for i, s := range all {
+		p.units[i].statement = s
+	}
+}
+
+// group writes a forward pass and its backward passes, in which no others stand any more.
+func (a *separation) group(forward *part) error {
+	forward.backward = slices.DeleteFunc(forward.backward, a.dead)
+	if a.dead(forward) {
+		return nil
+	}
+	for _, p := range forward.backward {
+		a.prune(p)
+	}
+	switch forward.Kind.(type) {
+	case region.Loop:
+		return a.loop(forward)
+	case region.Block:
+		return a.block(forward)
+	case region.Manual:
+		return a.manual(forward)
+	case region.On:
+		return a.device(forward)
+	}
+	return &errkind.Fault{Op: "module:", Subject: forward.Kind.String(), Reason: fmt.Sprintf("a region of kind %T cannot be written", forward.Kind),
+		Hint: "use the packages of this module", Class: errkind.NotImplementedError}
+}
+
+// dead drops a pass that gives nothing: its trace ended with a panic.
+func (a *separation) dead(p *part) bool {
+	if slices.ContainsFunc(a.insides(p), func(v *ir.Value) bool { return v != nil }) {
+		return false
+	}
+	p.units = nil
+	return true
+}
+
+// results gives the marks of a pass's results outside their values: value index of the pass is
+// given[index].
+func (a *separation) results(p *part, given []*ir.Value) {
+	a.replace(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
+			return unchanged(s.Results[0], given[m.index])
+		}
+		return s
+	})
+}
+
+// insides are the values inside that a pass gives, nil for one that nothing takes.
+func (a *separation) insides(p *part) []*ir.Value {
+	all := make([]*ir.Value, len(p.Out))
+	a.walk(a.root, func(_ *part, s *ir.Statement) {
+		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
+			all[m.index] = s.Operands[0]
+		}
+	})
+	return all
+}
+
+// replace replaces statements all over the step.
+func (a *separation) replace(f func(s *ir.Statement) *ir.Statement) {
+	var within func(p *part)
+	within = func(p *part) {
+		for i, u := range p.units {
+			if u.part != nil {
+				within(u.part)
+			} else {
+				p.units[i].statement = f(u.statement)
+			}
+		}
+	}
+	within(a.root)
+}
+
+// read are the values that a pass's statements read, and those that it gives.
+func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
+	all := map[*ir.Value]bool{}
+	for _, v := range gives {
+		all[v] = true
+	}
+	_, _, rest := p.arguments()
+	for _, s := range rest {
+		s.Reads(func(v *ir.Value) { all[v] = true })
+	}
+	return all
+}
+
+// arguments are the values inside of a pass's arguments, and the statements without their marks.
+// outside are the arguments themselves. An argument that nothing inside reads has no value.
+func (p *part) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
+	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
+	for _, s := range p.statements() {
+		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+			inside[m.index], outside[m.index] = s.Results[0], s.Operands[0]
+			continue
+		}
+		rest = append(rest, s)
+	}
+	return inside, outside, rest
+}

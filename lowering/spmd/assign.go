@@ -1,0 +1,321 @@
+package spmd
+
+import (
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// An assigned tensor is made on its device: the op that makes it, with those before it that only it
+// needs, becomes part of a region of that device, as if the step had called logical.On. The
+// annotation itself is then no op: what reads it reads the tensor. It is none either where the
+// tensor is whole on all devices already, as an argument is or what a collective returns.
+//
+// The gradient's annotation stands at the adjoint of the tensor. There it is the ops after it that
+// belong to the device: those of the backward pass of what the forward pass has there.
+
+// placement works out the devices of a step's statements.
+type placement struct {
+	w  *writer
+	fl *flow
+	// device is where a statement runs alone, or everywhere. Those of On regions are own.
+	device []int
+	// split values may have other parts on other devices.
+	split values
+	// readers are the statements that read a statement's results.
+	readers [][]int
+	// adjoints are the adjoints assigned to a device and what is made from them there, held the
+	// values that the device makes or reads alone.
+	adjoints, held map[int]values
+}
+
+// values is a set of values.
+type values map[*ir.Value]bool
+
+const (
+	everywhere = -1
+	own        = -2
+)
+
+// layout ops move elements about. Where their operand is on all devices they cost less than sending
+// the result.
+var layout = []string{"stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.reverse",
+	"stablehlo.convert", "stablehlo.iota", "stablehlo.constant", "stablehlo.pad", "stablehlo.concatenate"}
+
+// together lists ops that all devices of a replica run alike: random bits, whose state the step
+// keeps, and what may hold a collective.
+var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stablehlo.custom_call", "stablehlo.all_reduce",
+	"stablehlo.all_gather", "stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute",
+	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
+
+// locate finds the statements that run on one device, and what annotations are another name for.
+func (w *writer) locate(fl *flow, step *lowering.Program, arguments []Placed) *placement {
+	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: values{},
+		readers: make([][]int, len(fl.statements)), adjoints: map[int]values{}, held: map[int]values{}}
+	next := 0
+	for i, v := range step.Main().Parameters {
+		if step.ParameterNames[i] != ReplicaIDName {
+			p.split[v.Value] = arguments[next].Annotation.Divides(w.trace.mesh)
+			next++
+		}
+	}
+	for i := range fl.statements {
+		p.device[i] = everywhere
+		if fl.regionOf[i] >= 0 {
+			p.device[i] = own
+		}
+		p.follow(i)
+	}
+	if len(p.held) == 0 {
+		return p // nothing is assigned
+	}
+	for i := range fl.statements {
+		for _, v := range fl.uses[i] {
+			if from, ok := fl.defined[v]; ok && !slices.Contains(p.readers[from], i) {
+				p.readers[from] = append(p.readers[from], i)
+			}
+		}
+	}
+	for p.grow() {
+	}
+	return p
+}
+
+// follow passes on what is known of a statement's operands, and pulls what an annotation assigns.
+func (p *placement) follow(i int) {
+	fl, s := p.fl, p.fl.statements[i]
+	split := false
+	for k, v := range fl.uses[i] {
+		if of, ok := fl.alias[v]; ok {
+			fl.uses[i][k] = of
+		}
+		split = split || p.split[fl.uses[i][k]]
+	}
+	if a, ok := s.Mark.(annotated); ok {
+		device, assigned := a.assigns()
+		switch {
+		case assigned:
+			p.assign(fl.uses[i][0], s.Results[0], device, a.adjoint, split)
+			return
+		case a.annotation.Divides(p.w.trace.mesh):
+			split = true
+		case a.annotation.Kind() == logical.KindReplicate, a.annotation.Kind() == logical.KindSplit:
+			split = false // over no axis
+		}
+	}
+	for _, v := range s.Results {
+		p.split[v] = split && v.Type.Rank() > 0
+	}
+}
+
+// assign notes that y, which is x, is assigned to device k.
+func (p *placement) assign(x, y *ir.Value, k int, adjoint, split bool) {
+	if !split {
+		p.fl.alias[y] = x
+		y = x
+	}
+	if p.held[k] == nil {
+		p.held[k], p.adjoints[k] = values{}, values{}
+	}
+	if adjoint {
+		p.adjoints[k][y] = true
+	} else if !split {
+		p.pull(x, k)
+	}
+}
+
+// pull puts the op that makes a value on device k, and reports whether it is there.
+func (p *placement) pull(v *ir.Value, k int) bool {
+	i, ok := p.fl.defined[v]
+	if !ok || p.device[i] != everywhere || !p.alone(i) {
+		return ok && p.device[i] == k
+	}
+	if s := p.fl.statements[i]; slices.Contains(layout, s.Op) {
+		from := false
+		for _, operand := range p.fl.uses[i] {
+			from = p.pull(operand, k) || from
+		}
+		if !from {
+			return false
+		}
+	}
+	p.take(i, k)
+	return true
+}
+
+func (p *placement) take(i, k int) {
+	p.device[i] = k
+	for _, v := range p.fl.uses[i] {
+		p.held[k][v] = true
+	}
+	for _, v := range p.fl.statements[i].Results {
+		p.held[k][v] = true
+	}
+}
+
+// alone reports whether one device can run a statement without the others.
+func (p *placement) alone(i int) bool {
+	s := p.fl.statements[i]
+	if s.Mark != nil || len(s.Results) == 0 || slices.Contains(together, s.Op) {
+		return false
+	}
+	if slices.ContainsFunc(s.Results, p.fl.constant) {
+		return false // written where it is read
+	}
+	if slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool { return p.split[v] }) {
+		return false // each device has a part of the work
+	}
+	return p.w.runsAlone([]*ir.Statement{s}) == nil && !slices.ContainsFunc(s.Regions, func(r *ir.Region) bool { return p.w.together(r.Body) })
+}
+
+// grow adds what follows from adjoints and what only one device needs, and reports whether there
+// was any.
+func (p *placement) grow() bool {
+	grown := false
+	for i := range p.fl.statements {
+		if p.device[i] != everywhere || len(p.fl.uses[i]) == 0 {
+			continue
+		}
+		for k := range p.w.logicalDevices {
+			if p.held[k] != nil && p.backward(i, k) && p.alone(i) {
+				p.take(i, k)
+				for _, v := range p.fl.statements[i].Results {
+					p.adjoints[k][v] = true
+				}
+				grown = true
+				break
+			}
+		}
+	}
+	for i := range slices.Backward(p.fl.statements) {
+		if p.device[i] != everywhere || len(p.readers[i]) == 0 {
+			continue
+		}
+		k := p.device[p.readers[i][0]]
+		if k < 0 || slices.ContainsFunc(p.readers[i], func(reader int) bool { return p.device[reader] != k }) || !p.alone(i) {
+			continue
+		}
+		p.take(i, k)
+		grown = true
+	}
+	return grown
+}
+
+// backward reports whether a statement makes something of the adjoints of device k and of what it
+// has.
+func (p *placement) backward(i, k int) bool {
+	adjoint := func(v *ir.Value) bool { return p.adjoints[k][v] }
+	return slices.ContainsFunc(p.fl.uses[i], adjoint) && !slices.ContainsFunc(p.fl.uses[i], func(v *ir.Value) bool {
+		return !adjoint(v) && !p.within(v, k, 8)
+	})
+}
+
+// within reports whether device k has a value or can make it of what it has, in so many ops.
+func (p *placement) within(v *ir.Value, k, ops int) bool {
+	if p.held[k][v] || p.fl.constant(v) {
+		return true
+	}
+	i, ok := p.fl.defined[v]
+	return ok && ops > 0 && p.device[i] == everywhere && p.alone(i) && !slices.ContainsFunc(p.fl.uses[i], func(operand *ir.Value) bool {
+		return !p.within(operand, k, ops-1)
+	})
+}
+
+// schedule adds the regions of the statements that are assigned: those of a device between two
+// crossings of its border are one.
+func (p *placement) schedule(regions []deviceRegion) []deviceRegion {
+	fl := p.fl
+	level := make([]int, len(fl.statements))
+	type key struct{ device, level int }
+	numbers := map[key]int{}
+	crossed := func(operand, reader int) int {
+		// From a region to anything but itself one level is crossed.
+		switch {
+		case p.device[operand] == everywhere, p.device[operand] >= 0 && p.device[operand] == p.device[reader],
+			p.device[operand] == own && fl.regionOf[operand] == fl.regionOf[reader]:
+			return level[operand]
+		}
+		return level[operand] + 1
+	}
+	for i := 0; i < len(fl.statements); i++ {
+		end := i + 1
+		if p.device[i] == own {
+			end = regions[fl.regionOf[i]].statements[len(regions[fl.regionOf[i]].statements)-1] + 1
+		}
+		at := 0
+		for j := i; j < end; j++ {
+			for _, v := range fl.uses[j] {
+				if from, ok := fl.defined[v]; ok && from < i && !(fl.constant(v) && (p.device[from] != everywhere || p.device[i] != everywhere)) {
+					at = max(at, crossed(from, i))
+				}
+			}
+		}
+		for ; i < end; i++ {
+			level[i] = at
+		}
+		i--
+		if k := p.device[i]; k >= 0 {
+			n, ok := numbers[key{k, at}]
+			if !ok {
+				n = len(regions)
+				numbers[key{k, at}] = n
+				regions = append(regions, deviceRegion{device: k})
+			}
+			fl.regionOf[i] = n
+			regions[n].statements = append(regions[n].statements, i)
+		}
+	}
+	return regions
+}
+
+// order lists the units of the step, each a region or, as ^i, statement i: operands first and
+// otherwise as they were traced.
+func (fl *flow) order(regions []deviceRegion) []int {
+	unitOf := func(i int) int {
+		if n := fl.regionOf[i]; n >= 0 {
+			return n
+		}
+		return ^i
+	}
+	missing, readers := map[int]int{}, map[int][]int{}
+	for i := range fl.statements {
+		unit := unitOf(i)
+		for _, v := range fl.uses[i] {
+			from, ok := fl.defined[v]
+			if !ok || unitOf(from) == unit || fl.constant(v) && (unit >= 0 || unitOf(from) >= 0) {
+				continue
+			}
+			missing[unit]++
+			readers[unitOf(from)] = append(readers[unitOf(from)], unit)
+		}
+	}
+	first := func(unit int) int {
+		if unit < 0 {
+			return ^unit
+		}
+		return regions[unit].statements[0]
+	}
+	var ready, order []int // ready is sorted, the first statement last
+	insert := func(unit int) {
+		at, _ := slices.BinarySearchFunc(ready, first(unit), func(u, target int) int { return target - first(u) })
+		ready = slices.Insert(ready, at, unit)
+	}
+	for i := range fl.statements {
+		if unit := unitOf(i); first(unit) == i && missing[unit] == 0 {
+			insert(unit)
+		}
+	}
+	for len(ready) > 0 {
+		unit := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		order = append(order, unit)
+		for _, reader := range readers[unit] {
+			if missing[reader]--; missing[reader] == 0 {
+				insert(reader)
+			}
+		}
+	}
+	return order
+}

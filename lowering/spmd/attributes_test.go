@@ -1,0 +1,44 @@
+package spmd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Partition r*P + p is logical device p of replica r.
+func TestGroupsOfPartitions(t *testing.T) {
+	w := &writer{replicas: 2, logicalDevices: 3}
+	assert.Equal(t, groups{{0, 3}, {1, 4}, {2, 5}}, w.overReplicas())
+	assert.Equal(t, groups{{0, 1, 2}, {3, 4, 5}}, w.overDevices())
+}
+
+func TestAttributesOfAModuleAreWritten(t *testing.T) {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 2})
+	assert.NoError(t, err)
+	rows := sharding.P("replica")
+	for want, a := range map[string]ir.Attr{
+		"dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>":        groups{{0, 2}, {1, 3}},
+		"#stablehlo.channel_handle<handle = 7, type = 1>":  channel(7),
+		`#sdy.sharding<@mesh, [{"replica"}]>`:              placed{rows},
+		`<@mesh, [{"replica"}]>`:                           bare{rows},
+		`[<@mesh, [{"replica"}]>, <@mesh, [{"replica"}]>]`: bares{rows, rows},
+		"[]":                     bares(nil),
+		`{"replica", "logical"}`: axes{"replica", "logical"},
+		`sdy.mesh @mesh = <["replica"=2, "logical"=2]>`: declared{mesh},
+	} {
+		assert.Equal(t, want, string(a.Append(nil)))
+	}
+}
+
+func TestNamesOfTheModulesOwnFunctionsAreReserved(t *testing.T) {
+	for _, name := range []string{"step", "region_0", "region_12"} {
+		assert.True(t, reserved(name), name)
+	}
+	for _, name := range []string{"steps", "region_", "region_a", "region_1b", "my_region_1"} {
+		assert.False(t, reserved(name), name)
+	}
+}

@@ -1,0 +1,147 @@
+package spmd
+
+import (
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// block writes the passes of a block where they stand. Its backward passes make again what they do
+// not keep, behind a barrier: a compiler would else find that the values are those of the forward
+// pass, and keep them.
+func (a *separation) block(forward *part) error {
+	k := newKeeper(a.f, forward, forward.Kind.(region.Block).Keep)
+	for v := range k.made {
+		k.given[v] = flowing
+	}
+	for _, p := range forward.backward {
+		if k.keep.Some {
+			a.recompute(k, p)
+		} else {
+			a.inline(p)
+		}
+	}
+	a.inline(forward)
+	return nil
+}
+
+// inline takes the marks of a pass's border away.
+func (a *separation) inline(p *part) {
+	inside, outside, _ := p.arguments()
+	all := p.statements()
+	for i, s := range all {
+		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+			all[i] = unchanged(inside[m.index], outside[m.index])
+		}
+	}
+	p.set(all)
+	a.results(p, a.insides(p))
+}
+
+// recompute makes a backward pass have what it reads of the forward pass.
+func (a *separation) recompute(k *keeper, p *part) {
+	// What is made again starts from values of the forward pass, and when the adjoints are there.
+	var from, behind []*ir.Value
+	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
+	barred := map[*ir.Value]*ir.Value{}
+	r.read = func(v *ir.Value) *ir.Value {
+		if barred[v] == nil {
+			barred[v] = a.f.Fresh(v.Type)
+			from, behind = append(from, v), append(behind, barred[v])
+		}
+		return barred[v]
+	}
+	var again, rest []*ir.Statement
+	all := p.statements()
+	for i, s := range all {
+		all[i] = r.renamed(s)
+	}
+	again, r.body = r.body, nil
+	// Values from outside of the block that only the remade statements read are barred as well.
+	local := map[*ir.Value]bool{}
+	for _, v := range behind {
+		local[v] = true
+	}
+	for i, s := range again {
+		again[i] = a.barred(s, local, r.read)
+		for _, v := range s.Results {
+			local[v] = true
+		}
+	}
+	if len(again) > 0 {
+		for i, s := range all {
+			m, ok := s.Mark.(entered)
+			if !ok || m.pass != p.Pass {
+				continue
+			}
+			adjoint := a.f.Fresh(s.Operands[0].Type)
+			from, behind = append(from, s.Operands[0]), append(behind, adjoint)
+			copied := *s
+			copied.Operands = []*ir.Value{adjoint}
+			all[i] = &copied
+		}
+		rest = append(rest, &ir.Statement{Op: "stablehlo.optimization_barrier", Operands: from, Results: behind, Form: ir.Inline})
+	} else if len(from) > 0 { // nothing is made again: no barrier
+		for i, v := range from {
+			rest = append(rest, unchanged(behind[i], v))
+		}
+	}
+	p.set(slices.Concat(rest, again, all))
+	if len(again) > 0 && a.w.trace.opts.Target == lowering.TargetCPU {
+		a.branch(p, len(rest))
+		return
+	}
+	a.inline(p)
+}
+
+// branch puts a backward pass into a branch that is always taken. The CPU's compiler drops barriers
+// before it looks for values that are equal and orders the ops, and then keeps what was to be made
+// again. It does not look into a branch, and takes its condition from behind a barrier for unknown.
+func (a *separation) branch(p *part, barrier int) {
+	inside, outside, _ := p.arguments()
+	all := p.statements()
+	bar := *all[barrier-1]
+	always, taken := a.f.Fresh(int32s), a.f.Fresh(int32s)
+	bar.Operands, bar.Results = append(slices.Clone(bar.Operands), always), append(slices.Clone(bar.Results), taken)
+	gives := a.insides(p)
+	var results, zeros []*ir.Value
+	var run []*ir.Statement
+	for _, s := range all[barrier:] {
+		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+			s = unchanged(inside[m.index], outside[m.index])
+		}
+		run = append(run, s)
+	}
+	given := make([]*ir.Value, len(gives))
+	at := make([]int, len(gives))
+	for i, v := range gives {
+		if v == nil {
+			continue
+		}
+		at[i] = len(results)
+		results, zeros = append(results, v), append(zeros, a.f.Fresh(v.Type))
+	}
+	branches := where0(taken, a.f.Fresh(ir.Type{}).Name, run, results, zeros)
+	for i, v := range gives {
+		if v != nil {
+			given[i] = branches.Results[at[i]]
+		}
+	}
+	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Whole(0)), &bar, branches))
+	a.results(p, given)
+}
+
+// barred returns a statement whose operands from outside stand behind the barrier.
+func (a *separation) barred(s *ir.Statement, local map[*ir.Value]bool, bar func(v *ir.Value) *ir.Value) *ir.Statement {
+	copied := *s
+	copied.Operands = slices.Clone(s.Operands)
+	for i, v := range s.Operands {
+		if !local[v] {
+			copied.Operands[i] = bar(v)
+			local[copied.Operands[i]] = true
+		}
+	}
+	return &copied
+}

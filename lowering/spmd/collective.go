@@ -1,0 +1,216 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Reduction is the operation by which a collective combines the replicas' values.
+type Reduction int
+
+const (
+	// Sum adds the replicas' values.
+	Sum Reduction = iota
+	// Max and Min take the largest and the smallest of the replicas' values, element by element.
+	Max
+	Min
+	// Product multiplies the replicas' values.
+	Product
+	// Only moves what one of the replicas has to all, with its bits: the others have zeros.
+	Only
+)
+
+// String returns the name of the reduction's StableHLO op, such as "add".
+func (r Reduction) String() string {
+	switch r {
+	case Sum, Only:
+		return "add"
+	case Max:
+		return "maximum"
+	case Min:
+		return "minimum"
+	case Product:
+		return "multiply"
+	}
+	return fmt.Sprintf("Reduction(%d)", int(r))
+}
+
+// combines is the op of a reduction of elements of a dtype.
+func (r Reduction) combines(dtype dtypes.DType) string {
+	switch {
+	case dtype == dtypes.Bool && (r == Max || r == Only):
+		return "or"
+	case dtype == dtypes.Bool && r == Min:
+		return "and"
+	}
+	return r.String()
+}
+
+// AllReduce returns the reduction of x over the replicas, the same on each. The gradient of a Sum
+// and of Only is the Sum of the replicas' gradients; the other reductions have no gradient. Each
+// call is one all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
+// [*CollectiveError].
+func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
+	t := traceOf("all_reduce", x)
+	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
+		if reduction != Sum && reduction != Only {
+			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
+				Reason: "only the sum has a gradient, not " + reduction.String(), Hint: "stop the gradient before it"})
+		}
+		return AllReduce(v, Sum)
+	})
+}
+
+// AllGather returns the x of all replicas one after another along axis, in the order of the
+// replicas: the dimension grows R times. A negative axis counts from the last. The gradient is
+// [ReduceScatter]. It panics with a [*CollectiveError].
+func AllGather(x *graph.Node, axis int) *graph.Node {
+	t := traceOf("all_gather", x)
+	axis = checkAxis("all_gather", x, axis)
+	return t.collective(x, gathered{axis: axis}, func(dims []int) { dims[axis] *= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
+}
+
+// ReduceScatter sums x over the replicas and gives each replica its part of the sum along axis, in
+// the order of the replicas: the dimension shrinks R times, and R must divide it. A negative axis
+// counts from the last. The gradient is [AllGather]. It panics with a [*CollectiveError].
+func ReduceScatter(x *graph.Node, axis int) *graph.Node {
+	t := traceOf("reduce_scatter", x)
+	axis = checkAxis("reduce_scatter", x, axis)
+	if size := x.Shape().Dimensions[axis]; size%t.opts.Replicas != 0 {
+		panic(&CollectiveError{Op: "reduce_scatter", Shape: x.Shape().Dimensions,
+			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
+			Hint:   "pad the dimension or scatter another one"})
+	}
+	return t.collective(x, scattered{axis: axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
+}
+
+// ReplicaIDName is the name of the step function's parameter that holds the replica's number.
+const ReplicaIDName = "replica_id"
+
+// ReplicaID returns the number of the replica that runs the step, an int32 scalar from 0 to R-1.
+func ReplicaID(g *graph.Graph) *graph.Node {
+	if g.GetParameterByName(ReplicaIDName) == nil {
+		return graph.Parameter(g, ReplicaIDName, shapes.Make(dtypes.Int32))
+	}
+	return g.GetParameterByName(ReplicaIDName)
+}
+
+func traceOf(op string, x *graph.Node) *Trace {
+	if x == nil {
+		panic(&CollectiveError{Op: op, Reason: "a nil node", Hint: "pass a node of the step"})
+	}
+	t, ok := x.Graph().Backend().(*Trace)
+	switch {
+	case !ok:
+		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
+			Reason: fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()),
+			Hint:   "trace the step through a strategy"})
+	case t.InRegion():
+		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
+			Reason: "inside a region that runs on one logical device, which the others would wait for",
+			Hint:   "call it before or after the On region"})
+	}
+	return t
+}
+
+func checkAxis(op string, x *graph.Node, axis int) int {
+	rank := x.Rank()
+	if axis < -rank || axis >= rank {
+		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
+			Reason: fmt.Sprintf("axis %d of a tensor of rank %d", axis, rank), Hint: "use an axis that the tensor has"})
+	}
+	return (axis + rank) % max(rank, 1)
+}
+
+// collective adds a collective to the graph of x, of which resize changes the dimensions.
+func (t *Trace) collective(x *graph.Node, m mark, resize func(dims []int), gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		shape := x.Shape().Clone()
+		if resize != nil {
+			resize(shape.Dimensions)
+		}
+		return f.Mark(x, shape, m)
+	}, gradient)
+}
+
+// The collectives name global partition ids: one group of replicas for each
+// logical coordinate. The groups are an attribute alias, written once a module.
+
+// reduced asks for an all-reduce, gathered for an all-gather and scattered for a reduce-scatter.
+type (
+	reduced  struct{ by Reduction }
+	gathered struct {
+		axis int
+		// state is set where what is gathered is state in parts: it is cheaper to gather it again
+		// than to keep it.
+		state bool
+		split logical.Annotation
+	}
+	scattered struct {
+		axis  int
+		split logical.Annotation
+	}
+)
+
+func (c reduced) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, logical.Annotation{}, func(out, in *ir.Value) *ir.Statement {
+		return w.collect("stablehlo.all_reduce", out, in, c.by.combines(in.Type.DType), replicaGroups)
+	})
+}
+
+func (c gathered) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
+		return w.collect("stablehlo.all_gather", out, in, "", replicaGroups, ir.Attribute{Key: "all_gather_dim", Value: ir.Int(c.axis)})
+	})
+}
+
+func (c scattered) write(w *writer, out, in *ir.Value) *ir.Statement {
+	return w.collective(out, in, c.split, func(out, in *ir.Value) *ir.Statement {
+		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), replicaGroups, ir.Attribute{Key: "scatter_dimension", Value: ir.Int(c.axis)})
+	})
+}
+
+// collective is the op that write writes, where there is something to combine. Of a tensor that is
+// split over the logical devices each of them combines its part: the op then stands in a computation
+// that is manual over them, because the partitioner has no rule for gathers and scatters, and would
+// make the tensor whole on each logical device before one.
+func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write func(out, in *ir.Value) *ir.Statement) *ir.Statement {
+	switch {
+	case out.Type.Empty():
+		return empty(out)
+	case w.replicas == 1:
+		return unchanged(out, in)
+	case w.single() || split.Rank() != in.Type.Rank() || !split.Divides(w.trace.mesh):
+		return write(out, in)
+	}
+	split = split.WithinReplica()
+	parts := split.PartsOn(w.trace.mesh)
+	local := func(prefix string, of ir.Type) *ir.Value {
+		dims := slices.Clone(of.Dims)
+		for i := range dims {
+			dims[i] /= parts[i]
+		}
+		return named(prefix+out.Name, of.With(dims...))
+	}
+	from, to, spec := local("from_", in.Type), local("to_", out.Type), []sharding.Spec{split.Spec(in.Type.Rank(), w.factors)}
+	s := manual("", w.factors.Names(), []*ir.Value{in}, spec, []ir.Type{out.Type}, spec,
+		&ir.Region{Arguments: []*ir.Value{from}, Body: []*ir.Statement{write(to, from), give("sdy.return", []*ir.Value{to})}})
+	s.Results = []*ir.Value{out}
+	return s
+}
+
+func (reduced) differs() (bool, bool)   { return false, true }
+func (gathered) differs() (bool, bool)  { return false, true }
+func (scattered) differs() (bool, bool) { return true, true }

@@ -1,0 +1,140 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// A pass through a region on one logical device that stands in another region, as in the body of a
+// loop, becomes a computation that is manual over all logical axes. Its statements are in a branch
+// that the one device takes. The others have zeros, and what leaves is sent to all, as for the
+// regions of the step itself (region.go). What its backward passes read stays where it is, in stacks
+// over the devices.
+
+// hostsDevice returns an error if a region of one logical device cannot begin here.
+func (t *Trace) hostsDevice(kind region.Kind) error {
+	if _, ok := kind.(region.On); !ok {
+		return nil
+	}
+	refuse := func(reason, hint string) error {
+		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
+	}
+	if t.InRegion() {
+		return refuse("inside another region", "close the first region before the second")
+	}
+	for _, p := range t.Open() {
+		if _, manual := p.Kind.(region.Manual); manual {
+			return refuse(fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
+		}
+	}
+	return nil
+}
+
+// device writes the passes of a region on one logical device.
+func (a *separation) device(forward *part) error {
+	t := a.w.trace
+	axes := t.divided(t.mesh.AxisNames())
+	if a.w.single() || len(axes) == 0 {
+		a.inlined(forward)
+		return nil
+	}
+	k, all, stacks, err := a.computations(forward, axes)
+	if err != nil {
+		return err
+	}
+	for n, c := range all {
+		if n > 0 {
+			k.kept = nil // the forward pass gave it
+		}
+		if err := c.alone(forward.Kind.(region.On).Device, k.kept, stacks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone writes the pass as a computation of one device. kept are values that stay there.
+func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*ir.Value) error {
+	inside, outside, rest := c.p.arguments()
+	if err := c.a.w.runsAlone(rest); err != nil {
+		return err
+	}
+	for i, v := range inside {
+		switch {
+		case v == nil:
+		case v.Type.Empty():
+			c.before = append(c.before, empty(v))
+		default:
+			c.take(outside[i], v, c.spec(v.Type.Rank(), nil))
+		}
+	}
+	assigned, from := c.a.f.Fresh(int32s), c.a.f.Fresh(int32s)
+	this := c.number(c.axes)
+	c.before = append(c.before, constant(assigned, ir.Whole(device)), short("stablehlo.subtract", from, this, assigned))
+	c.p.set(slices.Concat(c.before, rest))
+	c.p.own = nil
+	c.p.makes(nil)
+	for _, v := range c.arguments {
+		c.p.own[v] = true
+	}
+	run := make([]*ir.Statement, len(rest))
+	for i, s := range rest {
+		run[i] = reading(s, c.value)
+	}
+	var results, zeros []*ir.Value
+	var send []func(out *ir.Value)
+	branch := func(v *ir.Value, after func(made *ir.Value)) {
+		results, zeros, send = append(results, c.value(v)), append(zeros, c.a.f.Fresh(v.Type)), append(send, after)
+	}
+	// What escaped is given already, and leaves as the results do.
+	escaped := slices.Clone(c.given)
+	leave := func(v *ir.Value, at int) {
+		out := c.a.f.Fresh(v.Type)
+		c.given[at] = out
+		if v.Type.Empty() {
+			c.after = append(c.after, empty(out))
+			return
+		}
+		branch(v, func(made *ir.Value) { c.after = append(c.after, c.sent(out, made)) })
+	}
+	for i, v := range escaped {
+		leave(v, i)
+	}
+	gives, leaving := c.a.insides(c.p), c.a.leaving(c.p)
+	at := make([]int, len(gives))
+	for i, v := range gives {
+		if v != nil {
+			at[i] = len(c.given)
+			c.give(v, c.spec(v.Type.Rank(), nil), nil)
+			c.types[at[i]] = leaving[i].Type
+			leave(v, at[i])
+		}
+	}
+	for _, v := range kept {
+		if v.Type.Empty() {
+			continue
+		}
+		slot := c.a.f.Fresh(v.Type.Stacked(1))
+		c.give(slot, c.stack(slot.Type.Rank()), stacks[v])
+		branch(v, func(made *ir.Value) { c.after = append(c.after, unchanged(slot, made)) })
+	}
+	var body []*ir.Statement
+	if len(results) > 0 {
+		branches := where0(from, c.a.f.Fresh(ir.Type{}).Name, run, results, zeros)
+		for i, made := range branches.Results {
+			send[i](made)
+		}
+		body = append(body, branches)
+	}
+	c.place("on_", body, at, gives)
+	return nil
+}
+
+// sent gives the value of the device that has it to all of them.
+func (c *computation) sent(out, in *ir.Value) *ir.Statement {
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: among{c.axes, region.Reduced{Axes: c.axes, By: region.Only}}}
+}

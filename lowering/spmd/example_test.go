@@ -1,0 +1,47 @@
+package spmd_test
+
+import (
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+)
+
+// A matrix product over 2 replicas of 2 logical devices, its weights split. No
+// plugin is needed to lower it.
+func Example() {
+	t := spmd.NewTrace(spmd.Options{Replicas: 2, LogicalDevices: 2})
+	g := graph.NewGraph(t, "step")
+	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, 4, 8))
+	w := graph.Parameter(g, "w", shapes.Make(dtypes.Float32, 8, 16))
+	if err := g.Compile(logical.Split(graph.MatMul(x, w), 1, 2)); err != nil {
+		log.Fatal(err)
+	}
+	m, err := t.Module(g, spmd.Signature{
+		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "w", Annotation: logical.SplitInto(1, 2)}},
+		Results:   []spmd.Tensor{{Name: "y", PerReplica: true}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Mesh)
+	for _, a := range m.Arguments {
+		fmt.Println(a.Name, "global", a.Global, a.Spec, "a device", a.Shard)
+	}
+	for line := range strings.Lines(string(m.Text)) {
+		if strings.Contains(line, "sharding_constraint") {
+			fmt.Print(strings.TrimSpace(line))
+		}
+	}
+	// Output:
+	// Mesh(replica=2, logical=2)
+	// x global [8 8] P(replica, nil) a device [4 8]
+	// w global [8 16] P(nil, logical) a device [8 8]
+	// %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"logical"}]> : tensor<4x16xf32>
+}

@@ -1,0 +1,184 @@
+package spmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Border says how an argument or a result of a global program lies over the mesh.
+type Border struct {
+	// Name stands in reports and errors.
+	Name string
+	// Spec says which part of the tensor each device holds.
+	Spec sharding.Spec
+	// Inside, if it is given, is how the program reads an argument that lies as Spec says: an argument
+	// that is in parts over an axis which Inside lacks is gathered once, before anything reads it.
+	Inside *sharding.Spec
+	// Open leaves the sharding of a result to the partitioner, in the place of Spec.
+	Open bool
+	// Donated arguments give their memory to the result numbered Result, which must have the same
+	// shape and the same Spec.
+	Donated bool
+	Result  int
+}
+
+// Frame says over which devices a global program runs, and how what crosses its border lies there.
+type Frame struct {
+	// Mesh has [ReplicaAxis] first and then the axes of Logical.
+	Mesh, Logical sharding.Mesh
+	// Arguments and Results have an entry for each of the program's, in order.
+	Arguments, Results []Border
+}
+
+// UndividedAlong asks, as a mark, for a tensor of a program that is written by [Global] not to be
+// divided along dimensions: lowering.Options.WholeAlong puts it where a partitioner gets parts wrong.
+type UndividedAlong struct{ Dims []int }
+
+// Global writes a program of global tensors: shardings stand at the arguments of main, and at the
+// results that are not open, and everything else is the partitioner's. It is the frame of a graph
+// that does not know of devices; that of a step is [Trace.Module]. The program is not changed.
+//
+// A mesh of one device needs no partitioner, and the text has no mesh then.
+func Global(p *lowering.Program, f Frame) (*Module, error) {
+	main := p.Main()
+	if len(f.Arguments) != len(main.Parameters) || len(f.Results) != len(main.Results) {
+		return nil, fault(fmt.Sprintf("program %q", p.Name), fmt.Sprintf("it has %d arguments and %d results, its frame %d and %d",
+			len(main.Parameters), len(main.Results), len(f.Arguments), len(f.Results)), "give the frame an entry for each")
+	}
+	m := &Module{Name: p.Name, Mesh: f.Mesh, Logical: f.Logical, Replicas: 1, Partitions: f.Mesh.Size()}
+	var err error
+	if m.Arguments, err = across(f, "argument", f.Arguments, p.Parameters); err != nil {
+		return nil, err
+	}
+	if m.Results, err = across(f, "result", f.Results, p.Outputs); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(m.check(), p.Check(m.Partitions)); err != nil {
+		return nil, err
+	}
+	single := f.Mesh.Size() == 1
+	program := &ir.Module{
+		Name:       p.Module.Name,
+		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
+	}
+	if !single {
+		program.Meshes = []ir.Attr{declared{f.Mesh}}
+	}
+	for i, function := range p.Module.Functions {
+		written := *function
+		if written.Body, err = divided(function.Body, single); err != nil {
+			return nil, err
+		}
+		if !single {
+			written.Body = turned(written.Body)
+		}
+		written.Private = i > 0
+		if i == 0 {
+			written.Parameters, written.Results = nil, nil
+			var gathered []*ir.Statement
+			for k, a := range function.Parameters {
+				a.Attributes = edge(m.Arguments[k], false, single)
+				if inside := f.Arguments[k].Inside; inside != nil && !single {
+					parts := &ir.Value{Name: a.Value.Name + "_parts", Type: a.Value.Type}
+					gather := short("sdy.sharding_constraint", a.Value, parts)
+					gather.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{*inside}}}
+					gathered, a.Value = append(gathered, gather), parts
+				}
+				written.Parameters = append(written.Parameters, a)
+			}
+			written.Body = append(gathered, written.Body...)
+			for k, r := range function.Results {
+				r.Attributes = edge(m.Results[k], f.Results[k].Open, single)
+				written.Results = append(written.Results, r)
+			}
+		}
+		program.Functions = append(program.Functions, &written)
+	}
+	if m.Text, err = program.Text(); err != nil {
+		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}
+	}
+	return m, nil
+}
+
+// across places what crosses the border of a global program.
+func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Placed, error) {
+	out := make([]Placed, len(borders))
+	for i, b := range borders {
+		name := b.Name
+		if name == "" {
+			name = fmt.Sprintf("%s %d", kind, i)
+		}
+		dims := append([]int{}, all[i].Dimensions...)
+		if b.Open {
+			b.Spec = sharding.Replicated(len(dims))
+		}
+		out[i] = Placed{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, Local: dims, Global: dims, Spec: b.Spec}
+		if err := b.Spec.ValidateTensor(f.Mesh, name, dims); err != nil {
+			return nil, err
+		}
+		var err error
+		if out[i].Shard, err = sharding.ShardShape(f.Mesh, b.Spec, dims); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// edge are the attributes of an argument or a result of main.
+func edge(p Placed, open, single bool) (attributes []ir.Attribute) {
+	if !single && !open {
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: placed{p.Spec}})
+	}
+	if p.Donated {
+		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
+	}
+	return attributes
+}
+
+// divided puts constraints in the place of marks.
+func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
+	return ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) {
+		if s.Mark == nil {
+			return []*ir.Statement{s}, nil
+		}
+		mark, ok := s.Mark.(UndividedAlong)
+		if !ok {
+			return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
+		}
+		if single {
+			return []*ir.Statement{unchanged(s.Results[0], s.Operands[0])}, nil
+		}
+		dims := sharding.Unconstrained(s.Results[0].Type.Rank()).Dims()
+		for _, d := range mark.Dims {
+			dims[d] = sharding.Dim{}
+		}
+		kept := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
+		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.NewSpec(dims...)}}}
+		return []*ir.Statement{kept}, nil
+	})
+}
+
+// Unmarked returns the program without the marks of [UndividedAlong], as devices run it that GoMLX
+// names itself. The program is not changed.
+func Unmarked(p *lowering.Program) (*lowering.Program, error) {
+	out, written := *p, *p.Module
+	written.Functions = nil
+	for _, f := range p.Module.Functions {
+		function := *f
+		var err error
+		if function.Body, err = divided(f.Body, true); err != nil {
+			return nil, err
+		}
+		function.Parameters = append([]ir.Parameter(nil), f.Parameters...)
+		written.Functions = append(written.Functions, &function)
+	}
+	out.Module = &written
+	return &out, nil
+}

@@ -1,0 +1,28 @@
+package spmd
+
+import (
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// GoMLX forgets the gradient of the node that Node.Checkpoint is called on: a fault of how it makes
+// the checkpoint again. It then asks for the gradient of an identity op, of which it knows none.
+// The traces know those of their ops.
+func init() {
+	if _, ok := graph.VJPRegistration[graph.NodeTypeIdentity]; !ok {
+		graph.VJPRegistration[graph.NodeTypeIdentity] = forgotten
+	}
+}
+
+func forgotten(node *graph.Node, adjoints []*graph.Node, _ shapes.Shape) []*graph.Node {
+	if t, ok := node.Graph().Backend().(*Trace); ok {
+		if gradient, ok := t.gradients[node]; ok {
+			if gradient == nil { // it was to stop
+				return []*graph.Node{nil}
+			}
+			return []*graph.Node{gradient(adjoints[0])}
+		}
+	}
+	panic(fault(node.String(), "its gradient is not known: GoMLX forgets it where Checkpoint is called on an identity op with a gradient of its own, or that stops it",
+		"call Checkpoint on another node, or use remat.Block"))
+}

@@ -1,0 +1,185 @@
+package spmd
+
+import (
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// keeper finds what a backward pass reads of its forward pass, and whether it is kept or made again.
+type keeper struct {
+	f        *ir.Function // gives values names
+	keep     region.Keep
+	forward  *part
+	made     map[*ir.Value]*ir.Statement // by the forward pass, arguments not included
+	argument map[*ir.Value]int
+	outside  []*ir.Value // the arguments of the forward pass, outside
+
+	// kept are the values that the forward pass gives besides its results, of all backward passes.
+	kept []*ir.Value
+	// sources are the values that depend on nothing but constants, on what is the same in all runs,
+	// and on slices.
+	given map[*ir.Value]dependence
+}
+
+// dependence says what a value of a forward pass is made of.
+type dependence int
+
+const (
+	fixed   dependence = iota // what is the same in each run
+	slice                     // a slice of a stack, and what is fixed
+	flowing                   // a state of the loop, or an argument of a block
+)
+
+func newKeeper(f *ir.Function, forward *part, keep region.Keep) *keeper {
+	k := &keeper{f: f, keep: keep, forward: forward, made: map[*ir.Value]*ir.Statement{}, argument: map[*ir.Value]int{}, given: map[*ir.Value]dependence{}}
+	inside, outside, rest := forward.arguments()
+	k.outside = outside
+	for i, v := range inside {
+		if v == nil {
+			continue
+		}
+		k.argument[v] = i
+		switch forward.In[i].(type) {
+		case region.Carried:
+			k.given[v] = flowing
+		case region.Sliced:
+			k.given[v] = slice
+		}
+	}
+	for _, s := range rest {
+		worst := fixed
+		s.Reads(func(v *ir.Value) { worst = max(worst, k.given[v]) })
+		for _, v := range s.Results {
+			k.made[v] = s
+			k.given[v] = worst
+		}
+	}
+	return k
+}
+
+// cheap lists ops that cost less to do again than their result costs to keep.
+var cheap = []string{"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse"}
+
+// products lists the ops whose results are kept as products.
+var products = []string{"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"}
+
+// keeps reports whether a value that the forward pass makes is kept.
+func (k *keeper) keeps(v *ir.Value) bool {
+	s := k.made[v]
+	if k.given[v] == fixed {
+		return false
+	}
+	if k.given[v] == slice && gathers(s, k.made) {
+		return false // it would be kept whole on each replica
+	}
+	if m, ok := s.Mark.(remembered); ok && k.keep.Some {
+		return k.keep.Named(m.name)
+	}
+	if k.keep.Some {
+		return k.keep.Products && slices.Contains(products, s.Op)
+	}
+	marked := false
+	switch s.Mark.(type) {
+	case annotated, undivided, remembered, zeros:
+		marked = true
+	}
+	if !marked && !slices.Contains(cheap, s.Op) {
+		return true
+	}
+	if k.given[v] == slice {
+		return false
+	}
+	// What it is made of is kept instead, if that is not more.
+	return slices.ContainsFunc(s.Operands, func(of *ir.Value) bool { return bytes(of.Type) > bytes(v.Type) && k.made[of] != nil })
+}
+
+func bytes(t ir.Type) int {
+	n := t.DType.Size()
+	for _, d := range t.Dims {
+		n *= d
+	}
+	return n
+}
+
+// keepIt notes that a value is kept.
+func (k *keeper) keepIt(v *ir.Value) {
+	if !slices.Contains(k.kept, v) {
+		k.kept = append(k.kept, v)
+	}
+}
+
+// remake is what one backward pass does to have the values of the forward pass that it reads.
+type remake struct {
+	*keeper
+	// read returns the value of a kept value or of an argument where the backward pass runs.
+	read func(v *ir.Value) *ir.Value
+	body []*ir.Statement
+	has  map[*ir.Value]*ir.Value
+}
+
+// value returns a value of the forward pass where the backward pass runs.
+func (r *remake) value(v *ir.Value) *ir.Value {
+	if of, ok := r.has[v]; ok {
+		return of
+	}
+	of := v
+	if i, ok := r.argument[v]; ok {
+		if _, carried := r.forward.In[i].(region.Carried); carried {
+			r.keepIt(v)
+		}
+		of = r.read(v)
+	} else if s := r.made[v]; s != nil {
+		if r.keeps(v) {
+			r.keepIt(v)
+			of = r.read(v)
+		} else {
+			r.again(s)
+			return r.has[v]
+		}
+	}
+	r.has[v] = of
+	return of
+}
+
+// again makes the results of a statement of the forward pass again.
+func (r *remake) again(s *ir.Statement) {
+	copied := r.renamed(s)
+	copied.Results = make([]*ir.Value, len(s.Results))
+	if s.Pack != "" {
+		types := make([]ir.Type, len(s.Results))
+		for i, v := range s.Results {
+			types[i] = v.Type
+		}
+		copied.Pack = r.f.Fresh(ir.Type{}).Name
+		copied.Results = ir.Pack(copied.Pack, types...)
+	} else {
+		for i, v := range s.Results {
+			copied.Results[i] = r.f.Fresh(v.Type)
+		}
+	}
+	for i, v := range s.Results {
+		r.has[v] = copied.Results[i]
+	}
+	r.body = append(r.body, copied)
+}
+
+// renamed returns a copy of a statement that reads the values of the forward pass where the
+// backward pass runs.
+func (r *remake) renamed(s *ir.Statement) *ir.Statement {
+	copied := *s
+	copied.Operands = slices.Clone(s.Operands)
+	for i, v := range s.Operands {
+		copied.Operands[i] = r.value(v)
+	}
+	copied.Regions = nil
+	for _, region := range s.Regions {
+		body := make([]*ir.Statement, len(region.Body))
+		for i, inner := range region.Body {
+			body[i] = r.renamed(inner)
+		}
+		copied.Regions = append(copied.Regions, &ir.Region{Label: region.Label, Arguments: region.Arguments, Body: body})
+	}
+	return &copied
+}

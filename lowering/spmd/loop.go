@@ -1,0 +1,279 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// loop writes the passes of a loop, each as one stablehlo.while.
+func (a *separation) loop(forward *part) error {
+	kind := forward.Kind.(region.Loop)
+	k := newKeeper(a.f, forward, kind.Keep)
+	backward := make([]*cycle, len(forward.backward))
+	for n, p := range forward.backward {
+		backward[n] = a.cycle(p, kind.N, true)
+		backward[n].recall(k)
+	}
+	c := a.cycle(forward, kind.N, false)
+	for _, v := range k.kept {
+		if k.hosted(v) {
+			there := a.f.Fresh(v.Type)
+			c.late(inMemory(pinnedHost, there, v))
+			v = there
+		}
+		c.stack(v)
+	}
+	if err := c.write(); err != nil {
+		return err
+	}
+	stacks := c.loop.Results[len(c.loop.Results)-len(k.kept):]
+	for n, b := range backward {
+		if err := b.write(); err != nil {
+			return err
+		}
+		// The stacks that it reads have their names now.
+		known := map[*ir.Value]*ir.Value{}
+		for i, v := range k.kept {
+			known[backward[n].stacks[v]] = stacks[i]
+		}
+		b.rename(known)
+	}
+	return nil
+}
+
+// cycle is a pass that is written as a loop.
+type cycle struct {
+	a       *separation
+	p       *part
+	n       int
+	reverse bool
+
+	index                    *ir.Value
+	body                     []*ir.Statement
+	start, argument, next    []*ir.Value // what the loop carries: before, in a run, and after it
+	prepare                  []*ir.Statement
+	zero                     *ir.Value
+	inside, outside, results []*ir.Value
+	loop                     *ir.Statement
+
+	stacks map[*ir.Value]*ir.Value // of kept values, by a name of this pass's own
+}
+
+func (a *separation) cycle(p *part, n int, reverse bool) *cycle {
+	c := &cycle{a: a, p: p, n: n, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
+	c.inside, c.outside, _ = p.arguments()
+	count := a.f.Fresh(int32s)
+	c.zero = a.f.Fresh(int32s)
+	c.start, c.argument = []*ir.Value{a.f.Fresh(int32s)}, []*ir.Value{count}
+	c.prepare = append(c.prepare, constant(c.start[0], ir.Whole(0)))
+	c.body = append(c.body, constant(c.zero, ir.Whole(0)))
+	c.index = count
+	if reverse {
+		last := a.f.Fresh(int32s)
+		c.index = a.f.Fresh(int32s)
+		c.body = append(c.body, constant(last, ir.Whole(n-1)), short("stablehlo.subtract", c.index, last, count))
+	}
+	one, next := a.f.Fresh(int32s), a.f.Fresh(int32s)
+	c.body = append(c.body, constant(one, ir.Whole(1)), short("stablehlo.add", next, count, one))
+	c.next = []*ir.Value{next}
+	return c
+}
+
+// slice makes out the slice of a stack of this run.
+func (c *cycle) slice(out, stack *ir.Value) {
+	sizes := append([]int{1}, stack.Type.Dims[1:]...)
+	cut := c.a.f.Fresh(stack.Type.With(sizes...))
+	c.body = append(c.body, &ir.Statement{Op: "stablehlo.dynamic_slice", Operands: c.starts(stack), Results: []*ir.Value{cut},
+		Attributes: []ir.Attribute{{Key: "slice_sizes", Value: ir.Ints(sizes)}}, Form: ir.Inline}, unchanged(out, cut))
+}
+
+// starts are operands of an op that has a stack and where this run's slice begins.
+func (c *cycle) starts(operands ...*ir.Value) []*ir.Value {
+	return slices.Concat(operands, []*ir.Value{c.index}, slices.Repeat([]*ir.Value{c.zero}, operands[0].Type.Rank()-1))
+}
+
+// carry adds a state to the loop that begins as zeros, and returns its value in a run.
+func (c *cycle) carry(t ir.Type) *ir.Value {
+	start, argument := c.a.f.Fresh(t), c.a.f.Fresh(t)
+	c.prepare = append(c.prepare, constant(start, ir.Zero(t.DType)))
+	c.start, c.argument = append(c.start, start), append(c.argument, argument)
+	return argument
+}
+
+// stack collects the values that v has in the runs.
+func (c *cycle) stack(v *ir.Value) {
+	all := c.carry(v.Type.Stacked(c.n))
+	row, next := c.a.f.Fresh(v.Type.Stacked(1)), c.a.f.Fresh(all.Type)
+	c.results = append(c.results, nil)
+	c.late(unchanged(row, v), &ir.Statement{Op: "stablehlo.dynamic_update_slice", Operands: c.starts(all, row), Results: []*ir.Value{next}, Form: ir.Inline})
+	c.next = append(c.next, next)
+}
+
+// late adds statements behind those of the pass.
+func (c *cycle) late(all ...*ir.Statement) { c.p.units = append(c.p.units, units(all)...) }
+
+func units(all []*ir.Statement) []unit {
+	list := make([]unit, len(all))
+	for i, s := range all {
+		list[i].statement = s
+	}
+	return list
+}
+
+// recall makes a backward pass read the forward pass's values where it runs.
+func (c *cycle) recall(k *keeper) {
+	var inner []*ir.Statement
+	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
+	r.read = func(v *ir.Value) *ir.Value {
+		out := c.a.f.Fresh(v.Type)
+		stack, kept := c.stacks[v], true
+		if i, ok := k.argument[v]; ok {
+			switch k.forward.In[i].(type) {
+			case region.Same:
+				return k.outside[i]
+			case region.Sliced:
+				stack, kept = k.outside[i], false
+			}
+		}
+		if stack == nil {
+			stack = c.a.f.Fresh(v.Type.Stacked(c.n))
+			c.stacks[v] = stack
+		}
+		before := c.body
+		c.body = nil
+		c.slice(out, stack)
+		r.body = append(r.body, c.body...)
+		c.body = before
+		if kept && k.hosted(v) {
+			here := c.a.f.Fresh(v.Type)
+			r.body = append(r.body, inMemory(deviceMemory, here, out))
+			return here
+		}
+		return out
+	}
+	for _, s := range c.p.statements() {
+		if m, ok := s.Mark.(entered); ok && m.pass == c.p.Pass {
+			inner = append(inner, s)
+			continue
+		}
+		changed := r.renamed(s)
+		inner = append(inner, r.body...)
+		inner = append(inner, changed)
+		r.body = nil
+	}
+	c.p.set(inner)
+	// What leaves may be a value of the forward pass itself.
+	c.a.replace(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
+			copied := *s
+			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
+			c.late(r.body...)
+			r.body = nil
+			return &copied
+		}
+		return s
+	})
+}
+
+func hasKey[K comparable, V any](m map[K]V, key K) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// write writes the pass as a loop. What leaves has its values behind it.
+func (c *cycle) write() error {
+	gives := c.a.insides(c.p)
+	read := c.p.read(gives)
+	kept, keptNext := c.start[1:], c.next[1:]
+	keptArguments := c.argument[1:]
+	c.start, c.next, c.argument = c.start[:1:1], c.next[:1:1], c.argument[:1:1]
+	// The state first: each result that is carried is the next run's argument.
+	var states []int
+	for i, crossing := range c.p.Out {
+		if _, ok := crossing.(region.Carried); ok {
+			states = append(states, i)
+		}
+	}
+	given := make([]*ir.Value, len(c.p.Out))
+	at := make([]int, len(c.p.Out))
+	for i, crossing := range c.p.In {
+		v, outside := c.inside[i], c.outside[i]
+		switch crossing.(type) {
+		case region.Same:
+			c.body = append(c.body, unchanged(v, outside))
+		case region.Sliced:
+			if read[v] {
+				c.slice(v, outside)
+			}
+		case region.Carried:
+			if len(states) == 0 {
+				return fault(c.p.Kind.String(), "an argument is carried, and no result is its next value", "return one for each")
+			}
+			result := states[0]
+			states = states[1:]
+			next := gives[result]
+			if next == nil {
+				next = v // nothing takes it
+			}
+			if !next.Type.Equal(v.Type) {
+				return fault(c.p.Kind.String(), fmt.Sprintf("a state of type %s is %s after a run", v.Type, next.Type), "return the shape and the dtype that came in")
+			}
+			at[result] = len(c.start)
+			c.start, c.argument, c.next = append(c.start, outside), append(c.argument, v), append(c.next, next)
+		}
+	}
+	for i, crossing := range c.p.Out {
+		v := gives[i]
+		if v == nil {
+			continue
+		}
+		switch crossing.(type) {
+		case region.Same:
+			at[i] = len(c.start)
+			sum, next := c.carry(v.Type), c.a.f.Fresh(v.Type)
+			c.late(short("stablehlo.add", next, sum, v))
+			c.next = append(c.next, next)
+		case region.Sliced:
+			at[i] = len(c.start)
+			c.stack(v)
+		}
+	}
+	c.start, c.next, c.argument = append(c.start, kept...), append(c.next, keptNext...), append(c.argument, keptArguments...)
+	types := make([]ir.Type, len(c.start))
+	before := make([]*ir.Value, len(c.start))
+	for i, v := range c.start {
+		types[i], before[i] = v.Type, c.a.f.Fresh(v.Type)
+	}
+	_, _, rest := c.p.arguments()
+	body := slices.Concat(c.body, rest, []*ir.Statement{give("stablehlo.return", c.next)})
+	limit, again := c.a.f.Fresh(int32s), c.a.f.Fresh(boolean)
+	more := &ir.Region{Label: "more", Arguments: before, Body: []*ir.Statement{
+		constant(limit, ir.Whole(c.n)), compare("LT", again, before[0], limit), give("stablehlo.return", []*ir.Value{again})}}
+	pack := c.a.f.Fresh(ir.Type{}).Name
+	c.loop = &ir.Statement{Op: "stablehlo.while", Operands: c.start, Pack: pack, Results: ir.Pack(pack, types...),
+		Regions: []*ir.Region{more, {Label: "run", Arguments: c.argument, Body: body}}, Form: ir.Inline}
+	c.p.set(append(slices.Clone(c.prepare), c.loop))
+	for i := range given {
+		if gives[i] != nil {
+			given[i] = c.loop.Results[at[i]]
+		}
+	}
+	c.a.results(c.p, given)
+	return nil
+}
+
+// rename gives values of the written loop other names.
+func (c *cycle) rename(known map[*ir.Value]*ir.Value) {
+	if len(known) == 0 {
+		return
+	}
+	r := &remake{has: known, keeper: &keeper{}}
+	all := c.p.statements()
+	for i, s := range all {
+		all[i] = r.renamed(s)
+	}
+	c.p.set(all)
+}

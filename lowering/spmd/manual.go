@@ -1,0 +1,319 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// A pass through a manual region becomes a computation that is manual over the region's axes. What
+// it reads from outside, it takes as operands. What its backward passes read of it, it gives as
+// stacks over the devices, of which each device holds its own slice.
+//
+// The gradients are those of the sum of what all devices give. A result that is equal on n devices
+// counts once, so that its adjoint is divided by n on each of them; a gradient of an argument that
+// is equal on devices is summed over them. A collective's adjoint follows from this alone. Where a
+// value that is to be summed is known to be equal on the devices, it is multiplied instead.
+
+// manual writes the passes of a manual region.
+func (a *separation) manual(forward *part) error {
+	w := a.w
+	axes := w.trace.divided(forward.Kind.(region.Manual).Axes)
+	if w.single() || len(axes) == 0 {
+		a.inlined(forward)
+		return nil
+	}
+	k, all, stacks, err := a.computations(forward, axes)
+	if err != nil {
+		return err
+	}
+	for _, v := range k.kept {
+		if v.Type.Empty() {
+			continue
+		}
+		c := all[0]
+		c.give(c.stacked(v), c.stack(v.Type.Rank()+1), stacks[v])
+	}
+	for _, c := range all {
+		c.write()
+	}
+	return nil
+}
+
+// computations begins the passes of a region as computations that are manual over axes, the forward
+// pass first. What the backward passes read of it is known then: the keeper has the values, and the
+// stacks are what they are outside.
+func (a *separation) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
+	k = newKeeper(a.f, forward, region.Keep{})
+	for v := range k.made {
+		k.given[v] = flowing
+	}
+	stacks = map[*ir.Value]*ir.Value{}
+	for _, p := range forward.backward {
+		c := a.computation(p, axes)
+		c.recall(k, stacks)
+		all = append(all, c)
+	}
+	first := a.computation(forward, axes)
+	return k, slices.Insert(all, 0, first), stacks, first.escape(forward.backward)
+}
+
+// inlined writes the passes of a region in place, where there is but one device.
+func (a *separation) inlined(forward *part) {
+	for _, p := range forward.backward {
+		a.inline(p)
+	}
+	a.inline(forward)
+}
+
+// computation is a pass that is written as a manual computation.
+type computation struct {
+	a       *separation
+	p       *part
+	axes    []string // those of more than one device
+	devices int
+	open    bool // other axes of the replica stay the partitioner's
+
+	operands, arguments []*ir.Value // outside, and inside
+	inSpecs, outSpecs   []sharding.Spec
+	given               []*ir.Value // inside
+	types               []ir.Type   // of the results, outside
+	named               []*ir.Value // outside: values that the results are, besides those that leave
+	before, after       []*ir.Statement
+	prepare             []*ir.Statement // outside
+	inside              map[*ir.Value]*ir.Value
+	numbers             map[string]*ir.Value
+}
+
+func (a *separation) computation(p *part, axes []string) *computation {
+	t := a.w.trace
+	return &computation{a: a, p: p, axes: axes, devices: t.devices(axes), inside: map[*ir.Value]*ir.Value{}, numbers: map[string]*ir.Value{},
+		open: len(t.divided(t.mesh.AxisNames())) > len(axes)}
+}
+
+// spec is the sharding of a tensor whose dimensions are cut over logical axes. Dimensions beyond
+// them are whole.
+func (c *computation) spec(rank int, axes [][]string) sharding.Spec {
+	dims := make([]sharding.Dim, rank)
+	for i := range dims {
+		dims[i].Open = c.open
+		if i < len(axes) {
+			dims[i].Axes = c.a.w.factors.Pieces(c.a.w.trace.divided(axes[i])...)
+		}
+	}
+	spec := sharding.NewSpec(dims...)
+	if c.open { // the partitioner may divide the tensor further, but not over the manual axes
+		used := spec.UsedAxes()
+		whole := slices.DeleteFunc(c.manualAxes(), func(name string) bool { return slices.Contains(used, name) })
+		spec = spec.WithReplicated(whole...)
+	}
+	return spec
+}
+
+func (c *computation) crossing(rank int, cross region.Crossing) sharding.Spec {
+	shard, _ := cross.(region.Shard)
+	names := make([][]string, len(shard.Axes))
+	for i, axes := range shard.Axes {
+		for _, axis := range axes {
+			names[i] = append(names[i], axis.Name)
+		}
+	}
+	return c.spec(rank, names)
+}
+
+// stack is the sharding of values that are stacked over the devices.
+func (c *computation) stack(rank int) sharding.Spec { return c.spec(rank, [][]string{c.axes}) }
+
+// take makes a value from outside an operand; inside it is argument.
+func (c *computation) take(outside, argument *ir.Value, spec sharding.Spec) {
+	c.operands, c.arguments, c.inSpecs = append(c.operands, outside), append(c.arguments, argument), append(c.inSpecs, spec)
+}
+
+// give makes a value from inside a result. outside is a value that the result is, nil for one that
+// leaves by a mark.
+func (c *computation) give(v *ir.Value, spec sharding.Spec, outside *ir.Value) {
+	t := v.Type
+	if outside != nil {
+		t = outside.Type
+	}
+	c.given, c.outSpecs, c.types, c.named = append(c.given, v), append(c.outSpecs, spec), append(c.types, t), append(c.named, outside)
+}
+
+// stacked is a device's slice of the stack of a value.
+func (c *computation) stacked(v *ir.Value) *ir.Value {
+	slot := c.a.f.Fresh(v.Type.Stacked(1))
+	c.after = append(c.after, unchanged(slot, c.value(v)))
+	return slot
+}
+
+// value returns a value from outside inside: a constant is made again, another is the same on all
+// devices.
+func (c *computation) value(v *ir.Value) *ir.Value {
+	if in, ok := c.inside[v]; ok {
+		return in
+	}
+	if c.p.makes(v) {
+		return v
+	}
+	in := c.a.f.Fresh(v.Type)
+	if s := c.a.constants[v]; s != nil {
+		copied := *s
+		copied.Results = []*ir.Value{in}
+		c.before = append(c.before, &copied)
+	} else {
+		c.take(v, in, c.spec(v.Type.Rank(), nil))
+	}
+	c.inside[v] = in
+	return in
+}
+
+// recall makes a backward pass read the forward pass's values: its arguments again, and stacks of
+// what it kept.
+func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
+	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
+	r.read = func(v *ir.Value) *ir.Value {
+		out := c.a.f.Fresh(v.Type)
+		if i, ok := k.argument[v]; ok {
+			c.take(k.outside[i], out, c.crossing(v.Type.Rank(), k.forward.In[i]))
+			return out
+		}
+		if v.Type.Empty() {
+			r.body = append(r.body, empty(out))
+			return out
+		}
+		if stacks[v] == nil {
+			stacks[v] = c.a.f.Fresh(v.Type.Stacked(c.devices))
+		}
+		slot := c.a.f.Fresh(v.Type.Stacked(1))
+		c.take(stacks[v], slot, c.stack(slot.Type.Rank()))
+		r.body = append(r.body, unchanged(out, slot))
+		return out
+	}
+	var all []*ir.Statement
+	for _, s := range c.p.statements() {
+		if m, ok := s.Mark.(entered); !ok || m.pass != c.p.Pass {
+			s = r.renamed(s)
+			all = append(all, r.body...)
+			r.body = nil
+		}
+		all = append(all, s)
+	}
+	// A gradient may be a value of the forward pass itself.
+	c.a.replace(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
+			copied := *s
+			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
+			all = append(all, r.body...)
+			r.body = nil
+			return &copied
+		}
+		return s
+	})
+	c.p.set(all)
+}
+
+// makes reports whether a value is made within a part, its arguments and what is within its
+// statements included.
+func (p *part) makes(v *ir.Value) bool {
+	if p.own == nil {
+		p.own = map[*ir.Value]bool{}
+		var own func(all []*ir.Statement)
+		own = func(all []*ir.Statement) {
+			for _, s := range all {
+				for _, v := range s.Results {
+					p.own[v] = true
+				}
+				for _, r := range s.Regions {
+					for _, v := range r.Arguments {
+						p.own[v] = true
+					}
+					own(r.Body)
+				}
+			}
+		}
+		own(p.statements())
+	}
+	return p.own[v]
+}
+
+// escape gives what is read outside of the region without leaving it, such as the state of a random
+// generator: it is the same on all devices.
+func (c *computation) escape(backward []*part) error {
+	outside := map[*ir.Value]*ir.Value{}
+	var differs *ir.Value
+	for _, p := range backward {
+		p.apart = true
+	}
+	c.p.apart = true
+	c.a.replaceElsewhere(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass {
+			return s
+		}
+		return reading(s, func(v *ir.Value) *ir.Value {
+			if !c.p.makes(v) {
+				return v
+			}
+			if outside[v] == nil {
+				outside[v] = c.a.f.Fresh(v.Type)
+				if c.a.vary.of[v]&c.a.w.trace.over(c.axes...) != 0 {
+					differs = v
+				}
+				c.give(v, c.spec(v.Type.Rank(), nil), outside[v])
+			}
+			return outside[v]
+		})
+	})
+	for _, p := range append(backward, c.p) {
+		p.apart = false
+	}
+	if differs != nil {
+		return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("a value of type %s", differs.Type),
+			Reason: "it is made inside of the region, differs between the devices, and is used outside", Hint: "return it from the region, with a spec", Class: errkind.ValueError}
+	}
+	return nil
+}
+
+// replaceElsewhere replaces statements all over the step but in parts that are marked apart.
+func (a *separation) replaceElsewhere(f func(s *ir.Statement) *ir.Statement) {
+	var within func(p *part)
+	within = func(p *part) {
+		if p.apart {
+			return
+		}
+		for i, u := range p.units {
+			if u.part != nil {
+				within(u.part)
+			} else {
+				p.units[i].statement = f(u.statement)
+			}
+		}
+	}
+	within(a.root)
+}
+
+// reading returns a statement with other operands, in its regions too: itself if none is another.
+func reading(s *ir.Statement, of func(v *ir.Value) *ir.Value) *ir.Statement {
+	changed := false
+	s.Reads(func(v *ir.Value) { changed = changed || of(v) != v })
+	if !changed {
+		return s
+	}
+	copied := *s
+	copied.Operands = slices.Clone(s.Operands)
+	for i, v := range s.Operands {
+		copied.Operands[i] = of(v)
+	}
+	copied.Regions = nil
+	for _, r := range s.Regions {
+		body := make([]*ir.Statement, len(r.Body))
+		for i, inner := range r.Body {
+			body[i] = reading(inner, of)
+		}
+		copied.Regions = append(copied.Regions, &ir.Region{Label: r.Label, Arguments: r.Arguments, Body: body})
+	}
+	return &copied
+}

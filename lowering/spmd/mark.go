@@ -1,0 +1,99 @@
+package spmd
+
+import (
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// StableHLO's builder has no Shardy ops, and some ops of ours need to know the whole step before
+// they can be written. A trace therefore adds a statement with a mark, which says what was asked
+// for, and the writer puts an op in its place, loop bodies included.
+
+// mark is what a statement stands for.
+type mark interface {
+	// write returns the op that makes out of in.
+	write(w *writer, out, in *ir.Value) *ir.Statement
+	// differs reports whether the result may differ between replicas; known is false where it
+	// does if the operand does.
+	differs() (differs, known bool)
+}
+
+// annotated asks for a tensor to live where an annotation says.
+type annotated struct {
+	annotation logical.Annotation
+	// adjoint: the tensor is an adjoint, whose readers are assigned.
+	adjoint bool
+	// own: it stands in the step itself, in no closure and no function.
+	own bool
+}
+
+func (a annotated) write(w *writer, out, in *ir.Value) *ir.Statement {
+	if w.single() {
+		return unchanged(out, in)
+	}
+	return w.constrain(out, in, a.annotation)
+}
+
+func (annotated) differs() (bool, bool) { return false, false }
+
+// assigns returns the device of a tensor of the step itself that is made on one.
+func (a annotated) assigns() (device int, ok bool) {
+	return a.annotation.Device(), a.own && a.annotation.Kind() == logical.KindAssign
+}
+
+// undivided asks for a tensor to be whole on each device where tensors are split in a grid.
+type undivided struct{}
+
+func (undivided) write(w *writer, out, in *ir.Value) *ir.Statement {
+	if w.factors.Divided() < 2 {
+		return unchanged(out, in)
+	}
+	return w.constrain(out, in, logical.Replicated())
+}
+
+func (undivided) differs() (bool, bool) { return false, false }
+
+// zeros asks for zeros of the result's shape, whatever the operand.
+type zeros struct{}
+
+func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
+	return constant(out, ir.Float("0.0", 0))
+}
+
+func (zeros) differs() (bool, bool) { return false, true }
+
+// replaced returns statements with ops in the place of the marks that are in them, and with the
+// values that others are names of.
+func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
+	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
+		if m, ok := s.Mark.(mark); ok {
+			out, in := s.Results[0], w.canonical(s.Operands[0])
+			write := func(out, in *ir.Value) *ir.Statement { return m.write(w, out, in) }
+			if c, ok := m.(mover); ok && c.moves(w) {
+				return w.moved(out, in, write), nil
+			}
+			return []*ir.Statement{write(out, in)}, nil
+		}
+		if len(w.alias) > 0 {
+			for i, v := range s.Operands {
+				if of := w.canonical(v); of != v {
+					changed := *s
+					changed.Operands = append([]*ir.Value(nil), s.Operands...)
+					for ; i < len(changed.Operands); i++ {
+						changed.Operands[i] = w.canonical(changed.Operands[i])
+					}
+					return []*ir.Statement{&changed}, nil
+				}
+			}
+		}
+		return []*ir.Statement{s}, nil
+	})
+}
+
+// canonical returns the value that another is a name of.
+func (w *writer) canonical(v *ir.Value) *ir.Value {
+	if of, ok := w.alias[v]; ok {
+		return of
+	}
+	return v
+}

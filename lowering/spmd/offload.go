@@ -1,0 +1,47 @@
+package spmd
+
+import (
+	"errors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// The memories that kept values are in.
+const (
+	pinnedHost   = "pinned_host"
+	deviceMemory = "device"
+)
+
+// inMemory is an op that moves a value to another memory.
+func inMemory(memory string, out, in *ir.Value) *ir.Statement {
+	return &ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
+		{Key: "call_target_name", Value: ir.Quoted("annotate_device_placement")}, {Key: "has_side_effect", Value: ir.Flag(true)},
+		{Key: "mhlo.frontend_attributes", Value: ir.Raw(`{_xla_buffer_placement = "` + memory + `"}`)}}}
+}
+
+// hosted reports whether a kept value goes to the host's memory. Numbers stay: they are not worth a
+// transfer.
+func (k *keeper) hosted(v *ir.Value) bool { return k.keep.Host && v.Type.Rank() > 0 }
+
+// canHost refuses values in the host's memory where compilers do not take them there: on the CPU,
+// whose memory it is, and outside of loops, where libtpu's compiler needs more of the device's memory
+// for it and not less.
+func (t *Trace) canHost(kind region.Kind) error {
+	refuse := func(reason, hint string) error {
+		return &errkind.Fault{Op: kind.String() + ":", Subject: "policy", Reason: reason, Hint: hint, Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	}
+	switch kind := kind.(type) {
+	case region.Block:
+		if kind.Keep.Host {
+			return refuse("what a block keeps is not taken to the host's memory", "run the layers in a loop (package loop), whose values are, or leave remat.Policy.OnHost out")
+		}
+	case region.Loop:
+		if kind.Keep.Host && t.opts.Target == lowering.TargetCPU {
+			return refuse("the memory of CPU devices is the host's, so that nothing can be kept elsewhere", "leave remat.Policy.OnHost out for CPU devices")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package spmd
+
+import (
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// The statements that this package writes around those of a step.
+
+func named(name string, t ir.Type) *ir.Value { return &ir.Value{Name: name, Type: t} }
+
+// short is an op of one result in its short form.
+func short(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
+	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Short}
+}
+
+func constant(out *ir.Value, number ir.Number) *ir.Statement {
+	s := short("stablehlo.constant", out)
+	s.Attributes = []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: out.Type, Splat: &number}}}
+	return s
+}
+
+// empty makes a tensor without elements: collectives refuse them.
+func empty(out *ir.Value) *ir.Statement {
+	s := short("stablehlo.constant", out)
+	s.Attributes = []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: out.Type}}}
+	return s
+}
+
+// unchanged is an op that is its operand: on one device there is nothing to constrain or to
+// combine.
+func unchanged(out, in *ir.Value) *ir.Statement { return short("stablehlo.reshape", out, in) }
+
+func compare(direction string, out, a, b *ir.Value) *ir.Statement {
+	s := short("stablehlo.compare", out, a, b)
+	s.Attributes = []ir.Attribute{{Key: ir.Direction, Value: ir.Raw(direction)}}
+	return s
+}
+
+// call calls a function. Its results are pack#0 and so on.
+func call(pack, function string, types []ir.Type, in []*ir.Value) *ir.Statement {
+	return &ir.Statement{Op: "func.call", Operands: in, Results: ir.Pack(pack, types...), Pack: pack,
+		Attributes: []ir.Attribute{{Key: ir.Callee, Value: ir.Symbol(function)}}, Form: ir.Short}
+}
+
+// give ends a function or a region.
+func give(op string, values []*ir.Value) *ir.Statement {
+	return &ir.Statement{Op: op, Operands: values, Form: ir.Short}
+}
+
+// manual is a computation that is manual over axes: body takes the parts that a device has of in.
+func manual(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec, types []ir.Type, outSpecs []sharding.Spec, body *ir.Region) *ir.Statement {
+	return &ir.Statement{Op: "sdy.manual_computation", Operands: in, Results: ir.Pack(pack, types...), Pack: pack,
+		Attributes: []ir.Attribute{{Key: "in_shardings", Value: bares(inSpecs)}, {Key: "out_shardings", Value: bares(outSpecs)}, {Key: "manual_axes", Value: axes(over)}},
+		Regions:    []*ir.Region{body}, Form: ir.Short}
+}
+
+// constrain makes a value that is split as a says from here on.
+func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
+	s := short("sdy.sharding_constraint", out, in)
+	s.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{a.Spec(in.Type.Rank(), w.factors)}}}
+	return s
+}
+
+// combiner is how a collective combines two elements.
+func combiner(out *ir.Value, op string) *ir.Region {
+	t := out.Type.Element()
+	lhs, rhs, both := named("lhs_"+out.Name, t), named("rhs_"+out.Name, t), named("both_"+out.Name, t)
+	return &ir.Region{Label: "combine", Arguments: []*ir.Value{lhs, rhs},
+		Body: []*ir.Statement{short("stablehlo."+op, both, lhs, rhs), give("stablehlo.return", []*ir.Value{both})}}
+}
+
+// collect is a collective op among groups, with attributes of its own first. op is how it combines
+// two elements, "" for one that does not.
+func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Alias, own ...ir.Attribute) *ir.Statement {
+	w.channels++
+	s := &ir.Statement{Op: name, Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline,
+		Attributes: append(slices.Clip(own), ir.Attribute{Key: "channel_handle", Value: channel(w.channels)},
+			ir.Attribute{Key: "replica_groups", Value: among}, ir.Attribute{Key: "use_global_device_ids"})}
+	if op != "" {
+		s.Regions = []*ir.Region{combiner(out, op)}
+	}
+	return s
+}
+
+// send gives the value of the one device of a replica that has it to all of them: the others have
+// zeros.
+func (w *writer) send(out, in *ir.Value) []*ir.Statement {
+	return w.moved(out, in, func(out, in *ir.Value) *ir.Statement {
+		return w.collect("stablehlo.all_reduce", out, in, Only.combines(in.Type.DType), logicalGroups)
+	})
+}
+
+// where0 runs statements where a number is 0, and gives zeros elsewhere. It is a stablehlo.case,
+// which the compilers keep as it is. In the place of a stablehlo.if they may put a select, for which
+// every device runs the statements, unless these are expensive to them, as a product is.
+func where0(number *ir.Value, pack string, run []*ir.Statement, results, zeros []*ir.Value) *ir.Statement {
+	skip, types := &ir.Region{}, make([]ir.Type, len(zeros))
+	for i, zero := range zeros {
+		types[i] = zero.Type
+		skip.Body = append(skip.Body, constant(zero, ir.Zero(zero.Type.DType)))
+	}
+	skip.Body = append(skip.Body, give("stablehlo.return", zeros))
+	run = append(run, give("stablehlo.return", results))
+	return &ir.Statement{Op: "stablehlo.case", Operands: []*ir.Value{number}, Pack: pack, Results: ir.Pack(pack, types...),
+		Regions: []*ir.Region{{Body: run}, skip}, Form: ir.Inline}
+}

@@ -1,0 +1,85 @@
+package spmd
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ragged"
+)
+
+// Resized is a step that was traced for other sizes of its padded dimensions.
+type Resized struct {
+	Trace *Trace
+	Graph *graph.Graph
+	Sizes []int
+}
+
+// LeaveOutPadding rewrites the step of a graph that was compiled on t so that it computes from the
+// real elements of its padded arguments alone; see package ragged. sizes are the padded sizes, and
+// sources say where the step finds the real sizes; one that
+// names no parameter is that of [RealRows]. others are the same step traced for other padded
+// sizes: two traces for each size, which differ from t in that size alone. It returns the
+// dimensions of the step's results. Its errors are [*ragged.Error].
+func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Resized) ([][]ragged.Dim, error) {
+	base, err := t.traced(g, sizes)
+	if err != nil {
+		return nil, err
+	}
+	var all []ragged.Traced
+	for _, other := range others {
+		traced, err := other.Trace.traced(other.Graph, other.Sizes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, traced)
+	}
+	plan, err := ragged.Compare(base, all)
+	if err != nil {
+		return nil, err
+	}
+	results := plan.Results()
+	at, err := plan.Apply(located(base.Program, sources))
+	if err != nil {
+		return nil, err
+	}
+	for i := range t.regions {
+		r := &t.regions[i]
+		r.begin, r.end = at[r.begin], at[r.end]
+	}
+	for i := range t.passes {
+		p := &t.passes[i]
+		p.begin, p.end = at[p.begin], at[p.end]
+	}
+	return results, nil
+}
+
+func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
+	lowered, ok := g.Executable().(*lowering.Lowered)
+	if !ok {
+		return ragged.Traced{}, untraced(g.Name())
+	}
+	return ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
+}
+
+// padded says what a mark does to a padded value: see [ragged.Marker].
+func padded(mark any) string {
+	switch m := mark.(type) {
+	case reduced, gathered, scattered, among:
+		return "a collective"
+	case entered:
+		return cutting(m.pass, m.pass.In[m.index])
+	case left:
+		return cutting(m.pass, m.pass.Out[m.index])
+	}
+	return ""
+}
+
+// cutting says what a border does that cuts a tensor into the devices' shards: the padding is then
+// the last devices'.
+func cutting(p *region.Pass, c region.Crossing) string {
+	if _, manual := p.Kind.(region.Manual); manual && len(axesOf(c)) > 0 {
+		return "a manual region"
+	}
+	return ""
+}

@@ -1,0 +1,117 @@
+package spmd
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/go-xla/stablehlo"
+	xshapes "github.com/gomlx/go-xla/types/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// A pass through a region of package region is a range of the step's statements, in place. Its
+// arguments and results are statements with marks. apart.go writes the passes apart.
+
+// pass is a range of the step's statements that is a pass through a region.
+type pass struct {
+	*region.Pass
+	begin, end int
+}
+
+// manual reports whether a pass is written as a manual computation.
+func (p pass) manual() bool {
+	switch p.Kind.(type) {
+	case region.Manual, region.On:
+		return true
+	}
+	return false
+}
+
+// entered is an argument of a pass, inside: the operand is outside.
+type entered struct {
+	pass  *region.Pass
+	index int
+}
+
+// left is a result of a pass, outside: the operand is inside.
+type left struct {
+	pass  *region.Pass
+	index int
+}
+
+// remembered is a value that has a name for what is kept of a forward pass.
+type remembered struct{ name string }
+
+// write implements [mark]: outside of a pass that is written apart the value is the operand.
+func (entered) write(_ *writer, out, in *ir.Value) *ir.Statement    { return unchanged(out, in) }
+func (left) write(_ *writer, out, in *ir.Value) *ir.Statement       { return unchanged(out, in) }
+func (remembered) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
+
+func (entered) differs() (bool, bool)    { return false, false }
+func (left) differs() (bool, bool)       { return false, false }
+func (remembered) differs() (bool, bool) { return false, false }
+
+var _ region.Target = (*Trace)(nil)
+
+// BeginPass implements [region.Target].
+func (t *Trace) BeginPass(p *region.Pass) error {
+	if err := t.hostsDevice(p.Kind); err != nil {
+		return err
+	}
+	if t.InRegion() {
+		return fault(p.Kind.String(), "inside a region that runs on one logical device", "put the logical.On region elsewhere")
+	}
+	if err := t.canHost(p.Kind); err != nil {
+		return err
+	}
+	t.nested = append(t.nested, len(t.passes))
+	t.passes = append(t.passes, pass{Pass: p, begin: len(t.main().IR().Body), end: -1})
+	return nil
+}
+
+// EndPass implements [region.Target].
+func (t *Trace) EndPass(*region.Pass) {
+	last := len(t.nested) - 1
+	t.passes[t.nested[last]].end = len(t.main().IR().Body)
+	t.nested = t.nested[:last]
+}
+
+// Open implements [region.Target].
+func (t *Trace) Open() (all []*region.Pass) {
+	for _, n := range t.nested {
+		all = append(all, t.passes[n].Pass)
+	}
+	return all
+}
+
+// EmitBorder implements [region.Target].
+func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	if leave, ok := op.(region.Leave); ok {
+		if err := t.equal(x, leave); err != nil {
+			panic(err)
+		}
+	}
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		switch op := op.(type) {
+		case region.Enter:
+			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entered{op.Pass, op.Index})
+		case region.Leave:
+			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), left{op.Pass, op.Index})
+		case region.Save:
+			op.Slot.Value = x
+			return x, nil
+		case region.Load:
+			if saved, ok := op.Slot.Value.(*stablehlo.Value); ok {
+				return saved, nil
+			}
+			return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
+		case region.Zero:
+			return f.Mark(x, xshapes.Make(dtypes.Float32), zeros{})
+		case region.Name:
+			return f.Mark(x, x.Shape(), remembered{op.Name})
+		}
+		return t.collectiveMark(f, x, op)
+	}, gradient)
+}

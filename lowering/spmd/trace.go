@@ -1,0 +1,210 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/recomputed"
+	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Options says for how many replicas and logical devices, and for which compiler, a step is traced.
+type Options struct {
+	// Replicas is R, and LogicalDevices is P, the logical devices of a replica; zero means 1.
+	Replicas, LogicalDevices int
+	// LogicalAxes name the axes of a replica's logical devices, the slowest first: see
+	// logical.Mesh. Their sizes multiply to LogicalDevices, which may then be zero. Without them
+	// the replica has one axis.
+	LogicalAxes []sharding.Axis
+	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one
+	// partition each, instead of R partitions: see [Module].Replicas. A partitioner's time grows
+	// with the square of the number of variables, and such a program needs none.
+	Programs bool
+	// Target, Precision and Random are the options of the same names of package lowering.
+	Target    lowering.Target
+	Precision lowering.Precision
+	Random    lowering.Random
+	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
+	Padded bool
+}
+
+// Trace is the backend of one graph: graph.NewGraph(trace, name). It writes the graph's
+// ops as statements, annotations and collectives as marks, and assembles the module when
+// the graph is compiled. It is not safe for concurrent use and serves one graph.
+type Trace struct {
+	*lowering.Backend
+	opts    Options
+	mesh    sharding.Mesh // the logical axes
+	bad     error         // of the options, for Module to return
+	builder *lowering.Builder
+
+	pending     write // see emit
+	gradients   map[*graph.Node]func(v *graph.Node) *graph.Node
+	annotations []logical.Annotation
+	regions     []bracket
+	open        bool                      // the last region is
+	passes      []pass                    // through regions, in the order in which they began
+	nested      []int                     // the passes that are open, by number
+	asks        []func(name string) error // see Ask
+}
+
+var (
+	_ compute.Backend = (*Trace)(nil)
+	_ logical.Target  = (*Trace)(nil)
+)
+
+// NewTrace returns the backend for the graph of one step. [Trace.Module] returns the error of
+// LogicalAxes that are not right.
+func NewTrace(opts Options) *Trace {
+	opts.Replicas = max(opts.Replicas, 1)
+	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}}
+	if t.mesh, t.bad = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.bad != nil {
+		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
+	}
+	opts.LogicalDevices = t.mesh.Size()
+	t.opts = opts
+	lowered := lowering.Options{
+		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
+		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
+	}
+	if t.bad == nil {
+		t.bad = lowered.Check()
+	}
+	if opts.LogicalDevices >= 4 { // a grid needs four
+		lowered.Whole = t.whole
+	}
+	t.Backend = lowering.New(lowered)
+	return t
+}
+
+// whole keeps a value on every logical device if there are tensors that are split in a
+// grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
+// devices that there are not, and ends the process.
+func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	if t.InRegion() || !t.automatic() {
+		return x, nil // on one device, or a device's own
+	}
+	if t.opts.Replicas == 1 && len(t.manualAxes()) == 0 {
+		return x, nil // there are no other groups
+	}
+	return f.Mark(x, x.Shape(), undivided{})
+}
+
+// Builder starts the one computation of the trace.
+func (t *Trace) Builder(name string) compute.Builder {
+	t.builder = t.Backend.Builder(name).(*lowering.Builder)
+	return t.builder
+}
+
+// main is the step function that is being traced.
+func (t *Trace) main() *lowering.Function { return t.builder.Main().(*lowering.Function) }
+
+// LogicalDevices returns the number of logical devices of a replica, P.
+func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
+
+// LogicalMesh returns the logical axes of a replica.
+func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
+
+// Replicas returns the number of replicas, R.
+func (t *Trace) Replicas() int { return t.opts.Replicas }
+
+// write adds the statement of an op to f and returns its result. x is the operand.
+type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
+
+// emit adds an op of this package to the graph of x. GoMLX has no op that a backend could define:
+// it is an identity op for GoMLX, which calls the backend for it at once, and write takes its
+// place. gradient makes the adjoint of x from that of the node; without one no gradient flows.
+func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	t.pending = op
+	defer func() { t.pending = nil }()
+	var y *graph.Node
+	if gradient == nil {
+		y = graph.StopGradient(x)
+	} else {
+		y = graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return gradient(v) })
+	}
+	t.gradients[y] = gradient
+	return recomputed.Keep(x, y)
+}
+
+// identity is called for each identity op of the graph.
+func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	op := t.pending
+	t.pending = nil
+	if op == nil {
+		return x, nil
+	}
+	return op(f, x)
+}
+
+// Emit implements [logical.Target].
+func (t *Trace) Emit(x *graph.Node, op logical.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	if op.Kind == logical.OpAnnotate {
+		if err := t.annotates(op.Annotation, x.Shape().Dimensions); err != nil {
+			panic(err)
+		}
+	}
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		switch op.Kind {
+		case logical.OpAnnotate:
+			return t.annotate(f, x, op.Annotation, op.Adjoint)
+		case logical.OpSave:
+			op.Slot.Value = x
+			return x, nil
+		case logical.OpLoad, logical.OpZeros:
+			saved, ok := op.Slot.Value.(*stablehlo.Value)
+			if !ok {
+				return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
+			}
+			if op.Kind == logical.OpLoad {
+				return saved, nil
+			}
+			return f.Mark(x, saved.Shape(), zeros{})
+		}
+		return nil, fault("op", fmt.Sprintf("kind %d is none of package logical", op.Kind), "use the functions of package logical")
+	}, gradient)
+}
+
+// bracket is a range of the step's statements that runs on one logical device.
+type bracket struct{ device, begin, end int }
+
+// BeginRegion implements [logical.Target].
+func (t *Trace) BeginRegion(device int) error {
+	if t.open {
+		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
+			Reason: "inside another region", Hint: "close the first region before the second"}
+	}
+	if len(t.nested) > 0 {
+		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices,
+			Reason: fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), Hint: "trace it as a pass of its own"}
+	}
+	t.open = true
+	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})
+	return nil
+}
+
+// EndRegion implements [logical.Target].
+func (t *Trace) EndRegion() {
+	t.open = false
+	t.regions[len(t.regions)-1].end = len(t.main().IR().Body)
+}
+
+// InRegion implements [logical.Target].
+func (t *Trace) InRegion() bool {
+	return t.open || slices.ContainsFunc(t.Open(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
+}
+
+// annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in
+// a closure or a function, or that has parts on several devices, becomes whole on all of them; see
+// [placement] for others.
+func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
+	t.annotations = append(t.annotations, a)
+	return f.Mark(x, x.Shape(), annotated{annotation: a, adjoint: adjoint, own: f == t.main()})
+}
