@@ -42,6 +42,9 @@ type config struct {
 	verbose bool
 }
 
+// quiet is the logger without -v.
+var quiet = slog.New(slog.DiscardHandler)
+
 func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1 for a failure, 2
@@ -56,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "multihost:", err)
 		return command.Usage
 	}
-	var logger *slog.Logger
+	logger := quiet
 	if cfg.verbose {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}

@@ -97,13 +97,9 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 
 // oneProcess is a host that is a process of its own.
 func oneProcess(ctx context.Context, cfg config, host prochost.Host, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
-	if logger != nil {
-		logger = logger.With("host", host.Process)
-	}
+	logger = logger.With("host", host.Process)
 	return runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: logger}, job.Hooks{Show: stdout, Compiling: func(c strategy.Compilation) {
-		if logger != nil {
-			logger.Info(c.String())
-		}
+		logger.Info(c.String())
 	}})
 }
 

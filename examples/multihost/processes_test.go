@@ -40,7 +40,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 	cfg := small(t, 4, 2)
 	want, accuracy := alone(t, cfg)
 	var stdout, stderr bytes.Buffer
-	result, err := asProcesses(context.Background(), asTest(cfg, ""), nil, &stdout, &stderr)
+	result, err := asProcesses(context.Background(), asTest(cfg, ""), quiet, &stdout, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	assert.Equal(t, want[len(want)-1], *result.Loss)
 	assert.Equal(t, accuracy, *result.Accuracy)
@@ -52,7 +52,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 func TestAMissingProcessIsNamed(t *testing.T) {
 	cfg := small(t, 4, 2)
 	cfg.missing, cfg.wait = 2, time.Second
-	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), nil, &bytes.Buffer{}, &bytes.Buffer{})
+	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), quiet, &bytes.Buffer{}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "waited in vain for host 2")
 	require.ErrorContains(t, err, "missing: /job:worker/task:2")
 }

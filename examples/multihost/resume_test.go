@@ -29,7 +29,7 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 	for _, life := range []struct{ hosts, at int }{{4, 3}, {2, 9}, {8, 15}, {1, 0}} {
 		cfg.hosts = life.hosts
 		var mu sync.Mutex
-		outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
+		outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			return runHost(ctx, cfg, opts, eachStep(func(step int, loss float64) {
@@ -79,14 +79,14 @@ func TestProcessesSaveAndGoOn(t *testing.T) {
 			saved = len(names)
 		}
 	}()
-	_, err := asProcesses(ctx, asTest(cfg, "-hosts 2 -out "+cfg.Out), nil, &bytes.Buffer{}, &stderr)
+	_, err := asProcesses(ctx, asTest(cfg, "-hosts 2 -out "+cfg.Out), quiet, &bytes.Buffer{}, &stderr)
 	var stopped *interrupt.Error
 	require.ErrorAs(t, err, &stopped, "%s", &stderr)
 	require.True(t, errors.Is(err, context.Canceled))
 	require.Positive(t, stopped.Step)
 
 	cfg.Steps = int(stopped.Step) + 3
-	result, err := asProcesses(context.Background(), asTest(cfg, "-hosts 2 -out "+cfg.Out), nil, &bytes.Buffer{}, &stderr)
+	result, err := asProcesses(context.Background(), asTest(cfg, "-hosts 2 -out "+cfg.Out), quiet, &bytes.Buffer{}, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	assert.Equal(t, int(stopped.Step), result.Resumed)
 	assert.Equal(t, cfg.Steps, result.Steps)

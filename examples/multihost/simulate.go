@@ -101,9 +101,7 @@ func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program 
 				}},
 				Getenv: func(string) string { return "" },
 			}
-			if logger != nil {
-				opts.Logger = logger.With("host", i)
-			}
+			opts.Logger = logger.With("host", i)
 			o := &outcomes[i]
 			o.result, o.err = program(i, opts)
 		})

@@ -24,7 +24,7 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 			require.Less(t, want[cfg.Steps-1], want[0])
 			var mu sync.Mutex
 			got := map[int][]float64{}
-			outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
+			outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
 				return runHost(context.Background(), cfg, opts, eachStep(func(_ int, loss float64) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -45,7 +45,7 @@ func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
 	cfg := small(t, 4, 2)
 	cfg.missing, cfg.wait = 2, 2*time.Second
 	start := time.Now()
-	outcomes, err := simulateEach(context.Background(), cfg, nil, func(_ int, opts system.Options) (job.Result, error) {
+	outcomes, err := simulateEach(context.Background(), cfg, quiet, func(_ int, opts system.Options) (job.Result, error) {
 		return runHost(context.Background(), cfg, opts, job.Hooks{})
 	})
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestAHostWithOtherDataIsNamed(t *testing.T) {
 	cfg := small(t, 4, 2)
 	cfg.wait = 30 * time.Second
 	start := time.Now()
-	outcomes, err := simulateEach(context.Background(), cfg, nil, func(host int, opts system.Options) (job.Result, error) {
+	outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
 		own := cfg
 		if host == 3 {
 			own.Batch = 128
