@@ -66,7 +66,11 @@ static struct api table = { .size = 40 + 8 * 120, .vsize = 24, .minor = 81 };
 struct message { size_t size; void *ext; void *error; const char *text; size_t n; };
 static int error;
 static void destroy(void *a) {}
-static void message(struct message *m) { m->text = TEXT; m->n = strlen(m->text); }
+static int calls;
+#ifndef BUSY
+#define BUSY 1000
+#endif
+static void message(struct message *m) { m->text = calls <= BUSY ? TEXT : "no longer in the way"; m->n = strlen(m->text); }
 static void *code(void *a) { ((int *)a)[6] = 14; return NULL; }
 static void *initialize(void *a) {
 #ifdef HANG_INITIALIZE
@@ -81,6 +85,7 @@ static void *client(void *a) {
 #ifdef HANG_CLIENT
   sleep(8); /* longer than any test's deadline */
 #endif
+  calls++; /* of the first BUSY ones, or without BUSY of all, the error has the text */
   return &error;
 }
 void *GetPjrtApi(void) {

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -92,6 +94,32 @@ func explainLock(err error, host hostFiles) error {
 		e.LockFile = host.lockFile
 	}
 	return e
+}
+
+// unlessBusy creates what takes the TPU, again and again while the TPU is in use and no process that
+// has it is alive, for as long as the options say.
+func unlessBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
+	most := s.opts.BusyTimeout
+	if most == 0 {
+		most = time.Minute
+	}
+	began := time.Now()
+	for told := time.Duration(0); ; {
+		made, err := create()
+		var locked *LockedError
+		if err == nil || !errors.As(explainLock(err, thisHost()), &locked) || len(locked.Holders) > 0 || time.Since(began) >= most {
+			return made, err
+		}
+		if waited := time.Since(began); waited >= told {
+			s.logger.Warn("system: the TPU is in use, and no process that has it is alive: it is tried again every second", "for", most-waited.Truncate(time.Second), "error", err)
+			told = waited + 10*time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return made, err
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // holders are the other processes that have the TPU's files open, by process id.

@@ -28,7 +28,9 @@ type opened struct {
 //
 // Open takes the place of TensorFlow's experimental_connect_to_cluster: every host runs the
 // program. It blocks until the devices are ready or ctx ends. A plugin's call that does not return
-// is left behind, so that Open ends by ctx's deadline all the same.
+// is left behind, so that Open ends by ctx's deadline all the same. A TPU that is in use by no
+// process that is alive, as it is for half a minute after its process was killed, is tried again
+// every second, for Options.BusyTimeout.
 //
 // A step that fails gives a [*StartError], which names the step and the processes that are missing,
 // with one of these inside: an error of the resolver; [*clusterresolver.CheckError];
@@ -128,11 +130,11 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	plugin, err := step(ctx, s, StepOpen, nil, func(context.Context) (*pjrt.Plugin, []any, error) {
+	plugin, err := step(ctx, s, StepOpen, nil, func(ctx context.Context) (*pjrt.Plugin, []any, error) {
 		if err := s.prepareTPU(thisHost()); err != nil {
 			return nil, nil, err
 		}
-		plugin, err := pjrt.Open(o.found.Path, s.opts.PluginCheck)
+		plugin, err := unlessBusy(ctx, s, func() (*pjrt.Plugin, error) { return pjrt.Open(o.found.Path, s.opts.PluginCheck) })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -149,7 +151,9 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 		options["cpu_device_count"] = int64(s.opts.CPUDevices)
 	}
 	o.client, err = step(ctx, s, StepClient, func(c *pjrt.Client) { _ = c.Close() }, func(ctx context.Context) (*pjrt.Client, []any, error) {
-		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
+		client, err := unlessBusy(ctx, s, func() (*pjrt.Client, error) {
+			return plugin.NewClient(ctx, pjrt.ClientOptions{Options: options, KeyValues: s.opts.KeyValues})
+		})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,14 +90,14 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 		"plugin fails": {opts: system.Options{Plugin: pluginInC(t, `-DTEXT="no such device today"`)}, step: system.StepClient,
 			words: []string{"no such device today"},
 			check: func(t *testing.T, err error) { assert.ErrorIs(t, err, pjrt.Unavailable) }},
-		"TPU in use": {opts: system.Options{Plugin: pluginInC(t, `-DTEXT="The TPU is already in use by process with pid 7"`)}, step: system.StepClient,
+		"TPU in use": {opts: system.Options{BusyTimeout: -1, Plugin: pluginInC(t, `-DTEXT="The TPU is already in use by process with pid 7"`)}, step: system.StepClient,
 			words: []string{"the TPU is in use", "by no process that this user may see"},
 			check: func(t *testing.T, err error) {
 				var locked *system.LockedError
 				assert.ErrorAs(t, err, &locked)
 				assert.ErrorIs(t, err, pjrt.Unavailable, "libtpu's own error is kept")
 			}},
-		"TPU locked": {opts: system.Options{Plugin: pluginInC(t, "-DFAIL_INITIALIZE", `-DTEXT="cannot access libtpu multi-process lockfile"`)}, step: system.StepOpen,
+		"TPU locked": {opts: system.Options{BusyTimeout: -1, Plugin: pluginInC(t, "-DFAIL_INITIALIZE", `-DTEXT="cannot access libtpu multi-process lockfile"`)}, step: system.StepOpen,
 			check: func(t *testing.T, err error) {
 				var locked *system.LockedError
 				assert.ErrorAs(t, err, &locked)
@@ -152,4 +153,22 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 func TestMoreCPUDevicesThanAMachineHoldsAreNotAskedFor(t *testing.T) {
 	_, err := system.Open(t.Context(), system.Options{CPUDevices: 1 << 40})
 	assert.ErrorContains(t, err, "more than 16384")
+}
+
+// TestATPUOfADeadProcessIsTriedAgain: the stand-in's error after three calls is another one, since it
+// can make no client.
+func TestATPUOfADeadProcessIsTriedAgain(t *testing.T) {
+	plugin := pluginInC(t, "-DBUSY=3", `-DTEXT="open(/dev/vfio/0): Device or resource busy"`)
+	var log bytes.Buffer
+	start := time.Now()
+	_, err := system.Open(t.Context(), system.Options{Plugin: plugin, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	assert.ErrorContains(t, err, "no longer in the way")
+	assert.GreaterOrEqual(t, time.Since(start), 3*time.Second)
+	assert.Equal(t, 1, strings.Count(log.String(), "tried again every second"), "one line in ten seconds")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = system.Open(ctx, system.Options{Plugin: pluginInC(t, "-DBUSY=1000", `-DTEXT="Device or resource busy"`)})
+	var locked *system.LockedError
+	assert.ErrorAs(t, err, &locked, "the end of the context ends the wait, and says for what it was")
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -54,6 +55,9 @@ type Options struct {
 	// they are logged. A resolver that checks the environment itself refuses all the same, see
 	// [clusterresolver.SliceOptions].
 	AllowFindings bool
+	// BusyTimeout bounds how long a TPU is tried again that is in use by no process that is alive, as
+	// after a kill; 0 is a minute, and a negative time does not try again.
+	BusyTimeout time.Duration
 	// Connect opens the devices in the place of a plugin, such as those of a simulated process. A
 	// runtime with a method Topology() tpu.Topology says where they are; otherwise that is found
 	// out as it is for a plugin's.
