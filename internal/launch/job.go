@@ -22,6 +22,13 @@ const (
 	Stuck = 69
 )
 
+// Exit codes that a machine's start.sh makes of a program's failure, such as a lost peer's: the
+// program has saved a checkpoint since it was started, or has saved one only before.
+const (
+	crashed   = 76
+	fruitless = 77
+)
+
 // Job is a program on a slice. The zero value of a field is the documented default.
 type Job struct {
 	// Slice is the kind and size of each slice, and Slices their number; 0 is 1.
@@ -51,8 +58,8 @@ type Job struct {
 	Fetch string
 	// Cluster and Location name the cluster of GKE; an empty Location is the zone's region.
 	Cluster, Location string
-	// Restarts is how often the program is started again after an interruption, or, on GKE, after a
-	// failure that is none.
+	// Restarts is how often the program is started again after an interruption, or after a failure
+	// if it has saved a checkpoint; on GKE after any failure that is no interruption.
 	Restarts int
 	// Command is what is said of where a text comes from; empty names this package.
 	Command string
@@ -119,6 +126,7 @@ func (j Job) forms() []form {
 			form{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
 	}
 	return append(list, form{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
+		form{"restarts", "FRUITLESS", "", `^(0|[1-9][0-9]{0,8})$`, "a number"},
 		form{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), `^(0|[1-9][0-9]{0,8})$`, "a number from 0 to 999999999"})
 }
 
@@ -213,7 +221,7 @@ func join(list []Place) string {
 func (j Job) binary() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
-	case ".", "..", "/", "pid", "start.sh", "libtpu.so": // the last three stand beside it
+	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "start.sh", "keep.sh", "libtpu.so": // all but the first three stand beside it
 		return "program"
 	}
 	return strings.TrimLeft(name, "-") // which would be a flag

@@ -21,8 +21,9 @@ import (
 // k8s.io/api batch/v1 and core/v1, and of kubernetes-sigs/jobset, api/jobset/v1alpha2.
 var (
 	meta      = fields{"name": "", "annotations": anyFields, "labels": anyFields}
-	container = fields{"name": "", "image": "", "args": "", "env": "", "ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields}}
-	podSpec   = fields{"terminationGracePeriodSeconds": "", "restartPolicy": "", "nodeSelector": anyFields, "hostNetwork": "", "dnsPolicy": "",
+	container = fields{"name": "", "image": "", "args": "", "env": "", "ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields},
+		"securityContext": fields{"privileged": ""}}
+	podSpec = fields{"terminationGracePeriodSeconds": "", "restartPolicy": "", "nodeSelector": anyFields, "hostNetwork": "", "dnsPolicy": "",
 		"tolerations": fields{"key": "", "operator": "", "value": "", "effect": ""}, "containers": container}
 	jobSpec = fields{"completionMode": "", "completions": "", "parallelism": "", "backoffLimit": "",
 		"podFailurePolicy": fields{"rules": fields{"action": "", "onPodConditions": fields{"type": "", "status": ""}, "onExitCodes": fields{"containerName": "", "operator": "", "values": ""}}},

@@ -224,7 +224,7 @@ func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
 	again := with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Restarts = 2 })
 	code, said, c := start(t, again, "75\n69\n0\n", "")
 	assert.Zero(t, code, said)
-	assert.Equal(t, 3, strings.Count(strings.Join(c.calls(), "\n"), "start.sh"), said)
+	assert.Equal(t, 3, strings.Count(strings.Join(c.calls(), "\n"), "start.sh 1"), said)
 
 	code, said, c = start(t, again, "75\n0\n", "PREEMPTED\n")
 	assert.Zero(t, code, said)
@@ -239,9 +239,21 @@ func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
 	assert.Equal(t, launch.Interrupted, code, said)
 	assert.Contains(t, said, "not started again: that was done 2 times")
 
+	// A failure after a checkpoint is tried again, until nothing new is saved.
+	code, said, c = start(t, with(again, func(j *launch.Job) { j.Restarts = 20 }), "76\n77\n77\n76\n1\n77\n77\n77\n0\n", "", "FRUITLESS=3")
+	assert.Equal(t, 77, code, said)
+	assert.Contains(t, said, "it failed 4 times in a row without a new checkpoint")
+	assert.Equal(t, 8, strings.Count(strings.Join(c.calls(), "\n"), "start.sh 1"), said)
+	assert.Equal(t, 1, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), "the slice stays: %s", said)
+	assert.FileExists(t, filepath.Join(c.dir, "multihost.log"), "what the program said is kept before the slice goes")
+
+	code, said, c = start(t, again, "134\n", "")
+	assert.Equal(t, 134, code, "before a first checkpoint: %s", said)
+	assert.Equal(t, 1, strings.Count(strings.Join(c.calls(), "\n"), "start.sh 1"), said)
+
 	code, said, c = start(t, again, "3\n", "")
 	assert.Equal(t, 3, code, said)
-	assert.Equal(t, 1, strings.Count(strings.Join(c.calls(), "\n"), "start.sh"), said)
+	assert.Equal(t, 1, strings.Count(strings.Join(c.calls(), "\n"), "start.sh 1"), said)
 }
 
 func TestAProgramForANewerCLibraryIsRefusedBeforeAnythingIsRented(t *testing.T) {
@@ -346,7 +358,7 @@ func TestArgumentsReachTheProgramThroughBothShells(t *testing.T) {
 	c.args = words
 	remote := filepath.Join(c.dir, "remote")
 	require.NoError(t, os.MkdirAll(filepath.Join(remote, "multihost"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(remote, "multihost", "start.sh"), []byte(`for word in "$@"; do printf '%s\0' "$word"; done >arguments`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(remote, "multihost", "start.sh"), []byte(`shift; for word in "$@"; do printf '%s\0' "$word"; done >arguments`), 0o600))
 	code, said := c.run(0, "REMOTE="+remote)
 	require.Zero(t, code, said)
 	got, err := os.ReadFile(filepath.Join(remote, "arguments"))

@@ -35,6 +35,8 @@ type view struct {
 	ManifestImage          string
 	Hosts, ChipsPerHost    int
 	Grace                  int
+	Stuck                  int
+	Crashed, Fruitless     int
 	CLibrary               string
 	ArgumentsYAML          string
 	Checks                 []form
@@ -84,7 +86,7 @@ func (j Job) view() view {
 	a := j.Slice
 	v := view{Job: j, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
 		Topology: topology(a), ImageProject: ImageProject, BootDisk: "100GB", Accelerator: m.Accelerator, CLibrary: m.CLibrary,
-		Copies: j.On != GKE, Grace: 60}
+		Copies: j.On != GKE, Grace: 60, Stuck: Stuck, Crashed: crashed, Fruitless: fruitless}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
 	if v.Command == "" {
 		v.Command = "package internal/launch"

@@ -101,4 +101,10 @@
 // All processes make the same calls of Save, and all restore at the same point, each the blocks that
 // its devices need; neither the hosts nor the mesh of the save are needed. None of them changes
 // anything if one finds damage.
+//
+// # Who starts the program again
+//
+// Where the environment names a file by TPUSTRATEGY_SAVED, a Manager writes into it the number of the
+// last step that this process has saved its part of. So a script of `tpustrategy launch` sees whether
+// a program that failed had got on since it was started.
 package checkpoint

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -109,6 +111,9 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	go func() {
 		defer close(over)
 		err := s.run(m.lives)
+		if err == nil || errors.Is(err, ErrKept) {
+			m.tell(step)
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.times.Total = time.Since(began)
@@ -128,6 +133,20 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	defer m.mu.Unlock()
 	m.times.Blocked = time.Since(began)
 	return nil
+}
+
+// savedFile is the variable of the environment that names the file; see the package's guide.
+const savedFile = "TPUSTRATEGY_SAVED"
+
+// tell tells who starts the program again.
+func (m *Manager) tell(step int64) {
+	path := os.Getenv(savedFile)
+	if path == "" {
+		return
+	}
+	if err := files.Replace(path, func(w io.Writer) error { _, err := fmt.Fprintln(w, step); return err }); err != nil {
+		m.opts.Logger.Warn("checkpoint: who started this program is not told of the save", "step", step, "error", err)
+	}
 }
 
 // agree gives all processes the name of process 0's run, once.

@@ -238,6 +238,8 @@ spec:
                 - name: job
                   image: "IMAGE_OF_THE_JOB"
                   args: ["-slice", "-v"]
+                  securityContext:
+                    privileged: true # libtpu locks more memory than a pod may by default
                   ports:
                     - containerPort: 8471 # where the TPU runtime listens for the other hosts
                     - containerPort: 8080 # where the slices meet
@@ -252,8 +254,8 @@ END_OF_MANIFEST
 create policy "$NAME" gcloud compute resource-policies create workload-policy "$NAME" --project="$PROJECT" --region="$REGION" \
   --type=HIGH_THROUGHPUT --accelerator-topology=2x2x4
 for ((slice = 0; slice < 2; slice++)); do
-  create pool "$NAME-$slice" pools create "$NAME-$slice" --node-locations="$ZONE" --machine-type=tpu7x-standard-4t --num-nodes=4 \
-    --tpu-topology=2x2x4 --placement-policy="$NAME" --spot
+  create pool "$NAME-$slice" pools create "$NAME-$slice" --node-locations="$ZONE" --machine-type=tpu7x-standard-4t --num-nodes=4 --scopes=cloud-platform \
+    --placement-policy="$NAME" --spot
 done
 create job "$NAME" kubectl apply -f "$work/job.yaml"
 

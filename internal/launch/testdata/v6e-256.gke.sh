@@ -227,6 +227,8 @@ spec:
                 - name: job
                   image: "IMAGE_OF_THE_JOB"
                   args: ["-slice", "-v"]
+                  securityContext:
+                    privileged: true # libtpu locks more memory than a pod may by default
                   ports:
                     - containerPort: 8471 # where the TPU runtime listens for the other hosts
                   resources:
@@ -238,7 +240,7 @@ END_OF_MANIFEST
 
 # A node pool is one slice.
 for ((slice = 0; slice < 1; slice++)); do
-  create pool "$NAME-$slice" pools create "$NAME-$slice" --node-locations="$ZONE" --machine-type=ct6e-standard-4t --num-nodes=64 \
+  create pool "$NAME-$slice" pools create "$NAME-$slice" --node-locations="$ZONE" --machine-type=ct6e-standard-4t --num-nodes=64 --scopes=cloud-platform \
     --tpu-topology=16x16
 done
 create job "$NAME" kubectl apply -f "$work/job.yaml"
