@@ -30,6 +30,8 @@ type Facts struct {
 	// LockedMemory is the most memory that a process may lock, as ulimit -l says it: a number of
 	// bytes, or unlimited.
 	LockedMemory string `json:"locked_memory,omitempty"`
+	// LocksAny is whether the process may lock memory beyond that limit: it has CAP_IPC_LOCK.
+	LocksAny bool `json:"locks_any,omitempty"`
 	// Root is whether the process runs as root.
 	Root bool `json:"root,omitempty"`
 }
@@ -59,6 +61,7 @@ func Read(o Options) Facts {
 	f.MemoryBytes, f.AvailableBytes = memory(text(o, "/proc/meminfo"))
 	f.Kernel = text(o, "/proc/sys/kernel/osrelease")
 	f.LockedMemory = locked(text(o, "/proc/self/limits"))
+	f.LocksAny = capable(text(o, "/proc/self/status"), 14)
 	f.CLibrary = cLibrary(o)
 	return f
 }
@@ -111,6 +114,21 @@ func locked(limits string) string {
 	return ""
 }
 
+// capable is whether a line such as "CapEff: 000001ffffffffff" has the bit of a capability.
+func capable(status string, bit int) bool {
+	for line := range strings.SplitSeq(status, "\n") {
+		if rest, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
+			return err == nil && set>>bit&1 == 1
+		}
+	}
+	return false
+}
+
+// enoughLocked is the limit that "Run containers without privileged mode" of
+// docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus sets before a program with a TPU starts.
+const enoughLocked = 68719476736
+
 // enough is the least memory that has to be free: the runtime, the plugin of 0.6 GB, a program's
 // compilation and one copy of a batch.
 const enough = 8 << 30
@@ -125,6 +143,11 @@ func (f Facts) Findings() []Finding {
 	if f.AvailableBytes > 0 && f.AvailableBytes < enough {
 		found = append(found, Finding{"free memory", strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
 			"the plugin, a compilation and a batch may need more", "ps -eo rss,pid,args --sort=-rss | head"})
+	}
+	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < enoughLocked && !f.LocksAny {
+		found = append(found, Finding{"limit of locked memory", strconv.FormatFloat(float64(limit)/(1<<20), 'f', 1, 64) + " MiB",
+			"the TPU runtime locks the memory that it copies from, and in a pod may not start",
+			"ulimit -l 68719476736, or in a pod securityContext: {privileged: true}"})
 	}
 	return found
 }

@@ -33,12 +33,20 @@ func TestAMachineIsReadAndFoundWanting(t *testing.T) {
 	assert.Equal(t, hostfacts.Facts{HugePages: "madvise", MemoryBytes: 395830432 << 10, AvailableBytes: 4 << 30,
 		Kernel: "6.8.0-1015-gcp", LockedMemory: "8388608"}, got)
 	found := got.Findings()
-	require.Len(t, found, 2)
+	require.Len(t, found, 3)
+	assert.Equal(t, "limit of locked memory: 8.0 MiB; the TPU runtime locks the memory that it copies from, and in a pod may not start: "+
+		"ulimit -l 68719476736, or in a pod securityContext: {privileged: true}", found[2].Text())
 	assert.Equal(t, "transparent huge pages: madvise; the TPU runtime of v5e and newer starts and stops far slower without them: "+
 		`sudo sh -c "echo always > /sys/kernel/mm/transparent_hugepage/enabled"`, found[0].Text())
 	assert.Contains(t, found[1].Text(), "free memory: 4.0 GiB;")
 
-	got.HugePages, got.AvailableBytes = "always", 64<<30
+	got.HugePages, got.AvailableBytes, got.LocksAny = "always", 64<<30, true
+	assert.Empty(t, got.Findings())
+	got = hostfacts.Read(machine(t, map[string]string{"proc/self/limits": "Max locked memory 65536 65536 bytes\n", "proc/self/status": "Name: x\nCapEff:\t00000000a80425fb\n"}))
+	assert.False(t, got.LocksAny, "what a container's root has by default")
+	assert.Len(t, got.Findings(), 1)
+	got = hostfacts.Read(machine(t, map[string]string{"proc/self/limits": "Max locked memory unlimited unlimited bytes\n", "proc/self/status": "CapEff:\t0000000000004000\n"}))
+	assert.True(t, got.LocksAny)
 	assert.Empty(t, got.Findings())
 }
 
