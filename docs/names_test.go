@@ -42,12 +42,12 @@ var python = regexp.MustCompile("(?s)```python\n.*?```")
 // algorithms, products and what other systems declare. The last line is of
 // variables, which pages do not make, and which have the names of packages. So is a protobuf message, SomethingProto.
 var foreign = strings.Fields(`
-	TensorFlow TensorBoard MirroredStrategy StrategyV1 StrategyExtendedV1 RebatchDataset LegacyRebatchDataset
+	TensorFlow TensorBoard MirroredStrategy MirroredVariable SyncOnReadVariable StrategyV1 StrategyExtendedV1 RebatchDataset LegacyRebatchDataset
 	DistributedIterator DeviceOrderMode AdamOptimizer LossScaleOptimizer GradientTape UnionResolver SimpleClusterResolver
 	SavedModel AttributeError PartitionSpec NumPy PyPI
 	MiB GiB KiB NaN NaNs TensorCore TensorCores PowerPC
 	AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
-	JobSet OpenTelemetry GetPjrtApi RestartForceExitStatus MemAvailable AbortIncompleteMultipartUpload
+	JobSet OpenTelemetry GetPjrtApi RestartForceExitStatus MemAvailable CapEff AbortIncompleteMultipartUpload
 	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
 	trainer.OnExecCreation corpus.HeldOut`)
 
