@@ -1,6 +1,7 @@
 package clusterresolver
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -17,7 +18,8 @@ type Environment struct {
 	// WorkerID is TPU_WORKER_ID, the place of this host in Hostnames; -1 if not set.
 	WorkerID int
 	// ProcessAddresses is TPU_PROCESS_ADDRESSES, "host:port" of every process of the slice. The TPU
-	// runtime itself listens there: do not bind these ports.
+	// runtime itself listens there: do not bind these ports. "local", as Kaggle has it, is this
+	// process alone.
 	ProcessAddresses []string
 	// ProcessPort is TPU_PROCESS_PORT, the port of this process's TPU runtime; 0 if not set.
 	// Without ProcessAddresses the runtimes of the other hosts have the same port.
@@ -99,9 +101,13 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		e.Hostnames = hosts
 	}
 	if v := r.first("TPU_PROCESS_ADDRESSES"); v.text != "" {
-		list, err := ParseAddresses(v.name, v.text, 0)
-		r.keep(err)
-		e.ProcessAddresses = list
+		if v.text == "local" { // one process, as Kaggle says it
+			e.ProcessAddresses = []string{joinPort("localhost", cmp.Or(e.ProcessPort, RuntimePort))}
+		} else {
+			list, err := ParseAddresses(v.name, v.text, 0)
+			r.keep(err)
+			e.ProcessAddresses = list
+		}
 	}
 	return e, errors.Join(r.errs...)
 }

@@ -31,6 +31,11 @@ func TestGKEResolvesHostsAndProcesses(t *testing.T) {
 				"CLOUD_TPU_TASK_ID", "2", "TPU_PROCESS_BOUNDS", "2,2,1", "TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1", "TPU_VISIBLE_CHIPS", "2"),
 			`{"worker":["localhost:8476","localhost:8477","localhost:8478","localhost:8479"]}`, Task{"worker", 2}, 1, "grpc://localhost:8478",
 		},
+		"Kaggle": {
+			env("TPU_PROCESS_ADDRESSES", "local", "TPU_ACCELERATOR_TYPE", "v5litepod-8", "TPU_WORKER_ID", "0", "TPU_WORKER_HOSTNAMES", "localhost"),
+			`{"worker":["localhost:8471"]}`, Task{"worker", 0}, 8, "grpc://localhost:8471",
+		},
+		"Kaggle without more": {env("TPU_PROCESS_ADDRESSES", "local"), `{"worker":["localhost:8471"]}`, Task{"worker", 0}, 0, "grpc://localhost:8471"},
 		"unknown generation": {
 			env("TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "1", "TPU_ACCELERATOR_TYPE", "v99-8"),
 			`{"worker":["a:8470","b:8470"]}`, Task{"worker", 1}, 0, "grpc://b:8470",

@@ -36,7 +36,12 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 	}
 	var md clusterresolver.Metadata
 	if s.opts.Metadata != nil && !env.SkipMetadata {
-		if md, err = s.opts.Metadata.Read(ctx); err != nil && !errors.Is(err, clusterresolver.ErrNotDetected) {
+		var answer *clusterresolver.MetadataError
+		switch md, err = s.opts.Metadata.Read(ctx); {
+		case err == nil || errors.Is(err, clusterresolver.ErrNotDetected):
+		case errors.As(err, &answer) && ctx.Err() == nil && len(env.Hostnames)+len(env.ProcessAddresses) > 0:
+			s.logger.Warn("system: the environment names all processes, and is not held against the metadata", "error", err)
+		default:
 			return nil, err
 		}
 	}

@@ -42,6 +42,10 @@ func metadata(t testing.TB, values map[string]string) *clusterresolver.MetadataC
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+		if value == "forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
 		fmt.Fprint(w, value)
 	}))
 	t.Cleanup(server.Close)

@@ -172,3 +172,21 @@ func TestATPUOfADeadProcessIsTriedAgain(t *testing.T) {
 	var locked *system.LockedError
 	assert.ErrorAs(t, err, &locked, "the end of the context ends the wait, and says for what it was")
 }
+
+// TestMetadataThatAnswersWithAnErrorIsAWarning: where the environment says which processes there are,
+// as on machines that only pass some of the metadata on.
+func TestMetadataThatAnswersWithAnErrorIsAWarning(t *testing.T) {
+	forbidden := map[string]string{"instance/attributes/accelerator-type": "forbidden"}
+	opts := system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Metadata: metadata(t, forbidden), Cluster: workers(t, 0, "localhost:8471"), Getenv: empty}
+	_, err := system.Open(t.Context(), opts)
+	var answer *clusterresolver.MetadataError
+	require.ErrorAs(t, err, &answer)
+	var log bytes.Buffer
+	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	opts.Getenv = environment(map[string]string{"TPU_PROCESS_ADDRESSES": "local"})
+	sys, err := system.Open(t.Context(), opts)
+	require.NoError(t, err)
+	require.NoError(t, sys.Close())
+	assert.Contains(t, log.String(), "level=WARN")
+	assert.Contains(t, log.String(), "403")
+}
