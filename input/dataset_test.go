@@ -148,3 +148,27 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	require.NoError(t, it.Close())
 	close(block)
 }
+
+func TestZipKnowsWhatItsPartsHaveInCommon(t *testing.T) {
+	for name, c := range map[string]struct {
+		ds    input.Dataset
+		card  input.Cardinality
+		batch int
+		spec  string
+	}{
+		"one":               {input.Zip(input.Range(3)), 3, 0, "(int64[])"},
+		"the shortest":      {input.Zip(input.Range(3), input.Range(2)), 2, 0, "(int64[], int64[])"},
+		"with an endless":   {input.Zip(input.Range(3).Repeat(-1), input.Range(2)), 2, 0, "(int64[], int64[])"},
+		"endless":           {input.Zip(input.Range(3).Repeat(-1), input.Range(2).Repeat(-1)), input.Infinite, 0, "(int64[], int64[])"},
+		"batches":           {input.Zip(input.Range(8).Batch(4, true), input.Range(8).Batch(4, true)), 2, 4, "(int64[4], int64[4])"},
+		"batches of others": {input.Zip(input.Range(8).Batch(4, true), input.Range(8).Batch(2, true)), 2, input.Unknown, "(int64[4], int64[2])"},
+		"rows and a batch":  {input.Zip(input.Range(8).Batch(4, true), input.Range(8)), 2, 0, "(int64[4], int64[])"},
+	} {
+		info := c.ds.Info()
+		assert.Equal(t, c.card, info.Cardinality, name)
+		assert.Equal(t, c.batch, info.BatchSize, name)
+		assert.Equal(t, c.spec, info.Spec.String(), name)
+	}
+	assert.ErrorContains(t, input.Zip().Err(), "no datasets")
+	assert.ErrorContains(t, input.Zip(input.Range(2), input.Range(2).Take(-1)).Err(), "take")
+}

@@ -10,7 +10,7 @@
 // A [Dataset] is a description that can be opened any number of times. Sources are memory ([Range],
 // [FromSlices], [FromElements]), Go iterators ([FromSeq]), files ([Lines], [CSV], [TFRecords],
 // [FixedRecords]) and anything that implements [Source]. Operations make new datasets: Batch,
-// Unbatch, Map, Shuffle, Repeat, Take, Skip, Shard, Concatenate, Cache, Prefetch.
+// Unbatch, Map, Shuffle, Repeat, Take, Skip, Shard, Concatenate, Zip, Cache, Prefetch.
 //
 // # Distribution
 //

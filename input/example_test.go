@@ -173,3 +173,18 @@ func ExampleJoinStates() {
 	// 1 [4 5] [6 7]
 	// 2 [8 9] [10 11]
 }
+
+// Images and labels of two sources, as pairs.
+func ExampleZip() {
+	images := input.FromSlices(input.Leaf(input.Vector[float32](0.1, 0.2, 0.3)))
+	labels := input.FromSlices(input.Leaf(input.Vector[int32](7, 8, 9)))
+	pairs := input.Zip(images, labels).Batch(2, false)
+	fmt.Println(pairs.Info().Spec, pairs.Info().Cardinality)
+	for e, err := range pairs.All(context.Background()) {
+		fmt.Println(e.At(0).Leaf(), e.At(1).Leaf(), err)
+	}
+	// Output:
+	// (float32[?], int32[?]) 2
+	// float32[2] int32[2] <nil>
+	// float32[1] int32[1] <nil>
+}

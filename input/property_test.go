@@ -83,6 +83,7 @@ func pipelines(t *testing.T) map[string]input.Dataset {
 		"skip":              input.Range(9).Skip(5),
 		"shard":             input.Range(10).Shard(3, 1),
 		"concatenate":       input.Range(3).Concatenate(input.Range(0), input.Range(4)),
+		"zip":               input.Zip(input.Range(9).Shuffle(3, input.ShuffleOptions{Seed: 4}), input.Range(5).Repeat(2), input.Range(4).Repeat(-1)).Batch(2, false),
 		"cache":             input.Range(5).Cache().Repeat(3),
 		"prefetch":          input.Range(50).Prefetch(4),
 		"rebatch":           input.Range(11).Batch(4, false).Rebatch(3),

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/idx"
+	"github.com/tpustrategy/tpustrategy/input/idx"
 )
 
 // MNIST reads the four IDX files of MNIST, or of data in its form, from a directory:

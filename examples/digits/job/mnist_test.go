@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/idx"
+	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/idx"
+	"github.com/tpustrategy/tpustrategy/input/idx"
 )
 
 func zip(data []byte) []byte {
