@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -44,7 +45,8 @@ func failureOf(err error) *failure { return ahead.FailureOf(err) }
 
 // cli is the command line.
 type cli struct {
-	JSON bool `help:"Print the answer as one JSON value." name:"json"`
+	JSON    bool             `help:"Print the answer as one JSON value." name:"json"`
+	Version kong.VersionFlag `help:"Print the version."`
 
 	Doctor doctorCmd `cmd:"" help:"Say which plugins are installed, and what can run here."`
 
@@ -60,6 +62,8 @@ type cli struct {
 	Visualize visualizeCmd `cmd:"" help:"Draw which devices hold which part of a tensor."`
 	Install   installCmd   `cmd:"" help:"Install the pinned plugins."`
 	Accept    acceptCmd    `cmd:"" help:"Prove on this machine, or on all hosts of a slice, that its devices do what they should."`
+
+	Completion completionCmd `cmd:"" help:"Print what makes a shell complete these commands."`
 
 	Child         childCmd  `cmd:"" hidden:"" help:"Do one piece of work for a parent process."`
 	CompileWorker workerCmd `cmd:"" hidden:"" help:"Compile one program for a parent process; see package pjrt/worker."`
@@ -106,11 +110,17 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("localpath", kong.MapperFunc(localPath)),
+		kong.Vars{"version": "tpustrategy " + command.Version() + " " + runtime.Version()},
 		kong.Bind(a),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
 		return a.fail(&c, err)
+	}
+	if len(args) > 0 && args[0] == completeWord {
+		a.complete(parser.Model.Node, args[1:])
+		_ = out.text.Flush()
+		return 0
 	}
 	args = plainArgs(args)
 	kctx, err := parser.Parse(args)
@@ -119,7 +129,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.fail(&c, incomplete(out.err))
 	case err != nil:
 		c.JSON = c.JSON || slices.Contains(args, "--json") // it may stand behind what is wrong
-		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see tpustrategy --help"}})
+		return a.fail(&c, &usageError{Err: &errkind.Fault{Op: "command line", Err: err, Hint: "see " + helpOf(err)}})
 	}
 	err = kctx.Run(&c)
 	_ = out.text.Flush() // out.err has what went wrong
@@ -138,6 +148,17 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		return a.fail(&c, incomplete(out.err))
 	}
 	return 0
+}
+
+// helpOf is the help of the subcommand that could not be read.
+func helpOf(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			return "tpustrategy " + node.Name + " --help"
+		}
+	}
+	return "tpustrategy --help"
 }
 
 func incomplete(err error) error {

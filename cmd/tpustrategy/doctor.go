@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 	"github.com/tpustrategy/tpustrategy/internal/pins"
@@ -38,6 +39,7 @@ Ends with exit code 3 if nothing would run.`
 
 // diagnosis is what doctor found.
 type diagnosis struct {
+	Version  string            `json:"version"`
 	Go       string            `json:"go"`
 	Platform string            `json:"platform"`
 	CPUs     int               `json:"cpus"`
@@ -114,7 +116,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 }
 
 func (a *app) diagnose(ctx context.Context) diagnosis {
-	d := diagnosis{
+	d := diagnosis{Version: command.Version(),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Env: map[string]string{}, TPUDevices: tpuDevices(), Actions: []string{},
 	}

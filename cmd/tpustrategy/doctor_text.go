@@ -9,6 +9,7 @@ import (
 
 func (a *app) printDiagnosis(d diagnosis) {
 	w := a.stdout
+	fmt.Fprintf(w, "version  %s\n", d.Version)
 	fmt.Fprintf(w, "machine  %s, %s, %d CPUs\n", d.Platform, d.Go, d.CPUs)
 	if len(d.TPUDevices) > 0 {
 		fmt.Fprintf(w, "TPU      %s\n", strings.Join(d.TPUDevices, " "))

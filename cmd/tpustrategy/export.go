@@ -5,23 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 type exportCmd struct {
-	Place string `arg:"" help:"The folder of the run's checkpoints, or its URL such as gs://bucket/run."`
+	Place string `arg:"" help:"The folder of a run or of its checkpoints, or its URL such as gs://bucket/run."`
 	File  string `arg:"" help:"The safetensors file to write." type:"localpath"`
 	Step  int64  `help:"The step to export; -1 is the last one." default:"-1"`
+	All   bool   `help:"Write the optimizer's state and the run's own counters, too."`
 }
 
 // Help is the text under --help.
 func (exportCmd) Help() string {
-	return `Writes the variables of a checkpoint, of which each host saved its own shards, as one safetensors
-file. Every byte is compared with its checksum on the way.
+	return `Writes the model of a checkpoint, of which each host saved its own shards, as one safetensors file.
+Every byte is compared with its checksum on the way.
 
 Examples:
   tpustrategy export run/checkpoints model.safetensors
+  tpustrategy export run model.safetensors --all
   tpustrategy export gs://bucket/run model.safetensors --step 1000`
 }
 
@@ -30,6 +34,9 @@ type exported struct {
 	Step  int64  `json:"step"`
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
+	// Variables are written, LeftOut are the optimizer's and the run's own.
+	Variables int `json:"variables"`
+	LeftOut   int `json:"left_out"`
 }
 
 // Run exports a checkpoint.
@@ -37,32 +44,76 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err := there("export", "give the folder of the run's checkpoints", c.Place); err != nil {
 		return err
 	}
-	m, err := checkpoint.OpenManager(ctx, c.Place, checkpoint.ManagerOptions{})
+	m, steps, err := c.open(ctx)
 	if err != nil {
-		return refused("export", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	var from *checkpoint.Checkpoint
-	if c.Step < 0 {
+	switch {
+	case c.Step < 0:
 		from, err = m.Latest(ctx)
-	} else {
+	case !slices.Contains(steps, c.Step):
+		return misused("export", "take one of those", "%s has no step %d; it has %s", m.Place(), c.Step, numbers(steps))
+	default:
 		from, err = m.Open(ctx, c.Step)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := from.Export(ctx, c.File); err != nil {
+	if err := from.Export(ctx, c.File, checkpoint.ExportOptions{All: c.All}); err != nil {
 		return err
 	}
 	info, err := os.Stat(c.File)
 	if err != nil {
 		return err
 	}
-	answer := exported{from.Step(), c.File, info.Size()}
+	answer := exported{from.Step(), c.File, info.Size(), len(from.Variables()), 0}
+	if !c.All {
+		answer.Variables = len(from.Weights())
+		answer.LeftOut = len(from.Variables()) - answer.Variables
+	}
 	if root.JSON {
 		return a.printJSON(answer)
 	}
-	_, err = fmt.Fprintf(a.stdout, "step %d  %s, %d bytes\n", answer.Step, answer.File, answer.Bytes)
+	_, err = fmt.Fprintf(a.stdout, "step %d  %s: %d variables, %d bytes\n", answer.Step, answer.File, answer.Variables, answer.Bytes)
+	if err == nil && answer.LeftOut > 0 {
+		_, err = fmt.Fprintf(a.stdout, "%d variables of the optimizer and of the run are left out; --all writes them\n", answer.LeftOut)
+	}
 	return err
+}
+
+// open opens the place, or, where it has no steps, the folder of checkpoints in it that package
+// trainer makes.
+func (c *exportCmd) open(ctx context.Context) (*checkpoint.Manager, []int64, error) {
+	open := func(place string) (*checkpoint.Manager, []int64, error) {
+		m, err := checkpoint.OpenManager(ctx, place, checkpoint.ManagerOptions{})
+		if err != nil {
+			return nil, nil, refused("export", err)
+		}
+		steps, err := m.Steps(ctx)
+		if err != nil {
+			return nil, nil, errors.Join(err, m.Close())
+		}
+		return m, steps, nil
+	}
+	m, steps, err := open(c.Place)
+	inner := strings.TrimRight(c.Place, "/") + "/checkpoints"
+	if err != nil || len(steps) > 0 || there("export", "", inner) != nil {
+		return m, steps, err
+	}
+	if err := m.Close(); err != nil {
+		return nil, nil, err
+	}
+	return open(inner)
+}
+
+// numbers writes the first and the last of many.
+func numbers(steps []int64) string {
+	words := strings.Fields(strings.Trim(fmt.Sprint(steps), "[]"))
+	if len(words) > 12 {
+		words = slices.Concat(words[:6], []string{"..."}, words[len(words)-5:])
+	}
+	return strings.Join(words, ", ")
 }

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
@@ -47,28 +47,13 @@ func versions(ctx context.Context, w *work) error {
 	} else {
 		tell("platform", sys.Platform())
 	}
-	if build, ok := debug.ReadBuildInfo(); ok {
-		version := build.Main.Version
-		for _, dep := range build.Deps {
-			if dep.Path == modulePath {
-				version = dep.Version
-			}
-		}
-		tell("module", modulePath+" "+version)
-		for _, s := range build.Settings {
-			if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
-				tell(s.Key, s.Value)
-			}
-		}
-	}
+	tell("module", command.Module+" "+command.Version())
 	tell("Go", runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH)
 	facts := hostfacts.Read(hostfacts.Options{})
 	tell("kernel", facts.Kernel)
 	tell("C library", facts.CLibrary)
 	return w.session.exchange.Agree(ctx, "what is installed", same.String())
 }
-
-const modulePath = "github.com/tpustrategy/tpustrategy"
 
 // environment says what the resolver and this host's settings are.
 func environment(_ context.Context, w *work) error {

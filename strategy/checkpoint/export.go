@@ -5,37 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // exportBytes is what an export holds in memory at a time, or one row that is larger.
 const exportBytes = 32 << 20
 
-// Export writes the checkpoint's variables as one safetensors file: a tensor's name is the
-// variable's path without the first slash, and the header holds the step and the metadata. The file is written whole or not at all, in the place of one that is there, and
-// every byte is compared with its checksum on the way. [OpenFile] opens it.
-func (c *Checkpoint) Export(ctx context.Context, path string) error {
+// ExportOptions say what [Checkpoint.Export] writes. The zero value is the model.
+type ExportOptions struct {
+	// All also writes what a run keeps beside the model, and the metadata: see [Checkpoint.Weights].
+	All bool
+}
+
+// Export writes variables as one safetensors file: a tensor's name is the variable's path without
+// the first slash, and the header holds the step. The file is written whole or not at all, in the
+// place of one that is there, and every byte is compared with its checksum on the way. [OpenFile]
+// opens it.
+func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions) error {
 	if c.objects == nil {
 		return errNotOpened
 	}
 	if err := files.Local(path); err != nil {
 		return doing("export", "", err)
 	}
-	specs := make([]safetensors.Spec, len(c.variables))
+	weights := map[string]bool{}
+	for _, path := range c.Weights() {
+		weights[path] = true
+	}
+	var specs []safetensors.Spec
 	byName, names := map[string]*savedParts{}, map[string]bool{}
 	for i := range c.variables {
 		v := &c.variables[i]
+		if !opts.All && !weights[v.Path] {
+			continue
+		}
 		name := tensorName(v.Path, names)
-		var err error
-		if specs[i], err = specOf(v.Path, name, v.Shape); err != nil {
+		spec, err := specOf(v.Path, name, v.Shape)
+		if err != nil {
 			return err
 		}
-		byName[name] = c.parts(v)
+		specs, byName[name] = append(specs, spec), c.parts(v)
 	}
 	metadata := map[string]string{}
-	maps.Copy(metadata, c.metadata)
+	if opts.All {
+		maps.Copy(metadata, c.metadata)
+	}
 	if c.step >= 0 {
 		metadata[metadataStep] = fmt.Sprint(c.step)
 	}
@@ -86,4 +108,33 @@ func (p *savedParts) copyTo(ctx context.Context, write func([]byte) error) error
 		}
 	}
 	return nil
+}
+
+// ofRun are the scopes, or names, at a store's root in which a run keeps what is not the model's:
+// GoMLX's, and those of package train.
+var ofRun = []string{model.RNGStateVariableName, optimizer.GlobalStepVariableName, optimizer.Scope, "trainer", "acc_grads", "averages", "loss_scale", "non_finite"}
+
+// Weights returns the paths of the model's variables, in the checkpoint's order: all but the moments
+// and counters of optimizers, by the names that GoMLX gives them, running averages and metrics,
+// counters of steps, and the state of random numbers.
+func (c *Checkpoint) Weights() (paths []string) {
+	root := func(path string) string {
+		scope, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		return scope
+	}
+	run := map[string]bool{}
+	for _, scope := range ofRun {
+		run[scope] = true
+	}
+	for _, v := range c.variables {
+		if logical.StateOf(v.Path, nil) != "" { // the optimizer's own counters are beside its moments
+			run[root(v.Path)] = true
+		}
+	}
+	for _, v := range c.variables {
+		if !run[root(v.Path)] && !saved.IsStateName(v.Path) {
+			paths = append(paths, v.Path)
+		}
+	}
+	return paths
 }

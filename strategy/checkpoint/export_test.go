@@ -32,7 +32,7 @@ func TestAnExportIsOnePlainFile(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	path := filepath.Join(dir, "model.safetensors")
-	require.NoError(t, c.Export(ctx, path))
+	require.NoError(t, c.Export(ctx, path, ExportOptions{All: true}))
 	file, err := OpenFile(path, FileOptions{})
 	require.NoError(t, err)
 	defer file.Close()
@@ -53,6 +53,6 @@ func TestAnExportIsOnePlainFile(t *testing.T) {
 	require.NoError(t, err)
 	whole[len(whole)-1] ^= 1
 	require.NoError(t, os.WriteFile(shards[0], whole, 0o644))
-	require.ErrorIs(t, c.Export(ctx, path), ErrCorrupt)
-	require.Error(t, c.Export(ctx, "gs://bucket/file"))
+	require.ErrorIs(t, c.Export(ctx, path, ExportOptions{All: true}), ErrCorrupt)
+	require.Error(t, c.Export(ctx, "gs://bucket/file", ExportOptions{All: true}))
 }

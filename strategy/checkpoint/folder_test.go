@@ -30,7 +30,7 @@ func TestAnOldFolderStillLoads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []float32{2, 2, 2}, a.Value())
 	exported := filepath.Join(t.TempDir(), "model.safetensors")
-	require.NoError(t, c.Export(ctx, exported))
+	require.NoError(t, c.Export(ctx, exported, ExportOptions{All: true}))
 	want, err := os.ReadFile(filepath.Join(d.Place(), stepName(2), variablesFile))
 	require.NoError(t, err)
 	got, err := os.ReadFile(exported)

@@ -163,7 +163,7 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	exported := filepath.Join(t.TempDir(), "model.safetensors")
-	require.NoError(t, c.Export(context.Background(), exported))
+	require.NoError(t, c.Export(context.Background(), exported, checkpoint.ExportOptions{All: true}))
 	for _, file := range append(files, exported) {
 		theirsOf(t, python, file)
 	}

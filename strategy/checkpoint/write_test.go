@@ -50,5 +50,5 @@ func TestAVariableOfTheScopeMayHaveTheNameOfOneOfTheStore(t *testing.T) {
 	require.NoError(t, c.Restore(ctx, g, RestoreOptions{}))
 	assert.Equal(t, []float32{1, 1, 1}, g.Variables[0].(*memory).value.Value())
 	assert.Equal(t, float32(2), g.Variables[3].(*memory).value.Value())
-	require.NoError(t, c.Export(ctx, filepath.Join(t.TempDir(), "all.safetensors")))
+	require.NoError(t, c.Export(ctx, filepath.Join(t.TempDir(), "all.safetensors"), ExportOptions{All: true}))
 }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// completeWord is the first argument of the calls that shells make; see [completionCmd].
+const completeWord = "__complete"
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+}
+
+// Help is the text under --help.
+func (completionCmd) Help() string {
+	return `Prints what makes the shell complete subcommands, flags and their values. Put this into its start-up file:
+
+  source <(tpustrategy completion bash)
+  source <(tpustrategy completion zsh)
+  tpustrategy completion fish | source`
+}
+
+// shells are what the shells read: each asks this program for the words that may come next, and
+// offers files where there are none.
+var shells = map[string]string{
+	"bash": `_tpustrategy() {
+  local words
+  words=$(tpustrategy ` + completeWord + ` "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+complete -o default -o bashdefault -F _tpustrategy tpustrategy
+`,
+	"zsh": `_tpustrategy() {
+  local -a found
+  found=(${(f)"$(tpustrategy ` + completeWord + ` "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( $#found )); then compadd -- $found; else _files; fi
+}
+compdef _tpustrategy tpustrategy
+`,
+	"fish": `complete -c tpustrategy -a '(tpustrategy ` + completeWord + ` (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+`,
+}
+
+// Run prints the script.
+func (c *completionCmd) Run(a *app, root *cli) error {
+	if root.JSON {
+		return a.printJSON(map[string]string{"shell": c.Shell, "script": shells[c.Shell]})
+	}
+	_, err := fmt.Fprint(a.stdout, shells[c.Shell])
+	return err
+}
+
+// complete prints the words that may stand at the end of a command line, of which the last is begun.
+func (a *app) complete(top *kong.Node, line []string) {
+	if len(line) == 0 {
+		line = []string{""}
+	}
+	node, before, begun := top, "", line[len(line)-1]
+	for _, word := range line[:len(line)-1] {
+		for _, child := range node.Children {
+			if child.Name == word {
+				node = child
+			}
+		}
+		before = word
+	}
+	var words []string
+	for _, group := range node.AllFlags(true) {
+		for _, flag := range group {
+			switch {
+			case before == "--"+flag.Name && !flag.IsBool():
+				a.offer(flag.EnumSlice(), begun)
+				return // what stands here is its value
+			case strings.HasPrefix(begun, "-"):
+				words = append(words, "--"+flag.Name)
+			}
+		}
+	}
+	if !strings.HasPrefix(begun, "-") {
+		for _, child := range node.Children {
+			if !child.Hidden {
+				words = append(words, child.Name)
+			}
+		}
+		for _, argument := range node.Positional {
+			words = append(words, argument.EnumSlice()...)
+		}
+	}
+	a.offer(words, begun)
+}
+
+func (a *app) offer(words []string, begun string) {
+	for _, word := range words {
+		if word != "" && strings.HasPrefix(word, begun) {
+			fmt.Fprintln(a.stdout, word)
+		}
+	}
+}
