@@ -18,6 +18,7 @@ import (
 
 type installCmd struct {
 	Kinds []string `arg:"" optional:"" help:"The plugins to install: cpu, tpu, or both if none is given."`
+	Path  bool     `help:"Print the paths alone, for scripts."`
 }
 
 // Help is the text under --help.
@@ -26,7 +27,8 @@ func (installCmd) Help() string {
 
 Examples:
   tpustrategy install cpu
-  tpustrategy install`
+  tpustrategy install
+  TPU_LIBRARY_PATH=$(tpustrategy install tpu --path) ./program`
 }
 
 // Run installs the plugins.
@@ -70,7 +72,11 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		paths[kind] = lines[len(lines)-1]
-		if !root.JSON {
+		switch {
+		case root.JSON:
+		case c.Path:
+			fmt.Fprintln(a.stdout, paths[kind])
+		default:
 			fmt.Fprintf(a.stdout, "%s  %s\n", kind, paths[kind])
 		}
 	}

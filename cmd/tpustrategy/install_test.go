@@ -50,6 +50,9 @@ func TestInstallLeavesWhatIsThereAlone(t *testing.T) {
 	code, stdout, _ = commandLine(t, []string{"XDG_CACHE_HOME=" + cache}, "install", "cpu")
 	require.Zero(t, code)
 	assert.Equal(t, "cpu  "+path+"\n", stdout)
+	code, stdout, _ = commandLine(t, []string{"XDG_CACHE_HOME=" + cache}, "install", "cpu", "--path")
+	require.Zero(t, code)
+	assert.Equal(t, path+"\n", stdout)
 }
 
 func TestAnInstallThatFailsIsAnErrorAndLeavesNothing(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 )
 
 // install prints the path of the pinned libtpu, in this module and in one that requires it.
-const install = `go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p'`
+const install = `go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
 // view is what the templates read.
 type view struct {
