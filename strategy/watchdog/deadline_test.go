@@ -99,6 +99,14 @@ func TestADeadlineIsLearned(t *testing.T) {
 			w.Step()
 			step(w, time.Minute)
 		}},
+		"programs of other sizes": {loop: func(w *Watchdog) {
+			for _, d := range []time.Duration{10 * time.Millisecond, 7 * time.Second, time.Minute, 20 * time.Minute} {
+				end := w.Begin(Compile, "")
+				time.Sleep(d)
+				end()
+			}
+			step(w, time.Second)
+		}},
 		"what was long is forgotten": {late: status.Nobody, loop: func(w *Watchdog) {
 			for range 5 {
 				step(w, time.Minute)

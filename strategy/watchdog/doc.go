@@ -23,9 +23,9 @@
 // # What is late
 //
 // An activity is late after four times its longest time of late, and never before
-// [Options].Floor, 5 seconds. What was never done before in a run (its first compilation, batch,
-// evaluation, save; the first steps; the steps of another program) has [Options].First, half an
-// hour. Each hook has times of its own. A time in which the process itself was stopped, by a
+// [Options].Floor, 5 seconds. A compilation, and what was never done before in a run (its first
+// batch, evaluation, save; the first steps; the steps of another program), has [Options].First, half
+// an hour. Each hook has times of its own. A time in which the process itself was stopped, by a
 // signal, a sleeping laptop or a processor that others used, counts for nothing. Only monotonic
 // clocks count: a clock that jumps changes nothing.
 //

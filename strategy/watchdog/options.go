@@ -31,8 +31,8 @@ type Options struct {
 	Deadline time.Duration
 	// Floor is the time below which nothing is late; 0 is 5 seconds.
 	Floor time.Duration
-	// First bounds what has not been done before in this run, such as the first compilation, batch,
-	// evaluation or save; 0 is 30 minutes.
+	// First bounds a compilation, and what has not been done before in this run, such as the first
+	// batch, evaluation or save; 0 is 30 minutes.
 	First time.Duration
 	// Patience is the time between the first report that the run will not go on and its end: the
 	// context of [Watchdog.Context] is cancelled if nothing has moved until then. 0 is a minute.

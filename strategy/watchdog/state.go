@@ -24,7 +24,8 @@ func (w *Watchdog) bound(f *frame) time.Duration {
 	if w.opts.Deadline > 0 && stepwise {
 		return w.opts.Deadline
 	}
-	if f.kind == activity.Other { // the caller's code, of which nothing is known
+	switch f.kind {
+	case activity.Other, activity.Compile: // the caller's code, and programs of any size: nothing is known
 		return w.opts.First
 	}
 	usual, known := w.pace(f).usual(enough(f.kind))
