@@ -34,7 +34,7 @@ type acceptCmd struct {
 	Only        []string      `help:"Run these parts only."`
 	Skip        []string      `help:"Leave these parts out."`
 	Kill        int           `default:"-1" help:"End the process of this host at the end, to see what the others are told."`
-	Budget      time.Duration `help:"Time of the whole run; by default that of its parts."`
+	Budget      time.Duration `help:"Time of the whole run, such as 5m; by default that of its parts, 15m or with --quick 2m."`
 	Output      string        `short:"o" type:"localpath" help:"File to send back; by default tpustrategy-accept-HOST.jsonl.gz here."`
 	List        bool          `help:"List the parts, and run none."`
 }
@@ -129,6 +129,13 @@ func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
 			return nil, err
 		}
 		return &acceptAnswer{report, report.Outcomes}, nil
+	}
+	if r.Place == "" { // they are on one machine, whose disk they share
+		var err error
+		if r.Place, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(r.Place)
 	}
 	base, err := system.Open(ctx, system.Options{CPUDevices: r.CPU, Plugin: r.Plugin})
 	if err != nil {
