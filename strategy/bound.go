@@ -93,7 +93,7 @@ func (b *Bound) layout(results [][]*pjrt.Buffer) {
 // Launch runs the function once and returns when the work is under way. It overwrites the results
 // of the launch before. The context bounds the wait for a turn.
 func (b *Bound) Launch(ctx context.Context) error {
-	if tracingOf(ctx) != nil {
+	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
 	}
 	if len(b.program.borrowed) > 0 {

@@ -148,11 +148,16 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 		panic(fault.New(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
 	}
 	rc.writesInMain(op)
-	c.now, c.changed = apply(c.now, x), true
+	return c.write(apply(c.now, x))
+}
+
+// write makes x the variable's value at this point of the trace.
+func (c *captured) write(x *graph.Node) *graph.Node {
+	c.now, c.changed = x, true
 	if c.wrote != nil {
-		c.wrote(c.now)
+		c.wrote(x)
 	}
-	return c.now
+	return x
 }
 
 // writesInMain refuses a write whose result the step's other ops cannot see.
@@ -162,56 +167,41 @@ func (rc *ReplicaContext) writesInMain(op string) {
 	}
 }
 
-// node makes a node of what a step's code gave: of a variable its value in the replica, of a
-// component of one that replica's for all, of a host value a constant, of the variable's dtype if
-// it is a number. host says that it is one value, not one for each replica.
-func (rc *ReplicaContext) node(op string, v *Variable, x any) (node *graph.Node, host bool) {
-	switch sortOf(x) {
-	case sortNode:
-		if node := x.(*graph.Node); node.Graph() == rc.graph {
-			return node, false
+// node makes a node of an operand: of a variable its value in the replica, of a variable's component
+// that replica's for all, of a host value a constant, of v's dtype if it is a number. host says that
+// it is one value, not one for each replica.
+func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.Node, host bool) {
+	switch {
+	case o.node != nil:
+		if o.node.Graph() != rc.graph {
+			panic(fault.New(TypeError, op, "give nodes and values of this step", "a %T of another step", o.x))
 		}
-		panic(fault.New(TypeError, op, "give nodes of this step", "a node of another step"))
-	case sortMerged:
-		if m := x.(*Merged); m.node != nil && m.node.Graph() == rc.graph {
-			return m.node, false
+		return o.node, false
+	case o.variable != nil:
+		c := rc.capture(op, o.variable)
+		if o.replica < 0 || c.borrowed || !o.variable.perReplica() || rc.strategy.replicas == 1 {
+			return c.now, false
 		}
-		panic(fault.New(TypeError, op, "give values of this step", "a value of another step"))
-	case sortVariable:
-		return rc.capture(op, x.(*Variable)).now, false
-	case sortComponent:
-		if c := x.(*Component); c.variable != nil {
-			return rc.component(op, c), false
-		}
-		fallthrough
-	case sortMirrored, sortPerReplica, sortStacked:
-		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
-	}
-	if number.Is(x) && len(v.shape) == 0 {
-		var err error
-		if x, err = number.As(op, x, v.dtype); err != nil {
+		return rc.of(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.now), false
+	case o.kind == deviceOperand:
+		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
+	case v != nil && len(v.shape) == 0 && number.Is(o.x):
+		x, err := number.As(op, o.x, v.dtype)
+		if err != nil {
 			panic(err)
 		}
+		o = operandOf(x)
 	}
-	t, err := takeHost(op, x)
+	t, err := o.host(op)
 	if err != nil {
 		panic(err)
 	}
 	return graph.ConstTensor(rc.graph, t), true
 }
 
-// component is one replica's part of a variable, for all replicas.
-func (rc *ReplicaContext) component(op string, c *Component) *graph.Node {
-	held := rc.capture(op, c.variable)
-	if held.borrowed || !c.variable.perReplica() || rc.strategy.replicas == 1 {
-		return held.now
-	}
-	return rc.of(constant(rc.graph, dtypes.Int32, float64(c.replica)), held.now)
-}
-
 // aggregate combines the replicas' values of a write as the variable says.
 func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
-	node, host := rc.node(op, v, x)
+	node, host := rc.node(op, v, operandOf(x))
 	if v.synchronization == OnRead {
 		return node
 	}

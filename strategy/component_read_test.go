@@ -47,7 +47,7 @@ func TestAComponentIsReadInEveryProcess(t *testing.T) {
 				}
 				for r := range replicas {
 					want := []float32{1 + 10*float32(r), 2 + 10*float32(r)}
-					part, err := v.Component(r)
+					part, err := eager.Of(s).Component(v, r)
 					if err != nil {
 						return err
 					}

@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,17 +29,6 @@ func (s *TPUStrategy) job() string {
 		return "localhost"
 	}
 	return "worker"
-}
-
-// colocateKey holds the variable that new ones go to.
-type colocateKey struct{}
-
-type columnKey struct{}
-
-// columnOf is the logical device that ctx names, or 0.
-func columnOf(ctx context.Context) int {
-	k, _ := ctx.Value(columnKey{}).(int)
-	return k
 }
 
 // Devices returns the names of the devices of the variable's components, in replica order. A

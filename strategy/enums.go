@@ -93,7 +93,7 @@ func ParseStateSharding(name string) (StateSharding, error) {
 
 func (op ReduceOp) check(call string) error {
 	if op != Sum && op != Mean {
-		return fault.New(AssertionError, call, "use Sum or Mean", "unknown reduction %s", op)
+		return fault.UnknownReduction(call, op)
 	}
 	return nil
 }

@@ -79,9 +79,7 @@ func madeOnce(t *testing.T, by strategy.Compiler) {
 			want[i]++
 		}
 		for r := range 4 {
-			c, err := v.Component(r)
-			require.NoError(t, err)
-			got, err := c.Local(ctx)
+			got, err := v.Local(ctx, r)
 			require.NoError(t, err)
 			assert.InDeltaSlice(t, want, tensors.MustCopyFlatData[float32](got), 1e-6, "%s of replica %d", v.Path(), r)
 		}

@@ -2,9 +2,7 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/gomlx/compute/shapes"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // purpose says whether a program is to run or only to be compiled.
@@ -54,13 +51,12 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		if err := ctx.Err(); err != nil {
 			return fail(i, "not copied", "", err)
 		}
-		if s.lifts(arg) {
-			one, _, err := s.lift(ctx, f.opts.Name, []any{arg})
+		if o := operandOf(arg); o.indirect(s) {
+			v, err := s.resolveArgument(ctx, f.opts.Name, o)
 			if err != nil {
-				return fail(i, fmt.Sprintf("a %T", arg), "", errors.Unwrap(err))
+				return fail(i, fmt.Sprintf("a %T", arg), "", err)
 			}
-			arg = one[0]
-			made = append(made, arg.(Value))
+			arg, made = v, append(made, v)
 		}
 		if v, ok := arg.(Value); ok {
 			if isNil(v) {
@@ -131,19 +127,14 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 
 // argumentHint says what to do with what is no tensor.
 func argumentHint(arg any) string {
-	switch arg.(type) {
-	case nil:
+	switch operandOf(arg).kind {
+	case noOperand:
 		return "give a value or a host tensor"
-	case shapes.Shape:
+	case shapeOperand:
 		return "give a tensor; Compiled and Lowered take shapes"
-	case *Variable:
-		return "read the variable in the step, with ReplicaContext.Read"
-	case *Component:
-		return "give the whole value"
-	case *Objects:
+	case objectsOperand:
 		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with eager.Extended.CallForEachReplica"
-	}
-	if nesting.Is(reflect.TypeOf(arg)) {
+	case nestOperand:
 		return "give its leaves one by one, or make the step by NestFunction"
 	}
 	return ""

@@ -38,7 +38,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 		return nil, fault.New(TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
-		return s.copyOf(ctx, value) // there is nothing to concatenate it with, along any axis
+		return s.copyAs(ctx, value, value.Annotation()) // there is nothing to concatenate it with, along any axis
 	}
 	switch {
 	case rank == 0:
@@ -68,7 +68,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 	ragged := base.ragged != nil
 	return s.callOne(ctx, builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,
-		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node {
 			all := spmd.AllGather(in[0], axis)
 			if !ragged {
 				return []*graph.Node{all}

@@ -5,286 +5,269 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// What is taken where. Every call that is given "a value" sorts it by sortOf and brings it to the
-// strategy by take (or, in a step's graph, by tracing.merged and ReplicaContext.node), so that what
-// one call takes the next one does not refuse. The calls differ in what they need of it alone: one
-// value for all replicas, or one for each. docs/from-tensorflow.md has the table.
+// A call that is given "a value" sorts it once, by operandOf, and resolves it: in a step's graph by
+// ReplicaContext.node, elsewhere by TPUStrategy.resolve. So no call refuses what another one
+// accepts. The calls differ only in what they need of an operand: one value for all replicas, or one
+// for each. docs/from-tensorflow.md has the table.
 
-// sort is the sort of thing that a caller gave.
-type sort int
+// operand is what a caller gave to a call, sorted by its type.
+type operand struct {
+	x    any // as it was given
+	kind operandKind
+	// node is set for a nodeOperand.
+	node *graph.Node
+	// value or variable is set for a deviceOperand. replica is that of a replica's part of it,
+	// otherwise -1.
+	value    Value
+	variable *Variable
+	replica  int
+}
+
+type operandKind int
 
 const (
-	sortNothing   sort = iota // nil, or a nil pointer
-	sortHost                  // a tensor of this process, a number, a bool, slices of them
-	sortShape                 // a shape, ahead of time
-	sortNest                  // a slice, map or struct of others
-	sortNode                  // a node of a graph
-	sortMerged                // a value in a merge call of a step
-	sortComponent             // one replica's part of a value or a variable
-	sortVariable
-	sortMirrored
-	sortPerReplica
-	sortStacked
-	sortObjects // values that are no tensors
-	sortOther   // text, a pointer, ...
+	noOperand      operandKind = iota // nil, or a nil pointer
+	hostOperand                       // a tensor of this process, a number, slices; or none, which its conversion says
+	shapeOperand                      // a shape, ahead of time
+	nestOperand                       // a slice, map or struct of others
+	nodeOperand                       // a node of a graph, or a value of a merge call
+	deviceOperand                     // a value, a variable, or a replica's part of one
+	objectsOperand                    // values that are no tensors
 )
 
-// sortOf says what a caller gave.
-func sortOf(x any) sort {
+// part is a replica's part of a value or of a variable: a component of package eager.
+type part interface {
+	Value() Value
+	Variable() *Variable
+	Replica() int
+}
+
+// operandOf sorts what a caller gave.
+func operandOf(x any) operand {
+	o := operand{x: x, replica: -1}
+	present := func(ok bool, kind operandKind) {
+		if ok {
+			o.kind = kind
+		}
+	}
 	switch x := x.(type) {
 	case nil:
-		return sortNothing
 	case *tensors.Tensor:
-		return kindOrNothing(x == nil, sortHost)
-	case shapes.Shape:
-		return sortShape
-	case *graph.Node:
-		return kindOrNothing(x == nil, sortNode)
-	case *Merged:
-		return kindOrNothing(x == nil, sortMerged)
-	case *Component:
-		return kindOrNothing(x == nil || x.variable == nil && x.value == nil, sortComponent)
+		present(x != nil, hostOperand)
+	case *Mirrored, *PerReplica, *Stacked:
+		o.value = x.(Value)
+		present(!isNil(o.value), deviceOperand)
 	case *Variable:
-		return kindOrNothing(x == nil, sortVariable)
-	case *Mirrored:
-		return kindOrNothing(x == nil, sortMirrored)
-	case *PerReplica:
-		return kindOrNothing(x == nil, sortPerReplica)
-	case *Stacked:
-		return kindOrNothing(x == nil, sortStacked)
+		o.variable = x
+		present(x != nil, deviceOperand)
+	case *graph.Node:
+		o.node = x
+		present(x != nil, nodeOperand)
+	case *Merged:
+		if x != nil {
+			o.node = x.node
+		}
+		present(o.node != nil, nodeOperand)
 	case *Objects:
-		return kindOrNothing(x == nil, sortObjects)
+		present(x != nil, objectsOperand)
+	case shapes.Shape:
+		o.kind = shapeOperand
+	case part:
+		if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
+			break
+		}
+		o.value, o.variable, o.replica = x.Value(), x.Variable(), x.Replica()
+		present(o.variable != nil || !isNil(o.value), deviceOperand)
+	default:
+		o.kind = hostOperand
+		if nesting.Is(reflect.TypeOf(x)) {
+			o.kind = nestOperand
+		}
 	}
-	switch t := reflect.TypeOf(x); {
-	case nesting.Is(t):
-		return sortNest
-	case t.Kind() == reflect.String:
-		return sortOther
-	}
-	return sortHost // or other: what it is made of says so
+	return o
 }
 
-func kindOrNothing(none bool, s sort) sort {
-	if none {
-		return sortNothing
+// strategy returns whose a deviceOperand is, or nil for any other.
+func (o operand) strategy() *TPUStrategy {
+	switch {
+	case o.kind != deviceOperand:
+		return nil
+	case o.variable != nil:
+		return o.variable.strategy
 	}
-	return s
+	return o.value.base().strategy
 }
 
-// taken is what a call was given, as the call works with it: a tensor of this process, or a value
-// of the strategy on its devices.
-type taken struct {
+// whole reports whether the operand is a value, and not a replica's part of one.
+func (o operand) whole() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
+
+// readable reports whether the operand's contents can be copied from the devices: not those of a
+// value of several steps.
+func (o operand) readable() bool {
+	return o.kind == deviceOperand && (!o.whole() || o.value.base().steps == 0)
+}
+
+// indirect reports whether the operand has to be resolved before a program can read it: it is a
+// variable, a part, or a value of another strategy that has one tensor for all replicas.
+func (o operand) indirect(s *TPUStrategy) bool {
+	of := o.strategy()
+	return of != nil && (!o.whole() || of != s && !o.value.base().differs())
+}
+
+// String describes the operand in errors.
+func (o operand) String() string {
+	if o.variable != nil && o.replica < 0 {
+		return fmt.Sprintf("variable %q", o.variable.path)
+	}
+	return fmt.Sprint(o.x)
+}
+
+// tensor makes a tensor of what is in this process's memory.
+func (o operand) tensor() (*tensors.Tensor, error) {
+	switch o.kind {
+	case noOperand:
+		return nil, errors.New("no value")
+	case nestOperand:
+		return nil, fmt.Errorf("a nest, %T: give its leaves one by one", o.x)
+	case nodeOperand:
+		return nil, fmt.Errorf("a %T, which lives while its step is traced; return it from the step, and give the step's result", o.x)
+	case deviceOperand:
+		return nil, fmt.Errorf("a %T, which is on the devices", o.x)
+	case objectsOperand:
+		return nil, fmt.Errorf("values that are no tensors: %v", o.x)
+	case shapeOperand:
+		return nil, fmt.Errorf("the shape %v, which has no contents", o.x)
+	}
+	return hostdata.Tensor(o.x)
+}
+
+// hostTensor makes a tensor of a host value.
+func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).tensor() }
+
+// host is tensor with the error of a call that accepts values of the devices, too.
+func (o operand) host(op string) (*tensors.Tensor, error) {
+	t, err := o.tensor()
+	switch {
+	case err == nil:
+		return t, nil
+	case o.kind == nodeOperand:
+		return nil, &ContextError{Op: op, Reason: "given " + err.Error()}
+	}
+	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
+}
+
+// content is an operand as a call works with it: a tensor of this process, or a value of the
+// strategy on its devices.
+type content struct {
 	host  *tensors.Tensor
 	value Value
 	made  bool // the value is the call's to close
 }
 
-func (t taken) release() error {
-	if t.made {
-		return t.value.Close()
+// made returns the content that is a value which the call closes.
+func made[T Value](v T, err error) (content, error) {
+	if err != nil {
+		return content{}, err
+	}
+	return content{value: v, made: true}, nil
+}
+
+func (c content) release() error {
+	if c.made {
+		return c.value.Close()
 	}
 	return nil
 }
 
-// take brings what a caller gave to the strategy. A variable gives its value, or its components
-// where they may differ; a component gives the replica's tensor, one for all; what is another
-// strategy's gives its value across that one's replicas, if all devices of this one hold it.
-func (s *TPUStrategy) take(ctx context.Context, op string, x any) (taken, error) {
-	switch sortOf(x) {
-	case sortComponent:
-		return s.takeComponent(ctx, op, x.(*Component))
-	case sortVariable:
-		v := x.(*Variable)
-		if v.strategy != s {
-			return s.borrow(ctx, op, v.strategy, v)
-		}
-		if s.devices == nil { // ahead of time there are no contents
-			value, err := s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil)
-			return taken{value: value, made: true}, err
-		}
-		value, err := v.snapshot(ctx)
-		return taken{value: value, made: true}, err
-	case sortMirrored, sortPerReplica, sortStacked:
-		v := x.(Value)
-		if of := v.base().strategy; of != s {
-			if v.base().differs() {
-				return taken{}, s.owns(v)
-			}
-			return s.borrow(ctx, op, of, v)
-		}
-		return taken{value: v}, nil
-	}
-	host, err := takeHost(op, x)
-	return taken{host: host}, err
-}
-
-// takeHost makes a tensor of what is in this process's memory. Other kinds of things are errors
-// that say where they belong.
-func takeHost(op string, x any) (*tensors.Tensor, error) {
-	refuse := func(kind Kind, reason, hint string) error {
-		return &Error{Op: "strategy: " + op, Reason: reason, Hint: hint, Class: kind}
-	}
-	switch sortOf(x) {
-	case sortNothing:
-		return nil, refuse(TypeError, "no value", "give a number, a tensor or a distributed value")
-	case sortNode, sortMerged:
-		return nil, &ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which lives while its step is traced", x), Hint: "return it from the step, and give the step's result"}
-	case sortObjects:
-		return nil, refuse(TypeError, fmt.Sprintf("values that are no tensors: %s", x), "return tensors from the replicas")
-	case sortShape:
-		return nil, refuse(TypeError, "a shape, which has no contents", "give a tensor")
-	case sortNest:
-		return nil, refuse(TypeError, fmt.Sprintf("a nest, %T", x), "give its leaves one by one")
-	}
-	t, err := hostTensor(x)
-	if err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
-	}
-	return t, nil
-}
-
-// lifts says whether something is to be taken for a value: what is neither the strategy's own value
-// nor this process's.
-func (s *TPUStrategy) lifts(x any) bool {
-	switch x := x.(type) {
-	case *Component:
-		return sortOf(x) == sortComponent
-	case *Variable:
-		return x != nil
-	case *Mirrored:
-		return x != nil && x.base().strategy != s
-	case *PerReplica:
-		return x != nil && x.base().strategy != s && !x.differs()
-	}
-	return false
-}
-
-// taking refuses a leaf that is nobody's, or another strategy's and not to be borrowed.
-func (s *TPUStrategy) taking(op string, x any) error {
-	if s.lifts(x) {
-		return nil
-	}
-	return s.ownsLeaf(op, x)
-}
-
-// lift takes those of several arguments that lifts names; the others stay as they are. release
-// closes what was made.
-func (s *TPUStrategy) lift(ctx context.Context, op string, args []any) (lifted []any, release func(), err error) {
-	for _, arg := range args {
-		if s.lifts(arg) {
-			return s.liftSome(ctx, op, args)
-		}
-	}
-	return args, nothing, nil
-}
-
-func nothing() {}
-
-func (s *TPUStrategy) liftSome(ctx context.Context, op string, args []any) (lifted []any, release func(), err error) {
-	var made []Value
-	lifted = append([]any(nil), args...)
-	release = func() {
-		for _, v := range made {
-			_ = v.Close()
-		}
-	}
-	for i, arg := range args {
-		if !s.lifts(arg) {
-			continue
-		}
-		t, err := s.take(ctx, op, arg)
-		if err == nil && t.value == nil {
-			t.value, err = asValue(s.Mirror(ctx, t.host, logical.Annotation{}))
-			t.made = true
-		}
-		if err != nil {
-			release()
-			return nil, nil, &ArgumentError{Function: op, Argument: i, Reason: fmt.Sprintf("a %T", arg), Err: err}
-		}
-		lifted[i] = t.value
-		if t.made {
-			made = append(made, t.value)
-		}
-	}
-	return lifted, release, nil
-}
-
-// takeComponent is take of one replica's part.
-func (s *TPUStrategy) takeComponent(ctx context.Context, op string, c *Component) (taken, error) {
-	of := c.strategy()
-	switch {
+// resolve brings an operand to the strategy. A variable gives its value, or its components where
+// they may differ. A replica's part gives the replica's tensor, one for all replicas. What another
+// strategy has gives its value across that strategy's replicas, if that strategy has all devices of
+// this one.
+func (s *TPUStrategy) resolve(ctx context.Context, op string, o operand) (content, error) {
+	switch of := o.strategy(); {
+	case of == nil:
+		host, err := o.host(op)
+		return content{host: host}, err
+	case of != s && o.whole() && o.value.base().differs():
+		return content{}, s.owns(o.value)
 	case of != s:
-		return s.borrow(ctx, op, of, c)
-	case c.variable != nil && !c.variable.perReplica():
-		value, err := c.variable.snapshot(ctx)
-		return taken{value: value, made: true}, err
-	case c.variable != nil:
-		m, err := c.variable.componentAs(ctx, c.replica, c.variable.annotation)
-		return taken{value: m, made: true}, err
+		return s.borrow(ctx, op, o)
+	case o.replica >= 0:
+		return s.resolvePart(ctx, op, o)
+	case o.value != nil:
+		return content{value: o.value}, nil
+	case s.devices == nil: // ahead of time there are no contents
+		v := o.variable
+		return made(s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil))
 	}
-	base := c.value.base()
+	return made(o.variable.snapshot(ctx))
+}
+
+// resolvePart is resolve of one replica's part.
+func (s *TPUStrategy) resolvePart(ctx context.Context, op string, o operand) (content, error) {
+	if v := o.variable; v != nil {
+		if v.perReplica() {
+			return made(s.part(ctx, o, v.annotation))
+		}
+		return made(v.snapshot(ctx))
+	}
+	base := o.value.base()
 	switch {
 	case base.steps > 0:
-		return taken{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
+		return content{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
 	case !base.differs() && base.ragged == nil:
-		m, err := s.copyAs(ctx, c.value, base.annotation)
-		return taken{value: m, made: true}, err
+		return made(s.copyAs(ctx, o.value, base.annotation))
 	case base.ragged != nil || s.replicas == 1: // of its own shape
-		t, err := c.value.Local(ctx, c.replica)
-		return taken{host: t}, err
+		t, err := o.value.Local(ctx, o.replica)
+		return content{host: t}, err
 	}
-	m, err := s.partOf(ctx, c.value, c.replica)
-	return taken{value: m, made: true}, err
+	return made(s.part(ctx, o, base.annotation))
 }
 
-// partOf is one replica's tensor on all replicas.
-func (s *TPUStrategy) partOf(ctx context.Context, v Value, replica int) (*Mirrored, error) {
-	of, err := s.Mirror(ctx, int32(replica), logical.Annotation{})
+// part copies one replica's part to all replicas, split over the logical devices as a says.
+func (s *TPUStrategy) part(ctx context.Context, o operand, a logical.Annotation) (*Mirrored, error) {
+	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {
 		return nil, err
 	}
-	defer of.Close()
-	return s.callOne(ctx, builtinCall{
-		name: "part", values: []Value{v, of}, mirrored: true, results: one(v.Annotation()),
-		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{rc.of(in[1], in[0])}
-		},
-	})
-}
-
-// strategy is whose part it is.
-func (c *Component) strategy() *TPUStrategy {
-	if c.variable != nil {
-		return c.variable.strategy
-	}
-	return c.value.base().strategy
-}
-
-// takeOne is take of what is one value for all replicas: one that may differ between them is an
-// error.
-func (s *TPUStrategy) takeOne(ctx context.Context, op string, x any) (taken, error) {
-	if v, ok := x.(*Variable); ok && v != nil && v.strategy == s && v.perReplica() {
-		m, err := v.readAs(withMode(ctx, mode{strategy: s, update: -1}), v.annotation)
-		if err != nil {
-			return taken{}, err
+	defer replica.Close()
+	c := builtinCall{name: "part", values: []Value{replica}, mirrored: true, results: one(a)}
+	if v := o.variable; v != nil {
+		c.variables = []*Variable{v}
+		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{rc.of(in[0], rc.Read(v))}
 		}
-		return taken{value: m, made: true}, nil
+	} else {
+		c.values = append(c.values, o.value)
+		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{rc.of(in[0], in[1])} }
 	}
-	t, err := s.take(ctx, op, x)
-	if err != nil || t.value == nil {
-		return t, err
+	return s.callOne(ctx, c)
+}
+
+// resolveOne is resolve of what is one value for all replicas. A value that may differ between the
+// replicas is an error.
+func (s *TPUStrategy) resolveOne(ctx context.Context, op string, o operand) (content, error) {
+	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
+		return made(v.readAs(mode.With(ctx, mode.Cross(s)), v.annotation))
 	}
-	base := t.value.base()
+	c, err := s.resolve(ctx, op, o)
+	if err != nil || c.value == nil {
+		return c, err
+	}
+	base := c.value.base()
 	switch {
 	case base.steps > 0:
 		err = fault.New(TypeError, op, "give the result of a step", "a value of several steps")
@@ -292,66 +275,87 @@ func (s *TPUStrategy) takeOne(ctx context.Context, op string, x any) (taken, err
 		err = fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
-		if m, err = s.copyAs(ctx, t.value, base.annotation); err == nil {
-			err = t.release()
-			t = taken{value: m, made: true}
+		if m, err = s.copyAs(ctx, c.value, base.annotation); err == nil {
+			err = c.release()
+			c = content{value: m, made: true}
 		}
 	}
 	if err != nil {
-		return taken{}, errors.Join(err, t.release())
+		return content{}, errors.Join(err, c.release())
 	}
-	return t, nil
+	return c, nil
 }
 
-// takeMirrored is takeOne as a value on the devices.
-func (s *TPUStrategy) takeMirrored(ctx context.Context, op string, x any, a logical.Annotation) (m *Mirrored, made bool, err error) {
-	t, err := s.takeOne(ctx, op, x)
-	if err != nil {
-		return nil, false, err
+// resolveMirrored is resolveOne as a value on the devices, which a tensor is laid out on as a says.
+func (s *TPUStrategy) resolveMirrored(ctx context.Context, op string, o operand, a logical.Annotation) (content, error) {
+	c, err := s.resolveOne(ctx, op, o)
+	if err != nil || c.value != nil {
+		return c, err
 	}
-	if t.value != nil {
-		return t.value.(*Mirrored), t.made, nil
-	}
-	m, err = s.Mirror(ctx, t.host, a)
-	return m, true, err
+	return made(s.Mirror(ctx, c.host, a))
 }
 
-// spreads says whether a value that is to be copied to the replicas is on devices already.
-func (s *TPUStrategy) spreads(x any) bool {
-	k := sortOf(x)
-	return k == sortComponent || k == sortVariable || k == sortMirrored || k == sortPerReplica
+// resolveHost is resolveOne in this process's memory.
+func (s *TPUStrategy) resolveHost(ctx context.Context, op string, o operand) (*tensors.Tensor, error) {
+	c, err := s.resolveOne(ctx, op, o)
+	if err != nil || c.value == nil {
+		return c.host, err
+	}
+	host, err := s.toHost(ctx, c.value.(*Mirrored))
+	return host, errors.Join(err, c.release())
 }
 
-// mirrorOf is [TPUStrategy.Mirror] of such a value.
-func (s *TPUStrategy) mirrorOf(ctx context.Context, x any, a logical.Annotation) (*Mirrored, error) {
-	if v, ok := x.(Value); ok && v.base().strategy == s && v.base().differs() && s.replicas > 1 {
-		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", v)
+// resolveArguments resolves the indirect ones of several arguments; the others stay as they are.
+// release closes what was made.
+func (s *TPUStrategy) resolveArguments(ctx context.Context, op string, args []any) (resolved []any, release func(), err error) {
+	if !slices.ContainsFunc(args, func(x any) bool { return operandOf(x).indirect(s) }) {
+		return args, nothing, nil // without an allocation
 	}
-	t, err := s.takeOne(ctx, "mirror", x)
+	var copies []Value
+	release = func() {
+		for _, v := range copies {
+			_ = v.Close()
+		}
+	}
+	resolved = slices.Clone(args)
+	for i, arg := range args {
+		o := operandOf(arg)
+		if !o.indirect(s) {
+			continue
+		}
+		v, err := s.resolveArgument(ctx, op, o)
+		if err != nil {
+			release()
+			return nil, nil, &ArgumentError{Function: op, Argument: i, Reason: fmt.Sprintf("a %T", arg), Err: err}
+		}
+		resolved[i], copies = v, append(copies, v)
+	}
+	return resolved, release, nil
+}
+
+func nothing() {}
+
+// resolveArgument makes a value of an indirect operand, for the caller to close.
+func (s *TPUStrategy) resolveArgument(ctx context.Context, op string, o operand) (Value, error) {
+	c, err := s.resolve(ctx, op, o)
+	if err != nil || c.value != nil {
+		return c.value, err
+	}
+	return asValue(s.Mirror(ctx, c.host, logical.Annotation{}))
+}
+
+// mirrorOperand is [TPUStrategy.Mirror] of what is on devices already.
+func (s *TPUStrategy) mirrorOperand(ctx context.Context, o operand, a logical.Annotation) (*Mirrored, error) {
+	if o.whole() && o.strategy() == s && o.value.base().differs() && s.replicas > 1 {
+		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
+	}
+	c, err := s.resolveOne(ctx, "mirror", o)
 	if err != nil {
 		return nil, err
 	}
-	if t.value == nil {
-		return s.Mirror(ctx, t.host, a)
+	if c.value == nil {
+		return s.Mirror(ctx, c.host, a)
 	}
-	m, err := s.copyAs(ctx, t.value, a)
-	return m, errors.Join(err, t.release())
-}
-
-// tensorOf is hostTensor of what may be on devices.
-func (s *TPUStrategy) tensorOf(ctx context.Context, x any) (*tensors.Tensor, error) {
-	if s.spreads(x) {
-		return s.hostOf(ctx, "copy", x)
-	}
-	return hostTensor(x)
-}
-
-// hostOf is takeOne in this process's memory.
-func (s *TPUStrategy) hostOf(ctx context.Context, op string, x any) (*tensors.Tensor, error) {
-	t, err := s.takeOne(ctx, op, x)
-	if err != nil || t.value == nil {
-		return t.host, err
-	}
-	host, err := s.toHost(ctx, t.value.(*Mirrored))
-	return host, errors.Join(err, t.release())
+	m, err := s.copyAs(ctx, c.value, a)
+	return m, errors.Join(err, c.release())
 }

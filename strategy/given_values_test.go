@@ -57,7 +57,7 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	elsewhere := open(strategy.Options{Replicas: 1})
 	w.kinds = map[string]any{
 		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
-		"component": strategytest.OK(eager.Of(s).Component(apart, 1)), "component of a variable": strategytest.OK(v.Component(1)), "variable": v, "sync-on-read variable": metric,
+		"component": strategytest.OK(eager.Of(s).Component(apart, 1)), "component of a variable": strategytest.OK(w.e.Component(v, 1)), "variable": v, "sync-on-read variable": metric,
 		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
 		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
 		"another strategy's variable":   strategytest.OK(all.NewVariable(ctx, pair, strategy.VariableOptions{})),

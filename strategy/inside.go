@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -22,10 +21,16 @@ func init() {
 			return innerStrategy{x}
 		case *ReplicaContext:
 			return innerContext{x}
+		case *MergeContext:
+			return innerMerge{x}
+		case *Merged:
+			return innerMerged{x}
 		case *Function:
 			return innerFunction{x}
 		case *Compiled:
 			return innerCompiled{x}
+		case Value:
+			return innerValue{x.base()}
 		}
 		return nil
 	})
@@ -34,153 +39,129 @@ func init() {
 // innerStrategy is the inner face of a strategy: the R x P machine below the contract.
 type innerStrategy struct{ *TPUStrategy }
 
-// Contexts: which code runs.
-
 func (m innerStrategy) RequireCross(ctx context.Context, op string) error {
 	return m.requireCross(ctx, op)
 }
 func (m innerStrategy) RequireEager(ctx context.Context, op, instead string) error {
 	return m.requireEager(ctx, op, instead)
 }
+func (m innerStrategy) MergeCall(ctx context.Context, op string) (*MergeContext, error) {
+	return m.mergeCall(ctx, op)
+}
+func (m innerStrategy) Check() error { return m.check() }
 
-// CrossTracing returns the [tracing] of the merge call that ctx belongs to, or nil.
-func (m innerStrategy) CrossTracing(ctx context.Context, op string) (trace any, err error) {
-	t, err := m.crossTracing(ctx, op)
-	if t == nil { // an interface of no trace is not nil
-		return nil, err
+func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int) {
+	for r := range m.replicas {
+		names := make([]string, m.logicalDevices)
+		for k := range names {
+			names[k] = m.deviceName(r, k)
+		}
+		devices, hosts = append(devices, names), append(hosts, m.hostName(r))
 	}
-	return t, nil
+	return devices, hosts, m.machine.Topology().NumTPUsPerTask()
 }
-
-func (m innerStrategy) Within(ctx context.Context, replica bool, update int, code any) context.Context {
-	return withMode(ctx, mode{strategy: m.TPUStrategy, replica: replica, update: update, code: code})
-}
-
-// WithinTracedUpdate returns the trace of an update's function, whose code is a [component], and
-// ctx, which is a merge call's, as its context.
-func (m innerStrategy) WithinTracedUpdate(ctx context.Context, code any) (trace any, _ context.Context) {
-	t := tracingOf(ctx)
-	inner := &tracing{rc: t.rc, merge: t.merge, updating: true}
-	return inner, withTracing(m.Within(ctx, false, -1, code), inner)
-}
-
-// Code returns the code that ctx belongs to, or nil.
-func (m innerStrategy) Code(ctx context.Context) any {
-	of, _ := modeOf(ctx)
-	return of.code
-}
-
-func (m innerStrategy) Column(ctx context.Context) int { return columnOf(ctx) }
-
-// Beside returns ctx with the logical device that new variables go to, or with the variable whose
-// place they take, if there is one.
-func (m innerStrategy) Beside(ctx context.Context, k int, v *Variable) context.Context {
-	if v != nil {
-		k = v.column
-	}
-	return context.WithValue(context.WithValue(ctx, columnKey{}, k), colocateKey{}, v)
-}
-
-func (m innerStrategy) DeviceName(replica, logicalDevice int) string {
-	return m.deviceName(replica, logicalDevice)
-}
-func (m innerStrategy) DevicesPerHost() int         { return m.machine.Topology().NumTPUsPerTask() }
-func (m innerStrategy) HostName(replica int) string { return m.hostName(replica) }
 
 // Values: what callers give, and what lives on the devices.
 
-func (m innerStrategy) Check() error                { return m.check() }
-func (m innerStrategy) Owns(op string, x any) error { return m.ownsLeaf(op, x) }
-func (m innerStrategy) Lifts(x any) bool            { return m.lifts(x) }
+func (m innerStrategy) Owns(op string, x any) error { return m.ownsOperand(op, operandOf(x)) }
+func (m innerStrategy) Indirect(x any) bool         { return operandOf(x).indirect(m.TPUStrategy) }
 
-// Take brings the value that a caller gave to the strategy: a tensor of this process, or a value on
-// the devices. release closes a value that was made for the call.
-func (m innerStrategy) Take(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
-	if err := m.taking(op, x); err != nil {
-		return nil, nil, nil, err
+func (m innerStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
+	c, err := m.resolve(ctx, op, operandOf(x))
+	return c.host, c.value, c.release, err
+}
+
+func (m innerStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error, err error) {
+	c, err := m.resolveMirrored(ctx, op, operandOf(x), logical.Annotation{})
+	if err != nil {
+		return nil, nil, err
 	}
-	t, err := m.take(ctx, op, x)
-	return t.host, t.value, t.release, err
+	return c.value.(*Mirrored), c.release, nil
 }
 
-func (m innerStrategy) TakeMirrored(ctx context.Context, op string, x any, a logical.Annotation) (v *Mirrored, made bool, err error) {
-	return m.takeMirrored(ctx, op, x, a)
-}
-func (m innerStrategy) Host(x any) (*tensors.Tensor, error) { return hostTensor(x) }
 func (m innerStrategy) PerReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	return m.perReplicaOf(ctx, all, a)
-}
-func (m innerStrategy) Component(v Value, replica int) *Component { return m.component(v, replica) }
-func (m innerStrategy) Parts(x *Merged) ([]any, error)            { return x.localResults() }
-func (m innerStrategy) Ragged(v Value) [][]int                    { return v.base().ragged }
-func (m innerStrategy) Sizes(ctx context.Context, v Value) (*PerReplica, error) {
-	return m.sizesOf(ctx, v.base())
-}
-func (m innerStrategy) Mark(v Value, ragged [][]int, equal bool) {
-	v.base().ragged, v.base().equal = ragged, equal
 }
 func (m innerStrategy) ToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
 	return m.toHost(ctx, v)
 }
-func (m innerStrategy) Keep(v *Mirrored, only []bool) error { return v.keep(only) }
-func (m innerStrategy) Snapshot(ctx context.Context, v *Variable) (Value, error) {
-	return v.snapshot(ctx)
-}
 func (m innerStrategy) ScatterRule(v *Variable, op ScatterOp, inStep bool) error {
 	return v.scatterRule(op, inStep)
 }
-func (m innerStrategy) ScatterShapes(v *Variable, name string, indices, updates shapes.Shape) error {
-	return v.scatterShapes(name, indices, updates)
-}
+func (m innerStrategy) Ragged(v Value) [][]int { return v.base().ragged }
 
 // Programs.
 
 // Call runs a small program over values and variables. It is compiled once for each name and each
 // kind of value and variable. Results are split as results say; mirrored ones are the same on every
-// replica. The step writes the variables by their position, as [innerContext.Set] does.
+// replica. A step that was compiled for other variables reads and writes these in their order, so
+// that a name tells which variable is given twice.
 func (m innerStrategy) Call(ctx context.Context, name string, step StepFunc, values []Value, variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
-	return m.call(ctx, builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results,
-		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
-			rc.held = held
-			return step(rc, in)
-		}})
+	return m.call(ctx, builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results, step: step})
 }
 
-func (m innerStrategy) CheckReduce(op ReduceOp, call string) error { return op.check(call) }
-
-func (m innerStrategy) ReduceNests(ctx context.Context, op ReduceOp, call string, nests []any, layouts []func(dims []int, otherwise logical.Annotation) logical.Annotation) ([]any, error) {
-	return m.reduceNests(ctx, op, call, nests, layouts)
+func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
+	v, ok := x.(*Variable)
+	if !ok {
+		of, err := m.reductionOf(op, x.(Value).base())
+		return byte(of), err
+	}
+	if v.localWrites && op == Mean {
+		return byte(reduceFirst), nil // a mirrored variable's value is replica 0's
+	}
+	of, err := m.reductionOf(op, v.value())
+	return byte(of), err
 }
 
-func (m innerStrategy) ReduceAlong(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
-	return m.reduceLeaf(ctx, op, x, axes)
+// innerValue is the inner face of a value.
+type innerValue struct{ *distributed }
+
+func (m innerValue) Ragged() [][]int { return m.ragged }
+func (m innerValue) Sizes(ctx context.Context) (*PerReplica, error) {
+	return m.strategy.sizesOf(ctx, m.distributed)
 }
-func (m innerStrategy) Guard(function string, f func() ([]any, error)) ([]any, error) {
-	return guarded(function, f)
-}
+func (m innerValue) Mark(ragged [][]int, equal bool) { m.ragged, m.equal = ragged, equal }
+func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
 
 // innerContext is the inner face of a replica's context.
 type innerContext struct{ *ReplicaContext }
 
-func (m innerContext) Aggregate(op string, i int, x *graph.Node) *graph.Node {
-	return m.aggregate(op, m.held[i].variable, x)
+func (m innerContext) Aggregate(op string, v *Variable, x *graph.Node) *graph.Node {
+	return m.aggregate(op, v, x)
 }
-func (m innerContext) Set(op string, i int, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
-	return m.set(op, m.held[i], x, apply)
+func (m innerContext) Set(op string, v *Variable, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+	return m.set(op, m.capture(op, v), x, apply)
+}
+func (m innerContext) ScatterRows(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
+	return m.scatter(op, m.capture(op.String(), v), indices, updates)
+}
+func (m innerContext) First(x *graph.Node) *graph.Node { return m.first(x) }
+func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
+	return reduction(how).of(m.ReplicaContext, op, x)
 }
 
-// ScatterRows combines rows of a held variable, which are aggregated already, or are aggregated as
-// it says.
-func (m innerContext) ScatterRows(op ScatterOp, i int, indices, updates *graph.Node, aggregate bool) *graph.Node {
-	if aggregate {
-		return m.Scatter(op, m.held[i].variable, indices, updates)
+// innerMerge is the inner face of a merge call.
+type innerMerge struct{ *MergeContext }
+
+func (m innerMerge) Replica() *ReplicaContext { return m.rc }
+func (m innerMerge) Value(op string, x any, v *Variable) (value *Merged, host bool) {
+	return m.value(op, x, v)
+}
+func (m innerMerge) Merged(node *graph.Node, mirrored bool) *Merged {
+	return &Merged{mc: m.MergeContext, node: node, mirrored: mirrored}
+}
+
+// State returns the step's last node and the nodes of its variables: what building graph changes.
+func (m innerMerge) State() []*graph.Node {
+	state := []*graph.Node{m.rc.graph.LastNode()}
+	for _, c := range m.rc.captured {
+		state = append(state, c.now)
 	}
-	return m.scatter(op, m.held[i], indices, updates)
+	return state
 }
 
-func (m innerContext) RealRows(indices, sizes *graph.Node) *graph.Node {
-	return realRows(indices, sizes)
-}
-func (m innerContext) MeanOfIntegers(x *graph.Node) *graph.Node {
-	return meanOfIntegers(x, m.strategy.replicas)
-}
+// innerMerged is the inner face of a value of a merge call.
+type innerMerged struct{ *Merged }
+
+func (m innerMerged) Node() *graph.Node    { return m.node }
+func (m innerMerged) Merge() *MergeContext { return m.mc }

@@ -43,7 +43,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 	}
 	if s.devices != nil {
 		zeros, err := s.call(ctx, builtinCall{name: "zeros" + key.String(), results: layouts,
-			step: func(rc *ReplicaContext, _ []*captured, _ []*graph.Node) (nodes []*graph.Node) {
+			step: func(rc *ReplicaContext, _ []*graph.Node) (nodes []*graph.Node) {
 				for _, shape := range of {
 					nodes = append(nodes, graph.Zeros(rc.graph, shape))
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // MergeContext is the cross-replica context of a merge call in a step: its methods build graph for
@@ -102,8 +103,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 // other calls refuse the context with a [*ContextError], because they would act once, while the
 // step is traced.
 func (mc *MergeContext) Context() context.Context {
-	t := &tracing{rc: mc.rc, merge: mc}
-	return withTracing(withMode(mc.rc.ctx, mode{strategy: mc.rc.strategy, update: -1}), t)
+	return withTracing(mode.With(mc.rc.ctx, mode.Cross(mc.rc.strategy)), mc)
 }
 
 // Strategy returns the strategy that runs the step.
@@ -159,21 +159,6 @@ func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
 	return results
 }
 
-// localResults is [eager.Extended.LocalResultsOf] of a merged value.
-func (m *Merged) localResults() ([]any, error) {
-	return fault.Traced(func() []any {
-		if m.mc == nil {
-			panic(fault.New(TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
-		}
-		parts := m.mc.LocalResults(m)
-		all := make([]any, len(parts))
-		for r, part := range parts {
-			all[r] = part
-		}
-		return all
-	})
-}
-
 // Map applies a graph function to values. The result counts as the same on every replica if all
 // values do; f must not use anything else that differs between replicas.
 func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged) *Merged {
@@ -188,14 +173,36 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 	if out == nil || out.Graph() != mc.rc.graph {
 		panic(fault.New(TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
-	if mirrored {
-		differs, err := mc.rc.differs([]*graph.Node{out}, true)
-		if err != nil {
-			panic(err)
-		}
-		mirrored = !differs[0]
+	return &Merged{mc: mc, node: out, mirrored: mirrored && mc.mirrored(out)}
+}
+
+// mirrored reports whether a node of the step is known to be the same on every replica.
+func (mc *MergeContext) mirrored(x *graph.Node) bool {
+	varying, err := mc.rc.differs([]*graph.Node{x}, true)
+	if err != nil {
+		panic(err)
 	}
-	return &Merged{mc: mc, node: out, mirrored: mirrored}
+	return !varying[0]
+}
+
+// value returns what a call was given as a value of all replicas. host says that it is a host
+// value, one for all. A number takes the dtype of v, if that is a scalar.
+func (mc *MergeContext) value(op string, x any, v *Variable) (m *Merged, host bool) {
+	if o, ok := x.(*Objects); ok && o != nil {
+		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
+	}
+	o := operandOf(x)
+	m = &Merged{mc: mc}
+	m.node, host = mc.rc.node(op, v, o)
+	switch of, merged := x.(*Merged); {
+	case merged:
+		return of, false
+	case o.variable != nil && o.replica < 0:
+		m.mirrored = o.variable.strategy != mc.rc.strategy || !o.variable.perReplica()
+	default:
+		m.mirrored = host || o.replica >= 0 || mc.mirrored(m.node)
+	}
+	return m, host
 }
 
 // Read returns a variable's value across replicas. The components of an [OnRead] variable are
@@ -242,4 +249,35 @@ func (mc *MergeContext) write(w assign.Op, v *Variable, x *Merged) {
 		panic(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}
 	mc.rc.set(op, c, node, w.Apply)
+}
+
+// assign is a write of a variable's own method in the merge call.
+func (mc *MergeContext) assign(w assign.Op, v *Variable, x any) error {
+	_, err := fault.Traced(func() any {
+		op := fmt.Sprintf("%s %q", w.Name, v.path)
+		mc.rc.capture(op, v)
+		m, _ := mc.value(op, x, v)
+		mc.write(w, v, m)
+		return nil
+	})
+	return err
+}
+
+// scatter is [Variable.Scatter] in the merge call.
+func (mc *MergeContext) scatter(op ScatterOp, v *Variable, indices, updates any) error {
+	_, err := fault.Traced(func() any {
+		name := fmt.Sprintf("%s %q", op, v.path)
+		c := mc.rc.capture(name, v)
+		if err := v.scatterRule(op, false); err != nil {
+			panic(err)
+		}
+		i, _ := mc.value(name, indices, nil)
+		u, _ := mc.value(name, updates, nil)
+		if !v.perReplica() && !(i.mirrored && u.mirrored) {
+			panic(fault.Unequal(name))
+		}
+		mc.rc.writesInMain(name)
+		return mc.rc.scatter(op, c, i.node, u.node)
+	})
+	return err
 }

@@ -35,12 +35,12 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 			return nil, false, &ArgumentError{Reason: "no variable: a nil pointer"}
 		}
 		if _, ok := s.partitionsIn(x.strategy); x.strategy != s && !ok {
-			err := s.ownsLeaf("run", x)
+			err := s.ownsVariable("run", x)
 			return nil, false, &ArgumentError{Reason: "a variable of another strategy", Err: err}
 		}
 		return x, false, nil
-	case *Component:
-		if sortOf(x) == sortNothing {
+	case part:
+		if operandOf(x).kind == noOperand {
 			return nil, false, &ArgumentError{Reason: "no component: a nil pointer, or a component of nothing"}
 		}
 		return nil, true, nil
@@ -97,10 +97,10 @@ func staticLeaf(x any) *ArgumentError {
 
 func isTensorObject(t reflect.Type) bool {
 	switch t {
-	case reflect.TypeFor[*tensors.Tensor](), reflect.TypeFor[*graph.Node](), reflect.TypeFor[*Component]():
+	case reflect.TypeFor[*tensors.Tensor](), reflect.TypeFor[*graph.Node]():
 		return true
 	}
-	return t.Implements(reflect.TypeFor[Value]())
+	return t.Implements(reflect.TypeFor[Value]()) || t.Implements(reflect.TypeFor[part]())
 }
 
 // holds reports whether a value has something of a type in it. Pointers are not followed.
@@ -148,7 +148,7 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 // isResult refuses a leaf of a result that must not leave the trace.
 func (f *NestFunction) isResult(path string, x any) error {
 	switch x.(type) {
-	case Value, *Component:
+	case Value, part:
 		return fault.New(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false

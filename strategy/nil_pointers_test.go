@@ -29,7 +29,7 @@ func TestNilPointersAreErrors(t *testing.T) {
 	}, strategy.FunctionOptions{})
 	nils := []any{
 		(*strategy.PerReplica)(nil), (*strategy.Mirrored)(nil), (*strategy.Stacked)(nil), (*strategy.Variable)(nil),
-		(*strategy.Component)(nil), (*strategy.Objects)(nil),
+		eager.Component{}, (*strategy.Objects)(nil),
 	}
 	replicas := func(f func(rc *eager.ReplicaContext) error) error {
 		_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, f(rc) })

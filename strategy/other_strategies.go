@@ -3,11 +3,11 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"weak"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // A strategy may read what another one has on the same devices: train on all cores, evaluate on
@@ -38,31 +38,24 @@ func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
 // mixed returns the error of something of another strategy that cannot be used here.
 func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }
 
-// borrow copies what another strategy has, a variable, a value or a component, here.
-func (s *TPUStrategy) borrow(ctx context.Context, op string, other *TPUStrategy, x any) (taken, error) {
-	subject := fmt.Sprint(x)
-	if v, ok := x.(*Variable); ok {
-		subject = fmt.Sprintf("variable %q", v.path)
-	}
+// borrow copies here what another strategy has: a variable, a value or a replica's part of one.
+func (s *TPUStrategy) borrow(ctx context.Context, op string, o operand) (content, error) {
+	other := o.strategy()
 	from, ok := s.partitionsIn(other)
 	if !ok {
-		return taken{}, mixed(op, subject)
+		return content{}, mixed(op, o.String())
 	}
-	outer := withMode(ctx, mode{strategy: other, update: -1})
-	t, err := other.takeOne(outer, op, x)
-	if err != nil {
-		return taken{}, err
-	}
-	if t.value == nil {
-		return t, nil
+	outer := mode.With(ctx, mode.Cross(other))
+	c, err := other.resolveOne(outer, op, o)
+	if err != nil || c.value == nil {
+		return c, err
 	}
 	// A copy that is whole on each device, and nobody else's.
-	whole, err := other.copyAs(outer, t.value, logical.Replicated())
-	if err = errors.Join(err, t.release()); err != nil {
-		return taken{}, err
+	whole, err := other.copyAs(outer, c.value, logical.Replicated())
+	if err = errors.Join(err, c.release()); err != nil {
+		return content{}, err
 	}
-	m, err := s.adopt(whole, from)
-	return taken{value: m, made: true}, err
+	return made(s.adopt(whole, from))
 }
 
 // adopt makes a value of this strategy of those buffers of another's that are on its devices, and
@@ -94,12 +87,12 @@ func (p *program) borrow(ctx context.Context) (values []Value, release func(), e
 		}
 	}
 	for _, v := range p.borrowed {
-		t, err := s.borrow(ctx, "reading for "+p.function.opts.Name, v.strategy, v)
+		c, err := s.borrow(ctx, "reading for "+p.function.opts.Name, operandOf(v))
 		if err != nil {
 			release()
 			return nil, nil, err
 		}
-		values = append(values, t.value)
+		values = append(values, c.value)
 	}
 	return values, release, nil
 }

@@ -30,7 +30,8 @@ type builtinCall struct {
 	// mirrored results are the same on every replica.
 	mirrored bool
 	results  []logical.Annotation
-	step     func(rc *ReplicaContext, variables []*captured, in []*graph.Node) []*graph.Node
+	// step builds the program. It reads the variables that it was called with first.
+	step StepFunc
 }
 
 // call compiles a program once for each kind of variable and runs it on these.
@@ -48,14 +49,13 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 	for _, v := range c.variables {
 		name += " " + v.key()
 	}
-	callName, variables, build := c.name, c.variables, c.step // the program does not hold the values
+	callName, variables, build := c.name, c.variables, c.step // the program does not keep the values
 	f := s.builtin(name, func() *Function {
 		step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			held := make([]*captured, len(variables))
-			for i, v := range variables {
-				held[i] = rc.capture(callName, v)
+			for _, v := range variables { // in this order other calls give theirs
+				rc.capture(callName, v)
 			}
-			return build(rc, held, in)
+			return build(rc, in)
 		}
 		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, own: true, Results: c.results})
 	})
@@ -64,6 +64,23 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 		return nil, err
 	}
 	return p.run(ctx, c.values, c.variables...)
+}
+
+// callOne is call of a program that gives one value, the same on every replica.
+func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, error) {
+	results, err := s.call(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return results[0].(*Mirrored), nil
+}
+
+// copyAs copies a value, split over the logical devices as a says.
+func (s *TPUStrategy) copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
+	return s.callOne(ctx, builtinCall{
+		name: "copy", values: []Value{value}, mirrored: true, results: one(a),
+		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+	})
 }
 
 func one(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }

@@ -42,9 +42,7 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	assert.Equal(t, 4.0, value)
 	var got []any
 	for r := range 2 {
-		c, err := seen.Component(r)
-		require.NoError(t, err)
-		x, err := c.Local(ctx)
+		x, err := seen.Local(ctx, r)
 		require.NoError(t, err)
 		got = append(got, x.Value())
 	}

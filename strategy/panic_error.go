@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // PanicError reports that a function of the user panicked. The strategy stays usable.
@@ -31,11 +32,6 @@ func (e *PanicError) Unwrap() error {
 }
 
 // guarded calls a user function; a panic of it is an error.
-func guarded[T any](function string, f func() (T, error)) (value T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Function: function, Value: p}
-		}
-	}()
-	return f()
+func guarded[T any](function string, f func() (T, error)) (T, error) {
+	return fault.Catch(f, func(p any) error { return &PanicError{Function: function, Value: p} })
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/input"
@@ -176,23 +175,6 @@ func (s *TPUStrategy) sizesOf(ctx context.Context, v *distributed) (*PerReplica,
 		sizes[r] = row
 	}
 	return s.PerReplica(ctx, sizes, logical.Annotation{})
-}
-
-// realElements is true for the elements of x that are no padding.
-func realElements(x, sizes *graph.Node) *graph.Node {
-	g := x.Graph()
-	var mask *graph.Node
-	for d := range x.Rank() {
-		at := graph.Iota(g, shapes.Make(dtypes.Int32, x.Shape().Dimensions...), d)
-		limit := graph.Reshape(graph.Slice(sizes, graph.AxisRange(d, d+1)))
-		inside := graph.LessThan(at, graph.BroadcastToDims(limit, x.Shape().Dimensions...))
-		if mask == nil {
-			mask = inside
-		} else {
-			mask = graph.LogicalAnd(mask, inside)
-		}
-	}
-	return mask
 }
 
 // size is the number of elements of a tensor.

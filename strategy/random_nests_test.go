@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // mapped replaces the leaves of a nest of the sorts that these tests make.
@@ -165,7 +166,7 @@ func shifted(rng *rand.Rand, nest any, r int) any {
 func read(t *testing.T, nest any) any {
 	t.Helper()
 	return mapped(nest, func(x any) any {
-		c, ok := x.(*strategy.Component)
+		c, ok := x.(eager.Component)
 		if !ok {
 			return x
 		}

@@ -3,8 +3,6 @@ package strategy
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -13,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
 // Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The
@@ -44,15 +42,14 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	}
 	base := value.base()
 	if len(axes) == 0 {
-		how, err := s.planOf(op, base)
+		how, err := s.reductionOf(op, base)
 		if err != nil {
 			return nil, err
 		}
-		results, err := s.reduceAtOnce(ctx, op, []reduction{{value: value, how: how, annotation: base.annotation}})
-		if err != nil {
-			return nil, err
-		}
-		return results[0].(*Mirrored), nil
+		return s.callOne(ctx, builtinCall{
+			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true, results: one(base.annotation),
+			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{how.of(rc, op, in[0])} },
+		})
 	}
 	if base.steps > 0 {
 		return nil, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
@@ -61,6 +58,54 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		return nil, err
 	}
 	return s.reduceAxes(ctx, op, value, axes)
+}
+
+// reduction is how a value is reduced over the replicas; it is part of the program's name.
+type reduction byte
+
+const (
+	reduceCopy  reduction = 'c' // the same on all replicas: nothing is to be done
+	reduceFirst reduction = '1' // replica 0's
+	reduceAll   reduction = 'r'
+)
+
+// reductionOf says how a value is reduced without axes.
+func (s *TPUStrategy) reductionOf(op ReduceOp, base *distributed) (reduction, error) {
+	switch {
+	case base.steps > 0:
+		return 0, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+	case s.replicas == 1 && !number.Summable(base.dtype):
+		return reduceCopy, nil // there is nothing to add
+	}
+	if err := number.Check("reduce", base.dtype); err != nil {
+		return 0, err
+	}
+	switch {
+	case base.ragged != nil:
+		return 0, fault.New(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
+	case s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+		return reduceCopy, nil // of one replica: also an integer stays one
+	case !base.perReplica && op == Mean:
+		return reduceCopy, nil
+	case !base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+		return 0, fault.New(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+	case op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
+		return 0, fault.New(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
+	}
+	return reduceAll, nil
+}
+
+// of reduces the replicas' x in a program of the strategy's own.
+func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.Node {
+	switch {
+	case how == reduceCopy:
+		return x
+	case how == reduceFirst:
+		return rc.first(x)
+	case op == Mean && x.DType().IsInt():
+		return meanOfIntegers(x, rc.strategy.replicas)
+	}
+	return reduceOutside(op, x, rc.strategy.replicas)
 }
 
 // reduceOutside is an all-reduce outside a step, where what it moves does not matter. The shares of
@@ -84,19 +129,6 @@ func meanOf(dtype dtypes.DType) dtypes.DType {
 		return dtypes.Float32
 	}
 	return dtypes.Float64
-}
-
-// copyOf is a value of the caller's own.
-func (s *TPUStrategy) copyOf(ctx context.Context, value Value) (*Mirrored, error) {
-	return s.copyAs(ctx, value, value.Annotation())
-}
-
-// copyAs is a copy that is split over the logical devices as a says.
-func (s *TPUStrategy) copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
-	return s.callOne(ctx, builtinCall{
-		name: "copy", values: []Value{value}, mirrored: true, results: one(a),
-		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
-	})
 }
 
 func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mirrored, error) {
@@ -153,10 +185,10 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 	}
 	return s.callOne(ctx, builtinCall{
 		name: name, values: values, mirrored: true,
-		step: func(rc *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node {
+		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if ragged {
-				x = graph.Where(realElements(x, in[len(in)-1]), x, graph.ZerosLike(x))
+				x = graph.Where(rows.Real(x, in[len(in)-1]), x, graph.ZerosLike(x))
 			}
 			dtype := x.DType()
 			if op == Mean && dtype.IsHalfPrecision() {
@@ -194,71 +226,6 @@ func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	low := graph.Sub(x, graph.Mul(high, unit))
 	whole := graph.MulScalar(graph.ConvertDType(sum(high), dtypes.Float64), float64(1<<32))
 	return graph.Add(whole, graph.ConvertDType(sum(low), dtypes.Float64))
-}
-
-func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, error) {
-	results, err := s.call(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return results[0].(*Mirrored), nil
-}
-
-// reducesNest refuses the nests that TensorFlow's TPU strategy does not reduce.
-func (s *TPUStrategy) reducesNest(op ReduceOp, nest any) error {
-	if s.opts.Semantics == TensorFlowTPU && op == Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
-		return fault.New(ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default", "a nest, which TensorFlow's TPU strategy does not take apart")
-	}
-	return nil
-}
-
-// reduceLeaf reduces a leaf of a nest along axes.
-func (s *TPUStrategy) reduceLeaf(ctx context.Context, op ReduceOp, x any, axes []int) (any, error) {
-	switch x := x.(type) {
-	case Value:
-		if !s.lifts(x) {
-			return s.Reduce(ctx, op, x, axes...)
-		}
-	case *Variable:
-		if s.lifts(x) && x.strategy != s {
-			break
-		}
-		if err := s.ownsVariable("reduce", x); err != nil {
-			return nil, err
-		}
-		v, err := x.snapshot(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer v.Close()
-		return s.Reduce(ctx, op, v, axes...)
-	}
-	m, made, err := s.takeMirrored(ctx, "reduce", x, logical.Annotation{})
-	if err != nil {
-		return nil, err
-	}
-	if made {
-		defer m.Close()
-	}
-	return s.Reduce(ctx, op, m, axes...)
-}
-
-// reduceHost reduces one host value without axes: it is its own mean.
-func (s *TPUStrategy) reduceHost(op ReduceOp, x any) (any, error) {
-	tensor, err := takeHost("reduce", x)
-	if err != nil {
-		return nil, err
-	}
-	if op == Sum && s.replicas > 1 && !isZero(tensor) {
-		return nil, fault.NotDistributed("reduce")
-	}
-	return x, nil
-}
-
-func isZero(t *tensors.Tensor) bool {
-	zero := true
-	err := t.ConstBytes(func(data []byte) { zero = !slices.ContainsFunc(data, func(b byte) bool { return b != 0 }) })
-	return err == nil && zero
 }
 
 // Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.

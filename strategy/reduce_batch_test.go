@@ -14,6 +14,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
+// A variable may be in a nest twice: the program of another nest of such variables is another one.
+func TestAVariableIsReducedAsOftenAsANestHasIt(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	v := strategytest.OK(s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "v"}))
+	w := strategytest.OK(s.NewVariable(ctx, float32(5), strategy.VariableOptions{Name: "w"}))
+	for _, c := range []struct {
+		nest []any
+		want []float32
+	}{{[]any{v, v}, []float32{2, 2}}, {[]any{v, w}, []float32{2, 10}}, {[]any{w, w}, []float32{10, 10}}, {[]any{w, v, w}, []float32{10, 2, 10}}} {
+		sums := strategytest.OK(eager.Of(s).Reduce(ctx, strategy.Sum, c.nest)).([]any)
+		for i, sum := range sums {
+			assert.Equal(t, c.want[i], strategytest.OK(sum.(*strategy.Mirrored).Value(ctx)).Value(), "%v: leaf %d", c.want, i)
+		}
+	}
+}
+
 // However many values there are, and of whatever kinds, one program reduces them; where one cannot
 // be reduced none is, nothing is left open, and the error says which.
 func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {

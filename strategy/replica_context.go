@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
 // ReduceOp says how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
@@ -47,8 +48,6 @@ type ReplicaContext struct {
 	scope    *model.Scope
 	// captured are the variables that the step touched, in the order of the first touch.
 	captured []*captured
-	// held are those that a small program of the strategy's own was called with.
-	held []*captured
 	// meet, of a training step, gives a variable that the step meets its parameter, and what follows
 	// its writes. taken, if it has one, is whether the step is taken, and counters the variables that
 	// count those that are not.
@@ -156,7 +155,7 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 		}
 		return spmd.AllReduce(share(x, replicas), spmd.Sum)
 	}
-	panic(fault.New(AssertionError, "AllReduce", "use Sum or Mean", "unknown reduction %s", op))
+	panic(fault.UnknownReduction("AllReduce", op))
 }
 
 // share is x over the number of replicas; integers truncate. The reciprocal of a number that is no
@@ -252,5 +251,5 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	if !ok || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}
-	return realElements(x, sizes)
+	return rows.Real(x, sizes)
 }

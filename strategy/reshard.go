@@ -54,7 +54,7 @@ func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation
 	}
 	out, err := s.call(ctx, builtinCall{
 		name: "lay_out", values: []Value{v}, mirrored: !v.base().perReplica, results: one(a),
-		step: func(_ *ReplicaContext, _ []*captured, in []*graph.Node) []*graph.Node { return in },
+		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 	})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", v.base(), a), err, "")

@@ -61,7 +61,7 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	if s.isClosed.Load() {
 		return nil, ErrClosed
 	}
-	batch, release, err := s.lift(ctx, f.opts.Name, batch)
+	batch, release, err := s.resolveArguments(ctx, f.opts.Name, batch)
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
 // ScatterOp says how [ReplicaContext.Scatter] combines rows with those of a variable.
@@ -58,17 +58,8 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	return nil
 }
 
-// scatterShapes refuses rows that do not fit the variable.
-func (v *Variable) scatterShapes(name string, indices, updates shapes.Shape) error {
-	if indices.Rank() != 1 || !indices.DType.IsInt() {
-		return fault.New(ValueError, name, "give a vector of row numbers", "indices of shape %s", indices)
-	}
-	want := shapes.Make(v.dtype, append([]int{indices.Dimensions[0]}, v.shape[1:]...)...)
-	if !updates.Equal(want) {
-		return fault.New(ValueError, name, "give one row for each index", "updates of shape %s where %s is needed", updates, want)
-	}
-	return nil
-}
+// scatters are the scatters, by their number.
+var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Replace, rows.Min, rows.Max}
 
 // Scatter combines the rows of a variable that indices name with updates and returns the variable's
 // new value. indices are integers of shape [k]; updates have shape [k, ...], with the variable's
@@ -92,7 +83,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	if v.aggregation == AggregateNone && !v.localWrites && rc.strategy.replicas > 1 {
 		panic(fault.NoAggregation(name))
 	}
-	if err := v.scatterShapes(name, indices.Shape(), updates.Shape()); err != nil {
+	if err := rows.Check(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
 	if indices.Shape().Size() > 0 {
@@ -118,26 +109,27 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 // scatter writes rows that are aggregated already.
 func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *graph.Node) *graph.Node {
 	c.own(op.String())
-	if err := c.variable.scatterShapes(fmt.Sprintf("%s %q", op, c.variable.path), indices.Shape(), updates.Shape()); err != nil {
+	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
-	c.now, c.changed = scatterRows(op, c.now, indices, updates), true
-	return c.now
+	return c.write(scatters[op](c.now, indices, updates))
 }
 
 // Scatter combines rows of all components with host values, or with mirrored values, from outside
 // the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. With the context of an update
 // it does what [eager.UpdateContext.Scatter] does.
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
-	if t, err := v.strategy.crossTracing(ctx, fmt.Sprintf("%s %q", op, v.path)); err != nil {
-		return err
-	} else if t != nil {
-		return t.Scatter(op, v, indices, updates)
-	}
-	if c := v.updater(ctx); c != nil {
-		return c.ScatterRows(op, v, indices, updates)
-	}
 	name := fmt.Sprintf("%s %q", op, v.path)
+	mc, err := v.strategy.mergeCall(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch u := v.updater(ctx); {
+	case u != nil:
+		return u.ScatterRows(op, v, indices, updates)
+	case mc != nil:
+		return mc.scatter(op, v, indices, updates)
+	}
 	if err := v.crossUse(ctx, name); err != nil {
 		return err
 	}
@@ -146,22 +138,20 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	}
 	var values []Value
 	for _, x := range []any{indices, updates} {
-		m, made, err := v.strategy.takeMirrored(ctx, name, x, logical.Annotation{})
+		c, err := v.strategy.resolveMirrored(ctx, name, operandOf(x), logical.Annotation{})
 		if err != nil {
 			return err
 		}
-		if made {
-			defer m.Close()
-		}
-		values = append(values, m)
+		defer c.release()
+		values = append(values, c.value)
 	}
-	if err := v.scatterShapes(name, values[0].Shape(), values[1].Shape()); err != nil {
+	if err := rows.Check(name, v.Shape(), values[0].Shape(), values[1].Shape()); err != nil {
 		return err
 	}
-	_, err := v.strategy.call(ctx, builtinCall{
+	_, err = v.strategy.call(ctx, builtinCall{
 		name: op.String(), values: values, variables: []*Variable{v},
-		step: func(rc *ReplicaContext, held []*captured, in []*graph.Node) []*graph.Node {
-			rc.scatter(op, held[0], in[0], in[1])
+		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+			rc.scatter(op, rc.capture(name, v), in[0], in[1])
 			return nil
 		},
 	})

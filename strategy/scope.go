@@ -4,26 +4,12 @@ import (
 	"context"
 
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
-// Go has no stack of strategies for each thread. What TensorFlow keeps there, a context.Context
-// carries here: which strategy's code runs, and whether it is the code of one replica or of all.
-
-type modeKey struct{}
-
-// mode is one entry of TensorFlow's stack. Without one, code runs outside every strategy.
-type mode struct {
-	strategy *TPUStrategy
-	// replica is set in a replica context. update is the component that an update function runs for,
-	// or -1.
-	replica bool
-	update  int
-	// code is that of package eager which runs, if any: a [component] in an update's function.
-	code any
-}
-
-// component is the code of an update's function, which acts on one component of a variable.
-type component interface {
+// updater is the code of an update's function in package eager, which acts on one component of a
+// variable.
+type updater interface {
 	// Number returns the replica whose component it is.
 	Number() int
 	// Write writes the component.
@@ -32,13 +18,14 @@ type component interface {
 	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
 }
 
-func modeOf(ctx context.Context) (mode, bool) {
-	m, ok := ctx.Value(modeKey{}).(mode)
-	return m, ok
-}
-
-func withMode(ctx context.Context, m mode) context.Context {
-	return context.WithValue(ctx, modeKey{}, m)
+// updater returns the update of the variable's strategy that ctx belongs to, or nil.
+func (v *Variable) updater(ctx context.Context) updater {
+	m, _ := mode.Of(ctx)
+	if m.Strategy != v.strategy {
+		return nil
+	}
+	u, _ := m.Code.(updater)
+	return u
 }
 
 // Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A
@@ -49,22 +36,23 @@ func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if err := s.requireCross(ctx, "scope"); err != nil {
 		return nil, err
 	}
-	return withMode(ctx, mode{strategy: s, update: -1}), nil
+	return mode.With(ctx, mode.Cross(s)), nil
 }
 
 // FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
 // one: TensorFlow's get_strategy and has_strategy.
 func FromContext(ctx context.Context) (*TPUStrategy, bool) {
-	m, ok := modeOf(ctx)
-	return m.strategy, ok
+	m, _ := mode.Of(ctx)
+	s, ok := m.Strategy.(*TPUStrategy)
+	return s, ok
 }
 
 // InCrossReplicaContext reports whether ctx belongs to code for all replicas, that is to a scope, a
 // merge call or an update: TensorFlow's tf.distribute.in_cross_replica_context. Outside every
 // strategy it is false.
 func InCrossReplicaContext(ctx context.Context) bool {
-	m, ok := modeOf(ctx)
-	return ok && !m.replica
+	m, ok := mode.Of(ctx)
+	return ok && !m.Replica
 }
 
 // InReplicaContext reports whether ctx belongs to one replica's code. It is true outside every
@@ -74,23 +62,20 @@ func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(
 // UpdateReplicaID returns the number of the component that an update function runs for, and whether
 // ctx belongs to an update: TensorFlow's get_update_replica_id.
 func UpdateReplicaID(ctx context.Context) (int, bool) {
-	m, ok := modeOf(ctx)
-	if !ok || m.update < 0 {
+	m, ok := mode.Of(ctx)
+	if !ok || m.Update < 0 {
 		return 0, false
 	}
-	return m.update, true
+	return m.Update, true
 }
 
 // requireCross refuses a replica's code and other strategies' scopes. Outside every strategy is
 // accepted.
 func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
-	m, ok := modeOf(ctx)
-	switch {
-	case !ok:
-		return nil
-	case m.strategy != s:
-		return &StrategyError{Op: op, Subject: "the scope of the call"}
-	case m.replica:
+	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
+		return err
+	}
+	if m, _ := mode.Of(ctx); m.Replica {
 		return &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
 	}
 	return nil
@@ -107,7 +92,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 
 // requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
-	if m, ok := modeOf(ctx); ok && m.strategy != s {
+	if of, ok := FromContext(ctx); ok && of != s {
 		return &StrategyError{Op: op, Subject: subject}
 	}
 	return nil

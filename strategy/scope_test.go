@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 func TestAContextSaysWhoseCodeRuns(t *testing.T) {
@@ -19,7 +20,6 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 	m := inside.Of[interface {
 		RequireCross(ctx context.Context, op string) error
 		RequireEager(ctx context.Context, op, instead string) error
-		Within(ctx context.Context, replica bool, update int, code any) context.Context
 	}](s)
 	scope, err := s.Scope(outside)
 	require.NoError(t, err)
@@ -27,8 +27,8 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 	require.NoError(t, err, "a scope within its own")
 	otherScope, err := other.Scope(outside)
 	require.NoError(t, err)
-	replica := m.Within(scope, true, -1, nil)
-	update := m.Within(scope, false, 1, nil)
+	replica := mode.With(scope, mode.Mode{Strategy: s, Replica: true, Update: -1})
+	update := mode.With(scope, mode.Mode{Strategy: s, Update: 1})
 	type key struct{}
 	v := strategytest.OK(s.NewVariable(scope, float32(1), strategy.VariableOptions{}))
 	for name, c := range map[string]struct {

@@ -18,10 +18,8 @@ import (
 )
 
 // keep gives a value up but on some devices.
-func keep(s *strategy.TPUStrategy, v *strategy.Mirrored, only []bool) error {
-	return inside.Of[interface {
-		Keep(v *strategy.Mirrored, only []bool) error
-	}](s).Keep(v, only)
+func keep(v *strategy.Mirrored, only []bool) error {
+	return inside.Of[interface{ Keep(only []bool) error }](v).Keep(only)
 }
 
 func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) {
@@ -43,7 +41,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			m, err := s.Mirror(ctx, rows, c.annotation)
 			require.NoError(t, err)
-			require.NoError(t, keep(s, m, c.only))
+			require.NoError(t, keep(m, c.only))
 			buffers, err := strategy.BuffersOf(m)
 			require.NoError(t, err)
 			for d, b := range buffers {
@@ -92,7 +90,7 @@ func TestAValueOfAnotherProcessesDevicesIsSaidToBeThere(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := keep(s, m, []bool{false, false, false, true}); err != nil {
+		if err := keep(m, []bool{false, false, false, true}); err != nil {
 			return err
 		}
 		got, err := m.Value(ctx)

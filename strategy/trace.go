@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.
@@ -132,7 +133,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}}
-	t.rc.ctx = withTracing(withMode(ctx, mode{strategy: s, replica: true, update: -1}), &tracing{rc: t.rc})
+	t.rc.ctx = withTracing(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.heldVariables)
 	if s.sharding() {
 		loop.SetSlicing(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {

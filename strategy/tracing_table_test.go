@@ -35,7 +35,7 @@ type tracingWorld struct {
 	s         *strategy.TPUStrategy
 	e         *eager.Extended
 	v         *strategy.Variable
-	component *strategy.Component
+	component eager.Component
 	value     *strategy.PerReplica
 	mirrored  *strategy.Mirrored
 	function  *strategy.Function
@@ -144,7 +144,7 @@ var tracingCalls = map[string]struct {
 	"strategy.Variable.LocalPart":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.v.LocalPart(ctx, 0, 0)) }},
 	"strategy.Variable.Ready":        {call: func(ctx context.Context, w *tracingWorld) error { return w.v.Ready(ctx) }},
 	"eager.Extended.ReadVar":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.e.ReadVar(ctx, w.v)) }},
-	"strategy.Component.Local":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.component.Local(ctx)) }},
+	"eager.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.component.Local(ctx)) }},
 	"strategy.Mirrored.Value":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Value(ctx)) }},
 	"strategy.Mirrored.Float64":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Float64(ctx)) }},
 	"strategy.distributed.Local":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.value.Local(ctx, 0)) }},

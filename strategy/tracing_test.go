@@ -54,7 +54,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	var err error
 	w.v, err = s.NewVariable(ctx, float32(0), strategy.VariableOptions{Aggregation: strategy.AggregateMean})
 	require.NoError(t, err)
-	w.component, err = w.v.Component(0)
+	w.component, err = w.e.Component(w.v, 0)
 	require.NoError(t, err)
 	w.value, err = s.PerReplica(ctx, []any{float32(1), float32(2)}, none)
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package strategy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
@@ -11,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -51,30 +49,6 @@ func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers mesh
 	return tensor, nil
 }
 
-// hostTensor makes a GoMLX tensor of what a caller gave.
-func hostTensor(value any) (*tensors.Tensor, error) {
-	if t, ok := value.(*tensors.Tensor); ok && t != nil {
-		return t, t.CheckValid()
-	} else if ok || value == nil {
-		return nil, errors.New("no value")
-	}
-	switch sortOf(value) {
-	case sortNest:
-		return nil, fmt.Errorf("a %T is a nest", value)
-	case sortNode, sortMerged:
-		return nil, fmt.Errorf("a %T lives while its step is traced: return it from the step, and give the step's result", value)
-	case sortStacked:
-		return nil, fmt.Errorf("a value of several steps, where one tensor is taken")
-	case sortObjects:
-		return nil, fmt.Errorf("values that are no tensors: %v", value)
-	case sortShape:
-		return nil, fmt.Errorf("the shape %v has no contents", value)
-	case sortOther:
-		return nil, fmt.Errorf("a %T is no tensor", value)
-	}
-	return hostdata.Tensor(value)
-}
-
 // Mirror copies a host value to every replica. The value is a *tensors.Tensor, or what
 // tensors.FromAnyValue takes (numbers and nested slices); Mirror copies nested slices into a tensor
 // first, row by row. A value of the devices that is the same on all replicas, a component and a
@@ -89,10 +63,11 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	if err := RefuseTracing(ctx, "mirror", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if s.spreads(value) {
-		return s.mirrorOf(ctx, value, a)
+	o := operandOf(value)
+	if o.readable() {
+		return s.mirrorOperand(ctx, o, a)
 	}
-	tensor, err := hostTensor(value)
+	tensor, err := o.tensor()
 	if err != nil {
 		return nil, noTensor("mirror", err)
 	}
@@ -101,6 +76,15 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 		return nil, err
 	}
 	return v.(*Mirrored), nil
+}
+
+// tensorOf is hostTensor of what may be on the devices, too.
+func (s *TPUStrategy) tensorOf(ctx context.Context, x any) (*tensors.Tensor, error) {
+	o := operandOf(x)
+	if o.readable() {
+		return s.resolveHost(ctx, "copy", o)
+	}
+	return o.tensor()
 }
 
 // noTensor is the error of a host value that is no tensor.

@@ -40,10 +40,9 @@ type distributed struct {
 	// only says which partitions hold a mirrored value that is not on all; see keep.
 	only []bool
 
-	mu         sync.Mutex // guards what follows
-	buffers    mesh.Buffers
-	closed     bool
-	components []*Component
+	mu      sync.Mutex // guards what follows
+	buffers mesh.Buffers
+	closed  bool
 }
 
 // PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It lives on the
@@ -88,6 +87,14 @@ func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape
 
 // Annotation returns how a replica's tensor is split over its logical devices.
 func (v *distributed) Annotation() logical.Annotation { return v.annotation }
+
+// shapeOf is the real shape of a replica's tensor.
+func (v *distributed) shapeOf(replica int) []int {
+	if v.ragged != nil {
+		return v.ragged[replica]
+	}
+	return v.shape
+}
 
 // String describes the value without reading it.
 func (v *distributed) String() string {
@@ -244,31 +251,19 @@ func (s *TPUStrategy) ownsVariable(op string, v *Variable) error {
 	return nil
 }
 
-// ownsLeaf refuses a leaf of a nest that is another strategy's.
-func (s *TPUStrategy) ownsLeaf(op string, x any) error {
-	var of *TPUStrategy
-	switch x := x.(type) {
-	case *Component:
-		if x == nil || x.variable == nil && x.value == nil {
-			return fault.New(TypeError, op, "give a tensor", "a component of nothing")
-		}
-		if x.variable != nil {
-			of = x.variable.strategy
-		} else {
-			of = x.value.base().strategy
-		}
-	case *Variable:
-		return s.ownsVariable(op, x)
-	case Value:
-		if isNil(x) {
-			return fault.New(TypeError, op, "give a tensor", "no value")
-		}
-		of = x.base().strategy
-	default:
+// ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
+func (s *TPUStrategy) ownsOperand(op string, o operand) error {
+	switch of := o.strategy(); {
+	case of == s:
+		return nil
+	case of != nil:
+		return mixed(op, o.String())
+	case o.kind != noOperand:
 		return nil
 	}
-	if of != s {
-		return &StrategyError{Op: op, Subject: fmt.Sprint(x)}
+	switch o.x.(type) {
+	case Value, *Variable, part:
+		return fault.New(TypeError, op, "give a tensor", "no value")
 	}
 	return nil
 }

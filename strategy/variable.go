@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gomlx/compute/dtypes"
@@ -18,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable made inside the
@@ -49,9 +49,6 @@ type Variable struct {
 	// waiting are those of the store whose value has yet to arrive in the buffers, which are nil
 	// then.
 	waiting atomic.Pointer[Variables]
-
-	mu         sync.Mutex
-	components []*Component
 }
 
 // VariableOptions describe a variable. The zero value is a trainable mirrored variable that
@@ -116,21 +113,22 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 			return nil, err
 		}
 	}
-	value, err := s.hostOf(ctx, op, initial)
+	value, err := s.resolveHost(ctx, op, operandOf(initial))
 	if err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, TypeError)}
 	}
+	place := mode.PlaceOf(ctx)
 	v := &Variable{
 		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,
 		synchronization: opts.Synchronization, aggregation: opts.Aggregation, localWrites: opts.LocalWrites,
-		trainable: opts.Synchronization == OnWrite, column: columnOf(ctx),
+		trainable: opts.Synchronization == OnWrite, column: place.LogicalDevice,
 	}
 	if opts.Trainable != nil {
 		v.trainable = *opts.Trainable
 	}
 	other := opts.ColocateWith
 	if other == nil {
-		other, _ = ctx.Value(colocateKey{}).(*Variable)
+		other, _ = place.Beside.(*Variable)
 	}
 	if other != nil {
 		if other.strategy != s {
@@ -231,21 +229,6 @@ func (v *Variable) value() *distributed {
 // layout is how the variable lies on the devices.
 func (v *Variable) layout() (*mesh.Layout, error) {
 	return v.strategy.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica(), v.over)
-}
-
-// Component returns a replica's component: a reference, the same object each time.
-func (v *Variable) Component(replica int) (*Component, error) {
-	if replica < 0 || replica >= v.strategy.replicas {
-		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, v.strategy.replicas)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.components == nil {
-		for r := range v.strategy.replicas {
-			v.components = append(v.components, &Component{variable: v, replica: r})
-		}
-	}
-	return v.components[replica], nil
 }
 
 // Local waits for the steps under way and copies one replica's component to the host.

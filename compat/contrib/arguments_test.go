@@ -36,7 +36,7 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 		tower := 0
 		fn := func(u *contrib.UpdateContext, args ...any) (any, error) {
 			for i, v := range []*contrib.Variable{v2, v3} {
-				c, ok := args[i].(*strategy.Component)
+				c, ok := args[i].(eager.Component)
 				require.True(t, ok, "a %T", args[i])
 				assert.Same(t, v.Variable(), c.Variable())
 				assert.Equal(t, tower, c.Replica())
@@ -69,7 +69,7 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 		counter := local(t, d, ctx, "sum", "counter", float32(0))
 		out, err = d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) {
 			nest := args[0].(map[string]any)
-			c, mirrored := nest["counter"].(*strategy.Component), nest["list"].([]any)[0].(*strategy.Component)
+			c, mirrored := nest["counter"].(eager.Component), nest["list"].([]any)[0].(eager.Component)
 			assert.Equal(t, tc.TowerID(), c.Replica())
 			if _, err := counter.AssignAdd(tc.Context(), float32(tc.TowerID()+1)); err != nil {
 				return nil, err
@@ -95,7 +95,7 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 			return u.Add(args[0], 1)
 		}, v2)
 		require.NoError(t, err)
-		host, err := got.(*strategy.Component).Local(ctx)
+		host, err := got.(eager.Component).Local(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, float32(21), host.Value())
 	})

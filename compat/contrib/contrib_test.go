@@ -45,7 +45,7 @@ func list(t testing.TB, d *contrib.DistributionStrategy, ctx context.Context, va
 	require.NoError(t, err)
 	for i, x := range all {
 		switch x := x.(type) {
-		case *strategy.Component:
+		case eager.Component:
 			host, err := x.Local(ctx)
 			require.NoError(t, err)
 			all[i] = host.Value()
@@ -131,7 +131,7 @@ func TestATowerReceivesItsPartOfTheArguments(t *testing.T) {
 			assert.Same(t, tc, got)
 			nest := args[1].(map[string]any)
 			assert.Equal(t, "whole", nest["text"])
-			c := nest["list"].([]any)[0].(*strategy.Component)
+			c := nest["list"].([]any)[0].(eager.Component)
 			assert.Equal(t, tc.TowerID(), c.Replica())
 			return pair{nest["list"].([]any)[0], args[2]}, nil
 		}, d.WorkerDeviceIndex(), map[string]any{"text": "whole", "list": []any{mirrored}}, v)
@@ -272,7 +272,7 @@ func TestPerDeviceIsAMapFromDevicesToValues(t *testing.T) {
 	require.Equal(t, []any{float32(10), float32(20), float32(30)}, list(t, d, ctx, p))
 	x, err := p.Get(devices[1])
 	require.NoError(t, err)
-	host, err := x.(*strategy.Component).Local(ctx)
+	host, err := x.(eager.Component).Local(ctx)
 	require.NoError(t, err)
 	require.Equal(t, float32(20), host.Value())
 	require.True(t, p.OnDevice(devices[0]))

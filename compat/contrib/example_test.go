@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -42,7 +43,7 @@ func must[T any](x T, err error) T {
 // numbers copies a value of each tower to the host.
 func numbers(ctx context.Context, d *contrib.DistributionStrategy, value any) (all []any) {
 	for _, c := range must(d.Unwrap(ctx, value)) {
-		all = append(all, must(c.(*strategy.Component).Local(ctx)).Value())
+		all = append(all, must(c.(eager.Component).Local(ctx)).Value())
 	}
 	return all
 }

@@ -194,7 +194,7 @@ func (d *DistributionStrategy) Group(ctx context.Context, value any) error {
 }
 
 // Unwrap returns the list of the values that a value has for the towers, in their order, as
-// DistributionStrategy.unwrap does: *[strategy.Component]s of a tensor or a variable, and the
+// DistributionStrategy.unwrap does: [eager.Component]s of a tensor or a variable, and the
 // objects of a value that is no tensor. Anything else, nests too, comes back as a list of itself.
 func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, error) {
 	if err := d.requireCross(ctx, "unwrap"); err != nil {

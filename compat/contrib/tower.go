@@ -8,7 +8,7 @@ import (
 )
 
 // Arithmetic has the operations of a tower's code and of an update: element by element, on the
-// devices. An operand is a *[strategy.Component], a [Variable], a number or a host tensor. A Go
+// devices. An operand is a [eager.Component], a [Variable], a number or a host tensor. A Go
 // number takes the other operand's dtype and may differ from tower to tower; a number that does not
 // fit is an error, see [eager.ReplicaContext.Add]. Each call joins the towers.
 type Arithmetic struct{ rc *eager.ReplicaContext }

@@ -45,7 +45,7 @@ func (p *perDevice) Devices() []string {
 // OnDevice reports whether the map has the device.
 func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devices(), device) }
 
-// Get returns what the map has for a device: a *[strategy.Component], which can be
+// Get returns what the map has for a device: a [eager.Component], which can be
 // copied to the host, or an object that is no tensor. A device that it does not have
 // is of kind ValueError.
 func (p *perDevice) Get(device string) (any, error) {
@@ -157,7 +157,7 @@ func (d *DistributionStrategy) componentsOf(op string, tower int, args []any) ([
 		var err error
 		if out[i], err = mapNest(op, arg, func(x any) (any, error) {
 			if v, ok := x.(*Variable); ok && v != nil {
-				return v.inner.Component(tower)
+				return eager.Of(v.inner.Strategy()).Component(v.inner, tower)
 			}
 			return x, nil
 		}); err != nil {
@@ -212,7 +212,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 		return nil, &strategy.StrategyError{Op: "broadcast", Subject: "the value"}
 	case *PerDevice, *Variable:
 		return nil, fault(strategy.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
-	case *strategy.Component:
+	case eager.Component:
 		t, err := x.Local(ctx)
 		if err != nil {
 			return nil, err

@@ -134,7 +134,7 @@ func (v *Variable) String() string {
 }
 
 // Read returns the variable: in a tower's code and in an update the component, a
-// *[strategy.Component]; in cross-tower context a *[Mirrored], combined if the
+// [eager.Component]; in cross-tower context a *[Mirrored], combined if the
 // variable is tower-local.
 func (v *Variable) Read(ctx context.Context) (any, error) {
 	if err := v.d.requireOwn(ctx, "read "+v.Name()); err != nil {

@@ -29,7 +29,7 @@ func values(t testing.TB, s *Strategy, nest any) (all []any) {
 	list, err := s.Unwrap(nest)
 	require.NoError(t, err)
 	for _, c := range list {
-		host, err := c.(*strategy.Component).Local(t.Context())
+		host, err := c.(eager.Component).Local(t.Context())
 		require.NoError(t, err)
 		all = append(all, host.Value())
 	}

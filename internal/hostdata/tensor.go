@@ -1,6 +1,7 @@
 package hostdata
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -9,9 +10,14 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Tensor makes a GoMLX tensor of a number, or of slices of numbers, nested or not. What is none of
-// these, and slices that are ragged, are errors.
+// Tensor makes a GoMLX tensor of a number, or of slices of numbers, nested or not, and returns a
+// tensor as it is. Another value, a ragged slice and a tensor that was finalized are errors.
 func Tensor(value any) (t *tensors.Tensor, err error) {
+	if t, ok := value.(*tensors.Tensor); ok && t != nil {
+		return t, t.CheckValid()
+	} else if ok || value == nil {
+		return nil, errors.New("no value")
+	}
 	// GoMLX panics for some types that are no tensors.
 	defer func() {
 		if r := recover(); r != nil {

@@ -73,7 +73,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 		if err != nil {
 			return nil, err
 		}
-		inner(s).Mark(results[0], ragged, equal || s.NumReplicasInSync() == 1)
+		innerValue(results[0]).Mark(ragged, equal || s.NumReplicasInSync() == 1)
 		return Of(s).split(results[0])
 	})
 }
@@ -86,7 +86,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 			return nil, fault.New(strategy.TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}
-	ofA, ofB := inner(of).Ragged(a), inner(of).Ragged(b)
+	ofA, ofB := innerValue(a).Ragged(), innerValue(b).Ragged()
 	switch {
 	case ofA == nil && ofB == nil:
 		return nil, nil
@@ -96,7 +96,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 		return ofB, nil
 	}
 	for r := range of.NumReplicasInSync() {
-		x, y := inner(of).Component(a, r).Shape().Dimensions, inner(of).Component(b, r).Shape().Dimensions
+		x, y := Component{value: a, replica: r}.Shape().Dimensions, Component{value: b, replica: r}.Shape().Dimensions
 		if !slices.Equal(x, y) {
 			return nil, fault.New(strategy.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
 				"replica %d has a %v beside a %v", r, x, y)

@@ -63,7 +63,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
 	_, err := eager.Of(s).CallForEachReplica(context.Background(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-		return rc.Add(&strategy.Component{}, 1)
+		return rc.Add(eager.Component{}, 1)
 	})
 	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
 }

@@ -5,16 +5,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // ReplicaContextOf returns the replica context that ctx belongs to, and whether it belongs to one:
 // TensorFlow's tf.distribute.get_replica_context.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
-	s, ok := strategy.FromContext(ctx)
-	if !ok {
-		return nil, false
-	}
-	rc, ok := inner(s).Code(ctx).(*ReplicaContext)
+	m, _ := mode.Of(ctx)
+	rc, ok := m.Code.(*ReplicaContext)
 	return rc, ok
 }
 

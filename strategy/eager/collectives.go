@@ -13,6 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
+// allReplicas is how a value is reduced that each replica has its own of.
+const allReplicas byte = 'r'
+
 // AllReduce combines the leaves of a nest over the replicas; each replica receives the result:
 // TensorFlow's all_reduce. The result is the same on all replicas and counts as mirrored, so that
 // an update takes it. The replicas' tensors have one shape. The mean of integers is that of
@@ -30,7 +33,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
 		case op == strategy.Mean && integers && s.Semantics() != strategy.TensorFlowTPU:
-			return []*graph.Node{innerStep(c).MeanOfIntegers(x)}
+			return []*graph.Node{innerStep(c).Reduce(op, allReplicas, x)}
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}
@@ -40,7 +43,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		if err != nil {
 			return nil, err
 		}
-		m.Mark(results[0], nil, true)
+		innerValue(results[0]).Mark(nil, true)
 		return results[0], nil
 	})
 }
@@ -71,8 +74,8 @@ func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.
 			if isStacked(v) {
 				return nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
 			}
-			if inner(s).Ragged(v) != nil && call != "AllGather" {
-				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", inner(s).Ragged(v))
+			if ragged := innerValue(v).Ragged(); ragged != nil && call != "AllGather" {
+				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
 			}
 			return run(v)
 		})
@@ -103,16 +106,16 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 		}
 		return nil, nil, fault.New(strategy.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
-	host, taken, done, err := inner(s).Take(ctx, call, x)
+	host, value, done, err := inner(s).Resolve(ctx, call, x)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case taken == nil:
+	case value == nil:
 		return e.mirrorOnce(ctx, call, host)
-	case isStacked(taken):
+	case isStacked(value):
 		return nil, nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
 	}
-	return taken, func() { _ = done() }, nil
+	return value, func() { _ = done() }, nil
 }
 
 func (e *Extended) mirrorOnce(ctx context.Context, call string, host any) (strategy.Value, func(), error) {

@@ -150,7 +150,7 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 		for r := range args {
 			args[r] = requests[min(r, n-1)].arg
 		}
-		values, err := inner(e.strategy).Guard(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		values, err := guarded(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		for r := range answers {
 			answers[r] = answer{err: err}
 			if err == nil {
@@ -161,15 +161,8 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 }
 
 // guarded calls a user's function; a panic of it is a [*strategy.PanicError].
-func (e *Extended) guarded(function string, f func() (any, error)) (any, error) {
-	results, err := inner(e.strategy).Guard(function, func() ([]any, error) {
-		x, err := f()
-		return []any{x}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return results[0], nil
+func guarded[T any](function string, f func() (T, error)) (T, error) {
+	return fault.Catch(f, func(p any) error { return &strategy.PanicError{Function: function, Value: p} })
 }
 
 // agree compares the replicas' calls.

@@ -41,7 +41,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, local, n)
 		for r, c := range local {
-			x, err := c.(*strategy.Component).Local(ctx)
+			x, err := c.(eager.Component).Local(ctx)
 			require.NoError(t, err)
 			require.Equal(t, sum+int32(r), x.Value())
 		}

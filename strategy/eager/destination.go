@@ -75,13 +75,13 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 // devices is the place of devices by name.
 func (e *Extended) devices(op string, names []string) (p place, err error) {
 	s := e.strategy
+	deviceNames, hostNames, _ := inner(s).Names()
 	only, hosts := make([]bool, s.NumReplicasInSync()*s.NumLogicalDevices()), 0
 	for _, name := range names {
-		known, host := false, false
-		for r := range s.NumReplicasInSync() {
-			host = host || name == inner(s).HostName(r)
-			for k := range s.NumLogicalDevices() {
-				if name == inner(s).DeviceName(r, k) {
+		known, host := false, slices.Contains(hostNames, name)
+		for r := range deviceNames {
+			for k := range deviceNames[r] {
+				if name == deviceNames[r][k] {
 					known, only[r*s.NumLogicalDevices()+k] = true, true
 				}
 			}
@@ -121,7 +121,7 @@ func (e *Extended) settle(ctx context.Context, m *strategy.Mirrored, p place) (a
 		defer m.Close()
 		return inner(s).ToHost(ctx, m)
 	case p.only != nil:
-		return m, inner(s).Keep(m, p.only)
+		return m, innerValue(m).Keep(p.only)
 	}
 	return m, nil
 }

@@ -3,11 +3,14 @@ package eager
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // Extended is the lower part of the strategy's contract: TensorFlow's StrategyExtended, for those
@@ -25,9 +28,14 @@ func (e *Extended) Strategy() *strategy.TPUStrategy { return e.strategy }
 // WorkerDevices returns the names of the replicas' devices: TensorFlow's worker_devices. They are
 // the column of the assignment for the logical device that ctx names, or for logical device 0.
 func (e *Extended) WorkerDevices(ctx context.Context) []string {
-	names := make([]string, e.strategy.NumReplicasInSync())
+	at := mode.PlaceOf(ctx)
+	if v, ok := at.Beside.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
+		return v.Devices()
+	}
+	devices, _, _ := inner(e.strategy).Names()
+	names := make([]string, len(devices))
 	for r := range names {
-		names[r] = inner(e.strategy).DeviceName(r, inner(e.strategy).Column(ctx))
+		names[r] = devices[r][at.LogicalDevice]
 	}
 	return names
 }
@@ -44,17 +52,16 @@ func (e *Extended) RequireStaticShapes() bool {
 
 // NumHosts returns the number of hosts that have a replica's first device.
 func (e *Extended) NumHosts() int {
-	hosts := map[string]bool{}
-	for r := range e.strategy.NumReplicasInSync() {
-		hosts[inner(e.strategy).HostName(r)] = true
-	}
-	return len(hosts)
+	_, hosts, _ := inner(e.strategy).Names()
+	slices.Sort(hosts)
+	return len(slices.Compact(hosts))
 }
 
 // NumReplicasPerHost returns how many replicas a host feeds.
 func (e *Extended) NumReplicasPerHost() int {
 	s := e.strategy
-	return min(s.NumReplicasInSync(), max(1, inner(s).DevicesPerHost()/s.NumLogicalDevices()))
+	_, _, devices := inner(s).Names()
+	return min(s.NumReplicasInSync(), max(1, devices/s.NumLogicalDevices()))
 }
 
 // StepsPerRun returns the number of steps in one launch of [Extended.RunStepsOnIterator] on the
@@ -88,7 +95,7 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 		}
 		return nil, fault.New(strategy.ValueError, op, "give a variable of this strategy", "%s", what)
 	}
-	return inner(e.strategy).Beside(ctx, 0, v), nil
+	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
 
 // LogicalDevice returns a context in which new variables go to logical device k of each replica,
@@ -100,21 +107,18 @@ func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, e
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
 			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: strategy.ValueError}
 	}
-	return inner(e.strategy).Beside(ctx, k, nil), nil
+	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
 
 // ValueContainer returns the container of a component: TensorFlow's value_container. It is the
 // component itself with the semantics of TPUStrategy, and its variable with those of
 // MirroredStrategy. Every other value is its own container.
 func (e *Extended) ValueContainer(x any) any {
-	c, ok := x.(*strategy.Component)
+	c, ok := x.(Component)
 	if !ok || e.strategy.Semantics() != strategy.TensorFlowMirrored {
 		return x
 	}
-	if c.Variable() != nil {
-		return c.Variable()
-	}
-	return c.Value()
+	return c.of()
 }
 
 // ReadVar returns the variable's value across replicas, as [strategy.Variable.Read] does:
@@ -143,16 +147,16 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 	if t, err := merging(ctx, s, "broadcast"); err != nil {
 		return nil, err
 	} else if t != nil {
-		return broadcastIn(t, value)
+		return t.broadcast(value)
 	}
 	switch value.(type) {
-	case int, int32, int64, float32, float64, bool, strategy.Value, *strategy.Variable, *strategy.Component:
+	case int, int32, int64, float32, float64, bool, strategy.Value, *strategy.Variable, Component:
 		return value, nil
 	}
 	if s.Semantics() != strategy.TensorFlowMirrored {
 		return value, nil
 	}
-	t, err := inner(s).Host(value)
+	t, err := hostdata.Tensor(value)
 	if err != nil {
 		return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "no tensor", Err: err, Class: errkind.Or(err, strategy.ValueError)}
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -31,31 +30,27 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 			return nil, nil, unresolved(call, i, x)
 		}
 	}
-	m, made, err := machine.TakeMirrored(rc.outer(), call, leaves[0], logical.Annotation{})
+	m, release, err := machine.ResolveMirrored(rc.outer(), call, leaves[0])
 	if err != nil {
 		return nil, nil, err
 	}
-	return m, func() {
-		if made {
-			_ = m.Close()
-		}
-	}, nil
+	return m, func() { _ = release() }, nil
 }
 
 // operandIn is operand in a merge call of a compiled step.
 func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
 	t := rc.tracing
 	if !rc.host {
-		return t.Node(t.Value(call, x))
+		return nodeOf(t.value(call, x))
 	}
 	if v, ok := x.(*strategy.Variable); ok && v != nil {
-		return t.Read(v, true)
+		return t.read(v, true)
 	}
-	m := t.Value(call, x)
+	m := t.value(call, x)
 	if rc.differs(m) {
 		panic(unresolved(call, i, m))
 	}
-	return t.Node(m)
+	return nodeOf(m)
 }
 
 func (rc *ReplicaContext) differs(m *strategy.Merged) bool {
@@ -71,10 +66,9 @@ func unresolved(call string, i int, x any) error {
 // wholes are the results of a compiled function for the host: a value that differs between replicas
 // stays whole.
 func (rc *ReplicaContext) wholes(results []any) []any {
-	machine := inner(rc.strategy)
 	for i, x := range results {
 		if v, ok := x.(strategy.Value); ok && !differs(v) {
-			results[i] = machine.Component(v, 0)
+			results[i] = Component{value: v}
 		}
 	}
 	return results

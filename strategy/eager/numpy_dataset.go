@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -41,7 +42,7 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		}
 		return input.Dict(members), nil
 	}
-	t, err := inner(e.strategy).Host(nest)
+	t, err := hostdata.Tensor(nest)
 	if err != nil {
 		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: strategy.TypeError}
 	}

@@ -2,41 +2,221 @@ package eager
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // Reduce reduces every leaf of a nest over the replicas: TensorFlow's Strategy.reduce. A leaf is a
-// value, a variable or a host value; [strategy.TPUStrategy.Reduce], which takes one value, says how
-// it is reduced. A host value is one value, not one for each replica: without axes its MEAN is the
-// value itself, and its SUM an [*strategy.Error] of kind ValueError, unless the value is zero or
+// value, a variable or a host value; [strategy.TPUStrategy.Reduce], which reduces one value, says
+// how it is reduced. A host value is one value, not one for each replica: without axes its MEAN is
+// the value itself, and its SUM an [*strategy.Error] of kind ValueError, unless the value is zero or
 // there is one replica. With axes it counts as the same value on every replica.
 //
 // In a merge call of a compiled step, with [strategy.MergeContext.Context], Reduce takes and gives
 // *[strategy.Merged] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
+	t, err := e.reducing(ctx, op, "reduce")
+	switch {
+	case err != nil:
+		return nil, err
+	case t != nil:
+		return t.reduceNest(op, "reduce", nest, axes...)
+	case len(axes) > 0:
+		return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return e.reduceAlong(ctx, op, x, axes) })
+	}
+	results, err := e.reduceNow(ctx, op, "reduce", []any{nest}, []place{{}})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// reducing checks the call of a reduction. It returns the merge call that ctx belongs to, or nil.
+func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call string) (*trace, error) {
+	if err := inner(e.strategy).RequireCross(ctx, call); err != nil {
+		return nil, err
+	}
+	if op != strategy.Sum && op != strategy.Mean {
+		return nil, fault.UnknownReduction(call, op)
+	}
+	return merging(ctx, e.strategy, call)
+}
+
+// reduceAlong reduces a leaf along axes.
+func (e *Extended) reduceAlong(ctx context.Context, op strategy.ReduceOp, x any, axes []int) (any, error) {
 	m := inner(e.strategy)
-	if err := m.RequireCross(ctx, "reduce"); err != nil {
+	value, plain := x.(strategy.Value)
+	release := func() error { return nil }
+	var err error
+	if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) { // its components
+		_, value, release, err = m.Resolve(ctx, "reduce", v)
+	} else if !plain || m.Indirect(x) {
+		value, release, err = m.ResolveMirrored(ctx, "reduce", x)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := m.CheckReduce(op, "reduce"); err != nil {
+	defer func() { _ = release() }()
+	return e.strategy.Reduce(ctx, op, value, axes...)
+}
+
+// reduction is the reduction of one value or variable in a program that reduces all leaves of some
+// nests: each launch costs more than a small all-reduce does.
+type reduction struct {
+	value    strategy.Value
+	variable *strategy.Variable
+	how      byte
+	// annotation is the result's.
+	annotation logical.Annotation
+	release    func() error
+}
+
+// resultAt stands for the result of a reduction, by its number, in a nest.
+type resultAt int
+
+// reduceNow reduces the leaves of nests outside a trace, in one program, and brings the results to
+// their places.
+func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, nests []any, places []place) ([]any, error) {
+	var all []reduction
+	results := make([]any, len(nests))
+	var err error
+	for i, nest := range nests {
+		if results[i], err = e.planNest(ctx, op, nest, places[i], &all); err != nil {
+			err = fault.At(i, len(nests), err)
+			break
+		}
+	}
+	var reduced []strategy.Value
+	if err == nil && len(all) > 0 {
+		reduced, err = e.reduceAll(ctx, op, all)
+	}
+	for _, r := range all {
+		err = errors.Join(err, r.release())
+	}
+	for i := 0; i < len(nests) && err == nil; i++ {
+		results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
+			if at, ok := x.(resultAt); ok {
+				return e.settle(ctx, reduced[at].(*strategy.Mirrored), places[i])
+			}
+			return x, nil
+		})
+	}
+	if err != nil {
+		for _, v := range reduced {
+			err = errors.Join(err, v.Close())
+		}
 		return nil, err
 	}
-	if t, err := merging(ctx, e.strategy, "reduce"); err != nil {
-		return nil, err
-	} else if t != nil {
-		return t.ReduceNest(op, "reduce", nest, axes...)
+	return results, nil
+}
+
+// planNest plans the reductions of a nest's leaves, and puts their numbers in their place.
+func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to place, all *[]reduction) (any, error) {
+	s := e.strategy
+	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
+		return nil, fault.New(strategy.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
+			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}
-	if len(axes) == 0 {
-		results, err := e.reduceNow(ctx, op, "reduce", []any{nest}, []place{{}})
+	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
+		if _, ok := x.(Component); ok { // one value, for which no replica stands
+			if !inner(s).Indirect(x) {
+				return nil, inner(s).Owns("reduce", x)
+			}
+			if op == strategy.Sum && s.NumReplicasInSync() > 1 {
+				return nil, fault.NotDistributed("reduce")
+			}
+			return x, nil
+		}
+		r := reduction{release: func() error { return nil }}
+		var err error
+		if v, ok := x.(*strategy.Variable); ok && e.VariableCreatedInScope(v) {
+			r.variable, r.annotation = v, to.of(v.Shape().Dimensions, v.Annotation())
+			r.how, err = inner(s).Reduction(op, v)
+		} else {
+			var host *tensors.Tensor
+			if host, r.value, r.release, err = inner(s).Resolve(ctx, "reduce", x); err != nil {
+				return nil, err
+			}
+			if host != nil {
+				return x, oneValue("reduce", op, s, host)
+			}
+			r.annotation = to.of(r.value.Shape().Dimensions, r.value.Annotation())
+			if r.how, err = inner(s).Reduction(op, r.value); err != nil {
+				err = errors.Join(err, r.release())
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		return results[0], nil
+		*all = append(*all, r)
+		return resultAt(len(*all) - 1), nil
+	})
+}
+
+// oneValue refuses the sum of what is one value for all replicas.
+func oneValue(call string, op strategy.ReduceOp, s *strategy.TPUStrategy, x any) error {
+	if op == strategy.Sum && s.NumReplicasInSync() > 1 && !isZero(x) {
+		return fault.NotDistributed(call)
 	}
-	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return m.ReduceAlong(ctx, op, x, axes) })
+	return nil
+}
+
+// isZero reports whether all elements of a host value are zero.
+func isZero(x any) bool {
+	t, err := hostdata.Tensor(x)
+	if err != nil {
+		return false
+	}
+	zero := false
+	err = t.ConstBytes(func(data []byte) { zero = !slices.ContainsFunc(data, func(b byte) bool { return b != 0 }) })
+	return err == nil && zero
+}
+
+// reduceAll runs the program of some reductions.
+func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []reduction) ([]strategy.Value, error) {
+	var values []strategy.Value
+	var variables []*strategy.Variable
+	var layouts []logical.Annotation
+	plan := make([]reduction, len(all)) // without values, which the program does not keep
+	name := fmt.Sprintf("reduce_%s_", op)
+	for i, r := range all {
+		if r.variable == nil {
+			values = append(values, r.value)
+		} else {
+			at := slices.Index(variables, r.variable)
+			if at < 0 {
+				at, variables = len(variables), append(variables, r.variable)
+			}
+			name += fmt.Sprintf("v%d", at)
+		}
+		name += string(rune(r.how))
+		layouts = append(layouts, r.annotation)
+		plan[i] = reduction{variable: r.variable, how: r.how}
+	}
+	step := func(c *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
+		for _, r := range plan {
+			var x *graph.Node
+			if r.variable != nil {
+				x = c.Read(r.variable)
+			} else {
+				x, in = in[0], in[1:]
+			}
+			out = append(out, innerStep(c).Reduce(op, r.how, x))
+		}
+		return out
+	}
+	return inner(e.strategy).Call(ctx, name, step, values, variables, true, layouts...)
 }
 
 // Gather gathers every leaf of a nest, as [strategy.TPUStrategy.Gather] gathers one value:
@@ -51,7 +231,7 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 	if t, err := merging(ctx, s, "gather"); err != nil {
 		return nil, err
 	} else if t != nil {
-		return t.GatherNest(nest, axis)
+		return t.gatherNest(nest, axis)
 	}
 	return nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 		switch x := x.(type) {
@@ -61,11 +241,11 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 			if err := inner(s).Owns("gather", x); err != nil {
 				return nil, err
 			}
-			v, err := inner(s).Snapshot(ctx, x)
+			_, v, release, err := inner(s).Resolve(ctx, "gather", x)
 			if err != nil {
 				return nil, err
 			}
-			defer v.Close()
+			defer func() { _ = release() }()
 			return s.Gather(ctx, v, axis)
 		case *strategy.Objects:
 			return nil, fault.New(strategy.TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)

@@ -2,7 +2,6 @@ package eager
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -12,14 +11,7 @@ import (
 
 // reduceTo is [Extended.BatchReduceTo].
 func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
-	s := e.strategy
-	if err := inner(s).RequireCross(ctx, call); err != nil {
-		return nil, err
-	}
-	if err := inner(s).CheckReduce(op, call); err != nil {
-		return nil, err
-	}
-	t, err := merging(ctx, s, call)
+	t, err := e.reducing(ctx, op, call)
 	if err != nil {
 		return nil, err
 	}
@@ -34,59 +26,30 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 		return e.reduceNow(ctx, op, call, values, places)
 	}
 	for i, value := range values {
-		if values[i], err = reduceIn(t, call, op, value, places[i]); err != nil {
+		if values[i], err = t.reduceTo(call, op, value, places[i]); err != nil {
 			return nil, fault.At(i, len(pairs), err)
 		}
 	}
 	return values, nil
 }
 
-// reduceNow reduces values outside a trace and brings the results to their places.
-func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call string, values []any, places []place) ([]any, error) {
-	layouts := make([]func(dims []int, otherwise logical.Annotation) logical.Annotation, len(places))
-	for i, p := range places {
-		layouts[i] = p.of
-	}
-	results, err := inner(e.strategy).ReduceNests(ctx, op, call, values, layouts)
-	if err != nil {
-		return nil, err
-	}
-	var reduced []*strategy.Mirrored
-	for i := range results {
-		if results[i], err = nesting.Map(call, results[i], func(_ string, x any) (any, error) {
-			m, ok := x.(*strategy.Mirrored)
-			if !ok {
-				return x, nil
-			}
-			reduced = append(reduced, m)
-			return e.settle(ctx, m, places[i])
-		}); err != nil {
-			for _, m := range reduced {
-				err = errors.Join(err, m.Close())
-			}
-			return nil, err
-		}
-	}
-	return results, nil
-}
-
-// reduceIn is [Extended.ReduceTo] in a merge call of a compiled step.
-func reduceIn(t trace, call string, op strategy.ReduceOp, nest any, to place) (any, error) {
+// reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
+func (t *trace) reduceTo(call string, op strategy.ReduceOp, nest any, to place) (any, error) {
 	if to.host || to.only != nil {
 		return nil, &strategy.ContextError{Op: call, Reason: "to a host or to some devices, in a compiled step that runs on all",
 			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
 	}
-	reduced, err := t.ReduceNest(op, call, nest)
+	reduced, err := t.reduceNest(op, call, nest)
 	if err != nil {
 		return nil, err
 	}
 	return mapMerged(call, reduced, func(m *strategy.Merged) *strategy.Merged {
-		return t.Annotated(m, to.of(m.Shape().Dimensions, logical.Annotation{}))
+		return t.annotated(m, to.of(m.Shape().Dimensions, logical.Annotation{}))
 	})
 }
 
-// broadcastIn is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
-func broadcastIn(t trace, value any) (any, error) { return mapMerged("broadcast", value, t.First) }
+// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
+func (t *trace) broadcast(value any) (any, error) { return mapMerged("broadcast", value, t.first) }
 
 // mapMerged replaces the merged values of a nest by what builds graph from them.
 func mapMerged(call string, nest any, f func(m *strategy.Merged) *strategy.Merged) (any, error) {

@@ -7,9 +7,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -71,20 +73,16 @@ func asOne(leaves []any) (any, bool) {
 
 // containerOf returns what the leaves are the components of, in order.
 func containerOf(leaves []any) (any, bool) {
-	first, ok := leaves[0].(*strategy.Component)
-	if !ok || first == nil {
+	first, ok := leaves[0].(Component)
+	if !ok || first == (Component{}) {
 		return nil, false
 	}
 	for r, x := range leaves {
-		c, ok := x.(*strategy.Component)
-		if !ok || c == nil || c.Variable() != first.Variable() || c.Value() != first.Value() || c.Replica() != r {
+		if x != (Component{value: first.value, variable: first.variable, replica: r}) {
 			return nil, false
 		}
 	}
-	if first.Variable() != nil {
-		return first.Variable(), true
-	}
-	return first.Value(), true
+	return first.of(), true
 }
 
 // wrap makes a per-replica value of leaves, laid out as a says; a mirrored one of equal tensors, if
@@ -95,7 +93,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 	for r, x := range leaves {
 		var err error
 		switch x := x.(type) {
-		case *strategy.Component:
+		case Component:
 			if err := inner(s).Owns(op, x); err != nil {
 				return nil, err
 			}
@@ -106,7 +104,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		case nil, string, strategy.Value, *strategy.Variable, *strategy.Objects:
 			return strategy.NewObjects(leaves...), nil
 		}
-		if all[r], err = inner(s).Host(leaves[r]); err != nil {
+		if all[r], err = hostdata.Tensor(leaves[r]); err != nil {
 			return strategy.NewObjects(leaves...), nil
 		}
 	}
@@ -134,7 +132,7 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 			if err := inner(s).Owns("select"+path, x); err != nil {
 				return nil, err
 			}
-			return inner(s).Component(x, replica), nil
+			return Component{value: x, replica: replica}, nil
 		case *strategy.Objects:
 			if x == nil {
 				return nil, fault.New(strategy.TypeError, "select", "give a value", "no value at %q", path)
@@ -146,22 +144,6 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 		}
 		return x, nil
 	})
-}
-
-// Component returns a replica's part of a value, the same object each time.
-func (e *Extended) Component(value strategy.Value, replica int) (*strategy.Component, error) {
-	if err := inner(e.strategy).Owns("value", value); err != nil {
-		return nil, err
-	}
-	x, err := e.SelectReplica(replica, value)
-	if err != nil {
-		return nil, err
-	}
-	c, ok := x.(*strategy.Component)
-	if !ok {
-		return nil, fault.New(strategy.TypeError, "value", "give a value of the strategy", "no value")
-	}
-	return c, nil
 }
 
 // LocalResultsOf returns one nest for each replica, with the components of the distributed values
@@ -179,7 +161,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		return values, nil
 	}
 	if m, ok := nest.(*strategy.Merged); ok && m != nil {
-		return inner(s).Parts(m)
+		return partsOf(m)
 	}
 	single := false
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
@@ -208,7 +190,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 				if err := inner(s).Owns("local results", v); err != nil {
 					return nil, err
 				}
-				return v.Component(r)
+				return Component{variable: v, replica: r}, nil
 			}
 			return x, nil
 		})
@@ -217,6 +199,22 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		}
 	}
 	return results, nil
+}
+
+// partsOf are the replicas' parts of a value in a merge call.
+func partsOf(m *strategy.Merged) ([]any, error) {
+	return fault.Traced(func() []any {
+		mc := inside.Of[merged](m).Merge()
+		if mc == nil {
+			panic(fault.New(strategy.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
+		}
+		parts := mc.LocalResults(m)
+		all := make([]any, len(parts))
+		for r, part := range parts {
+			all[r] = part
+		}
+		return all
+	})
 }
 
 // ValueContext tells a function of [Extended.ValuesFromFunction] for which replica it makes a
@@ -240,7 +238,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	for r := range nests {
 		var err error
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
-		if nests[r], err = e.guarded("the function", func() (any, error) { return fn(c) }); err != nil {
+		if nests[r], err = guarded("the function", func() (any, error) { return fn(c) }); err != nil {
 			return nil, fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 		}
 	}
@@ -262,11 +260,8 @@ func (e *Extended) Group(ctx context.Context, nest any) error {
 			return nil, x.Ready(ctx)
 		case *strategy.Variable:
 			return nil, x.Ready(ctx)
-		case *strategy.Component:
-			if x.Value() != nil {
-				return nil, x.Value().Ready(ctx)
-			}
-			return nil, x.Variable().Ready(ctx)
+		case Component:
+			return nil, x.of().Ready(ctx)
 		}
 		return nil, nil
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -15,9 +16,8 @@ import (
 // all must make the same calls in the same order, and each such call is one small program on all
 // devices. Use it inside the function only.
 //
-// It takes and gives tensors as *[strategy.Component]s: a component is a replica's part of a value
-// on the devices. In place of a component it takes a host value, too: a number or a
-// *tensors.Tensor.
+// It takes and gives tensors as [Component]s: a component is a replica's part of a value on the
+// devices. In place of a component it takes a host value, too: a number or a *tensors.Tensor.
 type ReplicaContext struct {
 	strategy  *strategy.TPUStrategy
 	ctx       context.Context
@@ -27,7 +27,7 @@ type ReplicaContext struct {
 	some      bool // one of fewer functions than there are components: no writes
 	host      bool // the one function of a non-slot update on the host: see host.go
 	// tracing is set in an update of a compiled step.
-	tracing trace
+	tracing *trace
 }
 
 // ReplicaFunc is the code of a replica.
@@ -67,9 +67,9 @@ func (e *Extended) eager(ctx context.Context, c *coroutine, r int, update bool) 
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: update}
 	if update {
-		rc.ctx = inner(s).Within(ctx, false, r, nil)
+		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r})
 	} else {
-		rc.ctx = inner(s).Within(ctx, true, -1, rc)
+		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1, Code: rc})
 	}
 	return rc
 }
@@ -81,8 +81,8 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 	for i, arg := range args { // what is another strategy's is copied, for as long as the code holds it
 		var err error
 		if mine[i], err = nesting.Map("split", arg, func(_ string, x any) (any, error) {
-			if v, ok := x.(strategy.Value); ok && inner(s).Lifts(v) {
-				_, value, _, err := inner(s).Take(ctx, "split", v)
+			if v, ok := x.(strategy.Value); ok && inner(s).Indirect(v) {
+				_, value, _, err := inner(s).Resolve(ctx, "split", v)
 				return value, err
 			}
 			return x, nil
@@ -121,9 +121,8 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.NumReplic
 
 // Device returns the name of the replica's device.
 func (rc *ReplicaContext) Device() string {
-	s := rc.strategy
 	rc.one("Device")
-	return inner(rc.strategy).DeviceName(rc.replica, inner(s).Column(rc.ctx))
+	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
 // join makes a joined call whose arguments and results are nests by replica.
@@ -140,7 +139,7 @@ func (rc *ReplicaContext) outer() context.Context {
 	if rc.update && !rc.host {
 		update = rc.replica
 	}
-	return inner(rc.strategy).Within(rc.ctx, false, update, nil)
+	return mode.With(rc.ctx, mode.Mode{Strategy: rc.strategy, Update: update})
 }
 
 // MergeCall joins the replicas and runs fn once, in cross-replica context, with the replicas'

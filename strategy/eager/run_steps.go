@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // StepIterator returns the inputs of steps, and io.EOF at the end.
@@ -105,7 +106,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	if m.outputs == nil {
 		m.outputs = map[string]any{}
 	}
-	cross := inner(s).Within(ctx, false, -1, nil)
+	cross := mode.With(ctx, mode.Cross(s))
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
@@ -119,7 +120,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := inner(s).Guard("run steps", func() ([]any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := guarded("run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
 // Scatter does in eager code what [strategy.ReplicaContext.Scatter] does in a step. The replicas'
@@ -23,7 +24,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		return nil, err
 	}
 	if rc.tracing != nil {
-		return rc.writtenIn(v, rc.tracing.Scatter(op, v, indices, updates))
+		return rc.writtenIn(v, v.Scatter(rc.tracing.Context(), op, indices, updates))
 	}
 	if rc.host {
 		return rc.writeAcross(op.String()+" "+v.Path(), v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
@@ -35,7 +36,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			for r := range all {
 				column[r] = all[r].([2]any)[i]
 			}
-			x, release, err := rc.rows(name, v, column)
+			x, release, err := rc.merge(name, v, column)
 			if err != nil {
 				return nil, err
 			}
@@ -43,13 +44,13 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			values[i] = x
 		}
 		for r := range s.NumReplicasInSync() {
-			component := [2]*strategy.Component{inner(s).Component(values[0], r), inner(s).Component(values[1], r)}
-			if err := inner(s).ScatterShapes(v, name, component[0].Shape(), component[1].Shape()); err != nil {
+			indices, updates := Component{value: values[0], replica: r}, Component{value: values[1], replica: r}
+			if err := rows.Check(name, v.Shape(), indices.Shape(), updates.Shape()); err != nil {
 				return nil, fault.Of(fmt.Sprintf("replica %d", r), err, "")
 			}
 		}
-		if inner(s).Ragged(values[0]) != nil {
-			sizes, err := inner(s).Sizes(rc.outer(), values[0])
+		if innerValue(values[0]).Ragged() != nil {
+			sizes, err := innerValue(values[0]).Sizes(rc.outer())
 			if err != nil {
 				return nil, err
 			}
@@ -64,16 +65,19 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 		return rc.apply(kind+op.String(), v, values, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			indices, updates := in[0], in[1]
 			if len(in) > 2 {
-				indices = innerStep(c).RealRows(indices, in[2])
+				indices = rows.RealIndices(indices, in[2])
 			}
-			return []*graph.Node{innerStep(c).ScatterRows(op, 0, indices, updates, aggregate)}
+			if aggregate {
+				return []*graph.Node{c.Scatter(op, v, indices, updates)}
+			}
+			return []*graph.Node{innerStep(c).ScatterRows(op, v, indices, updates)}
 		})
 	})
 }
 
-// rows makes one value of what the replicas scatter. The components of a mirrored variable take
+// merge makes one value of what the replicas scatter. The components of a mirrored variable take
 // equal rows in an update.
-func (rc *ReplicaContext) rows(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
+func (rc *ReplicaContext) merge(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
 	if rc.update && !componentsDiffer(v) {
 		var err error
 		if column, err = rc.mirrorEqual(name, v, column); err != nil {

@@ -6,9 +6,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -80,7 +82,7 @@ func (rc *ReplicaContext) part(x any) any {
 	if !ok || !updating || inner(rc.strategy).Owns("value", v) != nil {
 		return x
 	}
-	return inner(rc.strategy).Component(v, rc.replica)
+	return Component{value: v, replica: rc.replica}
 }
 
 // Update runs fn on each component of the variable: TensorFlow's update with group=True. The
@@ -144,7 +146,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 }
 
 // tracedUpdate is Update in a merge call of a compiled step.
-func (e *Extended) tracedUpdate(ctx context.Context, t trace, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
+func (e *Extended) tracedUpdate(ctx context.Context, t *trace, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
 	if v == nil {
 		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
@@ -165,7 +167,7 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 	return e.runSome(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
 		u := &UpdateContext{rc: e.eager(ctx, c, r, true), variable: v, device: devices[r]}
 		u.rc.some = len(devices) < s.NumReplicasInSync()
-		u.rc.ctx = inner(s).Within(ctx, false, r, &componentCode{u.rc})
+		u.rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{u.rc}})
 		return fn(u, nests[r]...)
 	})
 }
@@ -174,7 +176,7 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 func componentsOf(v *strategy.Variable) []any {
 	all := make([]any, v.Strategy().NumReplicasInSync())
 	for r := range all {
-		all[r], _ = v.Component(r) // r is one of them
+		all[r] = Component{variable: v, replica: r}
 	}
 	return all
 }
@@ -184,10 +186,10 @@ func (rc *ReplicaContext) hostValues(xs []any) ([]*tensors.Tensor, error) {
 	all := make([]*tensors.Tensor, len(xs))
 	for i, x := range xs {
 		var err error
-		if c, ok := x.(*strategy.Component); ok {
+		if c, ok := x.(Component); ok {
 			all[i], err = c.Local(rc.ctx)
 		} else {
-			all[i], err = inner(rc.strategy).Host(x)
+			all[i], err = hostdata.Tensor(x)
 		}
 		if err != nil {
 			return nil, err

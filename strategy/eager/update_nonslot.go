@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -17,7 +18,8 @@ func (e *Extended) NonSlotDevices() []string {
 	if s.Semantics() == strategy.TensorFlowMirrored {
 		return e.WorkerDevices(context.Background())
 	}
-	return []string{inner(s).HostName(0)}
+	_, hosts, _ := inner(s).Names()
+	return []string{hosts[0]}
 }
 
 // UpdateNonSlot runs fn on the non-slot devices: TensorFlow's update_non_slot. As in TPUStrategy it
@@ -111,7 +113,7 @@ func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) err
 
 // tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in it: the
 // function builds graph, once, for all devices.
-func (e *Extended) tracedNonSlot(ctx context.Context, t trace, devices []string, fn UpdateFunc, args []any) (any, error) {
+func (e *Extended) tracedNonSlot(ctx context.Context, t *trace, devices []string, fn UpdateFunc, args []any) (any, error) {
 	const op = "update non-slot"
 	if err := e.nonSlot(ctx, op, devices); err != nil {
 		return nil, err
@@ -135,8 +137,8 @@ func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn Updat
 	if s.Semantics() != strategy.TensorFlowMirrored {
 		return e.runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
 			rc := e.eager(ctx, c, r, true)
-			rc.host, rc.ctx = true, inner(s).Within(ctx, false, -1, nil)
-			return fn(&UpdateContext{rc: rc, device: inner(s).HostName(0)}, args...)
+			rc.host, rc.ctx = true, mode.With(ctx, mode.Cross(s))
+			return fn(&UpdateContext{rc: rc, device: e.NonSlotDevices()[0]}, args...)
 		})
 	}
 	return e.update(ctx, nil, devices, fn, args)

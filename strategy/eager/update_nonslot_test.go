@@ -19,7 +19,7 @@ import (
 func number(t *testing.T, ctx context.Context, x any) float32 {
 	t.Helper()
 	switch x := x.(type) {
-	case *strategy.Component:
+	case eager.Component:
 		v, err := x.Local(ctx)
 		require.NoError(t, err)
 		return tensors.ToScalar[float32](v)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -17,12 +18,12 @@ import (
 // one component, which stands for all.
 
 // updateIn is [Extended.Update] in a merge call; v is nil for a non-slot one.
-func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
+func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored}
 	if rc.tracing, rc.ctx = t, ctx; !rc.host {
-		updating, inUpdate := inner(s).WithinTracedUpdate(ctx, &componentCode{rc})
-		rc.tracing, rc.ctx = updating.(trace), inUpdate
+		rc.tracing = &trace{MergeContext: t.MergeContext, mergeCall: t.mergeCall, component: true}
+		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: -1, Code: &componentCode{rc}})
 	}
 	return fault.Traced(func() any {
 		mine := make([]any, len(args))
@@ -46,7 +47,7 @@ func (e *Extended) updateIn(ctx context.Context, t trace, op string, v *strategy
 			case *graph.Node:
 				if x != nil {
 					idle = false
-					return t.Of(x), nil
+					return t.of(x), nil
 				}
 			case *strategy.Merged, *strategy.Variable:
 				idle = false
@@ -77,18 +78,18 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 		return x, nil
 	}
 	switch x.(type) {
-	case *strategy.Merged, *graph.Node, strategy.Value, *strategy.Component, *strategy.Objects:
+	case *strategy.Merged, *graph.Node, strategy.Value, Component, *strategy.Objects:
 	default:
 		return x, nil
 	}
-	m := t.Value(op, x)
+	m := t.value(op, x)
 	if needsMirrored(v) && !m.Mirrored() {
 		return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
 	}
 	if rc.host && rc.differs(m) {
 		return m, nil // as it is: it has no one node
 	}
-	return t.Node(m), nil
+	return nodeOf(m), nil
 }
 
 // needsMirrored says whether an update's arguments have to be the same on all replicas.
@@ -97,7 +98,7 @@ func needsMirrored(v *strategy.Variable) bool {
 }
 
 // eachOf is what every component gave, by replica: the same where it is mirrored.
-func (e *Extended) eachOf(t trace, op string, nest any) ([]any, error) {
+func (e *Extended) eachOf(t *trace, op string, nest any) ([]any, error) {
 	return fault.Traced(func() []any {
 		all := make([]any, e.strategy.NumReplicasInSync())
 		parts := map[*strategy.Merged][]*strategy.Merged{}
@@ -108,7 +109,7 @@ func (e *Extended) eachOf(t trace, op string, nest any) ([]any, error) {
 					return x, nil
 				}
 				if parts[m] == nil {
-					parts[m] = t.Parts(m)
+					parts[m] = t.LocalResults(m)
 				}
 				return parts[m][r], nil
 			})
@@ -154,8 +155,8 @@ func binaryIn(rc *ReplicaContext, name string, apply func(a, b *graph.Node) *gra
 }
 
 // readIn is [ReplicaContext.Read], across is [ReplicaContext.ReadAcross].
-func readIn(t trace, v *strategy.Variable, across bool) (any, error) {
-	return fault.Traced(func() any { return t.Read(v, across) })
+func readIn(t *trace, v *strategy.Variable, across bool) (any, error) {
+	return fault.Traced(func() any { return t.read(v, across) })
 }
 
 // writtenIn is a write in an update, and gives the component's new value.

@@ -26,7 +26,7 @@ func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 		return readIn(rc.tracing, v, false)
 	}
 	return rc.join("Read "+v.Path(), nil, func([]any) ([]any, error) {
-		x, err := inner(rc.strategy).Snapshot(rc.outer(), v)
+		_, x, _, err := inner(rc.strategy).Resolve(rc.outer(), "Read", v)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	}
 	op := fmt.Sprintf("%s %q", w.Name, v.Path())
 	if rc.tracing != nil {
-		return rc.writtenIn(v, rc.tracing.Write(w, v, x))
+		return rc.writtenIn(v, rc.tracing.write(w, v, x))
 	}
 	if rc.host {
 		return rc.writeAcross(w.Name+" "+v.Path(), v, func(ctx context.Context) error { return assignAcross(ctx, w, v, x) })
@@ -108,21 +108,20 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		return rc.apply(fmt.Sprintf("replica_%s_%t", w.Name, aggregate), v, []strategy.Value{value}, func(c *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
 			if aggregate {
-				x = innerStep(c).Aggregate(op, 0, x)
+				x = innerStep(c).Aggregate(op, v, x)
 			}
-			return []*graph.Node{innerStep(c).Set(op, 0, x, w.Apply)}
+			return []*graph.Node{innerStep(c).Set(op, v, x, w.Apply)}
 		})
 	})
 }
 
 // apply runs a write and gives each replica the variable's new value.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	m := inner(rc.strategy)
-	results, err := m.Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsDiffer(v), v.Annotation())
+	results, err := inner(rc.strategy).Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsDiffer(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	m.Mark(results[0], nil, !componentsDiffer(v))
+	innerValue(results[0]).Mark(nil, !componentsDiffer(v))
 	return Of(rc.strategy).split(results[0])
 }
 
@@ -141,13 +140,12 @@ func (rc *ReplicaContext) apart(x strategy.Value) (strategy.Value, error) {
 //
 // It counts as mirrored still.
 func (rc *ReplicaContext) copyApart(m *strategy.Mirrored) (strategy.Value, error) {
-	machine := inner(rc.strategy)
-	results, err := machine.Call(rc.outer(), "apart", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+	results, err := inner(rc.strategy).Call(rc.outer(), "apart", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	machine.Mark(results[0], nil, true)
+	innerValue(results[0]).Mark(nil, true)
 	return results[0], nil
 }
 
@@ -158,7 +156,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	converted := make([]any, len(xs))
 	_, all := asOne(xs)
 	for r, x := range xs {
-		if err = inner(s).Owns(op, x); err != nil && !(all && inner(s).Lifts(x)) {
+		if err = inner(s).Owns(op, x); err != nil && !(all && inner(s).Indirect(x)) {
 			return nil, false, nil, err
 		}
 		if number.Is(x) && v.Shape().Rank() == 0 {
@@ -188,7 +186,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 	if err != nil {
 		return nil, false, nil, err
 	}
-	if ragged := inner(s).Ragged(value); ragged != nil || !value.Shape().Equal(v.Shape()) {
+	if ragged := innerValue(value).Ragged(); ragged != nil || !value.Shape().Equal(v.Shape()) {
 		shape := value.Shape().String()
 		if ragged != nil {
 			shape = fmt.Sprint(ragged)
@@ -202,7 +200,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 // hostObject reports whether a leaf is a host value.
 func hostObject(x any) (any, bool) {
 	switch x.(type) {
-	case nil, strategy.Value, *strategy.Variable, *strategy.Component, *strategy.Objects:
+	case nil, strategy.Value, *strategy.Variable, Component, *strategy.Objects:
 		return nil, false
 	}
 	return x, true
@@ -211,9 +209,6 @@ func hostObject(x any) (any, bool) {
 // mirrorEqual checks that what an update writes to the components of a mirrored variable is the
 // same for all, as they have to stay.
 func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
-	differ := fault.New(strategy.ValueError, op, "write one value, or create the variable with LocalWrites",
-		"different values for the components of a mirrored variable")
-	machine := inner(rc.strategy)
 	switch object, one := asOne(xs); of := object.(type) {
 	case *strategy.Variable:
 		if !componentsDiffer(of) {
@@ -225,7 +220,7 @@ func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any)
 			return xs, nil
 		}
 		for r := range xs {
-			xs[r] = machine.Component(of, r) // they may be equal
+			xs[r] = Component{value: of, replica: r} // they may be equal
 		}
 	default:
 		if one {
@@ -234,11 +229,11 @@ func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any)
 	}
 	all, err := rc.hostValues(xs)
 	if err != nil {
-		return nil, differ
+		return nil, fault.Unequal(op)
 	}
 	for _, t := range all {
 		if !equalTensors(all[0], t) {
-			return nil, differ
+			return nil, fault.Unequal(op)
 		}
 	}
 	for r := range xs {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // distributed is a value of all replicas, read back.
@@ -68,7 +69,7 @@ func (c *caseRun) show(x any) any {
 		return distributed{"Mirrored", local(x, x.Strategy())}
 	case *strategy.Variable:
 		return distributed{"Variable", local(x, x.Strategy())}
-	case *strategy.Component:
+	case eager.Component:
 		t, err := x.Local(ctx)
 		require.NoError(c, err)
 		return c.show(t)

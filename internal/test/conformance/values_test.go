@@ -79,7 +79,7 @@ func runReturnCase(c *caseRun, g golden, v *env) {
 		if kind, values, ok := distributedOf(g.Outputs); ok && kind == "Variable" {
 			// The components of one variable are the variable.
 			w := v.variable(c, tensor(c, values[0], dtypes.Float32), strategy.VariableOptions{})
-			c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return w.Component(id(rc)) }))
+			c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return v.e.Component(w, id(rc)) }))
 			return
 		}
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
@@ -108,7 +108,7 @@ func runArguments(c *caseRun, g golden, v *env) {
 	m := v.perReplica(c, parts, "float32")
 	w := v.variable(c, float32(1), strategy.VariableOptions{})
 	c.check(g.Outputs, c.either(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
-		require.IsType(c, &strategy.Component{}, args[0])
+		require.IsType(c, eager.Component{}, args[0])
 		require.Same(c, b, args[1], "a tensor is passed whole")
 		require.Same(c, w, args[3], "a variable stays distributed")
 		sum, err := rc.Add(args[0], args[1])
@@ -152,7 +152,7 @@ func valueContainerCase(c *caseRun, g golden, v *env) {
 		o.Synchronization = strategy.OnRead
 	}
 	w := v.variable(c, float32(1), o)
-	component, err := w.Component(1 % v.n)
+	component, err := v.e.Component(w, 1%v.n)
 	require.NoError(c, err)
 	x := tensors.FromScalar(float32(1))
 	container := v.e.ValueContainer(component)

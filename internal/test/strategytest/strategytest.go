@@ -178,7 +178,7 @@ func Example(replicas, logicalDevices int) (s *strategy.TPUStrategy, done func()
 // Locals copies a value of each replica of a nest to the host.
 func Locals(s *strategy.TPUStrategy, nest any) (all []any) {
 	for _, x := range OK(eager.Of(s).LocalResultsOf(nest)) {
-		if c, isComponent := x.(*strategy.Component); isComponent {
+		if c, isComponent := x.(eager.Component); isComponent {
 			x = OK(c.Local(context.Background())).Value()
 		}
 		all = append(all, x)

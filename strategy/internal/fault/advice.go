@@ -30,16 +30,33 @@ func NotDistributed(op string) *errkind.Fault {
 	return New(errkind.ValueError, op, "give each replica its own value, or use MEAN", "SUM of one value that is not distributed: how often it counts is not known")
 }
 
-// Traced calls a function that builds graph, which panics with its error, and returns that error.
-func Traced[T any](f func() T) (result T, err error) {
+// Unequal returns the error of a write that would make the components of a mirrored variable
+// different.
+func Unequal(op string) *errkind.Fault {
+	return New(errkind.ValueError, op, "write one value, or create the variable with LocalWrites", "different values for the components of a mirrored variable")
+}
+
+// UnknownReduction returns the error of a reduction that is none of the constants.
+func UnknownReduction(op string, reduction fmt.Stringer) *errkind.Fault {
+	return New(errkind.AssertionError, op, "use Sum or Mean", "unknown reduction %s", reduction)
+}
+
+// Catch calls f; the error of a panic of f is what failed makes of the panic's value.
+func Catch[T any](f func() (T, error), failed func(p any) error) (result T, err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("panic: %v", r)
-			}
-			err = cause
+		if p := recover(); p != nil {
+			err = failed(p)
 		}
 	}()
-	return f(), nil
+	return f()
+}
+
+// Traced calls a function that builds graph, which panics with its error, and returns that error.
+func Traced[T any](f func() T) (T, error) {
+	return Catch(func() (T, error) { return f(), nil }, func(p any) error {
+		if err, ok := p.(error); ok {
+			return err
+		}
+		return fmt.Errorf("panic: %v", p)
+	})
 }

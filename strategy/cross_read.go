@@ -1,0 +1,155 @@
+package strategy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
+)
+
+// Reads of a variable from outside the replicas.
+
+// eagerUse refuses a read of the variable where a step is traced.
+func (v *Variable) eagerUse(ctx context.Context, doing string) error {
+	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
+}
+
+// crossUse refuses a use from a replica's code and from other strategies' scopes.
+func (v *Variable) crossUse(ctx context.Context, op string) error {
+	if m, ok := mode.Of(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
+		return nil
+	}
+	if err := v.strategy.requireOwn(ctx, op, fmt.Sprintf("variable %q", v.path)); err != nil {
+		return err
+	}
+	return v.strategy.requireCross(ctx, op)
+}
+
+// Read returns the variable's value across replicas, on the devices: the value of an [OnWrite]
+// variable, and the components of an [OnRead] variable combined as its aggregation says. For an
+// OnRead variable that aggregates nothing it returns an [*Error] of kind ValueError. The value is
+// the caller's.
+//
+// With the context of an update, [eager.UpdateContext.Context], Read returns the component that the
+// update is for.
+func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
+	if err := v.eagerUse(ctx, "read"); err != nil {
+		return nil, err
+	}
+	if c := v.updater(ctx); c != nil && v.perReplica() {
+		return v.strategy.part(ctx, operand{variable: v, replica: c.Number()}, v.annotation)
+	}
+	return v.readAs(ctx, v.annotation)
+}
+
+// readAs is Read with the value split over the logical devices as a says.
+func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored, error) {
+	op := fmt.Sprintf("read %q", v.path)
+	if err := v.crossUse(ctx, op); err != nil {
+		return nil, err
+	}
+	if v.synchronization == OnRead && v.aggregation == AggregateNone {
+		_, err := v.aggregation.ReduceOp()
+		return nil, err
+	}
+	if v.synchronization == OnRead && v.aggregation != AggregateFirst && v.strategy.replicas > 1 {
+		if err := number.Check(op, v.dtype); err != nil {
+			return nil, err
+		}
+	}
+	return v.strategy.callOne(ctx, builtinCall{
+		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),
+		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node {
+			x := rc.Read(v)
+			switch {
+			case rc.strategy.replicas == 1:
+			case v.synchronization == OnRead && v.aggregation != AggregateFirst:
+				reduction, _ := v.aggregation.ReduceOp()
+				return []*graph.Node{reduceOutside(reduction, x, rc.strategy.replicas)}
+			case v.perReplica():
+				return []*graph.Node{rc.first(x)}
+			}
+			return []*graph.Node{x}
+		},
+	})
+}
+
+// Value copies the variable's value across replicas to the host, the value that [Variable.Read]
+// returns. It waits for the steps under way.
+//
+// With several processes, all processes call Value at the same point: a variable whose parts or
+// components are spread over processes is gathered on the devices first.
+func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
+	if err := v.eagerUse(ctx, "value of"); err != nil {
+		return nil, err
+	}
+	if c := v.updater(ctx); c != nil && v.perReplica() {
+		return v.componentValue(ctx, c.Number())
+	}
+	return v.combined(ctx)
+}
+
+// componentValue copies one component to the host, of whichever process it is.
+func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	s, a := v.strategy, v.annotation
+	if s.everywhere(true, a) {
+		return v.Local(ctx, replica)
+	}
+	if !s.everywhere(false, a) {
+		a = logical.Replicated()
+	}
+	m, err := s.part(ctx, operand{variable: v, replica: replica}, a)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.Value(ctx)
+}
+
+// combined is Value in every context: the components combined.
+func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
+	everywhere := v.strategy.everywhere(v.perReplica() || v.over.Is(), v.annotation)
+	if v.synchronization == OnWrite && everywhere {
+		if err := v.crossUse(ctx, fmt.Sprintf("read %q", v.path)); err != nil {
+			return nil, err
+		}
+		return v.Local(ctx, 0)
+	}
+	a := v.annotation
+	if !v.strategy.everywhere(false, a) {
+		a = logical.Replicated()
+	}
+	m, err := v.readAs(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.Value(ctx)
+}
+
+// snapshot copies the components on the devices.
+func (v *Variable) snapshot(ctx context.Context) (Value, error) {
+	results, err := v.strategy.call(ctx, builtinCall{
+		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: one(v.annotation),
+		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(v)} },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// SaveValue returns what a checkpoint holds of the variable: the value of an [OnWrite] variable
+// once, from replica 0, and the combined components of an [OnRead] variable. For an OnRead variable
+// that aggregates nothing it returns an [*Error] of kind ValueError.
+func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
+	if err := v.eagerUse(ctx, "save"); err != nil {
+		return nil, err
+	}
+	return v.combined(ctx)
+}

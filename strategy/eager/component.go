@@ -1,0 +1,96 @@
+package eager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
+
+// Component is one replica's part of a distributed value or of a variable. It is a reference: it
+// copies nothing and owns nothing. Two components of the same part are equal.
+type Component struct {
+	value    strategy.Value
+	variable *strategy.Variable
+	replica  int
+}
+
+// Distributed is a [strategy.Value] or a *[strategy.Variable]: what has a component for each
+// replica.
+type Distributed interface {
+	// Shape returns the dtype and the dimensions of one replica's tensor.
+	Shape() shapes.Shape
+	// Local waits for one replica's tensor and copies it to the host.
+	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
+	// Ready waits until the tensors are computed on all devices.
+	Ready(ctx context.Context) error
+}
+
+// Component returns a replica's part of a value or of a variable.
+func (e *Extended) Component(of Distributed, replica int) (Component, error) {
+	if err := inner(e.strategy).Owns("component", of); err != nil {
+		return Component{}, err
+	}
+	if n := e.strategy.NumReplicasInSync(); replica < 0 || replica >= n {
+		return Component{}, fault.New(strategy.ValueError, "component", "count from 0", "replica %d of %d", replica, n)
+	}
+	switch of := of.(type) {
+	case strategy.Value:
+		return Component{value: of, replica: replica}, nil
+	case *strategy.Variable:
+		return Component{variable: of, replica: replica}, nil
+	}
+	return Component{}, fault.New(strategy.TypeError, "component", "give a value or a variable of the strategy", "a value of type %T", of)
+}
+
+// Replica returns the number of the replica whose part this is, from 0.
+func (c Component) Replica() int { return c.replica }
+
+// Variable returns the variable that the component belongs to, or nil for a component of a value.
+func (c Component) Variable() *strategy.Variable { return c.variable }
+
+// Value returns the value that the component belongs to, or nil for a component of a variable.
+func (c Component) Value() strategy.Value { return c.value }
+
+// of returns the value or the variable that the component belongs to, nil for the zero Component.
+func (c Component) of() Distributed {
+	if c.variable != nil {
+		return c.variable
+	}
+	return c.value
+}
+
+// Shape returns the dtype and the dimensions of the replica's tensor.
+func (c Component) Shape() shapes.Shape {
+	switch {
+	case c.variable != nil:
+		return c.variable.Shape()
+	case c.value == nil:
+		return shapes.Invalid()
+	}
+	shape := c.value.Shape()
+	if ragged := innerValue(c.value).Ragged(); ragged != nil {
+		shape = shapes.Make(shape.DType, ragged[c.replica]...)
+	}
+	return shape
+}
+
+// Local waits for the replica's tensor and copies it to the host. The copy is the caller's.
+func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
+	if c == (Component{}) {
+		return nil, fault.New(strategy.TypeError, "read", "make one with Extended.Component", "a component of nothing")
+	}
+	return c.of().Local(ctx, c.replica)
+}
+
+// String describes the component without reading it.
+func (c Component) String() string {
+	if c.variable != nil {
+		return c.variable.ComponentName(c.replica)
+	}
+	return fmt.Sprintf("%s[%d]", c.value, c.replica)
+}

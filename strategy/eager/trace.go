@@ -1,0 +1,124 @@
+package eager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// trace is a merge call of a compiled step, in which calls build the step's graph. Methods without
+// an error panic with theirs, as all that builds graph does.
+type trace struct {
+	*strategy.MergeContext
+	mergeCall
+	// component is set in the function of an update, which writes components and not variables.
+	component bool
+}
+
+// merging returns the merge call that ctx belongs to, or nil.
+func merging(ctx context.Context, s *strategy.TPUStrategy, op string) (*trace, error) {
+	mc, err := inner(s).MergeCall(ctx, op)
+	if mc == nil {
+		return nil, err
+	}
+	m, _ := mode.Of(ctx)
+	_, component := m.Code.(*componentCode)
+	return &trace{MergeContext: mc, mergeCall: inside.Of[mergeCall](mc), component: component}, nil
+}
+
+// value returns what a call was given as a value of all replicas.
+func (t *trace) value(op string, x any) *strategy.Merged {
+	m, _ := t.Value(op, x, nil)
+	return m
+}
+
+// of returns a node of the step as a value of all replicas.
+func (t *trace) of(node *graph.Node) *strategy.Merged {
+	return t.Map(func([]*graph.Node) *graph.Node { return node })
+}
+
+func nodeOf(m *strategy.Merged) *graph.Node { return inside.Of[merged](m).Node() }
+
+// annotated returns a value that is split over the logical devices as a says.
+func (t *trace) annotated(m *strategy.Merged, a logical.Annotation) *strategy.Merged {
+	return t.Merged(logical.Apply(nodeOf(m), a), m.Mirrored())
+}
+
+// first returns replica 0's tensor for all.
+func (t *trace) first(m *strategy.Merged) *strategy.Merged {
+	if m.Mirrored() {
+		return m
+	}
+	return t.Merged(innerStep(t.Replica()).First(nodeOf(m)), true)
+}
+
+// read returns the variable in the replica, or across replicas.
+func (t *trace) read(v *strategy.Variable, across bool) *graph.Node {
+	if across {
+		return nodeOf(t.Read(v))
+	}
+	return t.Replica().Read(v)
+}
+
+// mapLeaves replaces the leaves of a nest by what f makes of their values. A host value, x, is one
+// value, and not one for each replica.
+func (t *trace) mapLeaves(call string, nest any, f func(m *strategy.Merged, x any, host bool) any) (any, error) {
+	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
+		return fault.Traced(func() any {
+			m, host := t.Value(call, x, nil)
+			return f(m, x, host)
+		})
+	})
+}
+
+// reduceNest reduces the leaves of a nest over the replicas.
+func (t *trace) reduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error) {
+	return t.mapLeaves(call, nest, func(m *strategy.Merged, x any, host bool) any {
+		switch v, _ := x.(*strategy.Variable); {
+		case len(axes) > 0:
+		case host:
+			if err := oneValue(call, op, t.Strategy(), x); err != nil {
+				panic(err)
+			}
+			return x
+		case v != nil && v.LocalWrites() && op == strategy.Mean:
+			return t.Read(v)
+		}
+		return t.Reduce(op, m, axes...)
+	})
+}
+
+// gatherNest gathers the leaves of a nest.
+func (t *trace) gatherNest(nest any, axis int) (any, error) {
+	return t.mapLeaves("gather", nest, func(m *strategy.Merged, x any, host bool) any {
+		if host {
+			return x
+		}
+		return t.Gather(m, axis)
+	})
+}
+
+// write writes a variable: all components, or in an update the component, which stands for all.
+func (t *trace) write(w assign.Op, v *strategy.Variable, x any) error {
+	if !t.component {
+		return assignAcross(t.Context(), w, v, x)
+	}
+	_, err := fault.Traced(func() any {
+		op := fmt.Sprintf("%s %q", w.Name, v.Path())
+		m, _ := t.Value(op, x, v)
+		if !m.Mirrored() && !componentsDiffer(v) {
+			panic(fault.Unequal(op))
+		}
+		return innerStep(t.Replica()).Set(op, v, nodeOf(m), w.Apply)
+	})
+	return err
+}

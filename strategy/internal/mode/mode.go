@@ -1,0 +1,52 @@
+// Package mode says whose code a context belongs to. TensorFlow keeps a stack of modes for each
+// thread; Go has no such stack, so that a context.Context carries the mode.
+package mode
+
+import "context"
+
+// Mode is one entry of TensorFlow's stack. Without one, code runs outside every strategy.
+type Mode struct {
+	// Strategy is the *strategy.TPUStrategy whose code runs.
+	Strategy any
+	// Replica is set for the code of one replica. Update is the component that an update's function
+	// runs for, or -1.
+	Replica bool
+	Update  int
+	// Code is the replica or the update of package eager that runs, if one does.
+	Code any
+}
+
+// Cross returns the mode of a strategy's code for all replicas.
+func Cross(strategy any) Mode { return Mode{Strategy: strategy, Update: -1} }
+
+type modeKey struct{}
+
+// Of returns the mode of ctx, and whether it has one.
+func Of(ctx context.Context) (Mode, bool) {
+	m, ok := ctx.Value(modeKey{}).(Mode)
+	return m, ok
+}
+
+// With returns a context in the mode.
+func With(ctx context.Context, m Mode) context.Context { return context.WithValue(ctx, modeKey{}, m) }
+
+// Place is where new variables go.
+type Place struct {
+	// LogicalDevice is the logical device of each replica. Beside is the *strategy.Variable whose
+	// place they take, if there is one.
+	LogicalDevice int
+	Beside        any
+}
+
+type placeKey struct{}
+
+// PlaceOf returns the place that ctx names, or logical device 0.
+func PlaceOf(ctx context.Context) Place {
+	p, _ := ctx.Value(placeKey{}).(Place)
+	return p
+}
+
+// WithPlace returns a context that names the place.
+func WithPlace(ctx context.Context, p Place) context.Context {
+	return context.WithValue(ctx, placeKey{}, p)
+}
