@@ -141,7 +141,7 @@ func (o operand) tensor() (*tensors.Tensor, error) {
 	case noOperand:
 		return nil, errors.New("no value")
 	case nestOperand:
-		return nil, fmt.Errorf("a nest, %T: give its leaves one by one", o.x)
+		return nil, fmt.Errorf("a %T is a nest: give its leaves one by one", o.x)
 	case nodeOperand:
 		return nil, fmt.Errorf("a %T, which lives while its step is traced; return it from the step, and give the step's result", o.x)
 	case deviceOperand:
