@@ -176,7 +176,7 @@ func TestPaddedRowsOfARegion(t *testing.T) {
 			return []*graph.Node{run(nil, manual.In(in[0], parts...), sharding.P(), func(x *graph.Node) *graph.Node {
 				return manual.AllReduce(graph.ReduceAllMean(x), manual.Mean)
 			})}
-		}, strategy.FunctionOptions{PadRagged: true})
+		}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 		out, err := f.Run(t.Context(), x)
 		if err == nil {
 			assert.Equal(t, []any{float32(6.5), float32(4)}, strategytest.Values(t, out[0], 2))

@@ -98,6 +98,36 @@ func (op ReduceOp) check(call string) error {
 	return nil
 }
 
+// Padding says what a function does with values whose replicas differ in shape, such as the last
+// batch of a dataset. A program has one shape: the replicas' tensors are padded with zeros, at the
+// end of each dimension, to the greatest size. Batches without padding have one program, whatever
+// Padding says.
+type Padding int
+
+const (
+	// NoPadding refuses such values with an [*ArgumentError].
+	NoPadding Padding = iota
+	// MaskPadding computes what the step would compute without padding: reductions and gradients
+	// leave the padding out, means divide by the real sizes, results are cut to the real sizes. An
+	// op that cannot leave the padding out, such as a reverse along the padded dimension, is a
+	// [*TraceError] that wraps a [*ragged.Error]. TensorFlow's RunOptions call this the dynamic batch
+	// size. A program is compiled for each greatest shape; the step function is called three times
+	// for the first, and two times more for each further size that differs.
+	MaskPadding
+	// KeepPadding is for a step that masks the padding itself: the step receives the zeros, asks
+	// [ReplicaContext.RealSize] for the real sizes, and its results keep what it makes of the
+	// padding.
+	KeepPadding
+)
+
+// String returns the constant's name, such as "MaskPadding".
+func (p Padding) String() string {
+	if p < NoPadding || p > KeepPadding {
+		return fmt.Sprintf("Padding(%d)", int(p))
+	}
+	return [...]string{"NoPadding", "MaskPadding", "KeepPadding"}[p]
+}
+
 // Semantics chooses between TensorFlow's strategies where they differ.
 type Semantics int
 

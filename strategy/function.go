@@ -56,20 +56,10 @@ type FunctionOptions struct {
 	// LocalBatch, with SplitBatch, says that the host arguments of each process are the rows of the
 	// process's own replicas, not the global batch. It matters with several processes only.
 	LocalBatch bool
-	// PadRagged accepts values whose replicas differ in shape, such as the last batch of a dataset,
-	// and with SplitBatch host batches that do not divide among the replicas. The step is written
-	// for the padded shape and computes what it would compute without padding: reductions and
-	// gradients leave the padding out, means divide by the real sizes, results are cut to the real
-	// sizes. An op that cannot leave the padding out, such as a reverse along the padded dimension,
-	// is a [*TraceError] that wraps a [*ragged.Error]. TensorFlow's RunOptions call this the
-	// dynamic batch size. A program is compiled for each greatest shape; the step function is
-	// called three times for the first, and two times more for each further size that differs.
-	// Batches without padding have the program that they have without this option.
-	PadRagged bool
-	// KeepPadding is PadRagged for a step that masks the padding itself: the step receives zeros at
-	// the end of each padded dimension, asks [ReplicaContext.RealSize] for the real sizes, and its
-	// results keep what it makes of the padding.
-	KeepPadding bool
+	// Padding says what the function does with values whose replicas differ in shape, and with
+	// SplitBatch with host batches that do not divide among the replicas. The zero value refuses
+	// them.
+	Padding Padding
 
 	mirroredResults bool
 	// own says that the program is the strategy's own, which nobody is told of.

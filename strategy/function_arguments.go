@@ -31,6 +31,9 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, nil, err
 	}
+	if p := f.opts.Padding; p < NoPadding || p > KeepPadding {
+		return nil, nil, fault.New(ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
+	}
 	if err := f.unusedAnnotation(len(args)); err != nil {
 		return nil, nil, err
 	}
@@ -141,11 +144,11 @@ func argumentHint(arg any) string {
 }
 
 // takesRagged says whether values may differ in shape between replicas.
-func (f *Function) takesRagged() bool { return f.opts.PadRagged || f.opts.KeepPadding }
+func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
 
 // padding is what of the values' padding the step's program leaves out.
-func (f *Function) padding(values []Value) (p padding) {
-	if f.opts.PadRagged && !f.opts.KeepPadding {
+func (f *Function) padding(values []Value) (p paddedDims) {
+	if f.opts.Padding == MaskPadding {
 		p = paddingOf(values, f.microbatchRows(values))
 	}
 	return p
@@ -182,7 +185,7 @@ func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 
 // raggedHint says what to do with replicas of different shapes.
 func (f *Function) raggedHint() string {
-	return "a compiled step has one shape: set FunctionOptions.PadRagged, or Reduce the value with an axis"
+	return "a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis"
 }
 
 // asValue keeps a nil pointer from becoming a value.

@@ -20,7 +20,7 @@ func TestRaggedLastBatchesReduceAndGather(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2), graph.ReduceAllSum(in[0])}
-	}, strategy.FunctionOptions{PadRagged: true})
+	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	for _, c := range []struct {
 		parts      []any
 		mean, sums float32

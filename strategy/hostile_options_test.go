@@ -1,12 +1,15 @@
 package strategy_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -27,4 +30,15 @@ func TestEnumerationsThatAreNoneAreRefusedWhereTheyAreGiven(t *testing.T) {
 		}
 		assert.Equal(t, option, wrong.Option)
 	}
+}
+
+func TestAPaddingThatIsNoneIsRefused(t *testing.T) {
+	s := strategytest.New(t, 1, 1)
+	step := func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }
+	for _, padding := range []strategy.Padding{-1, strategy.KeepPadding + 1} {
+		_, err := s.Function(step, strategy.FunctionOptions{Padding: padding}).Run(t.Context(), float32(1))
+		require.ErrorContains(t, err, fmt.Sprintf("FunctionOptions.Padding is Padding(%d); use NoPadding", padding))
+		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	}
+	assert.Equal(t, "NoPadding MaskPadding KeepPadding", fmt.Sprint(strategy.NoPadding, " ", strategy.MaskPadding, " ", strategy.KeepPadding))
 }

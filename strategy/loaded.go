@@ -38,7 +38,7 @@ func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
 	}, FunctionOptions{
 		Name: step.Name, Store: store, Training: step.Training, Arguments: step.Layouts, SplitBatch: step.SplitBatch, LocalBatch: step.LocalBatch,
-		PadRagged: step.PadRagged, KeepPadding: step.KeepPadding, mirroredResults: step.Mirrored,
+		Padding: Padding(step.Padding), mirroredResults: step.Mirrored,
 	})
 	f.wholeModel, f.loaded = step.Trains(), step
 	l := &loading{Step: step, f: f, fail: fail}

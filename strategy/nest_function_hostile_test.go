@@ -75,7 +75,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"no value":                             {kind: strategy.ValueError, path: "args[0].A", args: []any{pair{A: (*strategy.PerReplica)(nil)}}},
 		"no tensor":                            {kind: strategy.ValueError, path: "args[0].A", args: []any{pair{A: (*tensors.Tensor)(nil)}}},
 		"rows of several lengths":              {kind: strategy.ValueError, path: "args[2][1]", args: []any{1, "a", []any{2, [][]float32{{1}, {2, 3}}}}},
-		"replicas of several shapes":           {kind: strategy.ValueError, path: "args[0][0]", says: "PadRagged", args: []any{[]any{ragged}}},
+		"replicas of several shapes":           {kind: strategy.ValueError, path: "args[0][0]", says: "FunctionOptions.Padding", args: []any{[]any{ragged}}},
 		"a node":                               {kind: strategy.ValueError, path: "args[0]", says: "node", args: []any{stray}},
 		"objects that differ":                  {kind: strategy.ValueError, path: "args[0].A", says: "one trace stands for all replicas", args: []any{pair{A: strategy.NewObjects("a", "b")}}},
 		"too few objects":                      {kind: strategy.ValueError, path: "args[0]", says: "give 2", args: []any{strategy.NewObjects("a")}},

@@ -38,7 +38,7 @@ func TestLeavesHaveAnOrder(t *testing.T) {
 
 	padded := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
 		return []any{rc.RealSize(1, 0), args[1].(pair).B}
-	}, strategy.FunctionOptions{PadRagged: true})
+	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	ragged, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3, 4}}, logical.Annotation{})
 	require.NoError(t, err)
 	out, err = padded.Run(ctx, []float32{1}, pair{A: "static", B: ragged})

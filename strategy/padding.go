@@ -28,21 +28,21 @@ type paddedSize struct {
 	argument, dim, length int
 }
 
-// padding are the padded dimensions of a step's arguments.
-type padding struct {
+// paddedDims are the padded dimensions of a step's arguments.
+type paddedDims struct {
 	sizes []paddedSize
 	of    [][]int // of the arguments' dimensions, which of the sizes it is, or -1
 }
 
 // micro is the number of the size that is the rows of microbatches, or -1.
-func (p *padding) micro() int {
+func (p *paddedDims) micro() int {
 	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
 }
 
 // paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes are
 // the same on each replica have one size: the rows of an input and of its labels. Where the rows of
 // the arguments are cut into microbatches of a padded size, that is one, and theirs are none.
-func paddingOf(values []Value, microbatch int) (p padding) {
+func paddingOf(values []Value, microbatch int) (p paddedDims) {
 	if microbatch > 0 {
 		p.sizes = []paddedSize{{-1, 0, microbatch}}
 	}
@@ -129,7 +129,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 				cause = fmt.Errorf("%v", r)
 			}
 			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: cause,
-				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.KeepPadding)"}
+				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 		}
 	}()
 	values := make([]Value, len(t.values))

@@ -84,7 +84,7 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.MulScalar(in[0], 2)}
-	}, strategy.FunctionOptions{SplitBatch: true, PadRagged: true, Arguments: []logical.Annotation{logical.SplitInto(2)}})
+	}, strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding, Arguments: []logical.Annotation{logical.SplitInto(2)}})
 	out, err := f.Run(ctx, []float32{1, 2, 3, 4, 5, 6, 7})
 	require.NoError(t, err)
 	assert.Equal(t, []any{float32(2.5), float32(6)}, strategytest.Values(t, out[0], 2))

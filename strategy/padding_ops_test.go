@@ -209,10 +209,10 @@ func TestOpsOnPaddedRows(t *testing.T) {
 		return store
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(rowOps)), 16) { // so many to a program
-		got, err := s.Function(step(chunk), strategy.FunctionOptions{Store: store(), PadRagged: true}).Run(ctx, args...)
+		got, err := s.Function(step(chunk), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding}).Run(ctx, args...)
 		if err != nil { // which of them?
 			for _, name := range chunk {
-				f := s.Function(step([]string{name}), strategy.FunctionOptions{Store: store(), PadRagged: true})
+				f := s.Function(step([]string{name}), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding})
 				_, err := f.Lowered(ctx, args...)
 				assert.NoError(t, err, name)
 			}

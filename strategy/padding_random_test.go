@@ -127,7 +127,7 @@ func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 			}
 			batch := []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(seed, 4)), 6, 3)}
 			args := poisoned(t, s, batch, []int{4, 2}, 4)
-			o := strategy.FunctionOptions{Store: model.NewStore(), PadRagged: true}
+			o := strategy.FunctionOptions{Store: model.NewStore(), Padding: strategy.MaskPadding}
 			if seed%2 == 0 { // split over the logical devices, rows and all
 				o.Arguments = []logical.Annotation{logical.SplitInto(2, 1)}
 			}

@@ -102,7 +102,7 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 			step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{c.step(rc, in[0])}
 			}
-			f := s.Function(step, strategy.FunctionOptions{Name: "f", PadRagged: true})
+			f := s.Function(step, strategy.FunctionOptions{Name: "f", Padding: strategy.MaskPadding})
 			_, err := f.Run(ctx, x)
 			var wrong *ragged.Error
 			require.ErrorAs(t, err, &wrong)
@@ -113,7 +113,7 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 			require.ErrorAs(t, err, &trace)
 			_, err = f.Run(ctx, even)
 			require.NoError(t, err)
-			_, err = s.Function(step, strategy.FunctionOptions{KeepPadding: true}).Run(ctx, x)
+			_, err = s.Function(step, strategy.FunctionOptions{Padding: strategy.KeepPadding}).Run(ctx, x)
 			require.NoError(t, err)
 		})
 	}
@@ -129,7 +129,7 @@ func TestOpsThatKeepRowsApart(t *testing.T) {
 	batch := []*tensors.Tensor{x, at}
 	args := poisoned(t, s, batch, []int{3, 1}, 3)
 	f := func(s *strategy.TPUStrategy) *strategy.Function {
-		return s.Function(keptApart, strategy.FunctionOptions{PadRagged: true})
+		return s.Function(keptApart, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	}
 	got, err := f(s).Run(ctx, args...)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestPaddedSequences(t *testing.T) {
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceMean(in[0], 1), graph.ReduceAllMean(in[0]), graph.ReduceMean(in[0], 0), graph.Softmax(in[0], 1)}
 	}
-	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, v)
+	out, err := s.Function(step, strategy.FunctionOptions{Padding: strategy.MaskPadding}).Run(ctx, v)
 	require.NoError(t, err)
 	assert.Equal(t, []any{[]float32{2, 5}, []float32{7, 9}}, strategytest.Values(t, out[0], 2))
 	assert.Equal(t, []any{float32(3.5), float32(8)}, strategytest.Values(t, out[1], 2))
@@ -190,7 +190,7 @@ func TestPaddedSequences(t *testing.T) {
 	out, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		weighted := graph.Mul(in[0], graph.ExpandAxes(in[1], -1))
 		return []*graph.Node{graph.ReduceAllMean(in[0]), graph.ReduceMean(weighted, 0), graph.ReduceAllSum(weighted)}
-	}, strategy.FunctionOptions{PadRagged: true}).Run(ctx, both, rows)
+	}, strategy.FunctionOptions{Padding: strategy.MaskPadding}).Run(ctx, both, rows)
 	require.NoError(t, err)
 	assert.Equal(t, []any{float32(3.5), float32(7.5)}, strategytest.Values(t, out[0], 2))
 	assert.Equal(t, []any{[]float32{4.5, 6, 7.5}, []float32{21, 24}}, strategytest.Values(t, out[1], 2))
@@ -226,7 +226,7 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 	}
 	x := strategytest.Normals(rand.New(rand.NewPCG(7, 8)), 5, 3)
 	f := func(s *strategy.TPUStrategy) *strategy.Function {
-		return s.Function(step, strategy.FunctionOptions{PadRagged: true})
+		return s.Function(step, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	}
 	got, err := f(s).Run(ctx, poisoned(t, s, []*tensors.Tensor{x}, []int{3, 2}, 3)...)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ type program struct {
 	ragged []bool
 	// padding is what the program leaves out, cut are the padded dimensions of the step's own
 	// results, nil without padding.
-	padding padding
+	padding paddedDims
 	cut     [][]ragged.Dim
 	// alike says of the step's own results whether they are the same on all replicas.
 	alike []alike

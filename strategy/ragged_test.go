@@ -28,8 +28,8 @@ func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	_, err = s.Function(step, strategy.FunctionOptions{}).Run(ctx, batch, []float32{7, 7})
 	var bad *strategy.ArgumentError
 	require.ErrorAs(t, err, &bad)
-	require.ErrorContains(t, err, "PadRagged")
-	out, err := s.Function(step, strategy.FunctionOptions{PadRagged: true}).Run(ctx, batch, []float32{7, 7})
+	require.ErrorContains(t, err, "set FunctionOptions.Padding to MaskPadding")
+	out, err := s.Function(step, strategy.FunctionOptions{Padding: strategy.MaskPadding}).Run(ctx, batch, []float32{7, 7})
 	require.NoError(t, err)
 	require.Equal(t, []any{float32(36), float32(14), float32(0)}, strategytest.Values(t, out[0], 3))
 	require.Equal(t, []any{float32(3), float32(1), float32(0)}, strategytest.Values(t, out[1], 3))

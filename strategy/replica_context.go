@@ -64,7 +64,7 @@ type ReplicaContext struct {
 	sizes      map[int]*graph.Node
 	// padding is that of the arguments, nil without any; realRows and allRows are the replica's
 	// rows and those of all, once they were asked for.
-	padding           *padding
+	padding           *paddedDims
 	realRows, allRows *graph.Node
 	// resized is the size of microbatches in a trace for another one.
 	resized int
@@ -223,7 +223,7 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 
 // RealSize returns the size of a dimension of the step's argument in the replica that runs, an
 // int32 scalar. For an argument that was padded it is less than the argument's own size; see
-// [FunctionOptions.PadRagged].
+// [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
 		panic(fault.New(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))

@@ -27,7 +27,7 @@ func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 			real := graph.Where(rc.RealElements(0), in[0], graph.ZerosLike(in[0]))
 			rc.AssignAdd(total, graph.ReduceAllSum(real))
 			return nil
-		}, strategy.FunctionOptions{PadRagged: true})
+		}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 		it, err := feed.Iterate(ctx, s, d)
 		require.NoError(t, err)
 		defer it.Close()

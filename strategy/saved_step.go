@@ -27,7 +27,7 @@ func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
 	}
 	step := &saved.Step{
 		Name: c.Name, Module: c.Module, Updates: p.updates, Cut: p.cut, Layouts: opts.Arguments,
-		SplitBatch: opts.SplitBatch, LocalBatch: opts.LocalBatch, PadRagged: opts.PadRagged, KeepPadding: opts.KeepPadding,
+		SplitBatch: opts.SplitBatch, LocalBatch: opts.LocalBatch, Padding: int(opts.Padding),
 		Training: opts.Training, Mirrored: opts.mirroredResults, Metrics: p.function.metrics,
 	}
 	if g := p.function.guard; g != nil {

@@ -41,7 +41,7 @@ type trace struct {
 	written []*captured
 
 	// padding is that of the values, cut are the padded dimensions of the step's own results.
-	padding padding
+	padding paddedDims
 	cut     [][]ragged.Dim
 	alike   []alike
 

@@ -101,7 +101,7 @@ func noTensor(op string, err error) error {
 //
 // Shapes may differ between the replicas, and may be empty. Such a value can be reduced along axes,
 // gathered and read, and be an argument of a training step. Another step, which has one shape,
-// refuses it unless [FunctionOptions].PadRagged is set. With several processes all values have one
+// refuses it unless [FunctionOptions.Padding] takes it. With several processes all values have one
 // shape; steps compare the shapes over the processes when they are compiled.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"

@@ -26,7 +26,7 @@ func batchCalls(n int) (all []call) {
 		}
 		all = append(all, call{
 			name:     fmt.Sprintf("%d rows among %d replicas", batch, size[0]),
-			strategy: meshOf(size), options: strategy.FunctionOptions{SplitBatch: true, PadRagged: true},
+			strategy: meshOf(size), options: strategy.FunctionOptions{SplitBatch: true, Padding: strategy.MaskPadding},
 			args: []any{counted32(batch)},
 			step: func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				sum := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(in[0]))

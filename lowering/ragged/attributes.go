@@ -36,7 +36,7 @@ func field(s *ir.Statement, key, name string) []int {
 
 func unknown(s *ir.Statement, key string) *Error {
 	return &Error{Op: s.Name(), Dim: -1, Reason: fmt.Sprintf("its attribute %s is none that is known", key),
-		Hint: "mask the padding in the step (FunctionOptions.KeepPadding)"}
+		Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
 // written is an attribute as it is written, "" without it.

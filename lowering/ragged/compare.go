@@ -76,7 +76,7 @@ func Compare(base Traced, others []Traced) (*Plan, error) {
 
 func otherStep(what string) *Error {
 	return &Error{Dim: -1, Reason: "the step is another one for other sizes of its padded dimension: " + what,
-		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.KeepPadding)"}
+		Hint: "do the same for all sizes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 }
 
 // comparer walks programs side by side, from their results to their parameters: equal steps

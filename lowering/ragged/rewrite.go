@@ -49,7 +49,7 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 			if refused, ok := e.(*Error); ok {
 				err = refused
 			} else {
-				err = &Error{Dim: -1, Reason: fmt.Sprintf("it cannot be rewritten: %v", e), Hint: "mask the padding in the step (FunctionOptions.KeepPadding)"}
+				err = &Error{Dim: -1, Reason: fmt.Sprintf("it cannot be rewritten: %v", e), Hint: "mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 			}
 		}
 	}()

@@ -80,7 +80,7 @@ func (r *rewriter) rule(s, copied *ir.Statement) error {
 		return r.along(s, "each output is of all rows", "", indexes(rank-n, rank))
 	}
 	return r.refuse(s, 0, -1, name, "it is not known how to leave padding out of it",
-		"do it outside the step, or mask the padding in the step (FunctionOptions.KeepPadding)")
+		"do it outside the step, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)")
 }
 
 // refuse names a statement's operand and its padded dimension; dim -1 is its first.

@@ -21,7 +21,7 @@ const (
 	Pad
 	// Uneven feeds the batch as it is, also where replicas have different numbers of rows, which
 	// the values know. A training step takes the exact mean over such a batch; a function takes it
-	// with PadRagged. Uneven works with one process only.
+	// with strategy.MaskPadding. Uneven works with one process only.
 	Uneven
 )
 

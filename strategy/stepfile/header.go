@@ -167,10 +167,11 @@ func (t tensor) in() (p spmd.Placed, err error) {
 
 // headerOf is the header of a step.
 func headerOf(s *saved.Step) header {
+	padding := strategy.Padding(s.Padding)
 	h := header{
 		Version: version, Step: s.Name, Identity: s.Target.Plugin, Devices: s.Target.Devices, Topology: s.Target.Topology, Mesh: s.Target.Mesh,
 		IDs: s.Target.IDs, Coordinates: s.Target.Coordinates, Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
-		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: s.PadRagged, Keep: s.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
+		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: padding == strategy.MaskPadding, Keep: padding == strategy.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
 		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: metricsOut(s.Metrics),
 	}
 	if s.Module.Partitions == 1 {
@@ -212,7 +213,7 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		Target: saved.Target{
 			Plugin: h.Identity, Devices: h.Devices, Topology: h.Topology, Mesh: h.Mesh, IDs: h.IDs, Coordinates: h.Coordinates,
 		},
-		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, PadRagged: h.PadRagged, KeepPadding: h.Keep, Training: h.Training, Mirrored: h.Mirrored,
+		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training, Mirrored: h.Mirrored,
 		Guard: saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
 	}
 	if s.Metrics, err = h.Metrics.in(m); err != nil {
@@ -238,6 +239,17 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		s.Layouts = append(s.Layouts, layout)
 	}
 	return s, nil
+}
+
+// padding is what the file's two fields say: one that keeps the padding may have both.
+func (h header) padding() strategy.Padding {
+	switch {
+	case h.Keep:
+		return strategy.KeepPadding
+	case h.PadRagged:
+		return strategy.MaskPadding
+	}
+	return strategy.NoPadding
 }
 
 // counts reports whether an argument is the variable in which a training step counts the steps that

@@ -55,7 +55,7 @@ func everyKind(t *testing.T) *saved.Step {
 		Cut:     [][]ragged.Dim{{{Size: 0, Times: 1}}},
 		Layouts: []logical.Annotation{logical.SplitInto(1, 2), logical.Over("", "logical")},
 
-		SplitBatch: true, PadRagged: true, Training: true, Mirrored: true,
+		SplitBatch: true, Padding: int(strategy.MaskPadding), Training: true, Mirrored: true,
 		Guard: saved.Guard{Mode: 1, Gradients: []string{"/w"}},
 	}
 }
@@ -72,6 +72,18 @@ func TestAStepIsTheSameAfterItsFile(t *testing.T) {
 	again, err := encode(headerOf(got), got.Module.Text, got.Code)
 	require.NoError(t, err)
 	assert.Equal(t, data, again)
+}
+
+func TestOlderFilesSayTheirPaddingInTwoFields(t *testing.T) {
+	for want, h := range map[strategy.Padding][]header{
+		strategy.NoPadding: {{}}, strategy.MaskPadding: {{PadRagged: true}}, strategy.KeepPadding: {{Keep: true}, {PadRagged: true, Keep: true}},
+	} {
+		for _, h := range h {
+			step, err := h.step(nil, nil)
+			require.NoError(t, err)
+			assert.Equal(t, int(want), step.Padding)
+		}
+	}
 }
 
 func TestOnlyTheCountingVariableIsMadeAnew(t *testing.T) {

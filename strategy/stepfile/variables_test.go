@@ -346,7 +346,7 @@ func TestASavedStepTakesRaggedValues(t *testing.T) {
 	require.NoError(t, err)
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(graph.ReduceAllSum(in[0]), graph.ConvertDType(rc.RealSize(0, 0), dtypes.Float32))}
-	}, strategy.FunctionOptions{PadRagged: true})
+	}, strategy.FunctionOptions{Padding: strategy.MaskPadding})
 	compiled, err := f.Compiled(ctx, ragged)
 	require.NoError(t, err)
 	loaded, err := stepfile.Load(ctx, strat, bytes.NewReader(mustSave(t, compiled)), nil)

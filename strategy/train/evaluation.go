@@ -73,7 +73,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 			add(p)
 		}
 		return nil
-	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true})
+	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, Padding: strategy.MaskPadding})
 	e.inner = innerFunction(e.function)
 	e.inner.SetMetrics(metrics.saved(), metrics.state)
 	return e, nil

@@ -22,7 +22,7 @@ import (
 // whose body is what the step does with one. A replica's microbatches have equally many rows. Where
 // the rows do not divide, or not all of them are real, the last microbatches are padded, and the
 // body leaves the padding out as a step leaves out that of an uneven batch: see
-// strategy.FunctionOptions.PadRagged. The padded size is then a microbatch's, which has other real
+// strategy.MaskPadding. The padded size is then a microbatch's, which has other real
 // rows in each run of the loop.
 
 // cutting says how a replica's rows are cut into microbatches.

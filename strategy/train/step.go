@@ -202,7 +202,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, o.observe)
 	}
 	f := strategy.FunctionOptions{
-		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, PadRagged: true,
+		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, Padding: strategy.MaskPadding,
 		MirroredRandomNumbers: o.MirroredRandomNumbers,
 	}
 	var g launchGuard
@@ -306,7 +306,7 @@ func Of(f *strategy.Function) (*Step, error) {
 //
 // A batch that does not divide among the replicas is cut as TensorFlow cuts it: of 3 rows 2
 // replicas receive 2 and 1, of 1 row they receive 1 and none. The batch is padded, and the step
-// leaves the padding out, as strategy.FunctionOptions.PadRagged says. Each replica's loss and
+// leaves the padding out, as [strategy.MaskPadding] says. Each replica's loss and
 // gradients are weighted by its rows, so that they are the means over the rows of the whole batch.
 // The averages of layers, such as those of a batch normalisation, are weighted likewise, and a
 // replica without rows leaves its own states as they are. Such a batch, and a value whose replicas

@@ -234,7 +234,7 @@ func (v *env) padded(c *caseRun, x *traced) {
 	for r := range parts {
 		parts[r] = slices.Repeat([]any{json.Number("1.0")}, 4-r%3)
 	}
-	x.ragged = true
+	x.padding = strategy.MaskPadding
 	x.args = []any{v.perReplica(c, parts, "float32")}
 	x.step = func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ReduceAllSum(graph.Where(rc.RealElements(0), in[0], graph.ZerosLike(in[0])))}

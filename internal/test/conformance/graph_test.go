@@ -54,7 +54,7 @@ type traced struct {
 	// gradients are taken, whose collectives are not sums alone.
 	gradients bool
 	uncounted bool // its collectives are in functions of the graph
-	ragged    bool // arguments are padded
+	padding   strategy.Padding
 	calls     int
 	observed  map[string]any
 }
@@ -81,7 +81,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 	f := v.s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x.calls++
 		return x.step(rc, in)
-	}, strategy.FunctionOptions{PadRagged: x.ragged})
+	}, strategy.FunctionOptions{Padding: x.padding})
 	var program string
 	err := x.err
 	if err == nil {

@@ -29,10 +29,11 @@ type Step struct {
 	// Steps is the number of steps of a loop, 0 for a step without one.
 	Steps int
 
-	// Layouts are FunctionOptions.Arguments, and what follows are the options of their names.
-	Layouts                                        []logical.Annotation
-	SplitBatch, LocalBatch, PadRagged, KeepPadding bool
-	Training                                       bool
+	// Layouts are FunctionOptions.Arguments, and what follows are the options of their names: Padding
+	// is a strategy.Padding.
+	Layouts                          []logical.Annotation
+	SplitBatch, LocalBatch, Training bool
+	Padding                          int
 	// Mirrored says that the results are the same on all replicas.
 	Mirrored bool
 	Guard    Guard
