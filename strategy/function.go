@@ -2,6 +2,8 @@ package strategy
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -81,9 +83,11 @@ type Function struct {
 	again int
 	// guard, if there is one, is asked after each launch. It is set before the first.
 	guard guard
-	// metrics are what the function accumulates in metricState, if it does.
+	// metrics are what the function accumulates in metricState, if it does. The state is closed with
+	// the function that it was made for.
 	metrics     saved.Metrics
 	metricState *Variable
+	ownsState   bool
 	// microbatch is the padded size of the rows of the microbatches that the step cuts arguments into,
 	// or 0; nil for a step that does not. It is set before the first run.
 	microbatch func(arguments []Value) int
@@ -94,6 +98,7 @@ type Function struct {
 
 	resident resident
 
+	closed    atomic.Bool   // set under strategy.mu
 	traced    atomic.Bool   // once
 	compiling chan struct{} // holds one token: one goroutine traces and compiles
 
@@ -110,6 +115,55 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	s.rules.awaits(s.opts.Variables, opts.Store)
 	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{},
 		resident: resident{bounds: map[string]*residentBound{}}}
+}
+
+// Close frees what the function has on the devices: its compiled programs, and the batch and the
+// results that a training step keeps for its next run. Later calls return an error that matches
+// [ErrClosed]. Close waits for a run under way; steps that were launched run to their end. A second
+// Close does nothing. The strategy's Close closes its functions.
+func (f *Function) Close() error {
+	s := f.strategy
+	if s.machine == nil { // a zero value
+		return nil
+	}
+	s.mu.Lock()
+	was := f.closed.Swap(true)
+	var programs []*program
+	s.programs = slices.DeleteFunc(s.programs, func(p *program) bool {
+		if p.function == f {
+			programs = append(programs, p)
+		}
+		return p.function == f
+	})
+	s.mu.Unlock()
+	if was {
+		return nil
+	}
+	s.rules.came(f) // it makes no variables any more
+	errs := []error{f.resident.close()}
+	if f.ownsState {
+		errs = append(errs, f.metricState.Close())
+	}
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	for _, p := range programs {
+		errs = append(errs, p.close())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.programs)
+	return errors.Join(errs...)
+}
+
+// check refuses a function that was closed, or whose strategy was.
+func (f *Function) check() error {
+	if err := f.strategy.check(); err != nil {
+		return err
+	}
+	if f.closed.Load() {
+		return closed("function %s", f.opts.Name)
+	}
+	return nil
 }
 
 // Name returns the function's name in errors and profiles.

@@ -25,7 +25,7 @@ const (
 // arguments puts host arguments on the devices. release closes what it made.
 func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
 	s := f.strategy
-	if err := s.check(); err != nil {
+	if err := f.check(); err != nil {
 		return nil, nil, err
 	}
 	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {

@@ -2,7 +2,9 @@ package strategy
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -84,8 +86,37 @@ func (m innerFunction) Guard() guard     { return m.guard }
 func (m innerFunction) SetGuard(g guard) { m.guard = g }
 
 func (m innerFunction) Metrics() (saved.Metrics, *Variable) { return m.metrics, m.metricState }
-func (m innerFunction) SetMetrics(of saved.Metrics, state *Variable) {
-	m.metrics, m.metricState = of, state
+func (m innerFunction) SetMetrics(of saved.Metrics, state *Variable, owns bool) {
+	m.metrics, m.metricState, m.ownsState = of, state, owns
+}
+
+func (m innerFunction) Check() error { return m.check() }
+
+// Accumulator makes the variable of the scope in which a function accumulates n metrics: of each a
+// sum and a weight, zero at first, on each replica its own. It reaches no device: the zeros arrive
+// before the first run, as the values of a store do.
+func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
+	s, store := m.TPUStrategy, model.NewStore()
+	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
+		synchronization: OnRead, aggregation: AggregateSum}
+	if _, err := store.CreateVariable(name, tensors.FromShape(v.Shape())); err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", name), err, "")
+	}
+	l, err := v.layout()
+	if err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", name), err, "")
+	}
+	v.shardBytes = l.PartBytes
+	if s.devices != nil { // ahead of time variables have no value
+		v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.own = append(s.own, v)
+	return v, nil
 }
 
 func (m innerContext) Meet(f func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))) {

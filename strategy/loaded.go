@@ -125,13 +125,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 	if p.rows, err = s.devices.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.Join(ErrClosed, x.Close())
-	}
-	s.programs = append(s.programs, p)
-	return p, nil
+	return p, p.keep()
 }
 
 // storedVariable returns the store's variable for an argument of a step.

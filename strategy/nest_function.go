@@ -47,7 +47,8 @@ type NestFunction struct {
 	opts     FunctionOptions
 
 	mu        sync.Mutex
-	functions []nestSignature // guarded by mu
+	functions []nestSignature // guarded by mu, as is closed
+	closed    bool
 }
 
 // nestSignature is the function for one structure of the arguments and its statics.
@@ -136,6 +137,9 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed {
+		return nil, nil, nil, closed("function %s", f.opts.Name)
+	}
 	for _, known := range f.functions {
 		if equalNests(known.args, template) {
 			return known.function, paths, values, nil
@@ -151,6 +155,19 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 	function = f.strategy.Function(step, f.opts)
 	f.functions = append(f.functions, nestSignature{template, function})
 	return function, paths, values, nil
+}
+
+// Close frees what the function has on the devices, as [Function.Close] does.
+func (f *NestFunction) Close() error {
+	f.mu.Lock()
+	functions := f.functions
+	f.functions, f.closed = nil, true
+	f.mu.Unlock()
+	var errs []error
+	for _, known := range functions {
+		errs = append(errs, known.function.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // equalNests reports whether nests have one structure and the same leaves.

@@ -85,14 +85,23 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 			return nil, errors.Join(err, p.executable.Close())
 		}
 	}
+	return p, p.keep()
+}
+
+// keep makes the program one that the closing of its function or strategy closes. If that came
+// before, the program is closed now.
+func (p *program) keep() error {
+	f, s := p.function, p.function.strategy
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		_ = p.executable.Close()
-		return nil, ErrClosed
+	open := !s.closed && !f.closed.Load()
+	if open {
+		s.programs = append(s.programs, p)
 	}
-	s.programs = append(s.programs, p)
-	return p, nil
+	s.mu.Unlock()
+	if open {
+		return nil
+	}
+	return errors.Join(f.check(), p.executable.Close())
 }
 
 // matrix lays out the arguments and results of a launch, device by device. The results that update

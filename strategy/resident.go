@@ -3,6 +3,7 @@ package strategy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,8 +59,8 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	if s.devices == nil { // first, as the text costs an allocation
 		return nil, s.runnable("running " + f.opts.Name)
 	}
-	if s.isClosed.Load() {
-		return nil, ErrClosed
+	if s.isClosed.Load() || f.closed.Load() {
+		return nil, f.check()
 	}
 	batch, release, err := s.resolveArguments(ctx, f.opts.Name, batch)
 	if err != nil {
@@ -95,6 +96,27 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 		return nil, err
 	}
 	return b.bound.Results(), nil
+}
+
+// close releases the batches and the results that are kept.
+func (r *resident) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, b := range r.bounds {
+		for _, slot := range b.slots {
+			if slot.feed != nil {
+				errs = append(errs, slot.feed.Close())
+			}
+			if slot.spread != nil {
+				errs = append(errs, slot.spread.Close())
+			}
+		}
+		errs = append(errs, b.bound.Close())
+	}
+	clear(r.bounds)
+	r.last = nil
+	return errors.Join(errs...)
 }
 
 // bound returns the bound function for the signature of the batch, which was read.

@@ -190,8 +190,10 @@ func (g *Generator) drop() error {
 		if d.bound != nil {
 			errs = append(errs, d.bound.Close())
 		}
+		errs = append(errs, d.function.Close())
 	}
 	if g.state != nil {
+		errs = append(errs, g.prompts.Close())
 		for _, v := range g.state.variables() {
 			errs = append(errs, v.Close())
 		}

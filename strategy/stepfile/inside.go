@@ -25,6 +25,8 @@ type machine interface {
 	Usable(ctx context.Context, op string) error
 	// Target is what the strategy compiles for.
 	Target(fail saved.Fail) (saved.Target, error)
+	// Accumulator makes the variable of the scope in which a function accumulates n metrics.
+	Accumulator(name string, n int) (*strategy.Variable, error)
 	// Load puts a step that was taken apart on the devices, over the variables of a store and those
 	// that are given in the place of the strategy's.
 	Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*strategy.Variable, fail saved.Fail) (*strategy.Function, error)
@@ -32,7 +34,7 @@ type machine interface {
 
 // function is the inner face of a function: it says which metrics the function accumulates.
 type function interface {
-	SetMetrics(of saved.Metrics, state *strategy.Variable)
+	SetMetrics(of saved.Metrics, state *strategy.Variable, owns bool)
 }
 
 // parts is the inner face of a compiled step: it takes the step apart.

@@ -109,19 +109,20 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if axes := s.LogicalMesh(); !axes.Equal(step.Module.Logical) && namesAxes(step) {
 		return nil, nil, &Error{Reason: Axes, Detail: fmt.Sprintf("%s, and the strategy has %s", step.Module.Logical, axes)}
 	}
-	variables, state, err := stateOf(ctx, s, step, o.Variables)
+	variables, state, err := stateOf(s, step, o.Variables)
 	if err != nil {
 		return nil, nil, err
 	}
+	made := len(variables) > len(o.Variables) // the state was made for the step
 	f, err := m.Load(ctx, store, step, variables, fail)
 	if err != nil {
-		if len(variables) > len(o.Variables) { // it was made for the step
+		if made {
 			err = errors.Join(err, state.Close())
 		}
 		return nil, nil, err
 	}
 	if state != nil {
-		inside.Of[function](f).SetMetrics(step.Metrics, state)
+		inside.Of[function](f).SetMetrics(step.Metrics, state, made)
 	}
 	if trains(step) { // it looks for numbers that are not finite, if it was made to
 		if _, err := train.Of(f); err != nil {

@@ -1,17 +1,15 @@
 package stepfile
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -63,7 +61,7 @@ func (m *metrics) in(of *spmd.Module) (s saved.Metrics, err error) {
 // stateOf returns the distributed variables that a step is loaded with, among them the state of its
 // metrics, and that state: the one that is given, else the strategy's own of its name, else a new
 // one. It is nil without metrics.
-func stateOf(ctx context.Context, s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
+func stateOf(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) (map[string]*strategy.Variable, *strategy.Variable, error) {
 	m := step.Metrics
 	if !m.Is() {
 		return given, nil, nil
@@ -76,9 +74,7 @@ func stateOf(ctx context.Context, s *strategy.TPUStrategy, step *saved.Step, giv
 			return given, v, nil // two of the name are an error of the load
 		}
 	}
-	zeros := tensors.FromFlatDataAndDimensions(make([]float64, 2*len(m.Names)), len(m.Names), 2)
-	v, err := s.NewVariable(ctx, zeros, strategy.VariableOptions{
-		Name: m.State, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
+	v, err := inside.Of[machine](s).Accumulator(m.State, len(m.Names))
 	if err != nil {
 		return nil, nil, err
 	}

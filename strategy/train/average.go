@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -159,21 +160,17 @@ func (t *Step) SwapAverages(ctx context.Context) error {
 	if err := strategy.RefuseTracing(ctx, "SwapAverages", fault.InsteadOfRunning); err != nil {
 		return err
 	}
-	swap, m := t.swap, t.inner
-	if swap == nil && m.Loaded() != nil && m.Store() != nil && m.Store().GetVariable(averageCountPath(t.name)) != nil {
-		swap = swaps(t.function.Strategy(), m.Store(), t.name)
-	}
-	if swap == nil {
+	if t.swap == nil || t.inner.Loaded() != nil && t.Store().GetVariable(averageCountPath(t.name)) == nil {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it keeps no averages of variables", Hint: "set Options.Average, such as to 0.999",
 			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	_, err := swap.Run(ctx)
+	_, err := t.swap().Run(ctx)
 	return err
 }
 
-// swaps returns the function of [Step.SwapAverages].
-func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.Function {
-	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+// swaps returns what makes the function of [Step.SwapAverages], once.
+func swaps(s *strategy.TPUStrategy, store *model.Store, step string) func() *strategy.Function {
+	swap := func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		all, count := averagesOf(rc, step)
 		for _, a := range all {
 			value, average := a.now(rc, count)
@@ -187,5 +184,8 @@ func swaps(s *strategy.TPUStrategy, store *model.Store, step string) *strategy.F
 			}
 		}
 		return nil
-	}, strategy.FunctionOptions{Name: step + "_swap_averages", Store: store})
+	}
+	return sync.OnceValue(func() *strategy.Function {
+		return s.Function(swap, strategy.FunctionOptions{Name: step + "_swap_averages", Store: store})
+	})
 }

@@ -75,7 +75,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 		return nil
 	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, Padding: strategy.MaskPadding})
 	e.inner = innerFunction(e.function)
-	e.inner.SetMetrics(metrics.saved(), metrics.state)
+	e.inner.SetMetrics(metrics.saved(), metrics.state, true)
 	return e, nil
 }
 
@@ -147,6 +147,9 @@ func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) 
 	return e.Results(ctx)
 }
 
+// Close frees what the evaluation has on the devices, its metrics included; see [Step.Close].
+func (e *Evaluation) Close() error { return e.function.Close() }
+
 // MetricNames returns the names of what [Evaluation.Results] reads, in its order.
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 
@@ -160,7 +163,8 @@ func (e *Evaluation) Lowered(ctx context.Context, batch ...any) (*spmd.Module, e
 	return e.function.Lowered(ctx, batch...)
 }
 
-// ready refuses the code of a step that is being traced, and strategies without devices.
+// ready refuses the code of a step that is being traced, strategies without devices, and an
+// evaluation that was closed.
 func (e *Evaluation) ready(ctx context.Context, call string) error {
-	return innerStrategy(e.function.Strategy()).Usable(ctx, "train: "+e.name+": "+call)
+	return cmp.Or(innerStrategy(e.function.Strategy()).Usable(ctx, "train: "+e.name+": "+call), e.inner.Check())
 }

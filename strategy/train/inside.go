@@ -36,6 +36,9 @@ type machine interface {
 	// the same on all replicas. The guard may be nil. microbatch says of arguments the padded size of
 	// the rows of the microbatches that the step cuts them into, 0 without such.
 	TrainingFunction(step strategy.StepFunc, opts strategy.FunctionOptions, g launchGuard, microbatch func(arguments []strategy.Value) int) *strategy.Function
+	// Accumulator makes the variable of the scope in which a function accumulates n metrics: of each
+	// a sum and a weight, zero at first, on each replica its own. It reaches no device.
+	Accumulator(name string, n int) (*strategy.Variable, error)
 	// Sharding is what of the state the replicas share out, and whether they share out any.
 	Sharding() (strategy.StateSharding, bool)
 	// Batched reports whether each replica has its own tensor of a value, Ragged are their shapes if
@@ -68,8 +71,12 @@ type function interface {
 	Loaded() *saved.Step
 	Guard() launchGuard
 	SetGuard(g launchGuard)
+	// Metrics are what the function accumulates, and where. A state that the function owns is closed
+	// with it.
 	Metrics() (saved.Metrics, *strategy.Variable)
-	SetMetrics(of saved.Metrics, state *strategy.Variable)
+	SetMetrics(of saved.Metrics, state *strategy.Variable, owns bool)
+	// Check refuses a function that was closed, or whose strategy was.
+	Check() error
 }
 
 // replica is the inner face of a replica's context.

@@ -44,6 +44,9 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 		return LossScaling{}, err
 	}
 	m := t.inner
+	if err := m.Check(); err != nil {
+		return LossScaling{}, err
+	}
 	scale, known := m.Lookup(scalePath(t.name))
 	counts, _ := m.Lookup(scaleCountsPath(t.name))
 	switch {

@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -32,12 +31,11 @@ func newAccumulator(s *strategy.TPUStrategy, step string, metrics []Metric, gaug
 		return nil, nil
 	}
 	path := saved.StateName(step, a.holds())
-	taken := func(v *strategy.Variable) bool { return v.Path() == path }
-	for i := 2; slices.ContainsFunc(s.DistributedVariables(), taken); i++ {
+	used := func(v *strategy.Variable) bool { return v.Path() == path }
+	for i := 2; slices.ContainsFunc(s.DistributedVariables(), used); i++ {
 		path = saved.StateName(fmt.Sprintf("%s_%d", step, i), a.holds())
 	}
-	a.state, err = s.NewVariable(context.Background(), a.zeros(), strategy.VariableOptions{
-		Name: path, Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum, Annotation: logical.Replicated()})
+	a.state, err = innerStrategy(s).Accumulator(path, a.len())
 	return a, err
 }
 
@@ -167,5 +165,5 @@ func (t *Step) hasMetrics(ctx context.Context, call string) error {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "it has no metrics",
 			Hint: "set Options.Metrics, such as to train.MeanLoss()", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return nil
+	return t.inner.Check()
 }

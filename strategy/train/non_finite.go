@@ -111,7 +111,7 @@ func (t *Step) counts(ctx context.Context, op string) error {
 		return &errkind.Fault{Op: "train: " + t.name, Reason: "steps that are not finite are not counted",
 			Hint: "set Options.NonFinite", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return nil
+	return t.inner.Check()
 }
 
 // The counting variable's elements.

@@ -3,6 +3,7 @@ package train
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -109,7 +110,7 @@ type Step struct {
 	guard    *guard  // nil for steps that are always taken
 	scaler   *scaler // of a dynamic loss scale; nil without one
 	metrics  *accumulator
-	swap     *strategy.Function // see SwapAverages; nil for a step without averages
+	swap     func() *strategy.Function // see SwapAverages; nil for a step that is known to have no averages
 }
 
 // New returns a training step of the model that loss builds, over the variables of store. A run of
@@ -212,7 +213,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	t.function = innerStrategy(s).TrainingFunction(build(stages), f, g, paddedRows(s, o.Accumulate))
 	t.inner = innerFunction(t.function)
 	if t.metrics != nil {
-		t.inner.SetMetrics(t.metrics.saved(), t.metrics.state)
+		t.inner.SetMetrics(t.metrics.saved(), t.metrics.state, true)
 	}
 	return t, nil
 }
@@ -290,6 +291,9 @@ func Of(f *strategy.Function) (*Step, error) {
 			Hint: "compile the step again with this version", Class: errkind.DataLossError}
 	}
 	t := &Step{function: f, inner: m, name: from.Name, metrics: accumulatorOf(f)}
+	if m.Store() != nil {
+		t.swap = swaps(f.Strategy(), m.Store(), from.Name)
+	}
 	if held, ok := m.Guard().(*guard); ok {
 		t.guard = held
 	} else if t.guard = newGuard(NonFinite(from.Guard.Mode), from.Name); t.guard != nil {
@@ -353,6 +357,20 @@ func (t *Step) Lowered(ctx context.Context, batch ...any) (*spmd.Module, error) 
 // Bind fixes the step's batch, for a loop over resident data; see [strategy.Bound].
 func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Bound, error) {
 	return t.function.Bind(ctx, batch...)
+}
+
+// Close frees what the step has on the devices: its compiled programs, the batch and the loss that
+// it keeps for the next run, and its metrics, unless they are those of a step file's variable that
+// was there before. What belongs to the store stays: the variables, the optimizer's state, averages,
+// and the counts of [Step.NonFinite] and [Step.LossScale]. Calls after Close return an error that
+// matches [strategy.ErrClosed]. Close waits for a Run under way. A second Close does nothing. The
+// strategy's Close closes the step, too.
+func (t *Step) Close() error {
+	err := t.function.Close()
+	if t.swap != nil {
+		err = errors.Join(err, t.swap().Close())
+	}
+	return err
 }
 
 // invalid is the error of a step that is put together wrongly.
