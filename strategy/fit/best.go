@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
 // BestOptions say which of two values of a metric is better. By the zero value a lower one is.
@@ -120,10 +121,9 @@ func EarlyStop(metric string, patience int, opts ...BestOptions) Hook {
 		}}
 }
 
-// Finite ends the run with a [*DivergedError] at the first record at which one of the metrics, or
-// the loss if none is given, is a NaN or an infinity. A checkpoint of that step is not saved. The
-// option NonFinite of package train decides within each step instead, and leaves the variables as
-// they were.
+// Finite ends the run with a [*train.NonFiniteError] at the first record at which one of the
+// metrics, or the loss if none is given, is a NaN or an infinity. A checkpoint of that step is not
+// saved. [train.NonFinite] decides within each step instead, and leaves the variables as they were.
 func Finite(metrics ...string) Hook {
 	if len(metrics) == 0 {
 		metrics = []string{Loss}
@@ -131,7 +131,7 @@ func Finite(metrics ...string) Hook {
 	return Hook{Name: "finite", Needs: metrics, Record: func(_ context.Context, s *State) error {
 		for _, m := range s.Metrics() {
 			if (math.IsNaN(m.Value) || math.IsInf(m.Value, 0)) && slices.Contains(metrics, m.Name) {
-				return &DivergedError{Metric: m.Name, Step: s.Step(), Value: m.Value}
+				return &train.NonFiniteError{Function: s.run.train.Name(), Step: s.Step(), What: fmt.Sprintf("%s (%v)", m.Name, m.Value), Applied: true}
 			}
 		}
 		return nil

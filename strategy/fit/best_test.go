@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/report/events"
 )
@@ -51,8 +52,7 @@ func TestEarlyStopWaitsAsLongAsItIsPatient(t *testing.T) {
 	}
 	for _, wrong := range []Hook{EarlyStop("", 1), EarlyStop(Loss, 0), EarlyStop(Loss, -1), EarlyStop(Loss, 1, BestOptions{MinDelta: -1}),
 		KeepBest(t.TempDir(), ""), KeepBest(t.TempDir(), Loss, BestOptions{MinDelta: nan})} {
-		var option *OptionError
-		require.ErrorAs(t, wrong.wrong, &option)
+		require.Equal(t, errkind.ValueError, errkind.Of(wrong.wrong))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 func TestTheCurveOfAResumedRunIsThatOfTheWhole(t *testing.T) {
@@ -71,9 +73,9 @@ func TestACurveStaysSmall(t *testing.T) {
 
 func TestCurvesThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
-	var option *OptionError
-	require.ErrorAs(t, Curve("curve.gif").wrong, &option)
-	require.ErrorAs(t, Curve("curve").wrong, &option)
+	for _, path := range []string{"curve.gif", "curve"} {
+		require.Equal(t, errkind.ValueError, errkind.Of(Curve(path).wrong))
+	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.svg"), 0o755))
 	_, err := begin(t, Curve(filepath.Join(dir, "folder.svg")), 0, nil)
 	require.ErrorContains(t, err, "a directory")

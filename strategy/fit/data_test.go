@@ -96,13 +96,13 @@ func TestAFeedGoesOnWhereTheCheckpointSays(t *testing.T) {
 	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(input.State{})), fit.Options{Steps: 8, Resume: true}, fit.Checkpoint(dir, 0))
 	require.ErrorIs(t, err, input.ErrState)
 	require.ErrorContains(t, err, "as Saved returns it")
-	point, err := fit.Saved(dir)
+	point, err := fit.Saved(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, int64(5), point.Step)
 	_, err = fit.Run(ctx, dense(s, 2), fit.Feed(open(point.Input)), fit.Options{Steps: 8, Resume: true}, losses(got), fit.Checkpoint(dir, 0))
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	_, err = fit.Saved(t.TempDir())
+	_, err = fit.Saved(t.Context(), t.TempDir())
 	require.Error(t, err)
 }
 

@@ -93,7 +93,7 @@ func stages(t *testing.T, data func() fit.Data, steps int64, all ...stage) strin
 				require.Equal(t, interrupt.ExitCode, interrupt.Code(err), "process %d of %+v: %v", p, st, err)
 			}
 		}
-		point, err := fit.Saved(filepath.Join(dir, "run"))
+		point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
 		require.NoError(t, err)
 		assert.Equal(t, min(st.until, steps), point.Step)
 	}

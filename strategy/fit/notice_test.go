@@ -72,7 +72,7 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 		assert.Equal(t, got[0].Step, got[1].Step)
 		assert.Greater(t, got[0].Step, at-1)
 		assert.Less(t, got[0].Step, int64(steps))
-		point, err := fit.Saved(dir)
+		point, err := fit.Saved(t.Context(), dir)
 		require.NoError(t, err)
 		assert.Equal(t, got[0].Step, point.Step)
 		from = point.Step

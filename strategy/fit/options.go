@@ -14,7 +14,7 @@ type Options struct {
 	// taken them already does nothing. If it is 0, the run ends with the data.
 	Steps int64
 	// Epochs is the number of passes over the data, each in another order if the dataset is
-	// shuffled; 0 is one. Give it or Steps: data that ends before Steps is a [*ShortError].
+	// shuffled; 0 is one. Give it or Steps: data that ends before Steps is an error.
 	Epochs int64
 	// Every is the interval of the records: the loss, and the metrics of train.Options, are read
 	// after step 1, after each step that Every divides, and after the last; 0 is 10. The metrics
@@ -124,7 +124,7 @@ func needs(hooks []Hook, known []string) error {
 	for i := range hooks {
 		for _, name := range hooks[i].Needs {
 			if !slices.Contains(known, name) {
-				return &MetricError{Hook: hooks[i].Name, Metric: name, Known: known}
+				return noMetric(&hooks[i], name, known)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
@@ -145,11 +144,9 @@ type Point struct {
 	Settings map[string]string
 }
 
-// Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The error
-// matches checkpoint.ErrNone if there is none.
-func Saved(dir string) (at Point, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+// Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The
+// error matches checkpoint.ErrNone if there is none.
+func Saved(ctx context.Context, dir string) (at Point, err error) {
 	m, err := checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{})
 	if err != nil {
 		return Point{}, err

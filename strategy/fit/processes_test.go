@@ -55,7 +55,7 @@ func TestProcessesEndTogether(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, [2]int64{to, to}, steps)
 		assert.Equal(t, [2]int64{from, from}, resumed)
-		point, err := fit.Saved(filepath.Join(dir, "run"))
+		point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
 		require.NoError(t, err)
 		assert.Equal(t, to, point.Step)
 	}

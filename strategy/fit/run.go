@@ -3,6 +3,7 @@ package fit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -36,9 +37,12 @@ import (
 // ([interrupt.Agreement]): an interrupt of one ends all of them after the same step within a
 // second, or two steps.
 //
-// Errors: [*OptionError] and [*MetricError] before anything was done, [*ResumeError],
-// [*StepError], [*HookError], [*ShortError], [*InterruptedError], [*WriteError] and
-// [*SaveError]. Several are joined. The variables stay on the devices.
+// Errors: before anything was done, one of kind ValueError for options, hooks or data that do not
+// fit, of kind NotFoundError for a metric that a hook waits for and nothing measures, and
+// [*ResumeError]; of kind OutOfRangeError for data that ends before Options.Steps;
+// [*train.NonFiniteError], [*InterruptedError], [*WriteError], [*SaveError] and [*PanicError]; those
+// of steps, data and hooks, which the text places. Several are joined. The variables stay on the
+// devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
 	start := time.Now()
 	r := &run{options: o, hooks: hooks, data: data, train: step, log: o.Logger}
@@ -209,7 +213,7 @@ func (r *run) unmeasured() error {
 					known = append(known, m.Name)
 				}
 			}
-			return &MetricError{Hook: r.hooks[i].Name, Metric: name, Known: known}
+			return noMetric(&r.hooks[i], name, known)
 		}
 	}
 	return nil
@@ -326,7 +330,8 @@ func (r *run) open(ctx context.Context, at position) (err error) {
 // ended ends a run whose data has ended.
 func (r *run) ended(ctx context.Context) error {
 	if r.options.Steps > 0 {
-		return &ShortError{Taken: r.state.step, Steps: r.options.Steps, Passes: r.state.passes}
+		return &errkind.Fault{Match: errShort, Reason: fmt.Sprintf("%d of %d steps were taken", r.state.step, r.options.Steps),
+			Hint: "repeat the dataset (Repeat(-1) after its Shuffle), or ask for Epochs instead of Steps"}
 	}
 	if r.record == r.state.step || r.loss == nil {
 		return nil
@@ -344,7 +349,7 @@ func (r *run) failed(doing string, step int64, err error) error {
 	if _, ok := err.(*InterruptedError); ok {
 		return err
 	}
-	return &StepError{Step: step, Taken: r.state.step, Doing: doing, Err: err}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
 }
 
 // orInterrupted returns the interruption if that is why something failed.
@@ -364,8 +369,8 @@ func (r *run) call(h *Hook, f func() error) error {
 	switch err.(type) {
 	case nil:
 		return nil
-	case *OptionError, *MetricError, *WriteError, *SaveError, *DivergedError:
-		return err // which names the hook's part
+	case *WriteError, *SaveError, *train.NonFiniteError:
+		return err // which says more
 	}
-	return &HookError{Hook: h.Name, Step: r.state.step, Err: err}
+	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
 }

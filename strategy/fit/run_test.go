@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
@@ -85,10 +86,9 @@ func TestARunGoesOnAsIfNothingHadHappened(t *testing.T) {
 
 // TestAMetricThatNothingMeasuredIsAnErrorInTheEnd, where a hook might have measured it.
 func TestAMetricThatNothingMeasuredIsAnErrorInTheEnd(t *testing.T) {
-	var metric *fit.MetricError
 	result, err := fit.Run(context.Background(), dense(strategytest.New(t, 1, 1), 2), fit.Batches(batches(3)), fit.Options{},
 		fit.Each(1, func(_ context.Context, s *fit.State) error { s.Set("mine", 1); return nil }), fit.EarlyStop("yours", 1))
-	require.ErrorAs(t, err, &metric)
-	assert.Equal(t, []string{"loss", "mine"}, metric.Known)
+	require.EqualError(t, err, `fit: hook early stop by yours: nothing measures "yours"; there are ["loss" "mine"]`)
+	assert.Equal(t, errkind.NotFoundError, errkind.Of(err))
 	assert.Equal(t, int64(3), result.Step)
 }

@@ -55,8 +55,8 @@ const defaultKeep = 3
 // is full does not end the run: the hook warns, and tries again when the next save is due; the
 // earlier checkpoints stay as they are. If the last save fails, the run's error is a [*SaveError].
 //
-// No checkpoint is saved at the end of a run that diverged ([*DivergedError],
-// [*train.NonFiniteError]).
+// No checkpoint is saved at the end of a run that numbers ended which are not finite
+// ([*train.NonFiniteError]).
 func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	v := &saver{path: dir}
 	if len(opts) > 0 {
@@ -348,13 +348,11 @@ func (r *run) last(ctx context.Context, err error) error {
 	if r.saver == nil || r.state.began.IsZero() && r.pending == nil || r.state.step <= r.saved {
 		return nil
 	}
-	var diverged *DivergedError
 	var nonFinite *train.NonFiniteError
-	if errors.As(err, &diverged) || errors.As(err, &nonFinite) {
+	if errors.As(err, &nonFinite) {
 		return nil
 	}
-	var short *ShortError
-	if r.several() && err != nil && !r.agreed && !errors.As(err, &short) {
+	if r.several() && err != nil && !r.agreed && !errors.Is(err, errShort) {
 		return nil // the other processes are elsewhere
 	}
 	var stuck *watchdog.StuckError

@@ -49,7 +49,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 				assert.Equal(t, size.to-4, result.Resumed)
 				return err
 			}))
-		point, err := fit.Saved(place)
+		point, err := fit.Saved(t.Context(), place)
 		require.NoError(t, err)
 		assert.Equal(t, size.to, point.Step)
 		for host := range got {

@@ -150,7 +150,7 @@ func TestADamagedCheckpointIsPassedOver(t *testing.T) {
 	for step, loss := range got {
 		assert.Equal(t, want[step], loss)
 	}
-	point, err := fit.Saved(dir)
+	point, err := fit.Saved(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, int64(6), point.Step, "in the place of the damaged one")
 }

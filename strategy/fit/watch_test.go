@@ -87,7 +87,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 			t.Log(reports[i][0].Findings[0], "here", reports[i][0].Doing)
 		}
 	}
-	point, err := fit.Saved(filepath.Join(dir, "checkpoints"))
+	point, err := fit.Saved(t.Context(), filepath.Join(dir, "checkpoints"))
 	require.NoError(t, err)
 	assert.Equal(t, int64(30), point.Step, "nobody saved alone")
 	board, err := status.Open(t.Context(), filepath.Join(dir, "run"))

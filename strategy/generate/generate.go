@@ -53,9 +53,6 @@ func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling)
 		last := min(first+batch, len(prompts))
 		r := &round{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
 		if err := r.run(ctx); err != nil {
-			if errors.As(err, new(*notNumbers)) { // they are in the cache, too
-				err = errors.Join(err, g.drop())
-			}
 			return outputs, err
 		}
 	}
@@ -207,8 +204,9 @@ func (r *round) take(all []int32) (going bool, err error) {
 			switch {
 			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
 			case token < 0:
-				return false, &notNumbers{errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
-					Hint: "look at the variables: a training step may have diverged", Class: errkind.InvalidArgumentError}}
+				// They are in the cache, too.
+				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
+					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.drop())
 			case slices.Contains(r.sampling.Stop, token):
 				out.Stopped = true
 			default:
@@ -224,9 +222,6 @@ func (r *round) take(all []int32) (going bool, err error) {
 	}
 	return going, nil
 }
-
-// notNumbers is the error of logits that are NaN.
-type notNumbers struct{ errkind.Fault }
 
 // mixed spreads a number over 64 bits (SplitMix64).
 func mixed(x uint64) uint64 {

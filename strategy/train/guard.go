@@ -25,7 +25,7 @@ type guard struct {
 
 // newGuard is nil for steps that are taken always.
 func newGuard(mode NonFinite, name string) *guard {
-	if mode == Taken || !mode.known() {
+	if mode == Apply || !mode.known() {
 		return nil
 	}
 	return &guard{mode: mode, path: saved.Counter(name)}

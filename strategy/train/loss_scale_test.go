@@ -79,7 +79,7 @@ func TestTheLossScaleFindsItsSize(t *testing.T) {
 	ctx := context.Background()
 	scale := precision.LossScale{Initial: 1 << 15, Interval: 3, Factor: 2}
 	for i, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}} {
-		for _, mode := range [][]train.NonFinite{{train.Skip}, {train.Taken}, {train.Taken, train.Stop}}[i] {
+		for _, mode := range [][]train.NonFinite{{train.Skip}, {train.Apply}, {train.Apply, train.Stop}}[i] {
 			t.Run(fmt.Sprintf("%dx%d/%s", mesh[0], mesh[1], mode), func(t *testing.T) {
 				s := strategytest.New(t, mesh[0], mesh[1])
 				store := model.NewStore()
@@ -106,7 +106,7 @@ func TestTheLossScaleFindsItsSize(t *testing.T) {
 						require.InDelta(t, want.w, all[0].([][]float32)[0][0], 1e-6)
 					}
 				}
-				if mode == train.Taken {
+				if mode == train.Apply {
 					return
 				}
 				counts, err := step.NonFinite(ctx)
@@ -162,7 +162,7 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	want := expected{LossScaling: train.LossScaling{Scale: 1 << 15}, w: 1}
 	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()
-	step := productStep(s, store, scale, train.Taken)
+	step := productStep(s, store, scale, train.Apply)
 	var batches [][]any
 	for _, x := range overflowing[:8] {
 		want.step(scale, 2, float64(x))
@@ -187,7 +187,7 @@ func TestTheLossScaleInLoopsAndCheckpoints(t *testing.T) {
 	}
 	other := strategytest.New(t, 1, 2)
 	restored := model.NewStore()
-	again := productStep(other, restored, scale, train.Taken)
+	again := productStep(other, restored, scale, train.Apply)
 	require.NoError(t, saved.Restore(ctx, checkpoint.Strategy(other, restored), checkpoint.RestoreOptions{}))
 	for _, x := range overflowing[8:] {
 		_, err := again.Run(ctx, rows(1, x))
@@ -249,7 +249,7 @@ func TestALossScaleOfAStepFromAFile(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	scale := precision.LossScale{Initial: 1 << 15, Interval: 2}
 	store := model.NewStore()
-	step := productStep(s, store, scale, train.Taken)
+	step := productStep(s, store, scale, train.Apply)
 	_, err := step.Run(ctx, rows(2, 4))
 	require.NoError(t, err)
 	compiled, err := step.Compiled(ctx, rows(2, 1))
@@ -278,7 +278,7 @@ func TestPoliciesCompileAheadOfTime(t *testing.T) {
 		loss   train.Loss
 		policy precision.Policy
 	}{"bfloat16": {models["mlp"], half}, "attention": {models["attention"], precision.MixedBFloat16}, "float16": {models["mlp"], precision.MixedFloat16}, "layers": {layered, half}} {
-		for _, guard := range []train.NonFinite{train.Taken, train.Stop} {
+		for _, guard := range []train.NonFinite{train.Apply, train.Stop} {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), c.loss, train.Options{Precision: c.policy, NonFinite: guard}))
 			_, err := step.Compiled(ctx, x, y)
 			require.NoError(t, err, name)

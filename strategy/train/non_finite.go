@@ -16,12 +16,13 @@ import (
 // infinity. The step decides in its program, from the loss and the gradients as all replicas
 // average them, so that all replicas and processes decide alike. A step that is not taken leaves
 // all variables as they were: the model's, the optimizer's, averages of layers, the state of random
-// numbers and the variables of the strategy that the step writes.
+// numbers and the variables of the strategy that the step writes. "Numbers that are not
+// finite" in docs/deep-models.md says how this goes with loss scales and with package fit.
 type NonFinite int
 
 const (
-	// Taken takes the step. Nothing is looked for, and it costs nothing.
-	Taken NonFinite = iota
+	// Apply takes the step. Nothing is looked for, and it costs nothing.
+	Apply NonFinite = iota
 	// Skip does not take the step, and counts it: see [Step.NonFinite].
 	Skip
 	// Stop does not take the step, nor any after it, and Run returns a [*NonFiniteError]. Each Run
@@ -29,13 +30,13 @@ const (
 	Stop
 )
 
-func (n NonFinite) known() bool { return n >= Taken && n <= Stop }
+func (n NonFinite) known() bool { return n >= Apply && n <= Stop }
 
-// String returns "taken", "skip" or "stop".
+// String returns "apply", "skip" or "stop".
 func (n NonFinite) String() string {
 	switch n {
-	case Taken:
-		return "taken"
+	case Apply:
+		return "apply"
 	case Skip:
 		return "skip"
 	case Stop:
@@ -59,18 +60,25 @@ type NonFiniteSteps struct {
 	Stopped bool
 }
 
-// NonFiniteError reports that a step whose loss or gradients are not finite stopped the training.
-// The variables are those before that step, and stay so until [Step.ResetNonFinite].
+// NonFiniteError reports that numbers which are not finite ended the training: a step stopped
+// ([Stop]), or the hook fit.Finite ended a run.
 type NonFiniteError struct {
 	// Function is the step's name, Step its number, counted from 1.
 	Function string
 	Step     int64
-	// What was not finite: "the loss", or "the gradient of" a variable.
+	// What was not finite: "the loss", "the gradient of" a variable, or a metric of a run.
 	What string
+	// Applied says that the variables have the step's update. Otherwise they are those before the
+	// step, and stay so until [Step.ResetNonFinite].
+	Applied bool
 }
 
-// Error says which step stopped, and at what.
+// Error says at which step the training ended, and at what.
 func (e *NonFiniteError) Error() string {
+	if e.Applied {
+		return errkind.Text("train: "+e.Function, fmt.Sprintf("%s is not finite after step %d", e.What, e.Step), nil,
+			"go on from an earlier checkpoint with a smaller learning rate, or set Options.NonFinite")
+	}
 	return errkind.Text("train: "+e.Function, fmt.Sprintf("step %d was not taken, as %s is not finite", e.Step, e.What), nil,
 		"the variables are those before it, call ResetNonFinite to go on")
 }

@@ -85,7 +85,7 @@ func TestStepsThatAreNotFiniteAreSkipped(t *testing.T) {
 
 			// As many good steps alone come to the same.
 			other := strategytest.New(t, mesh[0], mesh[1])
-			_, plain, _ := guarded(t, other, train.Taken)
+			_, plain, _ := guarded(t, other, train.Apply)
 			for range 3 {
 				_, err := plain.Run(ctx, strategytest.LinearX, strategytest.LinearY)
 				require.NoError(t, err)

@@ -80,7 +80,7 @@ func TestEveryTraceOfATrainingStepGivesTheSameText(t *testing.T) {
 	ctx := context.Background()
 	for name, opt := range optimizersOf {
 		for _, rows := range []int{8, 7} {
-			for _, guard := range []train.NonFinite{train.Taken, train.Skip} {
+			for _, guard := range []train.NonFinite{train.Apply, train.Skip} {
 				t.Run(fmt.Sprintf("%s, %d rows, %s", name, rows, guard), func(t *testing.T) {
 					var s *strategy.TPUStrategy
 					var store *model.Store

@@ -243,7 +243,7 @@ func gradients(opt optimizer.Interface) error {
 func (o *Options) check() error {
 	switch clip, decay := o.ClipNorm, o.Average; {
 	case !o.NonFinite.known():
-		return invalid("use Taken, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
+		return invalid("use Apply, Skip or Stop", "Options.NonFinite is %s", o.NonFinite)
 	case clip < 0 || math.IsNaN(clip) || clip > math.MaxFloat32:
 		return invalid("give a positive number, or 0 for gradients as they are", "Options.ClipNorm is %v", clip)
 	case o.Accumulate < 0:
