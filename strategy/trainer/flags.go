@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/precision"
@@ -39,6 +40,7 @@ type Flags struct {
 	Plugin  string
 
 	set *flag.FlagSet
+	log *slog.Logger
 }
 
 // Defaults are what stands for flags that are not given.
@@ -74,10 +76,11 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 }
 
 // Parse parses the program's arguments. After -help it writes the flags to w and returns
-// flag.ErrHelp. Other errors are of kind ValueError: a flag that is unknown or has no such value,
+// flag.ErrHelp; later w receives the warnings of the run. Other errors are of kind ValueError: a flag that is unknown or has no such value,
 // an argument that is no flag, and a flag of [Flags] with a number that no program can take.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	to := f.set
+	f.log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	to.SetOutput(io.Discard)
 	err := to.Parse(args)
 	switch {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -14,10 +13,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
-	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/report/curve"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
@@ -124,49 +121,19 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}, nil
 }
 
-// Fit returns the options of the run, with the settings that a resume must not change.
+// Fit returns the options of the run, with the settings that a resume must not change. Warnings go
+// to the writer of [Flags.Parse].
 func (f *Flags) Fit(settings map[string]string) fit.Options {
-	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings}
+	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
 
 // Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
-// events, checkpoints in checkpoints, each time that every says and at the end, and at the end the
-// metrics of the names over the steps as curve.svg and curve.html. Curves that cannot be
-// drawn or written, such as on a full disk, are a warning on w. The run is watched: `tpustrategy
-// watch` shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there
-// are several, Out is a folder that they share.
+// events, checkpoints in checkpoints, each time that every says and at the end, and the metrics of
+// the names over the steps as curve.svg and curve.html. The run is watched: `tpustrategy watch`
+// shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
+// several, Out is a folder that they share.
 func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.Out, name) }
-	table, pictures := in("losses.csv"), []string{in("curve.svg"), in("curve.html")}
-	draw := fit.Hook{Name: "curves", Files: pictures, End: func(_ context.Context, s *fit.State, _ error) error {
-		if !s.First() {
-			return nil
-		}
-		if err := curves(f.set.Name(), table, pictures, metrics); err != nil {
-			fmt.Fprintf(w, "%s: no curves: %s\n", f.set.Name(), plain.Text(err.Error()))
-		}
-		return nil
-	}}
-	watched := watchdog.Options{Place: f.Out, Exit: os.Exit, Logger: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	return []fit.Hook{fit.Watch(watched), bar.New(w), fit.CSV(table), draw, fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
-}
-
-// curves draws metrics of a CSV file.
-func curves(title, table string, pictures, metrics []string) error {
-	file, _, err := files.Open(table)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	series, err := curve.ReadCSV(file)
-	if err != nil {
-		return err
-	}
-	plot, err := curve.Learning(title, series, metrics...)
-	for _, path := range pictures {
-		if err == nil {
-			err = plot.Save(path)
-		}
-	}
-	return err
+	return []fit.Hook{fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.New(w), fit.CSV(in("losses.csv")), fit.Curve(in("curve.svg"), metrics...),
+		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
 }

@@ -18,7 +18,8 @@ import (
 // that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable between
 // tokenizers. The model reads windows of so many tokens, batch of them at a time; the evaluation's
 // batches have the windows, int32 [rows, length+1], and the weights of the predicted tokens,
-// float32 [rows, length], which the loss function reports with the losses.
+// float32 [rows, length], which the loss function reports with the losses. The hooks are for one
+// run, whose end closes the evaluation.
 func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.EvaluationOptions) ([]fit.Hook, error) {
 	windows, err := held.HeldOut(length, batch)
 	if err != nil {
@@ -37,6 +38,7 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 			}
 			return nil
 		},
+		End: func(context.Context, *fit.State, error) error { return evaluation.Close() },
 	}}, nil
 }
 

@@ -202,12 +202,13 @@ type runner struct {
 }
 
 // train takes the steps that are left, until notice ends.
-func (r *runner) train(ctx, notice context.Context) error {
+func (r *runner) train(ctx, notice context.Context) (err error) {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
 	step, err := train.New(r.strat, r.store, adam, Loss(r.hidden), train.Options{})
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, step.Close()) }()
 	if err := r.compile(ctx, step); err != nil {
 		return err
 	}
@@ -259,8 +260,9 @@ func (r *runner) compile(ctx context.Context, step *train.Step) error {
 }
 
 // test returns the share of the held-out images that are classified rightly.
-func (r *runner) test(ctx context.Context) (float64, error) {
+func (r *runner) test(ctx context.Context) (share float64, err error) {
 	f := r.strat.Function(Correct(r.hidden), strategy.FunctionOptions{Name: "correct", Store: r.store, SplitBatch: true})
+	defer func() { err = errors.Join(err, f.Close()) }()
 	right := 0.0
 	for batch := range r.data.Test.Once(r.cfg.Batch) {
 		results, err := f.Run(ctx, batch.Images, batch.Labels, batch.Mask)
