@@ -47,7 +47,7 @@ type FunctionOptions struct {
 	// Arguments say how the arguments are split over the logical devices, by position. Without an
 	// annotation a host argument is replicated and a value stays as it is. A value that comes in
 	// another layout is laid out anew before each run, which costs a copy: let the input split it
-	// (feed.DistributeOptions.Arguments, feed.Options.Annotations). An annotation that does not fit
+	// (feed.DistributeOptions.Arguments; fit.Dataset does it). An annotation that does not fit
 	// is an [*ArgumentError] that wraps a [*logical.Error].
 	Arguments []logical.Annotation
 	// Results say how the results are split over the logical devices, by position.

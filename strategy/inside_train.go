@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -60,6 +61,8 @@ func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, e
 func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
 	return m.runSteps(ctx, batches)
 }
+
+func (m innerFunction) Arguments() []logical.Annotation { return slices.Clone(m.opts.Arguments) }
 
 func (m innerFunction) Store() *model.Store { return m.opts.Store }
 

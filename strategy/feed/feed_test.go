@@ -73,7 +73,11 @@ func TestTheDevicesHoldWhatTheInputHad(t *testing.T) {
 		s := strategytest.New(t, c.replicas, c.p)
 		ds := pairs(48).Shuffle(48, input.ShuffleOptions{Seed: 3}).Batch(8, true).Repeat(2)
 		for _, depth := range []int{0, 1, 5, 100} {
-			f := open(t, s, ds, feed.Options{Depth: depth, Annotations: []logical.Annotation{c.split}})
+			d, err := feed.DistributeAhead(s, ds, feed.DistributeOptions{Arguments: []logical.Annotation{c.split}}, false)
+			require.NoError(t, err)
+			f, err := feed.New(ctx, s, d, feed.Options{Depth: depth})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, f.Close()) })
 			steps := 0
 			for step, err := range distribute(t, s, ds).All(ctx) {
 				require.NoError(t, err)

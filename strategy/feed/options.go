@@ -5,7 +5,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // Partial says how a feed treats a batch that does not fill all replicas.
@@ -51,10 +50,6 @@ type Options struct {
 	// Rows is the number of rows of a replica that [Pad] fills up to. 0 means the dataset's largest
 	// share of a replica, or, if that is not known, the share of the first batch.
 	Rows int
-	// Annotations say how the components of a replica's part are split over its logical devices, in
-	// the order of the leaves. A component without an annotation is replicated. If there are no
-	// annotations at all, those of the distributed data apply, see [DistributeOptions].
-	Annotations []logical.Annotation
 	// EndTogether states that all processes run out of data at the same step where the dataset does
 	// not show it, for example with files of equally many records. See [ErrVote].
 	EndTogether bool
@@ -62,13 +57,6 @@ type Options struct {
 	// of those of all processes, which the number of processes and of replicas may change after; zero
 	// is the beginning.
 	From input.State
-}
-
-func (o Options) annotation(leaf int) logical.Annotation {
-	if leaf < len(o.Annotations) {
-		return o.Annotations[leaf]
-	}
-	return logical.Annotation{}
 }
 
 // OptionError says which option of [New] does not fit, and why.

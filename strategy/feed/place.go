@@ -19,7 +19,9 @@ type placer struct {
 	opts     Options
 	local    []int // the replicas that this process feeds
 	keep     bool  // steps stay on the host until they are asked for
-	rows     int   // to pad to, or that a full batch has; 0 if not known yet
+	// arguments say how the components are split over the logical devices, and then the mask.
+	arguments []logical.Annotation
+	rows      int // to pad to, or that a full batch has; 0 if not known yet
 
 	columns [][]any              // scratch: the components of the local replicas
 	full    *strategy.PerReplica // the mask of full batches
@@ -27,9 +29,7 @@ type placer struct {
 
 func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
 	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), keep: d.KeepOnHost()}
-	if layout, ok := d.Layout().([]logical.Annotation); ok && len(opts.Annotations) == 0 {
-		p.opts.Annotations = layout
-	}
+	p.arguments, _ = d.Layout().([]logical.Annotation)
 	if d.LocalReplicas() != len(p.local) {
 		return nil, &errkind.Fault{Op: "feed: new", Reason: fmt.Sprintf("the input is for %d replicas of this process, the strategy has %d", d.LocalReplicas(), len(p.local)),
 			Hint:  fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(), s.NumProcesses(), s.Process()),
@@ -57,7 +57,9 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			b = nil
 		}
 	}()
+	leaves := len(b.Paths)
 	if p.opts.Partial == Pad {
+		leaves++ // and the mask
 		if p.rows == 0 {
 			p.rows = slices.Max(b.Rows)
 		}
@@ -75,9 +77,8 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 	if err := p.transpose(b, step); err != nil {
 		return b, err
 	}
-	if len(p.opts.Annotations) > len(p.columns) {
-		return b, b.failed(&OptionError{"Annotations", fmt.Sprintf(
-			"%d for the %d components %v", len(p.opts.Annotations), len(p.columns), b.Paths)})
+	if len(p.arguments) > leaves {
+		return b, b.failed(&OptionError{"Arguments", fmt.Sprintf("%d for the %d components %v", len(p.arguments), leaves, b.Paths)})
 	}
 	for leaf, column := range p.columns {
 		if p.opts.Partial != Uneven {
@@ -85,13 +86,21 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 				return b, err
 			}
 		}
-		v, err := p.strategy.PerReplica(ctx, column, p.opts.annotation(leaf))
+		v, err := p.strategy.PerReplica(ctx, column, p.argument(leaf))
 		if err != nil {
 			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
 		b.Values = append(b.Values, v)
 	}
 	return b, nil
+}
+
+// argument says how a component is split over the logical devices.
+func (p *placer) argument(leaf int) logical.Annotation {
+	if leaf < len(p.arguments) {
+		return p.arguments[leaf]
+	}
+	return logical.Annotation{}
 }
 
 // transpose gathers the components of the replicas in p.columns.
@@ -145,7 +154,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	for r, t := range masks {
 		all[r] = t
 	}
-	if b.Mask, err = p.strategy.PerReplica(ctx, all, logical.Annotation{}); err != nil {
+	if b.Mask, err = p.strategy.PerReplica(ctx, all, p.argument(len(b.Paths))); err != nil {
 		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {

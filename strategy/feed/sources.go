@@ -14,11 +14,12 @@ import (
 )
 
 // FromDataset distributes a dataset of global batches over the strategy's replicas, with the
-// automatic policy, and feeds it once. For other rules call [Distribute] and [New].
+// automatic policy, and feeds it once. For other rules, and for batches that are split over the
+// logical devices, call [DistributeAhead] and [New].
 //
 // A second feed of the same dataset has the same order, shuffled or not. For several epochs repeat
-// the dataset after its Shuffle, which shuffles each epoch anew, or call [Distribute] with another
-// Epoch for each, and New.
+// the dataset after its Shuffle, which shuffles each epoch anew, or call [DistributeAhead] with
+// another Epoch for each, and New.
 func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset, opts Options) (*Feed, error) {
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
@@ -26,7 +27,7 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 	if s == nil {
 		return nil, nothing("no strategy")
 	}
-	d, err := distribute(s, ds, opts.EndTogether)
+	d, err := DistributeAhead(s, ds, DistributeOptions{}, opts.EndTogether)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 			open(inner)(yield)
 		}
 	}
-	d, err := distribute(s, input.FromSeq(pass, data), opts.EndTogether)
+	d, err := DistributeAhead(s, input.FromSeq(pass, data), DistributeOptions{}, opts.EndTogether)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -76,25 +77,6 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 		return nil, err
 	}
 	return f, nil
-}
-
-// distribute divides a dataset over the strategy's replicas and processes.
-func distribute(s *strategy.TPUStrategy, ds input.Dataset, together bool) (*input.Distributed, error) {
-	opts, err := s.InputOptions()
-	if err != nil {
-		return nil, failed("distribute the input", err)
-	}
-	if opts.AnyProcess != nil {
-		opts.AnyProcess = alone
-		if !together && ds.Info().Cardinality != input.Infinite {
-			opts.AnyProcess = noVote
-		}
-	}
-	d, err := input.Distribute(ds, opts)
-	if err != nil {
-		return nil, failed("distribute the input", err)
-	}
-	return d, nil
 }
 
 // ErrVote is matched by the error for input of which the processes may run out at different steps.

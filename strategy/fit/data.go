@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
@@ -18,7 +19,7 @@ import (
 // [Feed] and [Batches] make one. A Data is a value that can be used for several runs, unless it
 // says otherwise.
 type Data struct {
-	open func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error)
+	open func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position) (source, error)
 	// once says that there is one pass.
 	once bool
 }
@@ -46,15 +47,15 @@ type source interface {
 }
 
 // Dataset is a dataset of global batches. The run distributes it over the strategy's replicas, with
-// the automatic policy, and feeds the batches ahead of the steps; opts are those of the feed, but
-// for From. Each epoch is another pass: a Shuffle has another order in each.
+// the automatic policy, and feeds the batches ahead of the steps, split over the logical devices as
+// train.Options.Arguments says; opts are those of the feed, but for From. Each epoch is another pass: a Shuffle has another order in each.
 //
 // The position in the dataset is part of a checkpoint, so a run that resumes goes on with the very
 // next batch, on any number of processes and replicas: each element is used once. Until its pass
 // ends the processes share out the pipelines that the run had; see input.Distributed.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
-		d, err := distribute(s, ds, at.Pass, len(opts) > 0 && opts[0].EndTogether)
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position) (source, error) {
+		d, err := feed.DistributeAhead(s, ds, feed.DistributeOptions{Epoch: uint64(at.Pass), Arguments: arguments}, len(opts) > 0 && opts[0].EndTogether)
 		if err != nil {
 			return nil, err
 		}
@@ -62,30 +63,11 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	}}
 }
 
-// distribute divides a pass of a dataset over the strategy's replicas and processes. As the steps
-// are fed ahead, the processes cannot vote on the end: see [feed.ErrVote].
-func distribute(s *strategy.TPUStrategy, ds input.Dataset, pass int64, together bool) (*input.Distributed, error) {
-	o, err := s.InputOptions()
-	if err != nil {
-		return nil, err
-	}
-	o.Epoch = uint64(pass)
-	if o.AnyProcess != nil {
-		o.AnyProcess = func(_ context.Context, mine bool) (bool, error) { return mine, nil }
-		if !together && ds.Info().Cardinality != input.Infinite {
-			o.AnyProcess = func(context.Context, bool) (bool, error) {
-				return false, &errkind.Fault{Match: feed.ErrVote,
-					Hint: "repeat the dataset without end and count the steps, set EndTogether if they end together, or keep the data in memory"}
-			}
-		}
-	}
-	return input.Distribute(ds, o)
-}
-
-// Distributed is a dataset that the caller has distributed, by a rule or a policy of its own. It is
-// fed as [Dataset] is. Use it for one run, as it counts its passes.
+// Distributed is a dataset that the caller has distributed, by a rule, a policy or a split of its
+// own ([feed.DistributeAhead]). It is fed as [Dataset] is. Use it for one run, as it counts its
+// passes.
 func Distributed(d *input.Distributed, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
 		return newFed(ctx, s, d, at, opts)
 	}}
 }
@@ -93,7 +75,7 @@ func Distributed(d *input.Distributed, opts ...feed.Options) Data {
 // Feed is one pass over the rest of a feed, which stays the caller's to close. A run that resumes
 // needs a feed that was opened at the position of the checkpoint: see [Saved].
 func Feed(f *feed.Feed) Data {
-	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, at position) (source, error) {
+	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
 		if f == nil {
 			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
 		}
@@ -112,7 +94,7 @@ func Feed(f *feed.Feed) Data {
 // and drops the batches that it has taken already, so batches must yield the same global batches
 // each time, also where the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, at position) (source, error) {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
 		if batches == nil {
 			return nil, option("data", "give a function that yields them", "no batches: a nil function")
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -72,7 +73,11 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 
 // over evaluates a pass over data.
 func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
-	source, err := data.open(ctx, s.strategy, position{})
+	var arguments []logical.Annotation
+	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
+		arguments = e.Arguments()
+	}
+	source, err := data.open(ctx, s.strategy, arguments, position{})
 	if err != nil {
 		return err
 	}

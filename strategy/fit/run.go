@@ -318,7 +318,7 @@ func (r *run) pass(ctx context.Context) (more bool, err error) {
 // open opens a pass at a position.
 func (r *run) open(ctx context.Context, at position) (err error) {
 	r.does(watchdog.Setup, "opening the data")
-	if r.source, err = r.data.open(r.work(ctx), r.strategy, at); err != nil {
+	if r.source, err = r.data.open(r.work(ctx), r.strategy, r.train.Arguments(), at); err != nil {
 		r.source = nil
 		return r.failed("opening the data", r.state.step+1, r.orInterrupted(ctx, err))
 	}

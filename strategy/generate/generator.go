@@ -127,11 +127,11 @@ func (g *Generator) enter(ctx context.Context, prompts int) (leave func(), err e
 
 // begin makes the state on the devices.
 func (g *Generator) begin(ctx context.Context, prompts int) error {
-	o, replicas := g.opts, g.strategy.NumReplicasInSync()
+	o := g.opts
 	if o.Batch == 0 {
 		o.Batch = prompts
 	}
-	t := &state{opts: o, rows: (o.Batch + replicas - 1) / replicas, length: o.Length + o.PromptChunk}
+	t := &state{opts: o, rows: o.rows(g.strategy), length: o.Length + o.PromptChunk}
 	kept := shapes.Make(t.dtype(), o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	of := []struct {

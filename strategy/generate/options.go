@@ -47,7 +47,20 @@ func (o *Options) fill(s *strategy.TPUStrategy) error {
 	if p := s.NumLogicalDevices(); o.Split.Kind() == logical.None && p > 1 && o.KeyHeads%p == 0 {
 		o.Split = logical.SplitInto(1, 1, p, 1, 1)
 	}
+	kept := []int{o.Layers, o.rows(s), o.KeyHeads, o.Length + o.PromptChunk, o.HeadSize}
+	if parts := o.Split.PartsOn(s.LogicalMesh()); o.Batch == 0 && len(parts) > 1 {
+		kept[1] = parts[1] // the first call says how many rows there are
+	}
+	if err := o.Split.ValidateOn(s.LogicalMesh(), "the cache", kept); err != nil {
+		return &errkind.Fault{Op: "generate", Subject: "Options.Split", Class: errkind.ValueError, Err: err}
+	}
 	return nil
+}
+
+// rows is the number of rows of a replica.
+func (o *Options) rows(s *strategy.TPUStrategy) int {
+	replicas := s.NumReplicasInSync()
+	return (o.Batch + replicas - 1) / replicas
 }
 
 // checkPrompts refuses prompts and a sampling that cannot be generated with.

@@ -49,7 +49,7 @@ type Evaluation struct {
 // the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
 // rows, and the terms of the layers' regularizers are part of it. Errors: as of [New].
 func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o EvaluationOptions) (*Evaluation, error) {
-	if err := cmp.Or(parts(s, store, loss), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
+	if err := cmp.Or(parts(s, store, loss, o.Arguments), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -152,6 +152,10 @@ func (e *Evaluation) Close() error { return e.function.Close() }
 
 // MetricNames returns the names of what [Evaluation.Results] reads, in its order.
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
+
+// Arguments returns how the batch's tensors are split over the logical devices: see
+// [EvaluationOptions].
+func (e *Evaluation) Arguments() []logical.Annotation { return e.inner.Arguments() }
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
 func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.Compiled, error) {

@@ -62,6 +62,8 @@ type function interface {
 	// the devices, and returns the results of the last.
 	RunResident(ctx context.Context, batch []any) ([]strategy.Value, error)
 	RunSteps(ctx context.Context, batches [][]any) ([]strategy.Value, error)
+	// Arguments say how the arguments are split over the logical devices.
+	Arguments() []logical.Annotation
 	// Store is that of the function's variables, Lookup finds one that is on the devices, and
 	// ReadHere copies what a device of this process holds of it.
 	Store() *model.Store

@@ -3,6 +3,7 @@ package train
 import (
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -11,6 +12,10 @@ func (t *Step) Strategy() *strategy.TPUStrategy { return t.function.Strategy() }
 
 // Store returns the store of the variables that the step trains.
 func (t *Step) Store() *model.Store { return t.inner.Store() }
+
+// Arguments returns how the batch's tensors are split over the logical devices: see
+// [Options].Arguments.
+func (t *Step) Arguments() []logical.Annotation { return t.inner.Arguments() }
 
 // Name returns the step's name in errors and profiles.
 func (t *Step) Name() string { return t.name }

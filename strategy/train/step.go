@@ -135,7 +135,7 @@ type Step struct {
 // metrics those of [strategy.TPUStrategy.NewVariable].
 func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, loss Loss, o Options) (*Step, error) {
 	freeze, err := o.freezer()
-	if err := cmp.Or(parts(s, store, loss), gradients(opt), err, o.check()); err != nil {
+	if err := cmp.Or(parts(s, store, loss, o.Arguments), gradients(opt), err, o.check()); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -218,8 +218,9 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	return t, nil
 }
 
-// parts returns the error of a step that lacks one.
-func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss) error {
+// parts returns the error of a step that lacks one, or whose arguments cannot be split so, whatever
+// their shapes.
+func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss, arguments []logical.Annotation) error {
 	switch {
 	case s == nil:
 		return invalid("give a strategy", "there is none: it is nil")
@@ -227,6 +228,11 @@ func parts(s *strategy.TPUStrategy, store *model.Store, loss Loss) error {
 		return invalid("give a model.NewStore()", "there is no store of variables: it is nil")
 	case loss == nil:
 		return invalid("give a function that builds one", "there is no loss function: it is nil")
+	}
+	for i, a := range arguments {
+		if err := a.ValidateOn(s.LogicalMesh(), fmt.Sprintf("argument %d", i), a.PartsOn(s.LogicalMesh())); err != nil {
+			return &errkind.Fault{Op: "train: Options.Arguments", Err: err}
+		}
 	}
 	return nil
 }
