@@ -91,7 +91,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 	}
 	for i, v := range distributed {
 		if v != nil && l.Training && f.opts.Store != nil { // what the optimizer keeps for it is laid out like it
-			s.Variables(f.opts.Store).trains(saved.StandIn(m.Arguments[i].Name), v)
+			s.Variables(f.opts.Store).trains(saved.ProxyPath(m.Arguments[i].Name), v)
 		}
 	}
 	for i, a := range m.Arguments {

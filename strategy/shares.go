@@ -59,7 +59,7 @@ func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd
 		return part
 	}
 	vs := rc.strategy.Variables(rc.scope.Store())
-	if whole.Type() == graph.NodeTypeParameter && !vs.standsIn(v.Path()) && vs.overOf(v).Is() {
+	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.overOf(v).Is() {
 		return spmd.PartOf(whole, over)
 	}
 	return spmd.OwnPart(whole, over)

@@ -140,7 +140,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 		if over = byRule; over.Is() {
 			return a, rule, over, nil
 		}
-		if vs.strategy.opts.State == ShardParameters && !vs.standsIn(source.Path()) {
+		if vs.strategy.opts.State == ShardParameters && !vs.isProxy(source.Path()) {
 			over = vs.strategy.overFor(source.Shape(), vs.isStack(source.Path()), a)
 		}
 		return a, rule, over, nil
@@ -173,7 +173,7 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 
 // ruledOver says along which dimension a rule cuts a variable of the store over the replicas.
 func (vs *Variables) ruledOver(source *model.Variable) spmd.Over {
-	if vs.strategy.replicas == 1 || vs.standsIn(source.Path()) {
+	if vs.strategy.replicas == 1 || vs.isProxy(source.Path()) {
 		return spmd.Over{}
 	}
 	shape := source.Shape()
@@ -197,8 +197,8 @@ func (vs *Variables) ruled(source *model.Variable) (logical.Annotation, int) {
 	return a, rule
 }
 
-// standsIn reports whether a path is that of a stand-in for a variable of the scope.
-func (vs *Variables) standsIn(path string) bool {
+// isProxy reports whether a path is that of a proxy for a variable of the scope.
+func (vs *Variables) isProxy(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return vs.trained[path] != nil
@@ -214,7 +214,7 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 	known := vs.byPath()
 	if path = logical.StateOf(source.Path(), func(path string) bool {
 		v := known[path]
-		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.standsIn(path)
+		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.isProxy(path)
 	}); path != "" {
 		of, _ = vs.ruled(vs.store.GetVariable(path))
 	}

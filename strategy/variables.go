@@ -32,7 +32,7 @@ type Variables struct {
 	list   []*Variable
 	firsts first.Figures
 	// trained are the variables of the scope that training steps over the store train, by the paths
-	// of their stand-ins.
+	// of their proxies.
 	trained map[string]*Variable
 	paths   map[string]*model.Variable // see byPath
 	stacks  map[string]bool            // the paths of the variables of loops over layers

@@ -89,7 +89,7 @@ func TestAFeedKeepsBatchesOnTheHostUntilTheyAreAskedFor(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	// What does not fit is an error of the step that asks for it, and nothing is left open.
-	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true, Arguments: []logical.Annotation{logical.SplitInto(7)}})
+	d, err := Distribute(s, input.Range(6).Batch(4, false).Batch(1, false), DistributeOptions{KeepOnHost: true, Arguments: []logical.Annotation{logical.SplitInto(1, 1, 1)}})
 	require.NoError(t, err)
 	f, err := New(ctx, s, d, Options{})
 	require.NoError(t, err)

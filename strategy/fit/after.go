@@ -86,7 +86,7 @@ func (r *run) measure(ctx context.Context) error {
 	} else if err := r.read(ctx); err != nil {
 		return r.failed("reading the loss", s.step, r.orInterrupted(ctx, err))
 	}
-	begun := &pending{Metrics: slices.Clone(s.metrics)}
+	begun := &partialRecord{Metrics: slices.Clone(s.metrics)}
 	for i := range r.hooks {
 		h := &r.hooks[i]
 		if h.Measure == nil || !h.at(s.step) {

@@ -46,8 +46,8 @@ func (b *best) better(step int64, value float64) bool {
 	return true
 }
 
-// savedBest is the form of a best in a checkpoint. The value is text, as JSON has no infinity.
-type savedBest struct {
+// bestState is the form of a best in a checkpoint. The value is text, as JSON has no infinity.
+type bestState struct {
 	Metric string `json:"metric"`
 	Value  string `json:"value"`
 	Step   int64  `json:"step"`
@@ -55,11 +55,11 @@ type savedBest struct {
 }
 
 func (b *best) save() ([]byte, error) {
-	return json.Marshal(savedBest{b.metric, strconv.FormatFloat(b.Value, 'g', -1, 64), b.Step, b.Since})
+	return json.Marshal(bestState{b.metric, strconv.FormatFloat(b.Value, 'g', -1, 64), b.Step, b.Since})
 }
 
 func (b *best) load(data []byte) error {
-	var saved savedBest
+	var saved bestState
 	if err := json.Unmarshal(data, &saved); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 		due: func(s *State) bool {
 			value, ok := s.Value(metric)
 			before = *b
-			return ok && s.recorded() && b.better(s.Step(), value)
+			return ok && s.atRecord() && b.better(s.Step(), value)
 		},
 		keep: func(ctx context.Context, s *State) error {
 			v.clear = true       // in the place of one that the run saved before it was killed
@@ -201,5 +201,5 @@ func (v *saver) openBest(ctx context.Context, s *State) error {
 	return nil
 }
 
-// recorded reports whether the last step is a record.
-func (s *State) recorded() bool { return s.run.record == s.step }
+// atRecord reports whether the last step is a record.
+func (s *State) atRecord() bool { return s.run.record == s.step }

@@ -24,7 +24,7 @@ import (
 // is a [*WriteError].
 func Curve(path string, metrics ...string) Hook {
 	c := &drawing{path: path, names: metrics}
-	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: pictured(path),
+	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPicture(path),
 		reset: func() { *c = drawing{path: path, names: metrics} },
 		Begin: func(_ context.Context, s *State) error {
 			if !s.First() {
@@ -61,8 +61,8 @@ func Curve(path string, metrics ...string) Hook {
 	}
 }
 
-// pictured refuses a path of no form of picture.
-func pictured(path string) error {
+// checkPicture refuses a path of no form of picture.
+func checkPicture(path string) error {
 	if err := curve.CheckPath(path); err != nil {
 		return option("hook curve "+path, "give a path that ends in .svg or .html", "it is not clear which form the picture shall have")
 	}
@@ -94,13 +94,13 @@ func (c *drawing) add(s *State) {
 		points := &c.series[i].Points
 		*points = append(*points, curve.Point{Step: float64(s.Step()), Value: m.Value})
 		if len(*points) > mostPoints {
-			*points = thinned(*points)
+			*points = thin(*points)
 		}
 	}
 }
 
-// thinned leaves out every second point, but not the last.
-func thinned(points []curve.Point) []curve.Point {
+// thin leaves out every second point, but not the last.
+func thin(points []curve.Point) []curve.Point {
 	kept := points[:0]
 	for i, p := range points {
 		if i%2 == 0 || i == len(points)-1 {
@@ -130,16 +130,16 @@ func (c *drawing) draw() error {
 	return plot.Save(c.path)
 }
 
-// savedSeries is the form of a series in a checkpoint. Numbers are bits, as JSON has no NaN.
-type savedSeries struct {
+// seriesState is the form of a series in a checkpoint. Numbers are bits, as JSON has no NaN.
+type seriesState struct {
 	Name   string
 	Steps  []int64
 	Values []uint64
 }
 
-func (c *drawing) saved() (all []savedSeries) {
+func (c *drawing) saved() (all []seriesState) {
 	for _, s := range c.series {
-		of := savedSeries{Name: s.Name}
+		of := seriesState{Name: s.Name}
 		for _, p := range s.Points {
 			of.Steps, of.Values = append(of.Steps, int64(p.Step)), append(of.Values, math.Float64bits(p.Value))
 		}
@@ -149,7 +149,7 @@ func (c *drawing) saved() (all []savedSeries) {
 }
 
 func (c *drawing) load(data []byte) error {
-	var all []savedSeries
+	var all []seriesState
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 		if err != nil {
 			return nil, err
 		}
-		return newFed(ctx, s, d, at, opts)
+		return newFeedSource(ctx, s, d, at, opts)
 	}}
 }
 
@@ -68,7 +68,7 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 // passes.
 func Distributed(d *input.Distributed, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
-		return newFed(ctx, s, d, at, opts)
+		return newFeedSource(ctx, s, d, at, opts)
 	}}
 }
 
@@ -85,7 +85,7 @@ func Feed(f *feed.Feed) Data {
 					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
 			}
 		}
-		return &fed{feed: f}, nil
+		return &feedSource{feed: f}, nil
 	}}
 }
 
@@ -98,7 +98,7 @@ func Batches(batches iter.Seq2[[]any, error]) Data {
 		if batches == nil {
 			return nil, option("data", "give a function that yields them", "no batches: a nil function")
 		}
-		p := &pulled{replicas: s.NumReplicasInSync()}
+		p := &batchSource{replicas: s.NumReplicasInSync()}
 		p.pull, p.stop = iter.Pull2(batches)
 		for range at.Taken {
 			if err := ctx.Err(); err != nil {
@@ -115,8 +115,8 @@ func Batches(batches iter.Seq2[[]any, error]) Data {
 	}}
 }
 
-// fed is a source that is a feed.
-type fed struct {
+// feedSource is a source that is a feed.
+type feedSource struct {
 	feed  *feed.Feed
 	owned bool
 	card  input.Cardinality
@@ -124,7 +124,7 @@ type fed struct {
 	scale int // of the rows of this process to those of all
 }
 
-func newFed(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, opts []feed.Options) (source, error) {
+func newFeedSource(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, opts []feed.Options) (source, error) {
 	var o feed.Options
 	if len(opts) > 0 {
 		o = opts[0]
@@ -137,7 +137,7 @@ func newFed(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, 
 	if err != nil {
 		return nil, err
 	}
-	n := &fed{feed: f, owned: true, scale: 1}
+	n := &feedSource{feed: f, owned: true, scale: 1}
 	if d != nil {
 		n.card = d.Cardinality()
 		if local := d.LocalReplicas(); local > 0 {
@@ -147,7 +147,7 @@ func newFed(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, 
 	return n, nil
 }
 
-func (f *fed) next(ctx context.Context) ([]any, int, error) {
+func (f *feedSource) next(ctx context.Context) ([]any, int, error) {
 	batch, err := f.feed.Next(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -166,18 +166,18 @@ func (f *fed) next(ctx context.Context) ([]any, int, error) {
 	return f.args, rows * max(f.scale, 1), nil
 }
 
-func (f *fed) state() input.State       { return f.feed.State() }
-func (f *fed) steps() input.Cardinality { return f.card }
+func (f *feedSource) state() input.State       { return f.feed.State() }
+func (f *feedSource) steps() input.Cardinality { return f.card }
 
-func (f *fed) close() error {
+func (f *feedSource) close() error {
 	if !f.owned {
 		return nil
 	}
 	return f.feed.Close()
 }
 
-// pulled is a source that is an iterator.
-type pulled struct {
+// batchSource is a source that is an iterator.
+type batchSource struct {
 	pull     func() ([]any, error, bool)
 	stop     func()
 	replicas int
@@ -185,8 +185,8 @@ type pulled struct {
 	rows     int
 }
 
-func (p *pulled) next(context.Context) (args []any, rows int, err error) {
-	defer caught(&err)
+func (p *batchSource) next(context.Context) (args []any, rows int, err error) {
+	defer recoverTo(&err)
 	args, err, ok := p.pull()
 	if !ok {
 		return nil, 0, io.EOF
@@ -198,7 +198,7 @@ func (p *pulled) next(context.Context) (args []any, rows int, err error) {
 }
 
 // count returns the number of rows of a batch: of the first of its arguments.
-func (p *pulled) count(args []any) int {
+func (p *batchSource) count(args []any) int {
 	if len(args) == 0 {
 		return 0
 	}
@@ -227,17 +227,17 @@ func (p *pulled) count(args []any) int {
 	}
 }
 
-func (p *pulled) state() input.State       { return input.State{} }
-func (p *pulled) steps() input.Cardinality { return input.UnknownCardinality }
+func (p *batchSource) state() input.State       { return input.State{} }
+func (p *batchSource) steps() input.Cardinality { return input.UnknownCardinality }
 
 // ended closes the source after an error.
-func (p *pulled) ended(err error) error {
+func (p *batchSource) ended(err error) error {
 	_ = p.close()
 	return err
 }
 
-func (p *pulled) close() (err error) {
-	defer caught(&err)
+func (p *batchSource) close() (err error) {
+	defer recoverTo(&err)
 	p.stop()
 	return nil
 }

@@ -43,8 +43,8 @@ func (e *PanicError) Unwrap() error {
 // Kind returns the kind of the panic's value if it is an error, or RuntimeError.
 func (e *PanicError) Kind() errkind.Kind { return errkind.Or(e.Unwrap(), errkind.RuntimeError) }
 
-// caught, deferred, turns a panic into an error.
-func caught(err *error) {
+// recoverTo, deferred, turns a panic into an error.
+func recoverTo(err *error) {
 	if p := recover(); p != nil {
 		*err = &PanicError{Value: p, Stack: string(debug.Stack())}
 	}

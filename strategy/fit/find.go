@@ -17,7 +17,7 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 	}
 	p, err := parsePoint(found.Metadata())
 	if err == nil {
-		if name, differs := differ(p.Settings, r.settings()); differs {
+		if name, differs := firstDifference(p.Settings, r.settings()); differs {
 			err = &ResumeError{What: fmt.Sprintf("setting %q", name), Saved: p.Settings[name], Here: r.settings()[name],
 				Hint: "give the settings that the run began with, or another directory"}
 		}

@@ -41,7 +41,7 @@ type point struct {
 }
 
 // hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
-func (p *point) hold(of *pending) {
+func (p *point) hold(of *partialRecord) {
 	if of == nil {
 		return
 	}
@@ -51,11 +51,11 @@ func (p *point) hold(of *pending) {
 }
 
 // pending returns the record that is pending, or nil.
-func (p *point) pending() *pending {
+func (p *point) pending() *partialRecord {
 	if len(p.Pending) == 0 {
 		return nil
 	}
-	var of pending
+	var of partialRecord
 	for pair := range slices.Chunk(p.Pending, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
 		of.Metrics = append(of.Metrics, Metric{pair[0], value})
@@ -94,7 +94,7 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	}
 	if len(p.Inputs) > 0 {
 		var err error
-		if p.Position.Input, err = joined(p.Inputs); err != nil {
+		if p.Position.Input, err = joinPositions(p.Inputs); err != nil {
 			return nil, err
 		}
 		p.Inputs = nil
@@ -106,16 +106,16 @@ func parsePoint(metadata map[string]string) (*point, error) {
 // has one after it.
 func counts(n int64) bool { return n >= 0 && n <= 1<<53 }
 
-// joined is the position of a run of those of its processes. Data that has no positions has none.
-func joined(all []input.State) (input.State, error) {
+// joinPositions returns the position of a run of those of its processes. Data that has no positions has none.
+func joinPositions(all []input.State) (input.State, error) {
 	if !slices.ContainsFunc(all, func(s input.State) bool { return !s.IsZero() }) {
 		return input.State{}, nil
 	}
 	return input.JoinStates(all)
 }
 
-// differ returns the first setting, by name, that two runs have differently.
-func differ(saved, here map[string]string) (name string, found bool) {
+// firstDifference returns the first setting, by name, that two runs have differently.
+func firstDifference(saved, here map[string]string) (name string, found bool) {
 	names := slices.Sorted(maps.Keys(saved))
 	for name := range here {
 		if _, ok := saved[name]; !ok {

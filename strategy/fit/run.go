@@ -51,7 +51,7 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	}
 	err := r.prepare(ctx)
 	if err == nil {
-		ctx, err = r.watched(ctx)
+		ctx, err = r.startWatch(ctx)
 	}
 	if err == nil {
 		err = r.all(ctx)
@@ -63,7 +63,7 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	if r.agreement != nil {
 		err = errors.Join(err, r.agreement.Close())
 	}
-	err = r.unwatched(err)
+	err = r.endWatch(err)
 	r.result.Seconds = time.Since(start).Seconds()
 	return r.result, err
 }
@@ -95,7 +95,7 @@ type run struct {
 	record int64 // the last record
 	saved  int64 // the step of the last checkpoint
 	// pending are the metrics of a step whose hooks have not run.
-	pending *pending
+	pending *partialRecord
 	begun   int  // hooks whose End is to run
 	agreed  bool // the processes are at the same place
 	result  Result
@@ -107,8 +107,8 @@ type batch struct {
 	rows int
 }
 
-// pending is a record that was begun: the metrics that cannot be read again.
-type pending struct{ Metrics []Metric }
+// partialRecord is a record that was begun: the metrics that cannot be read again.
+type partialRecord struct{ Metrics []Metric }
 
 // prepare checks what can be checked before anything is done.
 func (r *run) prepare(ctx context.Context) error {
@@ -363,7 +363,7 @@ func (r *run) orInterrupted(ctx context.Context, err error) error {
 // call calls a function of a hook. A panic is an error.
 func (r *run) call(h *Hook, f func() error) error {
 	err := func() (err error) {
-		defer caught(&err)
+		defer recoverTo(&err)
 		return f()
 	}()
 	switch err.(type) {

@@ -319,7 +319,7 @@ func (r *run) shared(ctx context.Context) (*point, error) {
 		}
 		states = append(states, state)
 	}
-	p.Position.Input, err = joined(states)
+	p.Position.Input, err = joinPositions(states)
 	return p, err
 }
 

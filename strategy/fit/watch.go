@@ -28,8 +28,8 @@ import (
 // It adds less than a microsecond to a step, and no allocation.
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
 
-// watched starts the watchdog of a run that has one, and returns the context of the run.
-func (r *run) watched(ctx context.Context) (context.Context, error) {
+// startWatch starts the watchdog of a run that has one, and returns the context of the run.
+func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	if r.watch == nil {
 		return ctx, nil
 	}
@@ -57,8 +57,8 @@ func (r *run) watched(ctx context.Context) (context.Context, error) {
 	return ctx, r.agree(ctx, err, nil)
 }
 
-// unwatched ends the watchdog with the run's error, which it returns.
-func (r *run) unwatched(err error) error {
+// endWatch ends the watchdog with the run's error, which it returns.
+func (r *run) endWatch(err error) error {
 	if r.dog == nil {
 		return err
 	}

@@ -62,16 +62,16 @@ func (o *Options) average(p *pass) {
 	})
 }
 
-// averaged is a variable of a store and the average that a step keeps of it.
-type averaged struct {
+// averagePair is a variable of a store and the average that a step keeps of it.
+type averagePair struct {
 	variable, average *model.Variable
-	// of is the variable of the strategy whose stand-in has the average, nil for the store's own.
+	// of is the variable of the strategy whose proxy has the average, nil for the store's own.
 	of *strategy.Variable
 }
 
 // averagesOf finds a step's averages and the variable that counts their updates. It panics if there
 // are none.
-func averagesOf(rc *strategy.ReplicaContext, step string) (all []averaged, count *model.Variable) {
+func averagesOf(rc *strategy.ReplicaContext, step string) (all []averagePair, count *model.Variable) {
 	store := rc.Scope().Store()
 	count = store.GetVariable(averageCountPath(step))
 	if count == nil {
@@ -79,12 +79,12 @@ func averagesOf(rc *strategy.ReplicaContext, step string) (all []averaged, count
 	}
 	for v := range store.IterVariables() {
 		if average := store.GetVariable(averagePath(step, v.Path())); v.Trainable && average != nil {
-			all = append(all, averaged{variable: v, average: average})
+			all = append(all, averagePair{variable: v, average: average})
 		}
 	}
 	for _, v := range rc.Strategy().DistributedVariables() {
-		if average := store.GetVariable(averagePath(step, saved.StandIn(v.Path()))); trains(v) && average != nil {
-			all = append(all, averaged{average: average, of: v})
+		if average := store.GetVariable(averagePath(step, saved.ProxyPath(v.Path()))); trains(v) && average != nil {
+			all = append(all, averagePair{average: average, of: v})
 		}
 	}
 	return all, count
@@ -97,7 +97,7 @@ func noAverages(step string) error {
 
 // now is what the variable is at this point of the step, and what it is on average, in its dtype:
 // before the first update that is itself.
-func (a averaged) now(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
+func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (value, average *graph.Node) {
 	g := rc.Graph()
 	if a.of != nil {
 		value = rc.Read(a.of)
@@ -125,7 +125,7 @@ func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 }
 
 // show makes x what the step's code reads of the variable, until restore is called.
-func (a averaged) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
+func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore func()) {
 	x = region.Leaf(rc.Graph().Backend().(region.Target), x)
 	if a.of != nil {
 		held := innerContext(rc).Held(a.of)

@@ -286,7 +286,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	sums := l.body(arguments)
 	ok = true
 	for v := range l.store().IterVariables() {
-		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.standing(v.Path()) == nil {
+		if v.InUseByGraph(l.graph) && entered[v] == nil && v.NodeValue(l.graph) != before(v) && l.proxyOf(v.Path()) == nil {
 			l.written, ok = append(l.written, v), false
 		}
 	}

@@ -23,15 +23,15 @@ import (
 // on the devices.
 //
 // GoMLX's optimizers know the variables of a store. So a step that reads a variable of the scope has
-// a stand-in in its store while it is traced: a variable whose parameter is the read variable's own.
-// What the optimizer writes to the stand-in is written to the variable, and the optimizer's state
-// for it stays in the store under the stand-in's path.
+// a proxy in its store while it is traced: a variable whose parameter is the read variable's own.
+// What the optimizer writes to the proxy is written to the variable, and the optimizer's state
+// for it stays in the store under the proxy's path.
 type trainer struct {
 	rc    *strategy.ReplicaContext
 	inner replica
 	graph *graph.Graph
 
-	standIns []*standIn // in the order in which the step met their variables
+	proxies []*proxy // in the order in which the step met their variables
 	// frozen says which variables the step does not train, by their paths; nil for none. They stay
 	// trainable in the store, so that they lie on the devices as variables that are trained.
 	frozen func(path string) bool
@@ -46,8 +46,8 @@ type trainer struct {
 	looped map[*graph.Node]bool
 }
 
-// standIn is a variable of the store in the place of one of the scope.
-type standIn struct {
+// proxy is a variable of the store in the place of one of the scope.
+type proxy struct {
 	of    *strategy.Variable
 	model *model.Variable
 }
@@ -74,7 +74,7 @@ func trains(v *strategy.Variable) bool {
 	return v.Trainable() && v.Synchronization() == strategy.OnWrite && (dtype.IsFloat() || dtype.IsComplex())
 }
 
-// meet gives a variable of the scope its stand-in, if the step trains it.
+// meet gives a variable of the scope its proxy, if the step trains it.
 func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
 		panic(fault.New(strategy.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
@@ -83,58 +83,58 @@ func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *gra
 	if !trains(v) {
 		return "", nil, nil
 	}
-	path = saved.StandIn(v.Path())
-	for n, first := 2, path; t.standing(path) != nil; n++ {
+	path = saved.ProxyPath(v.Path())
+	for n, first := 2, path; t.proxyOf(path) != nil; n++ {
 		path = fmt.Sprintf("%s_%d", first, n)
 	}
 	if t.store().GetVariable(path) != nil {
 		panic(fault.New(strategy.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "give one of them another name",
 			"the store has a variable at %q, which is where training steps keep what belongs to it", path))
 	}
-	s := &standIn{of: v, model: t.store().VariableWithShape(path, v.Shape(), initializer.Zero).SetTrainable(true)}
-	t.standIns = append(t.standIns, s)
+	s := &proxy{of: v, model: t.store().VariableWithShape(path, v.Shape(), initializer.Zero).SetTrainable(true)}
+	t.proxies = append(t.proxies, s)
 	return path, s.model.NodeValue(t.graph), func(x *graph.Node) { s.model.SetNodeValue(x) }
 }
 
-// standing returns the stand-in of a path of the store, or nil.
-func (t *trainer) standing(path string) *standIn {
-	i := slices.IndexFunc(t.standIns, func(s *standIn) bool { return s.model.Path() == path })
+// proxyOf returns the proxy of a path of the store, or nil.
+func (t *trainer) proxyOf(path string) *proxy {
+	i := slices.IndexFunc(t.proxies, func(s *proxy) bool { return s.model.Path() == path })
 	if i < 0 {
 		return nil
 	}
-	return t.standIns[i]
+	return t.proxies[i]
 }
 
-// settleStandIns puts the stand-ins behind the store's own variables, in the order in which they
+// settleProxies puts the proxies behind the store's own variables, in the order in which they
 // were met. The first trace makes the store's variables between them, later ones find them made: an
 // optimizer must come to all in one order, for one text.
-func (t *trainer) settleStandIns() {
+func (t *trainer) settleProxies() {
 	t.drop()
-	for _, s := range t.standIns { // its nodes are the graph's, by its path
+	for _, s := range t.proxies { // its nodes are the graph's, by its path
 		s.model = t.store().VariableWithShape(s.model.Path(), s.of.Shape(), initializer.Zero).SetTrainable(true)
 	}
 }
 
-// finish writes to the variables of the scope what was written to their stand-ins.
+// finish writes to the variables of the scope what was written to their proxies.
 func (t *trainer) finish() {
-	for _, s := range t.standIns {
+	for _, s := range t.proxies {
 		if s.model.ChangedInGraph(t.graph) {
 			t.inner.Held(s.of).Set(s.model.NodeValue(t.graph))
 		}
 	}
 }
 
-// drop removes the stand-ins from the store.
+// drop removes the proxies from the store.
 func (t *trainer) drop() {
-	for _, s := range t.standIns {
+	for _, s := range t.proxies {
 		_ = t.store().DeleteVariable(s.model.Path())
 	}
 }
 
 // pathOf is the path by which users know a variable of the step's store: that of the variable of
-// the scope for a stand-in.
+// the scope for a proxy.
 func (t *trainer) pathOf(path string) string {
-	if s := t.standing(path); s != nil {
+	if s := t.proxyOf(path); s != nil {
 		return s.of.Path()
 	}
 	return path
@@ -251,7 +251,7 @@ func ifRows(rows, x, y *graph.Node) *graph.Node {
 // has no mean, nor gradients of it.
 func (t *trainer) gradientsOf(loss *graph.Node) []*graph.Node {
 	rows, _ := t.inner.Rows()
-	t.settleStandIns()
+	t.settleProxies()
 	trained := t.variables()
 	var nodes []*graph.Node
 	for _, v := range trained {

@@ -71,7 +71,7 @@ func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 				assert.InDeltaSlice(t, wantW, strategytest.Flat(t, w), 1e-5)
 				assert.Equal(t, []float32{0}, strategytest.Flat(t, frozen))
 				for v := range store.IterVariables() {
-					assert.NotEqual(t, "/distributed/w", v.Path(), "the stand-in is gone")
+					assert.NotEqual(t, "/distributed/w", v.Path(), "the proxy is gone")
 				}
 				for _, v := range s.Variables(store).All() {
 					switch v.Path() {
