@@ -14,8 +14,8 @@ func option(name, hint, reason string, args ...any) error {
 }
 
 // noMetric is the error of a metric that a hook waits for and nothing measures.
-func noMetric(h *Hook, metric string, known []string) error {
-	return &errkind.Fault{Op: "fit: hook " + h.Name, Reason: fmt.Sprintf("nothing measures %q", metric), Hint: fmt.Sprintf("there are %q", known),
+func noMetric(hook, metric string, known []string) error {
+	return &errkind.Fault{Op: "fit: hook " + hook, Reason: fmt.Sprintf("nothing measures %q", metric), Hint: fmt.Sprintf("there are %q", known),
 		Class: errkind.NotFoundError}
 }
 

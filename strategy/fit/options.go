@@ -124,7 +124,7 @@ func needs(hooks []Hook, known []string) error {
 	for i := range hooks {
 		for _, name := range hooks[i].Needs {
 			if !slices.Contains(known, name) {
-				return noMetric(&hooks[i], name, known)
+				return noMetric(hooks[i].Name, name, known)
 			}
 		}
 	}

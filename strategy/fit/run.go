@@ -213,7 +213,7 @@ func (r *run) unmeasured() error {
 					known = append(known, m.Name)
 				}
 			}
-			return noMetric(&r.hooks[i], name, known)
+			return noMetric(r.hooks[i].Name, name, known)
 		}
 	}
 	return nil
