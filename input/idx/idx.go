@@ -72,6 +72,11 @@ func ReadFile(path string) (Array, error) {
 		return Array{}, &errkind.Fault{Op: "idx: open", Err: err}
 	}
 	defer f.Close()
+	return readNamed(f, path)
+}
+
+// readNamed is Read of a file, which its errors name.
+func readNamed(f io.Reader, path string) (Array, error) {
 	a, err := Read(f)
 	if format := (*FormatError)(nil); errors.As(err, &format) {
 		format.File = path

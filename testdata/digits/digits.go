@@ -3,7 +3,7 @@
 package digits
 
 import (
-	_ "embed"
+	"embed"
 	"strings"
 )
 
@@ -13,3 +13,9 @@ var compressed string
 // Open returns the data, gzip compressed: a line of 65 comma-separated integers a
 // digit, 64 pixels from 0 to 16 row by row, then the class.
 func Open() *strings.Reader { return strings.NewReader(compressed) }
+
+// IDX is a folder with the same digits in the form of MNIST, see package input/idx: of each 50 the last
+// ten are in the set t10k, the others in train. A pixel is from 0 to 255.
+//
+//go:embed *-ubyte.gz
+var IDX embed.FS

@@ -1,0 +1,45 @@
+// Command mnist trains a convolutional classifier of MNIST's images, or of others in its files.
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"os"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/activation"
+
+	"github.com/tpustrategy/tpustrategy/input/idx"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+	"github.com/tpustrategy/tpustrategy/testdata/digits"
+)
+
+func main() { os.Exit(trainer.Main("mnist", run)) }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("mnist", flag.ContinueOnError)
+	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 600, Devices: 8})
+	data := flags.String("data", "", "folder of MNIST's files; empty takes 1,797 digits of 8x8 pixels")
+	if err := f.Parse(args, stderr); err != nil {
+		return err
+	}
+	training, test, err := idx.Sets(*data, digits.IDX)
+	if err != nil {
+		return err
+	}
+	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64}, stdout, stderr)
+}
+
+func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
+	x := graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1)
+	for _, filters := range []int{32, 64} {
+		x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Filters(filters).KernelSize(3).PadSame().Done())
+		x = graph.MaxPool(x).Window(2).Done()
+	}
+	x = activation.Relu(layers.Dense(rc.Scope("hidden"), graph.Reshape(x, x.Shape().Dimensions[0], -1), true, 128))
+	return layers.Dense(rc.Scope("logits"), x, true, 10)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+)
+
+// classified runs the command and returns its last line.
+func classified(t *testing.T, args ...string) (c trainer.Classified, err error) {
+	var stdout bytes.Buffer
+	err = run(t.Context(), append(args, "-plugin", plugintest.Path(t, "cpu")), &stdout, io.Discard)
+	if stdout.Len() > 0 {
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &c))
+	}
+	return c, err
+}
+
+// TestAClassifierLearnsAndGoesOn: over 8 replicas, and on from its checkpoint over 2 of 4 logical
+// devices; 64 rows do not divide the images of the test.
+func TestAClassifierLearnsAndGoesOn(t *testing.T) {
+	out := t.TempDir()
+	first, err := classified(t, "-steps", "60", "-out", out)
+	require.NoError(t, err)
+	require.NotNil(t, first.Accuracy)
+	assert.Greater(t, *first.Accuracy, 0.8)
+	assert.Equal(t, int64(60), first.Steps)
+	for _, name := range []string{"losses.csv", "curve.html", "curve.svg", "events", "checkpoints", "best"} {
+		_, err := os.Stat(filepath.Join(out, name))
+		assert.NoError(t, err)
+	}
+	second, err := classified(t, "-steps", "90", "-out", out, "-resume", "-replicas", "2", "-logical", "4")
+	require.NoError(t, err)
+	assert.Equal(t, int64(90), second.Steps)
+	assert.Less(t, *second.Loss, *first.Loss)
+	table, err := os.ReadFile(filepath.Join(out, "losses.csv"))
+	require.NoError(t, err)
+	assert.Contains(t, strings.SplitN(string(table), "\n", 2)[0], "test/accuracy")
+}
+
+func TestAFolderWithoutImagesIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	_, err := classified(t, "-data", dir)
+	assert.ErrorContains(t, err, "train-images-idx3-ubyte")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}

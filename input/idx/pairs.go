@@ -1,0 +1,74 @@
+package idx
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
+)
+
+// Sets returns the sets train and t10k of the folder at dir, or, if dir is empty, of another file
+// system, such as data that a program carries. See [Pairs].
+func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
+	if dir != "" {
+		otherwise = os.DirFS(dir)
+	}
+	if training, err = Pairs(otherwise, "train"); err == nil {
+		test, err = Pairs(otherwise, "t10k")
+	}
+	return training, test, err
+}
+
+// Pairs reads a set of labelled images, such as "train" or "t10k" of MNIST, from the files that MNIST
+// has of it in a folder: NAME-images-idx3-ubyte, of [count height width], and
+// NAME-labels-idx1-ubyte, of [count], each plain or with the ending .gz. The elements of the dataset
+// are tuples of an image, uint8 [height width], and a label, int32, in the order of the files. Errors
+// name the file.
+func Pairs(folder fs.FS, set string) (input.Dataset, error) {
+	images, err := readIn(folder, set+"-images-idx3-ubyte")
+	if err != nil {
+		return input.Dataset{}, err
+	}
+	classes, err := readIn(folder, set+"-labels-idx1-ubyte")
+	if err != nil {
+		return input.Dataset{}, err
+	}
+	if len(images.Dims) != 3 || len(classes.Dims) != 1 || images.Dims[0] != classes.Dims[0] || images.Dims[0] == 0 {
+		return input.Dataset{}, &errkind.Fault{Op: "idx: " + set, Class: errkind.ValueError, Hint: "give files of shape [count height width] and [count]",
+			Reason: fmt.Sprintf("images of shape %v with labels of shape %v", images.Dims, classes.Dims)}
+	}
+	x, err := input.NewTensor(images.Data, images.Dims...)
+	if err != nil {
+		return input.Dataset{}, err
+	}
+	labels := make([]int32, len(classes.Data))
+	for i, class := range classes.Data {
+		labels[i] = int32(class)
+	}
+	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(input.Vector(labels...)))), nil
+}
+
+// readIn reads a file of a folder, which is not opened unless it is a regular file.
+func readIn(folder fs.FS, name string) (Array, error) {
+	info, err := fs.Stat(folder, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if zipped, other := fs.Stat(folder, name+".gz"); other == nil {
+			info, name, err = zipped, name+".gz", nil
+		}
+	}
+	switch {
+	case err != nil:
+		return Array{}, &errkind.Fault{Op: "idx: open", Err: err, Hint: "the folder needs " + name + ", plain or with .gz"}
+	case !info.Mode().IsRegular():
+		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is no regular file", Class: errkind.ValueError}
+	}
+	f, err := folder.Open(name)
+	if err != nil {
+		return Array{}, &errkind.Fault{Op: "idx: open", Err: err}
+	}
+	defer f.Close()
+	return readNamed(f, name)
+}
