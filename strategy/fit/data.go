@@ -19,7 +19,8 @@ import (
 // [Feed] and [Batches] make one. A Data is a value that can be used for several runs, unless it
 // says otherwise.
 type Data struct {
-	open func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position) (source, error)
+	// open begins a pass. partial is what a feed does with a short batch whose options say nothing.
+	open func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position, partial feed.Partial) (source, error)
 	// once says that there is one pass.
 	once bool
 }
@@ -54,12 +55,12 @@ type source interface {
 // next batch, on any number of processes and replicas: each element is used once. Until its pass
 // ends the processes share out the pipelines that the run had; see input.Distributed.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position) (source, error) {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position, partial feed.Partial) (source, error) {
 		d, err := feed.DistributeAhead(s, ds, feed.DistributeOptions{Epoch: uint64(at.Pass), Arguments: arguments}, len(opts) > 0 && opts[0].EndTogether)
 		if err != nil {
 			return nil, err
 		}
-		return newFeedSource(ctx, s, d, at, opts)
+		return newFeedSource(ctx, s, d, at, partial, opts)
 	}}
 }
 
@@ -67,15 +68,15 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 // own ([feed.DistributeAhead]). It is fed as [Dataset] is. Use it for one run, as it counts its
 // passes.
 func Distributed(d *input.Distributed, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
-		return newFeedSource(ctx, s, d, at, opts)
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position, partial feed.Partial) (source, error) {
+		return newFeedSource(ctx, s, d, at, partial, opts)
 	}}
 }
 
 // Feed is one pass over the rest of a feed, which stays the caller's to close. A run that resumes
 // needs a feed that was opened at the position of the checkpoint: see [Saved].
 func Feed(f *feed.Feed) Data {
-	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
+	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, _ []logical.Annotation, at position, _ feed.Partial) (source, error) {
 		if f == nil {
 			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
 		}
@@ -94,7 +95,7 @@ func Feed(f *feed.Feed) Data {
 // and drops the batches that it has taken already, so batches must yield the same global batches
 // each time, also where the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position) (source, error) {
+	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position, _ feed.Partial) (source, error) {
 		if batches == nil {
 			return nil, option("data", "give a function that yields them", "no batches: a nil function")
 		}
@@ -124,8 +125,8 @@ type feedSource struct {
 	scale int // of the rows of this process to those of all
 }
 
-func newFeedSource(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, opts []feed.Options) (source, error) {
-	var o feed.Options
+func newFeedSource(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, partial feed.Partial, opts []feed.Options) (source, error) {
+	o := feed.Options{Partial: partial}
 	if len(opts) > 0 {
 		o = opts[0]
 	}

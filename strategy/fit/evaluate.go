@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -28,7 +29,9 @@ type Evaluator interface {
 // validation_data of Keras's Model.fit, and its Model.evaluate on the way.
 //
 // Each evaluation is a pass over the data from its beginning, in the same order if data is a
-// [Dataset]. It waits for the steps under way. Data without a batch, and a [Feed], which is one
+// [Dataset]. It waits for the steps under way. A last batch that is short counts with the rows that
+// it has, whether the replicas divide them or not; with several processes they have to, or the feed's
+// options say how it is padded. Data without a batch, and a [Feed], which is one
 // pass, are errors.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	h := Hook{Name: "evaluate " + name, Every: every}
@@ -77,7 +80,11 @@ func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
 		arguments = e.Arguments()
 	}
-	source, err := data.open(ctx, s.strategy, arguments, position{})
+	partial := feed.Uneven
+	if s.run.several() { // which need batches of one shape
+		partial = feed.Exact
+	}
+	source, err := data.open(ctx, s.strategy, arguments, position{}, partial)
 	if err != nil {
 		return err
 	}

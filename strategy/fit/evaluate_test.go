@@ -112,3 +112,24 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		assert.LessOrEqual(t, result.Taken, int64(1))
 	}
 }
+
+// TestAShortLastBatchCountsAsItIs: 45 examples in batches of 32, over replicas that do not divide the
+// last 13.
+func TestAShortLastBatchCountsAsItIs(t *testing.T) {
+	heldOut := dataset(t, 2).Unbatch().Take(45).Batch(32, false)
+	loss := func(replicas, logicalDevices int) (value float64) {
+		step, held := measured(strategytest.New(t, replicas, logicalDevices))
+		_, err := fit.Run(t.Context(), step, fit.Batches(batches(3)), fit.Options{Steps: 2}, fit.Evaluate("held", held, fit.Dataset(heldOut), 2),
+			fit.Each(2, func(_ context.Context, s *fit.State) error {
+				value, _ = s.Value("held/loss")
+				return nil
+			}))
+		require.NoError(t, err)
+		require.Positive(t, value)
+		return value
+	}
+	want := loss(1, 1)
+	for _, mesh := range [][2]int{{8, 1}, {4, 2}, {2, 4}} {
+		assert.InEpsilon(t, want, loss(mesh[0], mesh[1]), 1e-5, "%v", mesh)
+	}
+}
