@@ -29,12 +29,12 @@ type captured struct {
 // capture returns the step's hold of a variable, taking it at the first touch.
 func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	if v == nil {
-		panic(rc.strategy.ownsVariable(op, v))
+		panic(v.ownedBy(rc.strategy, op))
 	}
 	borrowed := v.strategy != rc.strategy
 	if borrowed {
 		if _, ok := rc.strategy.partitionsIn(v.strategy); !ok {
-			panic(rc.strategy.ownsVariable(op, v))
+			panic(v.ownedBy(rc.strategy, op))
 		}
 	}
 	if c := rc.capturing(v); c != nil {
@@ -228,7 +228,7 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	if a == AggregateFirst {
 		return rc.first(x) // of any dtype: it is moved, not summed
 	}
-	if err := rc.strategy.reducible(x.DType()); err != nil {
+	if err := reducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
 	}
 	reduction, err := a.ReduceOp()

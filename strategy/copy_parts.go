@@ -76,7 +76,7 @@ func (s *TPUStrategy) checkCopy(p PartCopy) (mesh.PartCopy, error) {
 	case p.Variable == nil:
 		return wrong("give each part its variable", "no variable")
 	case p.Variable.strategy != s:
-		return mesh.PartCopy{}, s.ownsVariable("copy parts", p.Variable)
+		return mesh.PartCopy{}, p.Variable.ownedBy(s, "copy parts")
 	case p.Replica < 0 || p.Replica >= s.replicas || p.LogicalDevice < 0 || p.LogicalDevice >= s.logicalDevices:
 		return wrong("count from 0", "replica %d of %d, logical device %d of %d", p.Replica, s.replicas, p.LogicalDevice, s.logicalDevices)
 	}

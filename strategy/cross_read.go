@@ -42,7 +42,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	if c := v.updater(ctx); c != nil && v.perReplica() {
-		return v.strategy.part(ctx, operand{variable: v, replica: c.Number()}, v.annotation)
+		return operand{variable: v, replica: c.Number()}.part(ctx, v.strategy, v.annotation)
 	}
 	return v.readAs(ctx, v.annotation)
 }
@@ -62,7 +62,7 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 			return nil, err
 		}
 	}
-	return v.strategy.callOne(ctx, builtinCall{
+	return builtinCall{
 		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.Read(v)
@@ -76,7 +76,7 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 			}
 			return []*graph.Node{x}
 		},
-	})
+	}.one(ctx, v.strategy)
 }
 
 // Value copies the variable's value across replicas to the host, the value that [Variable.Read]
@@ -103,7 +103,7 @@ func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Te
 	if !s.everywhere(false, a) {
 		a = logical.Replicated()
 	}
-	m, err := s.part(ctx, operand{variable: v, replica: replica}, a)
+	m, err := operand{variable: v, replica: replica}.part(ctx, s, a)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +134,10 @@ func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
 
 // snapshot copies the components on the devices.
 func (v *Variable) snapshot(ctx context.Context) (Value, error) {
-	results, err := v.strategy.call(ctx, builtinCall{
+	results, err := builtinCall{
 		name: "snapshot", variables: []*Variable{v}, mirrored: !v.perReplica(), results: one(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(v)} },
-	})
+	}.run(ctx, v.strategy)
 	if err != nil {
 		return nil, err
 	}

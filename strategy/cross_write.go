@@ -84,7 +84,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 			return err
 		}
 	}
-	_, err = v.strategy.call(ctx, builtinCall{
+	_, err = builtinCall{
 		name: w.Name, values: []Value{c.value}, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
@@ -94,7 +94,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 			rc.set(op, rc.capture(op, v), x, w.Apply)
 			return nil
 		},
-	})
+	}.run(ctx, v.strategy)
 	return errors.Join(err, c.release())
 }
 
@@ -105,7 +105,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 	switch {
 	case o.kind != deviceOperand:
 	case other == nil || other.strategy != s || o.replica >= 0:
-		c, err = s.resolve(ctx, op, o)
+		c, err = o.resolve(ctx, s, op)
 	case v.synchronization == OnRead || other.synchronization == OnRead && s.replicas == 1:
 		// A mirrored variable accepts components, as those of any distributed value.
 		c, err = made(other.Read(ctx))

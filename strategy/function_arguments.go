@@ -55,7 +55,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			return fail(i, "not copied", "", err)
 		}
 		if o := operandOf(arg); o.indirect(s) {
-			v, err := s.resolveArgument(ctx, f.opts.Name, o)
+			v, err := o.resolveArgument(ctx, s, f.opts.Name)
 			if err != nil {
 				return fail(i, fmt.Sprintf("a %T", arg), "", err)
 			}
@@ -65,7 +65,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			if isNil(v) {
 				return fail(i, "no value", "give a value or a host tensor", nil)
 			}
-			if err := s.owns(v); err != nil {
+			if err := ownedBy(s, v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
 			}
 			if v.base().outline && to == toRun && s.devices != nil {
@@ -76,21 +76,21 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 					f.raggedHint(), nil)
 			}
 			if v.base().only != nil {
-				all, _, err := s.spread(ctx, []Value{v})
+				all, _, err := spread(ctx, []Value{v})
 				if err != nil {
 					return fail(i, "on some devices, and not copied to the others", "", err)
 				}
 				v, made = all[0], append(made, all[0])
 			}
-			as, copied, err := s.as(ctx, v, f.argument(i))
+			laid, copied, err := as(ctx, v, f.argument(i))
 			if err != nil {
 				release()
 				return nil, nil, f.notLaidOut(i, err)
 			}
 			if copied {
-				made = append(made, as)
+				made = append(made, laid)
 			}
-			values = append(values, as)
+			values = append(values, laid)
 			continue
 		}
 		var v Value
@@ -118,7 +118,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	// The real sizes of ragged arguments follow the arguments.
 	for i := range args {
 		if base := values[i].base(); base.ragged != nil {
-			sizes, err := s.sizesOf(ctx, base)
+			sizes, err := base.sizes(ctx)
 			if err != nil {
 				return fail(i, "its sizes are not copied", "", err)
 			}

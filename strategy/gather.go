@@ -25,20 +25,16 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
 	}
-	if err := s.owns(value); err != nil {
+	if err := ownedBy(s, value); err != nil {
 		return nil, err
 	}
-	return s.gather(ctx, value, axis)
-}
-
-func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	base := value.base()
 	rank := len(base.shape)
 	if base.steps > 0 {
 		return nil, fault.New(TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
-		return s.copyAs(ctx, value, value.Annotation()) // there is nothing to concatenate it with, along any axis
+		return copyAs(ctx, value, value.Annotation()) // there is nothing to concatenate it with, along any axis
 	}
 	switch {
 	case rank == 0:
@@ -66,7 +62,7 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 	}
 	// Programs are kept by name, which says all that they depend on but the arguments' shapes.
 	ragged := base.ragged != nil
-	return s.callOne(ctx, builtinCall{
+	return builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node {
 			all := spmd.AllGather(in[0], axis)
@@ -82,5 +78,5 @@ func (s *TPUStrategy) gather(ctx context.Context, value Value, axis int) (*Mirro
 			}
 			return []*graph.Node{graph.Concatenate(parts, axis)}
 		},
-	})
+	}.one(ctx, s)
 }

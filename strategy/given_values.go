@@ -169,6 +169,14 @@ func (o operand) host(op string) (*tensors.Tensor, error) {
 	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
 }
 
+// copyHost is tensor of what may be on the devices, too.
+func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor, error) {
+	if o.readable() {
+		return o.resolveHost(ctx, s, "copy")
+	}
+	return o.tensor()
+}
+
 // content is an operand as a call works with it: a tensor of this process, or a value of the
 // strategy on its devices.
 type content struct {
@@ -196,17 +204,17 @@ func (c content) release() error {
 // they may differ. A replica's part gives the replica's tensor, one for all replicas. What another
 // strategy has gives its value across that strategy's replicas, if that strategy has all devices of
 // this one.
-func (s *TPUStrategy) resolve(ctx context.Context, op string, o operand) (content, error) {
+func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	switch of := o.strategy(); {
 	case of == nil:
 		host, err := o.host(op)
 		return content{host: host}, err
 	case of != s && o.whole() && o.value.base().differs():
-		return content{}, s.owns(o.value)
+		return content{}, ownedBy(s, o.value)
 	case of != s:
-		return s.borrow(ctx, op, o)
+		return o.borrow(ctx, s, op)
 	case o.replica >= 0:
-		return s.resolvePart(ctx, op, o)
+		return o.resolvePart(ctx, s, op)
 	case o.value != nil:
 		return content{value: o.value}, nil
 	case s.devices == nil: // ahead of time there are no contents
@@ -217,10 +225,10 @@ func (s *TPUStrategy) resolve(ctx context.Context, op string, o operand) (conten
 }
 
 // resolvePart is resolve of one replica's part.
-func (s *TPUStrategy) resolvePart(ctx context.Context, op string, o operand) (content, error) {
+func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil {
 		if v.perReplica() {
-			return made(s.part(ctx, o, v.annotation))
+			return made(o.part(ctx, s, v.annotation))
 		}
 		return made(v.snapshot(ctx))
 	}
@@ -229,16 +237,16 @@ func (s *TPUStrategy) resolvePart(ctx context.Context, op string, o operand) (co
 	case base.steps > 0:
 		return content{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
 	case !base.differs() && base.ragged == nil:
-		return made(s.copyAs(ctx, o.value, base.annotation))
+		return made(copyAs(ctx, o.value, base.annotation))
 	case base.ragged != nil || s.replicas == 1: // of its own shape
 		t, err := o.value.Local(ctx, o.replica)
 		return content{host: t}, err
 	}
-	return made(s.part(ctx, o, base.annotation))
+	return made(o.part(ctx, s, base.annotation))
 }
 
 // part copies one replica's part to all replicas, split over the logical devices as a says.
-func (s *TPUStrategy) part(ctx context.Context, o operand, a logical.Annotation) (*Mirrored, error) {
+func (o operand) part(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
 	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {
 		return nil, err
@@ -254,16 +262,16 @@ func (s *TPUStrategy) part(ctx context.Context, o operand, a logical.Annotation)
 		c.values = append(c.values, o.value)
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{rc.of(in[0], in[1])} }
 	}
-	return s.callOne(ctx, c)
+	return c.one(ctx, s)
 }
 
 // resolveOne is resolve of what is one value for all replicas. A value that may differ between the
 // replicas is an error.
-func (s *TPUStrategy) resolveOne(ctx context.Context, op string, o operand) (content, error) {
+func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
 		return made(v.readAs(mode.With(ctx, mode.Cross(s)), v.annotation))
 	}
-	c, err := s.resolve(ctx, op, o)
+	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value == nil {
 		return c, err
 	}
@@ -275,7 +283,7 @@ func (s *TPUStrategy) resolveOne(ctx context.Context, op string, o operand) (con
 		err = fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
-		if m, err = s.copyAs(ctx, c.value, base.annotation); err == nil {
+		if m, err = copyAs(ctx, c.value, base.annotation); err == nil {
 			err = c.release()
 			c = content{value: m, made: true}
 		}
@@ -287,8 +295,8 @@ func (s *TPUStrategy) resolveOne(ctx context.Context, op string, o operand) (con
 }
 
 // resolveMirrored is resolveOne as a value on the devices, which a tensor is laid out on as a says.
-func (s *TPUStrategy) resolveMirrored(ctx context.Context, op string, o operand, a logical.Annotation) (content, error) {
-	c, err := s.resolveOne(ctx, op, o)
+func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string, a logical.Annotation) (content, error) {
+	c, err := o.resolveOne(ctx, s, op)
 	if err != nil || c.value != nil {
 		return c, err
 	}
@@ -296,18 +304,18 @@ func (s *TPUStrategy) resolveMirrored(ctx context.Context, op string, o operand,
 }
 
 // resolveHost is resolveOne in this process's memory.
-func (s *TPUStrategy) resolveHost(ctx context.Context, op string, o operand) (*tensors.Tensor, error) {
-	c, err := s.resolveOne(ctx, op, o)
+func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*tensors.Tensor, error) {
+	c, err := o.resolveOne(ctx, s, op)
 	if err != nil || c.value == nil {
 		return c.host, err
 	}
-	host, err := s.toHost(ctx, c.value.(*Mirrored))
+	host, err := c.value.(*Mirrored).toHost(ctx)
 	return host, errors.Join(err, c.release())
 }
 
 // resolveArguments resolves the indirect ones of several arguments; the others stay as they are.
 // release closes what was made.
-func (s *TPUStrategy) resolveArguments(ctx context.Context, op string, args []any) (resolved []any, release func(), err error) {
+func resolveArguments(ctx context.Context, s *TPUStrategy, op string, args []any) (resolved []any, release func(), err error) {
 	if !slices.ContainsFunc(args, func(x any) bool { return operandOf(x).indirect(s) }) {
 		return args, nothing, nil // without an allocation
 	}
@@ -323,7 +331,7 @@ func (s *TPUStrategy) resolveArguments(ctx context.Context, op string, args []an
 		if !o.indirect(s) {
 			continue
 		}
-		v, err := s.resolveArgument(ctx, op, o)
+		v, err := o.resolveArgument(ctx, s, op)
 		if err != nil {
 			release()
 			return nil, nil, &ArgumentError{Function: op, Argument: i, Reason: fmt.Sprintf("a %T", arg), Err: err}
@@ -336,8 +344,8 @@ func (s *TPUStrategy) resolveArguments(ctx context.Context, op string, args []an
 func nothing() {}
 
 // resolveArgument makes a value of an indirect operand, for the caller to close.
-func (s *TPUStrategy) resolveArgument(ctx context.Context, op string, o operand) (Value, error) {
-	c, err := s.resolve(ctx, op, o)
+func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string) (Value, error) {
+	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value != nil {
 		return c.value, err
 	}
@@ -345,17 +353,17 @@ func (s *TPUStrategy) resolveArgument(ctx context.Context, op string, o operand)
 }
 
 // mirrorOperand is [TPUStrategy.Mirror] of what is on devices already.
-func (s *TPUStrategy) mirrorOperand(ctx context.Context, o operand, a logical.Annotation) (*Mirrored, error) {
+func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
 	if o.whole() && o.strategy() == s && o.value.base().differs() && s.replicas > 1 {
 		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
 	}
-	c, err := s.resolveOne(ctx, "mirror", o)
+	c, err := o.resolveOne(ctx, s, "mirror")
 	if err != nil {
 		return nil, err
 	}
 	if c.value == nil {
 		return s.Mirror(ctx, c.host, a)
 	}
-	m, err := s.copyAs(ctx, c.value, a)
+	m, err := copyAs(ctx, c.value, a)
 	return m, errors.Join(err, c.release())
 }

@@ -63,16 +63,16 @@ func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int)
 
 // Values: what callers give, and what lives on the devices.
 
-func (m innerStrategy) Owns(op string, x any) error { return m.ownsOperand(op, operandOf(x)) }
+func (m innerStrategy) Owns(op string, x any) error { return operandOf(x).ownedBy(m.TPUStrategy, op) }
 func (m innerStrategy) Indirect(x any) bool         { return operandOf(x).indirect(m.TPUStrategy) }
 
 func (m innerStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
-	c, err := m.resolve(ctx, op, operandOf(x))
+	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
 	return c.host, c.value, c.release, err
 }
 
 func (m innerStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error, err error) {
-	c, err := m.resolveMirrored(ctx, op, operandOf(x), logical.Annotation{})
+	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op, logical.Annotation{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +83,7 @@ func (m innerStrategy) PerReplicaOf(ctx context.Context, all []*tensors.Tensor, 
 	return m.perReplicaOf(ctx, all, a)
 }
 func (m innerStrategy) ToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
-	return m.toHost(ctx, v)
+	return v.toHost(ctx)
 }
 func (m innerStrategy) ScatterRule(v *Variable, op ScatterOp, inStep bool) error {
 	return v.scatterRule(op, inStep)
@@ -97,19 +97,19 @@ func (m innerStrategy) Ragged(v Value) [][]int { return v.base().ragged }
 // replica. A step that was compiled for other variables reads and writes these in their order, so
 // that a name tells which variable is given twice.
 func (m innerStrategy) Call(ctx context.Context, name string, step StepFunc, values []Value, variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
-	return m.call(ctx, builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results, step: step})
+	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results, step: step}.run(ctx, m.TPUStrategy)
 }
 
 func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	v, ok := x.(*Variable)
 	if !ok {
-		of, err := m.reductionOf(op, x.(Value).base())
+		of, err := x.(Value).base().reduction(op)
 		return byte(of), err
 	}
 	if v.localWrites && op == Mean {
 		return byte(reduceFirst), nil // a mirrored variable's value is replica 0's
 	}
-	of, err := m.reductionOf(op, v.value())
+	of, err := v.value().reduction(op)
 	return byte(of), err
 }
 
@@ -118,7 +118,7 @@ type innerValue struct{ *distributed }
 
 func (m innerValue) Ragged() [][]int { return m.ragged }
 func (m innerValue) Sizes(ctx context.Context) (*PerReplica, error) {
-	return m.strategy.sizesOf(ctx, m.distributed)
+	return m.distributed.sizes(ctx)
 }
 func (m innerValue) Mark(ragged [][]int, equal bool) { m.ragged, m.equal = ragged, equal }
 func (m innerValue) Keep(only []bool) error          { return m.keep(only) }

@@ -42,13 +42,13 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 		key.WriteString(" " + shape.String())
 	}
 	if s.devices != nil {
-		zeros, err := s.call(ctx, builtinCall{name: "zeros" + key.String(), results: layouts,
+		zeros, err := builtinCall{name: "zeros" + key.String(), results: layouts,
 			step: func(rc *ReplicaContext, _ []*graph.Node) (nodes []*graph.Node) {
 				for _, shape := range of {
 					nodes = append(nodes, graph.Zeros(rc.graph, shape))
 				}
 				return nodes
-			}})
+			}}.run(ctx, s)
 		if err != nil {
 			return nil, err
 		}

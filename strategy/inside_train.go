@@ -150,7 +150,7 @@ func (m innerContext) Within() (leave func()) {
 }
 
 func (m innerContext) Share(x *graph.Node) *graph.Node {
-	if err := m.strategy.reducible(x.DType()); err != nil {
+	if err := reducible(m.strategy, x.DType()); err != nil {
 		panic(err)
 	}
 	return share(x, m.strategy.replicas)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
@@ -38,16 +37,11 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	return mesh.New(t, shape, group, a.Spec(len(shape), factors))
 }
 
-// layoutOver is the layout of a tensor that may be in parts over the replicas.
-func (s *TPUStrategy) layoutOver(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool, over spmd.Over) (*mesh.Layout, error) {
-	l, err := s.layout(dtype, shape, a, perReplica)
-	if err != nil || !over.Is() {
+// layout is how a value or a variable lies on the devices.
+func (v *distributed) layout() (*mesh.Layout, error) {
+	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
+	if err != nil || !v.over.Is() {
 		return l, err
 	}
-	return l.CutOver(over.Dim, s.replicas), nil
-}
-
-// layoutOf is how a value or a variable lies on the devices.
-func (s *TPUStrategy) layoutOf(v *distributed) (*mesh.Layout, error) {
-	return s.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica, v.over)
+	return l.CutOver(v.over.Dim, v.strategy.replicas), nil
 }

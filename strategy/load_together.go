@@ -42,7 +42,7 @@ func (s *TPUStrategy) LoadTogether(ctx context.Context, values []VariableLoad, c
 		case x.Variable == nil || x.Parts == nil:
 			return fault.New(ValueError, "load", "give both", "value %d has no variable, or no parts", i)
 		case x.Variable.strategy != s:
-			return s.ownsVariable("load", x.Variable)
+			return x.Variable.ownedBy(s, "load")
 		case seen[x.Variable]:
 			return fault.New(ValueError, fmt.Sprintf("variable %q", x.Variable.path), "give each variable one value", "it is given twice")
 		}

@@ -63,7 +63,7 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 		case v == nil:
 			fail(a.Name, nil, another, "stepfile.Options.Variables has nil for this name; the step has %s", want)
 		case v.strategy != s:
-			fail(a.Name, s.ownsVariable("load step", v), "", "")
+			fail(a.Name, v.ownedBy(s, "load step"), "", "")
 		case v.kind() != want:
 			fail(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step", v.kind(), want)
 		case again:

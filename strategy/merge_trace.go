@@ -130,7 +130,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 	if x.mirrored && op == Mean {
 		return &Merged{mc: mc, node: node, mirrored: true}
 	}
-	if err := mc.rc.strategy.reducible(node.DType()); err != nil {
+	if err := reducible(mc.rc.strategy, node.DType()); err != nil {
 		panic(err)
 	}
 	return &Merged{mc: mc, node: allReduce(op, node, mc.rc.strategy.replicas), mirrored: true}

@@ -35,7 +35,7 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 			return nil, false, &ArgumentError{Reason: "no variable: a nil pointer"}
 		}
 		if _, ok := s.partitionsIn(x.strategy); x.strategy != s && !ok {
-			err := s.ownsVariable("run", x)
+			err := x.ownedBy(s, "run")
 			return nil, false, &ArgumentError{Reason: "a variable of another strategy", Err: err}
 		}
 		return x, false, nil

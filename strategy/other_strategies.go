@@ -39,19 +39,19 @@ func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
 func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }
 
 // borrow copies here what another strategy has: a variable, a value or a replica's part of one.
-func (s *TPUStrategy) borrow(ctx context.Context, op string, o operand) (content, error) {
+func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	other := o.strategy()
 	from, ok := s.partitionsIn(other)
 	if !ok {
 		return content{}, mixed(op, o.String())
 	}
 	outer := mode.With(ctx, mode.Cross(other))
-	c, err := other.resolveOne(outer, op, o)
+	c, err := o.resolveOne(outer, other, op)
 	if err != nil || c.value == nil {
 		return c, err
 	}
 	// A copy that is whole on each device, and nobody else's.
-	whole, err := other.copyAs(outer, c.value, logical.Replicated())
+	whole, err := copyAs(outer, c.value, logical.Replicated())
 	if err = errors.Join(err, c.release()); err != nil {
 		return content{}, err
 	}
@@ -87,7 +87,7 @@ func (p *program) borrow(ctx context.Context) (values []Value, release func(), e
 		}
 	}
 	for _, v := range p.borrowed {
-		c, err := s.borrow(ctx, "reading for "+p.function.opts.Name, operandOf(v))
+		c, err := operandOf(v).borrow(ctx, s, "reading for "+p.function.opts.Name)
 		if err != nil {
 			release()
 			return nil, nil, err

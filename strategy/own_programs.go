@@ -34,8 +34,8 @@ type builtinCall struct {
 	step StepFunc
 }
 
-// call compiles a program once for each kind of variable and runs it on these.
-func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) {
+// run compiles the program once for each kind of value and variable, and runs it on these.
+func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
@@ -66,9 +66,9 @@ func (s *TPUStrategy) call(ctx context.Context, c builtinCall) ([]Value, error) 
 	return p.run(ctx, c.values, c.variables...)
 }
 
-// callOne is call of a program that gives one value, the same on every replica.
-func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, error) {
-	results, err := s.call(ctx, c)
+// one is run of a program that gives one value, the same on every replica.
+func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
+	results, err := c.run(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ func (s *TPUStrategy) callOne(ctx context.Context, c builtinCall) (*Mirrored, er
 }
 
 // copyAs copies a value, split over the logical devices as a says.
-func (s *TPUStrategy) copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
-	return s.callOne(ctx, builtinCall{
+func copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
+	return builtinCall{
 		name: "copy", values: []Value{value}, mirrored: true, results: one(a),
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
-	})
+	}.one(ctx, value.base().strategy)
 }
 
 func one(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }

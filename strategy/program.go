@@ -143,7 +143,7 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) mesh.Buffers {
 // places of those that the program was traced with.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
-	values, release, err := s.spread(ctx, values)
+	values, release, err := spread(ctx, values)
 	if err != nil {
 		return nil, err
 	}

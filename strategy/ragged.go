@@ -60,7 +60,7 @@ func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*ten
 	if t, ok := x.(input.Tensor); ok {
 		return copiedInput(op, t)
 	}
-	return s.tensorOf(ctx, x)
+	return operandOf(x).copyHost(ctx, s)
 }
 
 // perReplicaOf makes a value of the replicas' tensors, padding them if they differ: then also to
@@ -165,8 +165,8 @@ func copyBlock(to []byte, toDims []int, from []byte, fromDims, block []int, elem
 
 // sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the programs that
 // mask the padding.
-func (s *TPUStrategy) sizesOf(ctx context.Context, v *distributed) (*PerReplica, error) {
-	sizes := make([]any, s.replicas)
+func (v *distributed) sizes(ctx context.Context) (*PerReplica, error) {
+	sizes := make([]any, v.strategy.replicas)
 	for r := range sizes {
 		row := make([]int32, len(v.shape))
 		for d, n := range v.ragged[r] {
@@ -174,7 +174,7 @@ func (s *TPUStrategy) sizesOf(ctx context.Context, v *distributed) (*PerReplica,
 		}
 		sizes[r] = row
 	}
-	return s.PerReplica(ctx, sizes, logical.Annotation{})
+	return v.strategy.PerReplica(ctx, sizes, logical.Annotation{})
 }
 
 // size is the number of elements of a tensor.

@@ -34,7 +34,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
 	}
-	if err := s.owns(value); err != nil {
+	if err := ownedBy(s, value); err != nil {
 		return nil, err
 	}
 	if err := op.check("reduce"); err != nil {
@@ -42,14 +42,14 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	}
 	base := value.base()
 	if len(axes) == 0 {
-		how, err := s.reductionOf(op, base)
+		how, err := base.reduction(op)
 		if err != nil {
 			return nil, err
 		}
-		return s.callOne(ctx, builtinCall{
+		return builtinCall{
 			name: fmt.Sprintf("reduce_%s_%c", op, how), values: []Value{value}, mirrored: true, results: one(base.annotation),
 			step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{how.of(rc, op, in[0])} },
-		})
+		}.one(ctx, s)
 	}
 	if base.steps > 0 {
 		return nil, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
@@ -57,7 +57,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	if err := number.Check("reduce", base.dtype); err != nil {
 		return nil, err
 	}
-	return s.reduceAxes(ctx, op, value, axes)
+	return reduceAxes(ctx, op, value, axes)
 }
 
 // reduction is how a value is reduced over the replicas; it is part of the program's name.
@@ -69,28 +69,29 @@ const (
 	reduceAll   reduction = 'r'
 )
 
-// reductionOf says how a value is reduced without axes.
-func (s *TPUStrategy) reductionOf(op ReduceOp, base *distributed) (reduction, error) {
+// reduction says how a value is reduced without axes.
+func (v *distributed) reduction(op ReduceOp) (reduction, error) {
+	s := v.strategy
 	switch {
-	case base.steps > 0:
+	case v.steps > 0:
 		return 0, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
-	case s.replicas == 1 && !number.Summable(base.dtype):
+	case s.replicas == 1 && !number.Summable(v.dtype):
 		return reduceCopy, nil // there is nothing to add
 	}
-	if err := number.Check("reduce", base.dtype); err != nil {
+	if err := number.Check("reduce", v.dtype); err != nil {
 		return 0, err
 	}
 	switch {
-	case base.ragged != nil:
-		return 0, fault.New(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", base.ragged)
-	case s.replicas == 1 && base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+	case v.ragged != nil:
+		return 0, fault.New(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.ragged)
+	case s.replicas == 1 && v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return reduceCopy, nil // of one replica: also an integer stays one
-	case !base.perReplica && op == Mean:
+	case !v.perReplica && op == Mean:
 		return reduceCopy, nil
-	case !base.perReplica && s.opts.Semantics == TensorFlowMirrored:
+	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return 0, fault.New(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
-	case op == Mean && base.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
-		return 0, fault.New(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", base.dtype)
+	case op == Mean && v.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
+		return 0, fault.New(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", v.dtype)
 	}
 	return reduceAll, nil
 }
@@ -131,8 +132,9 @@ func meanOf(dtype dtypes.DType) dtypes.DType {
 	return dtypes.Float64
 }
 
-func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mirrored, error) {
+func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mirrored, error) {
 	base := value.base()
+	s := base.strategy
 	rank := len(base.shape)
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
@@ -175,7 +177,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 	}
 	ragged := base.ragged != nil
 	if ragged {
-		sizes, err := s.sizesOf(ctx, base)
+		sizes, err := base.sizes(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +185,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 		values = append(values, sizes)
 		name += "_ragged"
 	}
-	return s.callOne(ctx, builtinCall{
+	return builtinCall{
 		name: name, values: values, mirrored: true,
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			x := in[0]
@@ -205,7 +207,7 @@ func (s *TPUStrategy) reduceAxes(ctx context.Context, op ReduceOp, value Value, 
 			}
 			return []*graph.Node{sum}
 		},
-	})
+	}.one(ctx, s)
 }
 
 // sumOfIntegers sums along axes, none if there are none given, and over the replicas, as a float64

@@ -139,7 +139,7 @@ func noStore(op string) error {
 // sums, as TensorFlow does on TPUs. It emits one all-reduce.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	rc.inReplica("AllReduce")
-	if err := rc.strategy.reducible(x.DType()); err != nil {
+	if err := reducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
 	}
 	return allReduce(op, x, rc.strategy.replicas)
@@ -178,7 +178,7 @@ func times(x *graph.Node, number float64) *graph.Node {
 }
 
 // reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for TPUs.
-func (s *TPUStrategy) reducible(dtype dtypes.DType) error {
+func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
 	}

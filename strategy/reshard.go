@@ -24,11 +24,12 @@ func (v *distributed) laidOut(a logical.Annotation) bool {
 	return v.annotation.Alike(a, v.strategy.axes)
 }
 
-// as returns the value laid out as a asks: itself where it is, otherwise a copy, which the caller
+// as returns a value laid out as a asks: the value where it is, otherwise a copy, which the caller
 // closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
 // stays as it is: its loop lays out each step's part.
-func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
+func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
 	base := v.base()
+	s := base.strategy
 	if err := a.ValidateOn(s.axes, "", base.shape); err != nil {
 		return nil, false, err
 	}
@@ -38,7 +39,7 @@ func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (ou
 	if s.devices == nil || base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
-		out, err = s.reshard(ctx, v, a)
+		out, err = reshard(ctx, v, a)
 	}
 	if err != nil {
 		return nil, false, err
@@ -48,16 +49,17 @@ func (s *TPUStrategy) as(ctx context.Context, v Value, a logical.Annotation) (ou
 }
 
 // reshard copies a value into another layout. Nothing goes through the host.
-func (s *TPUStrategy) reshard(ctx context.Context, v Value, a logical.Annotation) (Value, error) {
-	if _, err := v.base().live(); err != nil {
+func reshard(ctx context.Context, v Value, a logical.Annotation) (Value, error) {
+	base := v.base()
+	if _, err := base.live(); err != nil {
 		return nil, err
 	}
-	out, err := s.call(ctx, builtinCall{
-		name: "lay_out", values: []Value{v}, mirrored: !v.base().perReplica, results: one(a),
+	out, err := builtinCall{
+		name: "lay_out", values: []Value{v}, mirrored: !base.perReplica, results: one(a),
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
-	})
+	}.run(ctx, base.strategy)
 	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", v.base(), a), err, "")
+		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
 	}
 	return out[0], nil
 }
@@ -116,10 +118,10 @@ func (f *Function) layOut(ctx context.Context, batch []any) (laid []any, release
 	}
 	for i, arg := range batch {
 		v, ok := arg.(Value)
-		if !ok || isNil(v) || f.strategy.owns(v) != nil { // which is said later
+		if !ok || isNil(v) || ownedBy(f.strategy, v) != nil { // which is said later
 			continue
 		}
-		as, copied, err := f.strategy.as(ctx, v, f.argument(i))
+		moved, copied, err := as(ctx, v, f.argument(i))
 		if err != nil {
 			release()
 			return nil, nil, f.notLaidOut(i, err)
@@ -130,7 +132,7 @@ func (f *Function) layOut(ctx context.Context, batch []any) (laid []any, release
 		if copies == nil {
 			laid = slices.Clone(batch)
 		}
-		laid[i], copies = as, append(copies, as)
+		laid[i], copies = moved, append(copies, moved)
 	}
 	return laid, release, nil
 }

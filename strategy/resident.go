@@ -62,7 +62,7 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	if s.isClosed.Load() || f.closed.Load() {
 		return nil, f.check()
 	}
-	batch, release, err := s.resolveArguments(ctx, f.opts.Name, batch)
+	batch, release, err := resolveArguments(ctx, s, f.opts.Name, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -241,11 +241,11 @@ func (b *residentBound) fill(ctx context.Context, batch []any, hosts []*tensors.
 			continue
 		}
 		v := batch[i].(Value)
-		if err := f.strategy.owns(v); err != nil {
+		if err := ownedBy(f.strategy, v); err != nil {
 			return fail(i, "a value of another strategy", err)
 		}
 		if v.base().only != nil {
-			all, _, err := f.strategy.spread(ctx, []Value{v})
+			all, _, err := spread(ctx, []Value{v})
 			if err != nil {
 				return fail(i, "on some devices, and not copied to the others", err)
 			}

@@ -138,7 +138,7 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	}
 	var values []Value
 	for _, x := range []any{indices, updates} {
-		c, err := v.strategy.resolveMirrored(ctx, name, operandOf(x), logical.Annotation{})
+		c, err := operandOf(x).resolveMirrored(ctx, v.strategy, name, logical.Annotation{})
 		if err != nil {
 			return err
 		}
@@ -148,12 +148,12 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	if err := rows.Check(name, v.Shape(), values[0].Shape(), values[1].Shape()); err != nil {
 		return err
 	}
-	_, err = v.strategy.call(ctx, builtinCall{
+	_, err = builtinCall{
 		name: op.String(), values: values, variables: []*Variable{v},
 		step: func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			rc.scatter(op, rc.capture(name, v), in[0], in[1])
 			return nil
 		},
-	})
+	}.run(ctx, v.strategy)
 	return err
 }

@@ -31,8 +31,9 @@ func (s Shard) String() string {
 
 // shards lists the devices that hold something. Buffers of this process are asked for their sizes;
 // those of others hold as much.
-func (s *TPUStrategy) shards(v *distributed, buffers mesh.Buffers) []Shard {
-	l, err := s.layoutOf(v)
+func (v *distributed) shards(buffers mesh.Buffers) []Shard {
+	s := v.strategy
+	l, err := v.layout()
 	if err != nil || s.devices == nil {
 		return nil
 	}
@@ -64,7 +65,7 @@ func (v *distributed) Shards() []Shard {
 	if err != nil {
 		return nil
 	}
-	return v.strategy.shards(v, buffers)
+	return v.shards(buffers)
 }
 
 // Shards lists the devices that hold the variable and what each of them holds, by replica, then by
@@ -77,5 +78,5 @@ func (v *Variable) Shards() []Shard {
 	if v.live() != nil {
 		return nil
 	}
-	return v.strategy.shards(v.value(), v.buffers)
+	return v.value().shards(v.buffers)
 }

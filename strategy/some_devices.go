@@ -11,11 +11,11 @@ import (
 )
 
 // toHost copies a mirrored value to the host, of whichever process its parts are.
-func (s *TPUStrategy) toHost(ctx context.Context, m *Mirrored) (*tensors.Tensor, error) {
-	if s.everywhere(false, m.annotation) {
+func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
+	if m.strategy.everywhere(false, m.annotation) {
 		return m.Value(ctx)
 	}
-	whole, err := s.copyAs(ctx, m, logical.Replicated())
+	whole, err := copyAs(ctx, m, logical.Replicated())
 	if err != nil {
 		return nil, err
 	}
@@ -43,16 +43,16 @@ func (v *distributed) on(d int) bool { return v.only == nil || v.only[d] }
 
 // spread brings values that are on some devices to all, for the time of a run. release closes the
 // copies.
-func (s *TPUStrategy) spread(ctx context.Context, values []Value) (all []Value, release func(), err error) {
+func spread(ctx context.Context, values []Value) (all []Value, release func(), err error) {
 	for _, v := range values {
 		if v.base().only != nil {
-			return s.spreadSome(ctx, values)
+			return spreadSome(ctx, values)
 		}
 	}
 	return values, nothing, nil
 }
 
-func (s *TPUStrategy) spreadSome(ctx context.Context, values []Value) (all []Value, release func(), err error) {
+func spreadSome(ctx context.Context, values []Value) (all []Value, release func(), err error) {
 	var made []Value
 	all = slices.Clone(values)
 	release = func() {
@@ -67,7 +67,7 @@ func (s *TPUStrategy) spreadSome(ctx context.Context, values []Value) (all []Val
 		t, err := v.Local(ctx, 0)
 		if err == nil {
 			var m *Mirrored
-			if m, err = s.Mirror(ctx, t, v.Annotation()); err == nil {
+			if m, err = v.base().strategy.Mirror(ctx, t, v.Annotation()); err == nil {
 				all[i], made = m, append(made, m)
 			}
 		}

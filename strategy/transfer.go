@@ -17,14 +17,15 @@ import (
 
 // download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
 // the same as that of a replica which is here.
-func (s *TPUStrategy) download(ctx context.Context, v *distributed, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
+func (v *distributed) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
+	s := v.strategy
 	if err := s.runnable("reading a value"); err != nil {
 		return nil, err
 	}
-	l, err := s.layoutOf(v)
+	l, err := v.layout()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	}
 	o := operandOf(value)
 	if o.readable() {
-		return s.mirrorOperand(ctx, o, a)
+		return o.mirror(ctx, s, a)
 	}
 	tensor, err := o.tensor()
 	if err != nil {
@@ -76,15 +77,6 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 		return nil, err
 	}
 	return v.(*Mirrored), nil
-}
-
-// tensorOf is hostTensor of what may be on the devices, too.
-func (s *TPUStrategy) tensorOf(ctx context.Context, x any) (*tensors.Tensor, error) {
-	o := operandOf(x)
-	if o.readable() {
-		return s.resolveHost(ctx, "copy", o)
-	}
-	return o.tensor()
 }
 
 // noTensor is the error of a host value that is no tensor.
@@ -158,7 +150,7 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 
 // splitBatch cuts a global batch, or this process's rows of one.
 func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
-	tensor, err := s.tensorOf(ctx, batch)
+	tensor, err := operandOf(batch).copyHost(ctx, s)
 	if err != nil {
 		return nil, noTensor("split batch", err)
 	}

@@ -202,7 +202,7 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	if err != nil {
 		return nil, err
 	}
-	tensor, err := v.strategy.download(ctx, v, buffers, replica)
+	tensor, err := v.download(ctx, buffers, replica)
 	if err != nil || v.ragged == nil {
 		return tensor, err
 	}
@@ -216,7 +216,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
 	}
-	if err := s.owns(value); err != nil {
+	if err := ownedBy(s, value); err != nil {
 		return nil, err
 	}
 	results := make([]*tensors.Tensor, len(s.machine.Groups))
@@ -230,7 +230,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 }
 
 // owns refuses the values of another strategy.
-func (s *TPUStrategy) owns(value Value) error {
+func ownedBy(s *TPUStrategy, value Value) error {
 	if isNil(value) {
 		return fault.New(TypeError, "value", "give a value of the strategy", "no value")
 	}
@@ -241,7 +241,7 @@ func (s *TPUStrategy) owns(value Value) error {
 }
 
 // ownsVariable refuses no variable, and those of another strategy.
-func (s *TPUStrategy) ownsVariable(op string, v *Variable) error {
+func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(TypeError, op, "give a variable of the strategy", "no variable")
 	}
@@ -252,7 +252,7 @@ func (s *TPUStrategy) ownsVariable(op string, v *Variable) error {
 }
 
 // ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
-func (s *TPUStrategy) ownsOperand(op string, o operand) error {
+func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	switch of := o.strategy(); {
 	case of == s:
 		return nil

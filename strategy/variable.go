@@ -113,7 +113,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 			return nil, err
 		}
 	}
-	value, err := s.resolveHost(ctx, op, operandOf(initial))
+	value, err := operandOf(initial).resolveHost(ctx, s, op)
 	if err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, TypeError)}
 	}
@@ -228,7 +228,7 @@ func (v *Variable) value() *distributed {
 
 // layout is how the variable lies on the devices.
 func (v *Variable) layout() (*mesh.Layout, error) {
-	return v.strategy.layoutOver(v.dtype, v.shape, v.annotation, v.perReplica(), v.over)
+	return v.value().layout()
 }
 
 // Local waits for the steps under way and copies one replica's component to the host.
@@ -249,7 +249,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	if err := v.live(); err != nil {
 		return nil, err
 	}
-	value, err := s.download(ctx, v.value(), v.buffers, replica)
+	value, err := v.value().download(ctx, v.buffers, replica)
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
