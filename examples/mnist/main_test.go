@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,25 +28,29 @@ func classified(t *testing.T, args ...string) (c trainer.Classified, err error) 
 }
 
 // TestAClassifierLearnsAndGoesOn: over 8 replicas, and on from its checkpoint over 2 of 4 logical
-// devices; 64 rows do not divide the images of the test.
+// devices; 64 rows do not divide the images of the test. What it writes goes below a URL.
 func TestAClassifierLearnsAndGoesOn(t *testing.T) {
-	out := t.TempDir()
+	dir := t.TempDir()
+	out := "file://" + dir
 	first, err := classified(t, "-steps", "60", "-out", out)
 	require.NoError(t, err)
 	require.NotNil(t, first.Accuracy)
 	assert.Greater(t, *first.Accuracy, 0.8)
 	assert.Equal(t, int64(60), first.Steps)
-	for _, name := range []string{"losses.csv", "curve.html", "curve.svg", "events", "checkpoints", "best"} {
-		_, err := os.Stat(filepath.Join(out, name))
+	for _, name := range []string{"losses.csv", "curve.html", "curve.svg", "checkpoints", "best", "status"} {
+		_, err := os.Stat(filepath.Join(dir, name))
 		assert.NoError(t, err)
 	}
 	second, err := classified(t, "-steps", "90", "-out", out, "-resume", "-replicas", "2", "-logical", "4")
 	require.NoError(t, err)
 	assert.Equal(t, int64(90), second.Steps)
 	assert.Less(t, *second.Loss, *first.Loss)
-	table, err := os.ReadFile(filepath.Join(out, "losses.csv"))
+	table, err := os.ReadFile(filepath.Join(dir, "losses.csv"))
 	require.NoError(t, err)
-	assert.Contains(t, strings.SplitN(string(table), "\n", 2)[0], "test/accuracy")
+	rows := strings.Split(string(table), "\r\n")
+	assert.Contains(t, rows[0], "test/accuracy")
+	assert.True(t, strings.HasPrefix(rows[1], "1,1,"), "the rows of the first life are there: %s", rows[1])
+	assert.True(t, slices.ContainsFunc(rows, func(r string) bool { return strings.HasPrefix(r, "90,") }))
 }
 
 func TestAFolderWithoutImagesIsNamed(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -101,7 +100,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout, stderr io.Wr
 	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
 	hooks := append(f.Hooks(stderr, pass, "loss", "accuracy", "test/loss", "test/accuracy"),
 		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false)), pass),
-		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)), fit.KeepBest(filepath.Join(f.Out, "best"), "test/loss"))
+		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)), fit.KeepBest(below(f.Out, "best"), "test/loss"))
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(map[string]string{"batch": fmt.Sprint(batch)}), hooks...)
 	outcome := Classified{Steps: result.Step, Seconds: result.Seconds, Out: f.Out}
 	for i, m := range result.Metrics {

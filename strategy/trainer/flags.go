@@ -40,7 +40,9 @@ type Flags struct {
 	Plugin  string
 
 	set *flag.FlagSet
-	log *slog.Logger
+	// local is the folder of the files that a store does not take; see [Flags.here].
+	local string
+	log   *slog.Logger
 }
 
 // Defaults are what stands for flags that are not given.
@@ -58,7 +60,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
 	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
 	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
-	to.StringVar(&f.Out, "out", "", "folder for checkpoints, metrics and curves; empty makes one")
+	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves; empty makes one")
 	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
 	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", strategy.ParseStateSharding)

@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
@@ -102,12 +104,10 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err := f.fits(parameters, freeMemory); err != nil {
 		return nil, nil, err
 	}
-	if f.Out == "" {
-		if f.Out, err = os.MkdirTemp("", f.set.Name()+"-"); err != nil {
-			return nil, nil, &errkind.Fault{Op: "folder of the run", Err: err, Hint: "give one by -out"}
-		}
+	if err := f.here(); err != nil {
+		return nil, nil, err
 	}
-	sys, err := system.Open(ctx, system.Options{CPUDevices: f.Devices, Plugin: f.Plugin})
+	sys, err := f.open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,6 +121,27 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	}, nil
 }
 
+// startTime is how long the hosts of a slice wait for each other at the start.
+const startTime = 10 * time.Minute
+
+// open opens the devices: those of a slice together with its other hosts, which the resolvers find.
+func (f *Flags) open(ctx context.Context) (*system.System, error) {
+	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
+	if f.Devices > 0 || !system.HasTPU() {
+		return system.Open(ctx, opts)
+	}
+	starting, cancel := context.WithTimeoutCause(ctx, startTime, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + startTime.String(), Class: errkind.DeadlineExceededError})
+	defer cancel()
+	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: f.log})
+	several := opts
+	several.Metadata, several.Resolver = metadata, clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
+	sys, err := system.Open(starting, several)
+	if errors.Is(err, clusterresolver.ErrNotDetected) { // a machine by itself
+		return system.Open(starting, opts)
+	}
+	return sys, err
+}
+
 // Fit returns the options of the run, with the settings that a resume must not change. Warnings go
 // to the writer of [Flags.Parse].
 func (f *Flags) Fit(settings map[string]string) fit.Options {
@@ -131,9 +152,13 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 // events, checkpoints in checkpoints, each time that every says and at the end, and the metrics of
 // the names over the steps as curve.svg and curve.html. The run is watched: `tpustrategy watch`
 // shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
-// several, Out is a folder that they share.
+// several, Out is a folder that they share, or a URL such as gs://bucket/run. Below a URL are the
+// records and the checkpoints at once; the table and the curves are put there at the end of the run,
+// and the event files stay in a folder of this machine.
 func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
-	in := func(name string) string { return filepath.Join(f.Out, name) }
-	return []fit.Hook{fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.New(w), fit.CSV(in("losses.csv")), fit.Curve(in("curve.svg"), metrics...),
-		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(in("checkpoints"), every)}
+	in := func(name string) string { return filepath.Join(f.local, name) }
+	fetch, put := f.copies("losses.csv", "curve.svg", "curve.html")
+	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.New(w), fit.CSV(in("losses.csv")), fit.Curve(in("curve.svg"), metrics...),
+		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(below(f.Out, "checkpoints"), every))
+	return append(hooks, put...)
 }
