@@ -135,10 +135,11 @@ func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Opti
 	if err := opts.validate(b.mesh); err != nil {
 		return nil, err
 	}
-	b.machine = machine(opts.machine(ids, b.logical))
+	b.machine = machine(opts.machine(context.Background(), ids, b.logical))
 	if opts.Target != nil {
 		target = *opts.Target
 	}
+	a.host.life = b.machine.Life
 	a.host.opts = Options{Name: b.opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random}
 	b.lowers(target, "ahead of time for "+a.target.String(), len(ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
 	b.owned = append(b.owned, a.host.Close)
@@ -259,7 +260,7 @@ func (c *compiled) compileAhead(donated []bool) error {
 	start = time.Now()
 	now := phase.Phase{Name: c.program.Name, Stage: phase.Compiling, Target: a.target.Name, Replicas: b.mesh.Size() / b.logical.Size(), LogicalDevices: b.logical.Size(), TextBytes: len(m.Text)}
 	a.line.Phase(now)
-	x, _, err := b.machine.Build(context.Background(), c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
+	x, _, err := b.machine.Build(b.machine.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.Phase(now)
 	if err != nil {

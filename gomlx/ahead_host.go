@@ -14,6 +14,7 @@ import (
 
 // hostPrograms runs programs on a CPU device of this machine, which it opens when it is needed.
 type hostPrograms struct {
+	life context.Context // of the backend that compiles ahead of time
 	opts Options
 	once sync.Once
 	on   *Backend
@@ -23,7 +24,7 @@ type hostPrograms struct {
 // backend returns the backend of the CPU device.
 func (h *hostPrograms) backend() (*Backend, error) {
 	h.once.Do(func() {
-		if h.on, h.err = onCPU(h.opts); h.err != nil {
+		if h.on, h.err = onCPU(h.life, h.opts); h.err != nil {
 			h.err = failed("run on this machine", "what a program gives that runs before the one to compile", h.err)
 		}
 	})
@@ -31,12 +32,12 @@ func (h *hostPrograms) backend() (*Backend, error) {
 }
 
 // onCPU returns a backend of one CPU device of its own.
-func onCPU(opts Options) (*Backend, error) {
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 1})
+func onCPU(life context.Context, opts Options) (*Backend, error) {
+	sys, err := system.Open(life, system.Options{CPUDevices: 1})
 	if err != nil {
 		return nil, err
 	}
-	b, err := New(sys, opts)
+	b, err := newOn(life, sys, opts)
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}

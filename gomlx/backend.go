@@ -1,6 +1,7 @@
 package gomlx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,11 +29,11 @@ type Backend struct {
 	*lowering.Backend
 	opts          Options
 	mesh, logical sharding.Mesh
-	machine       *mesh.Machine
-	devices       *mesh.Devices // the machine where it is at hand, otherwise nil
-	ahead         *ahead        // nil, or what there is in the place of devices
-	rules         ruleUse
-	owned         []func() error // what Close closes after its own things
+	// machine's Life is the context of all that the backend waits for: compute's interfaces carry none.
+	machine *mesh.Machine
+	ahead   *ahead // of a machine that is only described, otherwise nil
+	rules   ruleUse
+	owned   []func() error // what Close closes after its own things
 
 	moved atomic.Int64 // how often a value went from one layout to another
 
@@ -47,6 +48,11 @@ var _ compute.Backend = (*Backend)(nil)
 // New returns a backend over all devices of sys, which stays the caller's and must stay open until
 // the backend is finalized.
 func New(sys *system.System, opts Options) (*Backend, error) {
+	return newOn(context.Background(), sys, opts)
+}
+
+// newOn is New of a backend whose life is a part of another one.
+func newOn(life context.Context, sys *system.System, opts Options) (*Backend, error) {
 	if sys == nil {
 		return nil, fault("New", "there is no system", "open one with system.Open, or use NewFromConfig")
 	}
@@ -63,10 +69,9 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 	if err := opts.validate(b.mesh); err != nil {
 		return nil, err
 	}
-	if b.devices, err = mesh.On(sys, b.opts.machine(ids, b.logical)); err != nil {
+	if b.machine, err = mesh.On(sys, b.opts.machine(life, ids, b.logical)); err != nil {
 		return nil, failed("New", "", err)
 	}
-	b.machine = b.devices.Machine
 	target := lowering.TargetTPU
 	if sys.Platform() == "cpu" {
 		target = lowering.TargetCPU
@@ -78,7 +83,7 @@ func New(sys *system.System, opts Options) (*Backend, error) {
 		if err := b.has(num); err != nil {
 			return err.Error()
 		}
-		return b.devices.All[num].DebugString()
+		return b.machine.All[num].DebugString()
 	})
 	return b, nil
 }
@@ -105,8 +110,8 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 }
 
 // machine describes the machine of a backend's devices.
-func (o Options) machine(ids []int, replica sharding.Mesh) mesh.Options {
-	return mesh.Options{Speaker: "gomlx", Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized}
+func (o Options) machine(life context.Context, ids []int, replica sharding.Mesh) mesh.Options {
+	return mesh.Options{Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized}
 }
 
 // meshOf is the mesh over so many devices, and its logical axes.
@@ -132,12 +137,7 @@ func meshOf(devices int, opts Options) (all, axes sharding.Mesh, err error) {
 func (b *Backend) Mesh() sharding.Mesh { return b.mesh }
 
 // System returns what the backend runs on; nil for one that compiles ahead of time.
-func (b *Backend) System() *system.System {
-	if b.devices == nil {
-		return nil
-	}
-	return b.devices.System
-}
+func (b *Backend) System() *system.System { return b.machine.System }
 
 // has answers whether there is a device of a number.
 func (b *Backend) has(num compute.DeviceNum) error {
@@ -159,17 +159,15 @@ func (b *Backend) named() error {
 	return nil
 }
 
-// Close frees all buffers and executables of the backend, and makes every use of it an error. A
-// second Close returns the first one's result.
+// Close frees all buffers and executables of the backend, and makes every use of it an error; what
+// waits in one is given up with [ErrFinalized]. A second Close returns the first one's result.
 func (b *Backend) Close() error {
+	b.machine.End()
 	b.Backend.Finalize()
 	return b.holds.Close(func(errs []error) error {
-		errs = append(errs, b.machine.CloseBuilds()...)
-		if b.devices != nil {
-			b.machine.Launch.Lock()
-			errs = append(errs, b.devices.Close()...)
-			b.machine.Launch.Unlock()
-		}
+		b.machine.Launch.Lock()
+		errs = append(errs, b.machine.Close()...)
+		b.machine.Launch.Unlock()
 		for _, end := range b.owned {
 			errs = append(errs, end())
 		}
@@ -211,7 +209,7 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	if err != nil {
 		return nil, wrap(err)
 	}
-	if d.devices != nil && d.mesh.Size() == 1 { // there is one layout
+	if d.ahead == nil && d.mesh.Size() == 1 { // there is one layout
 		at, err := d.whole(shape)
 		if err != nil {
 			return nil, wrap(err)

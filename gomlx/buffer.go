@@ -1,7 +1,6 @@
 package gomlx
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -157,7 +156,7 @@ func (h *held) readLocked(dst []byte) error {
 	}
 	for _, l := range h.laid {
 		if from, _, ok := h.backend.machine.Sources(l.layout, 0, l.has, false); ok {
-			return h.backend.devices.Get(context.Background(), l.layout, l.Buffers, from, dst)
+			return h.backend.machine.Get(h.backend.machine.Life, l.layout, l.Buffers, from, dst)
 		}
 	}
 	whole, err := h.backend.everywhere(h.laid[0], h.shape)
@@ -165,7 +164,7 @@ func (h *held) readLocked(dst []byte) error {
 		return err
 	}
 	from, _, _ := h.backend.machine.Sources(whole.layout, 0, nil, true)
-	return errors.Join(h.backend.devices.Get(context.Background(), whole.layout, whole.Buffers, from, dst), whole.Close())
+	return errors.Join(h.backend.machine.Get(h.backend.machine.Life, whole.layout, whole.Buffers, from, dst), whole.Close())
 }
 
 // bytes returns the value in host memory, which must not be written.
@@ -191,7 +190,7 @@ func (h *held) value() (hostValue, error) {
 // layLocked brings the value into a layout, if it is not in it, and returns its parts.
 func (h *held) layLocked(want *mesh.Layout) (*laid, error) {
 	for i, l := range h.laid {
-		if l.layout.Same(want) && h.backend.devices.Here(l.Buffers) {
+		if l.layout.Same(want) && h.backend.machine.Here(l.Buffers) {
 			if i > 0 {
 				h.laid[0], h.laid[i] = l, h.laid[0]
 			}
@@ -236,7 +235,7 @@ func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
 // spread puts the parts of a tensor on the devices of this process.
 func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*laid, error) {
 	l := &laid{layout: at, Buffers: b.machine.Buffers()}
-	if err := b.devices.Put(context.Background(), at, func(int) []byte { return tensor }, l.Buffers); err != nil {
+	if err := b.machine.Put(b.machine.Life, at, func(int) []byte { return tensor }, l.Buffers); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -254,10 +253,11 @@ func (h *held) onLocked(num compute.DeviceNum, whole *mesh.Layout) *laid {
 
 // aloneLocked copies the value to one device alone.
 func (h *held) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*laid, error) {
-	d, to := h.backend.devices, &laid{whole, h.backend.machine.Buffers()}
-	for from := range d.All {
+	m := h.backend.machine
+	to := &laid{whole, m.Buffers()}
+	for from := range m.All {
 		if l := h.onLocked(compute.DeviceNum(from), whole); l != nil {
-			b, err := l.Buffers[from].CopyToDevice(context.Background(), d.All[num])
+			b, err := l.Buffers[from].CopyToDevice(h.backend.machine.Life, m.All[num])
 			if errors.Is(err, errors.ErrUnsupported) {
 				break // by way of the host
 			}
@@ -270,7 +270,7 @@ func (h *held) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*laid, er
 		return nil, err
 	}
 	var scratch []byte
-	return to, d.PutPart(context.Background(), whole, int(num), tensor, &scratch, to.Buffers)
+	return to, m.PutPart(h.backend.machine.Life, whole, int(num), tensor, &scratch, to.Buffers)
 }
 
 // CopyToDevice makes a buffer of the same value for another device.

@@ -71,7 +71,9 @@
 // # Waiting
 //
 // compute's interfaces carry no context. Execute returns once the work is enqueued, and ToFlatData
-// waits for the value for as long as it takes. A program is compiled when it is first executed.
+// waits for the value for as long as it takes, or until the backend is finalized: a program that
+// handles Ctrl-C calls Finalize, and what waits returns [ErrFinalized]. A program is compiled when it
+// is first executed.
 //
 // # Cost
 //

@@ -27,5 +27,5 @@ func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 		}
 		return x.(mesh.Described).Executable, nil
 	}
-	b.machine = mesh.Compiling(fast.Topology(), fast.Platform(), slow, b.opts.machine(slices.Concat(fast.Topology().DeviceIDs()...), b.logical))
+	b.machine = mesh.Compiling(fast.Topology(), fast.Platform(), slow, b.opts.machine(context.Background(), slices.Concat(fast.Topology().DeviceIDs()...), b.logical))
 }

@@ -2,7 +2,6 @@ package gomlx
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -88,7 +87,7 @@ func (b *Backend) agree(what, hint string, data []byte) error {
 		return nil
 	}
 	sum := sha256.Sum256(data)
-	all, err := b.devices.Gather(context.Background(), "compare "+what, sum[:])
+	all, err := b.machine.Gather(b.machine.Life, "compare "+what, sum[:])
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package gomlx
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,10 +131,10 @@ func (c *compiled) buildOn(frame spmd.Frame, of []int) (*variant, error) {
 
 // load compiles the variant.
 func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
-	if v.exe, _, err = b.machine.Build(context.Background(), name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
+	if v.exe, _, err = b.machine.Build(b.machine.Life, name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
 		return err
 	}
-	if v.rows, err = b.devices.Rows(v.exe); err != nil {
+	if v.rows, err = b.machine.Rows(v.exe); err != nil {
 		return errors.Join(err, v.exe.Close())
 	}
 	return nil
@@ -145,7 +144,7 @@ func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOp
 func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bool) error {
 	b.machine.Launch.Lock()
 	defer b.machine.Launch.Unlock()
-	return v.exe.Execute(context.Background(), args, results, pjrt.ExecuteOptions{Donate: donate})
+	return v.exe.Execute(b.machine.Life, args, results, pjrt.ExecuteOptions{Donate: donate})
 }
 
 // lay works out how arguments and results lie on the devices. Of a result that was left open the

@@ -1,9 +1,6 @@
 package strategy
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -34,42 +31,13 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 		return nil, err
 	}
 	s.slice = slice
-	s.machine = mesh.Describe(slice, s.machineOptions())
+	s.machine = mesh.Describe(slice, s.opts.machine(s.assignment))
 	return s, nil
 }
 
 // Slice returns the described slice that the strategy compiles for, or nil if the strategy runs on
 // a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
-
-// AheadOfTimeError reports that a call needs the devices of a slice that is only described: it runs
-// a step, or reads a value. It matches errors.ErrUnsupported.
-type AheadOfTimeError struct {
-	// Doing is the operation that needs the devices, such as "running train_step".
-	Doing string
-	// Slice is the name of the described slice.
-	Slice string
-}
-
-// Error names the operation and the slice.
-func (e *AheadOfTimeError) Error() string {
-	return errkind.Text("strategy: "+e.Doing, fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", e.Slice), nil,
-		"open a system and use New to run")
-}
-
-// Kind returns NotImplementedError.
-func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
-
-// Is reports whether target is errors.ErrUnsupported.
-func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// runnable refuses what needs devices.
-func (s *TPUStrategy) runnable(doing string) error {
-	if s.devices != nil {
-		return nil
-	}
-	return &AheadOfTimeError{Doing: doing, Slice: s.slice.Facts().Name}
-}
 
 // abstract is a value without contents, in the place of a host argument. A local batch is that of
 // this process's replicas.
@@ -80,18 +48,12 @@ func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a log
 	dims := shape.Dimensions
 	if splitBatch {
 		var err error
-		// Ahead of time there are no processes: the batch is the whole one.
-		if dims, err = shareShape(dims, s.shares(local && s.devices != nil)); err != nil {
+		if dims, err = shareShape(dims, s.shares(local)); err != nil {
 			return nil, err
 		}
 	}
 	if _, err := s.layout(shape.DType, dims, a, splitBatch); err != nil {
 		return nil, err
 	}
-	v, err := s.newValue(splitBatch, shape.DType, dims, a, nil)
-	if err != nil {
-		return nil, err
-	}
-	v.base().outline = true
-	return v, nil
+	return s.newValue(splitBatch, shape.DType, dims, a, nil)
 }

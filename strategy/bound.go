@@ -60,9 +60,6 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 
 // bind lays out a program's launch over values.
 func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
-	if err := p.function.strategy.runnable("binding " + p.function.opts.Name); err != nil {
-		return nil, err
-	}
 	if err := arrive(ctx, p.variables...); err != nil {
 		return nil, err
 	}

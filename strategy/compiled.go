@@ -88,7 +88,7 @@ func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
 		return report.TargetOf(s.slice.Facts())
 	}
-	sys := s.devices.System
+	sys := s.machine.System
 	topology := sys.Topology()
 	t := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
 	if t.Name == "" || sys.Platform() == "cpu" {
@@ -97,6 +97,6 @@ func (s *TPUStrategy) reportTarget() report.Target {
 	if client := sys.Client(); client != nil {
 		t.Platform = client.PlatformVersion()
 	}
-	t.Kind = s.devices.All[0].Kind()
+	t.Kind = s.machine.All[0].Kind()
 	return t
 }

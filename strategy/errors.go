@@ -3,6 +3,8 @@ package strategy
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -98,3 +100,105 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // Kind returns ValueError.
 func (e *OptionError) Kind() Kind { return ValueError }
+
+// AheadOfTimeError reports that a call needs the devices of a slice that is only described: it runs
+// a step, or reads a value. It matches errors.ErrUnsupported.
+type AheadOfTimeError struct {
+	// Doing is the operation that needs the devices, such as "running train_step".
+	Doing string
+	// Slice is the name of the described slice.
+	Slice string
+}
+
+// Error names the operation and the slice.
+func (e *AheadOfTimeError) Error() string {
+	return errkind.Text("strategy: "+e.Doing, fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", e.Slice), nil,
+		"open a system and use New to run")
+}
+
+// Kind returns NotImplementedError.
+func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// OrderError reports that the processes of a job called the strategy in different orders: each
+// waits for the others in another call.
+type OrderError struct {
+	// Calls are the calls that the processes are in, by process.
+	Calls []string
+}
+
+// Error says which call each process is in.
+func (e *OrderError) Error() string {
+	calls := make([]string, len(e.Calls))
+	for i, call := range e.Calls {
+		calls[i] = fmt.Sprintf("process %d is at %s", i, call)
+	}
+	return errkind.Text("strategy: the processes are out of step", strings.Join(calls, ", "), nil, "make the same calls in the same order on each")
+}
+
+// Kind returns RuntimeError.
+func (e *OrderError) Kind() Kind { return RuntimeError }
+
+// MismatchError reports that the processes of a job differ in something that must be the same on
+// all of them, such as the program of a step.
+type MismatchError struct {
+	// What names what was compared, such as `program "train_step"`.
+	What string
+	// Texts are the texts that were compared, by process.
+	Texts []string
+	// Differing lists the processes whose text is not the most frequent one, ascending. Where
+	// several texts are equally frequent, that of process 0 counts.
+	Differing []int
+}
+
+// Error says which processes differ, and the text of each.
+func (e *MismatchError) Error() string {
+	var same []int
+	for i := range e.Texts {
+		if !slices.Contains(e.Differing, i) {
+			same = append(same, i)
+		}
+	}
+	var has strings.Builder
+	for _, i := range e.Differing {
+		fmt.Fprintf(&has, "process %d has %s; ", i, e.Texts[i])
+	}
+	fmt.Fprintf(&has, "%s has %s", many("process", same), e.Texts[same[0]])
+	return errkind.Text("strategy: the processes differ in "+e.What, has.String(), nil, "start the same program with the same options and data sizes on each")
+}
+
+// Kind returns ValueError.
+func (e *MismatchError) Kind() Kind { return ValueError }
+
+func many(noun string, list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("%s %d", noun, list[0])
+	}
+	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
+}
+
+// RemoteError reports a read of a tensor, or of a part of it, that another process holds.
+type RemoteError struct {
+	// Replica and LogicalDevice say whose part was read, Process which process holds the part.
+	Replica, LogicalDevice, Process int
+	// Here is the number of this process, Local are its replicas.
+	Here  int
+	Local []int
+
+	some bool // the value is on some devices only
+}
+
+// Error names the part, the process that holds it and this process.
+func (e *RemoteError) Error() string {
+	hint := "read it there, or Reduce or Gather it on the devices first"
+	if e.some {
+		hint = "read it there, or reduce to all devices where it is made"
+	}
+	return errkind.Text(fmt.Sprintf("strategy: reading logical device %d of replica %d", e.LogicalDevice, e.Replica),
+		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil, hint)
+}
+
+// Kind returns ValueError.
+func (e *RemoteError) Kind() Kind { return ValueError }

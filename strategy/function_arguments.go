@@ -23,6 +23,7 @@ const (
 )
 
 // arguments puts host arguments on the devices. release closes what it made.
+
 func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
 	s := f.strategy
 	if err := f.check(); err != nil {
@@ -30,6 +31,11 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	}
 	if err := s.requireEager(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, nil, err
+	}
+	if to == toRun {
+		if err := s.runnable("running", f.opts.Name); err != nil {
+			return nil, nil, err
+		}
 	}
 	if p := f.opts.Padding; p < NoPadding || p > KeepPadding {
 		return nil, nil, fault.New(ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
@@ -68,7 +74,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			if err := ownedBy(s, v); err != nil {
 				return fail(i, "a value of another strategy", "copy it through the host", err)
 			}
-			if v.base().outline && to == toRun && s.devices != nil {
+			if v.base().outline && to == toRun {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
 			if v.base().ragged != nil && !f.takesRagged() {
@@ -95,7 +101,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		}
 		var v Value
 		if shape, ok := arg.(shapes.Shape); ok {
-			if to == toRun && s.devices != nil {
+			if to == toRun {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
 			if shape.Ok() && f.takesUneven() && s.uneven(shape) {
@@ -194,18 +200,6 @@ func asValue[T Value](v T, err error) (Value, error) {
 		return nil, err
 	}
 	return v, nil
-}
-
-func isNil(v Value) bool {
-	switch v := v.(type) {
-	case *PerReplica:
-		return v == nil
-	case *Mirrored:
-		return v == nil
-	case *Stacked:
-		return v == nil
-	}
-	return v == nil
 }
 
 func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }

@@ -217,7 +217,7 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (conten
 		return o.resolvePart(ctx, s, op)
 	case o.value != nil:
 		return content{value: o.value}, nil
-	case s.devices == nil: // ahead of time there are no contents
+	case s.slice != nil: // ahead of time there are no contents
 		v := o.variable
 		return made(s.newValue(v.perReplica(), v.dtype, v.shape, v.annotation, nil))
 	}

@@ -2,12 +2,17 @@ package strategy
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // What package strategy gives to its neighbours beside its contract, by package inside: to
@@ -38,6 +43,16 @@ func init() {
 
 // innerStrategy is the inner face of a strategy: the R x P machine below the contract.
 type innerStrategy struct{ *TPUStrategy }
+
+func (m innerStrategy) Usable(ctx context.Context, op string) error {
+	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
+		return err
+	}
+	if err := m.runnable(op); err != nil {
+		return err
+	}
+	return m.check()
+}
 
 func (m innerStrategy) RequireCross(ctx context.Context, op string) error {
 	return m.requireCross(ctx, op)
@@ -122,6 +137,74 @@ func (m innerValue) Sizes(ctx context.Context) (*PerReplica, error) {
 }
 func (m innerValue) Mark(ragged [][]int, equal bool) { m.ragged, m.equal = ragged, equal }
 func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
+
+// What packages strategy/checkpoint, strategy/pretrained and strategy/interrupt use.
+
+// Turn waits for the turn to use a store whose variables are about to be loaded. done gives it back.
+func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error) {
+	if err := m.Usable(ctx, "loading variables"); err != nil {
+		return nil, nil, err
+	}
+	return m.Variables(store).exclusive(ctx)
+}
+
+func (m innerStrategy) Fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
+	if err := m.Usable(ctx, "loading variables"); err != nil {
+		return 0, err
+	}
+	return m.fill(ctx, variables, from, readers, check)
+}
+
+// Room reports whether the devices have room for values of the variables beside those that they
+// hold. A plugin that does not say how much room there is has the host's memory.
+func (m innerStrategy) Room(variables []*Variable) bool {
+	need := int64(0) // of each device
+	for _, v := range variables {
+		if v.waiting.Load() == nil {
+			need += int64(v.shardBytes)
+		}
+	}
+	free, known := m.machine.FreeBytes()
+	return need == 0 || !known || free > need
+}
+
+// CopyOut copies parts[i] of variable of[i] to the host, for each i. The caller has said the
+// partition, the memory and what is called. No step is launched while it copies, so that all parts
+// are of one moment.
+func (m innerStrategy) CopyOut(ctx context.Context, of []*Variable, parts []mesh.PartCopy) error {
+	if err := m.Usable(ctx, "reading variables"); err != nil {
+		return err
+	}
+	if err := arrive(ctx, of...); err != nil {
+		return err
+	}
+	m.machine.Launch.Lock()
+	defer m.machine.Launch.Unlock()
+	for i, v := range of {
+		if err := v.live(); err != nil {
+			return err
+		}
+		p := &parts[i]
+		p.Name, p.From = fmt.Sprintf("variable %q", v.path), v.buffers
+		var err error
+		if p.Layout, err = v.layout(); err == nil && (i == 0 || v != of[i-1]) {
+			err = ready(ctx, v.buffers)
+		}
+		if err != nil {
+			return fault.Of(p.Name, err, "")
+		}
+	}
+	return m.machine.CopyOut(ctx, parts)
+}
+
+// StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it; see
+// [mesh.Machine.StartGather].
+func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error) {
+	if err := m.Usable(ctx, "gather "+name); err != nil {
+		return nil, err
+	}
+	return m.machine.StartGather(ctx, "gather "+name, mine)
+}
 
 // innerContext is the inner face of a replica's context.
 type innerContext struct{ *ReplicaContext }

@@ -41,7 +41,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 		all[i], layouts = v, append(layouts, v.annotation)
 		key.WriteString(" " + shape.String())
 	}
-	if s.devices != nil {
+	if s.slice == nil {
 		zeros, err := builtinCall{name: "zeros" + key.String(), results: layouts,
 			step: func(rc *ReplicaContext, _ []*graph.Node) (nodes []*graph.Node) {
 				for _, shape := range of {

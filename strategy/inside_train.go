@@ -35,16 +35,6 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 	return f
 }
 
-func (m innerStrategy) Usable(ctx context.Context, op string) error {
-	if err := RefuseTracing(ctx, op, fault.InsteadOfMeeting); err != nil {
-		return err
-	}
-	if err := m.runnable(op); err != nil {
-		return err
-	}
-	return m.check()
-}
-
 // Sharding is what of the state the replicas share out, and whether they share out any: rules may
 // say so, too.
 func (m innerStrategy) Sharding() (StateSharding, bool) { return m.opts.State, m.sharding() }
@@ -110,9 +100,7 @@ func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 		return nil, fault.Of(fmt.Sprintf("variable %q", name), err, "")
 	}
 	v.shardBytes = l.PartBytes
-	if s.devices != nil { // ahead of time variables have no value
-		v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
-	}
+	v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -114,7 +114,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 		return nil, err
 	}
 	start := time.Now()
-	x, err := s.devices.System.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
+	x, err := s.machine.System.Client().Load(ctx, l.Code, pjrt.LoadOptions{})
 	if err != nil {
 		return nil, fault.Of("loading "+l.Name, err, "")
 	}
@@ -122,7 +122,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 		return nil, errors.Join(l.fail(saved.Misfit{Problem: saved.Damaged, Err: err}), x.Close())
 	}
 	p.executable, p.compiling = x, time.Since(start)
-	if p.rows, err = s.devices.Rows(p.executable); err != nil {
+	if p.rows, err = s.machine.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return p, p.keep()

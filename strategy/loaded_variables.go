@@ -48,8 +48,8 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 		delete(unused, a.Name)
 		v, isGiven := given[a.Name]
 		if !isGiven {
-			var all []*Variable
-			if all = s.named(a.Name); len(all) != 1 {
+			all := slices.DeleteFunc(s.DistributedVariables(), func(v *Variable) bool { return v.path != a.Name })
+			if len(all) != 1 {
 				problem, hint := "there is none of this name in the strategy", "make it with NewVariable"
 				if len(all) > 1 {
 					problem, hint = fmt.Sprintf("%d variables of the strategy have this name", len(all)), "close the others"
@@ -69,7 +69,10 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 		case again:
 			fail(a.Name, nil, another, "it is given for %q already, and the step has two", other)
 		default:
-			if err := s.open(v); err != nil {
+			s.machine.Launch.Lock()
+			err := v.live()
+			s.machine.Launch.Unlock()
+			if err != nil {
 				fail(a.Name, err, "", "")
 				continue
 			}
@@ -80,21 +83,4 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 		fail(name, nil, "leave it out", "stepfile.Options.Variables gives it, and the step has no distributed variable of this name")
 	}
 	return found, errors.Join(errs...)
-}
-
-// named returns the distributed variables of a name.
-func (s *TPUStrategy) named(name string) (all []*Variable) {
-	for _, v := range s.DistributedVariables() {
-		if v.path == name {
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
-// open reports a variable that was closed.
-func (s *TPUStrategy) open(v *Variable) error {
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
-	return v.live()
 }

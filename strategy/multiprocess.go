@@ -6,8 +6,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -47,82 +46,81 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// RemoteError reports a read of a tensor, or of a part of it, that another process holds.
-type RemoteError struct {
-	// Replica and LogicalDevice say whose part was read, Process which process holds the part.
-	Replica, LogicalDevice, Process int
-	// Here is the number of this process, Local are its replicas.
-	Here  int
-	Local []int
-
-	some bool // the value is on some devices only
-}
-
-// Error names the part, the process that holds it and this process.
-func (e *RemoteError) Error() string {
-	hint := "read it there, or Reduce or Gather it on the devices first"
-	if e.some {
-		hint = "read it there, or reduce to all devices where it is made"
-	}
-	return errkind.Text(fmt.Sprintf("strategy: reading logical device %d of replica %d", e.LogicalDevice, e.Replica),
-		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil, hint)
-}
-
-// Kind returns ValueError.
-func (e *RemoteError) Kind() Kind { return ValueError }
-
-// sources returns from which partitions of this process a replica's tensor can be read. A mirrored
-// tensor's parts can come from any replica.
-func (s *TPUStrategy) sources(l *mesh.Layout, v *distributed, replica int) ([]int, error) {
-	from, missing, ok := s.machine.Sources(l, replica, v.on, !v.perReplica)
-	if ok {
-		return from, nil
-	}
-	if l.IsWhole() {
-		missing = (replica+1)*s.logicalDevices - 1
-	}
-	for d := range v.only { // the part is on some device
-		if v.only[d] && (l.IsWhole() || l.First(d%s.logicalDevices) == l.First(missing%s.logicalDevices)) {
-			missing = d
-			break
-		}
-	}
-	e := s.remote(missing)
-	e.some = v.only != nil
-	return nil, e
-}
-
-// remote is the error of a read from another process's partition.
-func (s *TPUStrategy) remote(partition int) *RemoteError {
-	return &RemoteError{Replica: partition / s.logicalDevices, LogicalDevice: partition % s.logicalDevices, Process: s.machine.Of[partition],
-		Here: s.machine.Process, Local: s.LocalReplicas()}
-}
-
 // everywhere reports whether every process can read a tensor of such a placement from its own
 // devices. It is the same on all.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
-	if !s.machine.Several() {
+	if !s.machine.Several() || !perReplica && !a.Divides(s.axes) {
 		return true
 	}
 	if perReplica {
 		return false
 	}
-	if !a.Divides(s.axes) {
-		return true
-	}
 	// The least tensor that can be split so has a part of one element.
 	l, err := s.layout(dtypes.Uint8, a.PartsOn(s.axes), a, false)
-	if err != nil {
-		return false
+	return err == nil && s.machine.Everywhere(l)
+}
+
+// shares is among how many replicas a batch is cut: a global one, or the rows of this process's
+// replicas. Ahead of time there are no processes, and the batch is the whole one.
+func (s *TPUStrategy) shares(local bool) int {
+	if n := len(s.machine.Groups); local && n > 0 {
+		return n
 	}
-	parts := map[int]bool{}
-	columns := make([]map[int]bool, s.machine.Count)
-	for d, process := range s.machine.Of {
-		if columns[process] == nil {
-			columns[process] = map[int]bool{}
+	return s.replicas
+}
+
+// batchIndex is which part of a batch is a replica's: of a global one, or of the rows of this
+// process's replicas.
+func (s *TPUStrategy) batchIndex(replica int, local bool) int {
+	if !local {
+		return replica
+	}
+	i, _ := slices.BinarySearch(s.machine.Groups, replica)
+	return i
+}
+
+// InputOptions returns the options with which input.Distribute gives this process the data of its
+// replicas, with a vote of the processes on the end of the data. Processes that share a replica are
+// one to package input, and read the same. If the processes do not have equally many replicas each,
+// in order, it returns an [*OptionError], because package input deals data in that way.
+//
+// The vote is an exchange between the processes, launched where the input is read. Input that a
+// goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
+// process, such as one dataset that is dealt to them, or a repeated dataset.
+func (s *TPUStrategy) InputOptions() (input.Options, error) {
+	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, ProcessPipelines: true, Logger: s.opts.Logger}
+	if !s.machine.Several() {
+		o.Processes, o.Process = 1, 0
+		return o, nil
+	}
+	o.AnyProcess = s.AnyProcess
+	if replica, ok := s.sharedReplica(); ok {
+		o.Processes, o.Process = s.replicas, replica
+		return o, nil
+	}
+	next := 0
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != s.replicas/s.machine.Count || replicas[0] != next {
+			return o, &OptionError{Option: "Assignment", Reason: fmt.Sprintf(
+				"process %d has replicas %v of %d; input needs them in order, %d for each of %d processes",
+				i, replicas, s.replicas, s.replicas/s.machine.Count, s.machine.Count)}
 		}
-		part := l.First(d % s.logicalDevices)
-		columns[process][part], parts[part] = true, true
+		next += len(replicas)
 	}
-	return !slices.ContainsFunc(columns, func(c map[int]bool) bool { return len(c) < len(parts) })
+	return o, nil
+}
+
+// sharedReplica returns the one replica of this process, if there are more processes than replicas
+// and equally many in a row share each replica.
+func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
+	count := s.machine.Count
+	if count <= s.replicas || count%s.replicas != 0 {
+		return 0, false
+	}
+	for i, replicas := range s.ProcessReplicas() {
+		if len(replicas) != 1 || replicas[0] != i/(count/s.replicas) {
+			return 0, false
+		}
+	}
+	return s.machine.Process / (count / s.replicas), true
 }

@@ -2,34 +2,13 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
-
-// OrderError reports that the processes of a job called the strategy in different orders: each
-// waits for the others in another call.
-type OrderError struct {
-	// Calls are the calls that the processes are in, by process.
-	Calls []string
-}
-
-// Error says which call each process is in.
-func (e *OrderError) Error() string {
-	calls := make([]string, len(e.Calls))
-	for i, call := range e.Calls {
-		calls[i] = fmt.Sprintf("process %d is at %s", i, call)
-	}
-	return errkind.Text("strategy: the processes are out of step", strings.Join(calls, ", "), nil, "make the same calls in the same order on each")
-}
-
-// Kind returns RuntimeError.
-func (e *OrderError) Kind() Kind { return RuntimeError }
 
 // GatherBytes exchanges bytes between the processes: every process passes its own and receives the
 // bytes of all processes, by process. All processes call it with the same name, which says what the
@@ -82,66 +61,53 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	if s.devices == nil { // ahead of time there is one process
-		return [][]byte{slices.Clone(mine)}, nil
-	}
-	all, err := s.devices.Gather(ctx, call, mine)
-	return all, inOrder(err)
+	return s.machine.Gather(ctx, call, mine)
 }
 
-// inOrder makes the errors of processes that differ the contract's.
-func inOrder(err error) error {
-	if of := (*mesh.OrderError)(nil); errors.As(err, &of) {
-		return &OrderError{Calls: of.Calls}
+// Every process traces, lowers and compiles its own program, and all must come to the same one:
+// processes that launch different programs hang a slice. So before a program is compiled, the
+// processes compare fingerprints of it.
+
+// Agree compares a text over the processes, for what depends on files, flags or the environment and
+// must be the same on all processes, such as the number of examples. It returns a [*MismatchError]
+// on every process if the text of any process differs. All processes call it. The comparison takes
+// the whole text; the error shows 300 bytes of it.
+func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
+	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
+		return err
 	}
-	if of := (*mesh.MismatchError)(nil); errors.As(err, &of) {
-		return &MismatchError{What: of.What, Texts: of.Texts, Differing: of.Differing}
-	}
-	return err
+	return s.agree(ctx, what, text, []byte(text))
 }
 
-// Gathering is a [TPUStrategy.GatherBytes] under way. Any goroutine may call its methods; one calls
-// Wait at a time.
-type Gathering struct {
-	call string
-	of   *mesh.Gathering
-}
-
-// StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it: the exchange is a launch
-// among the steps, whose result is read some steps later, when it has long been there. So a loop
-// that runs ahead of its devices does not stop for it. All processes call it with the same
-// name, in the same order among their launches; ctx bounds the launch.
-//
-// The bytes together with the name are 497 at the most. Close what it returns.
-func (s *TPUStrategy) StartGather(ctx context.Context, name string, mine []byte) (*Gathering, error) {
-	call := "gather " + name
-	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
-		return nil, err
-	}
-	if err := s.runnable(call); err != nil {
-		return nil, err
-	}
+func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []byte) error {
 	if err := s.check(); err != nil {
-		return nil, err
+		return err
 	}
-	of, err := s.devices.StartGather(ctx, call, mine)
-	if err != nil {
-		return nil, err
-	}
-	return &Gathering{call, of}, nil
+	return s.machine.Agree(ctx, what, text, content)
 }
 
-// Wait returns the bytes of all processes, by process, as [TPUStrategy.GatherBytes] does. ctx
-// bounds the wait; when ctx ends Wait may be called again. A later Wait returns the same, and after
-// Close an error that matches [ErrClosed], unless it was read before.
-func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
-	if err := RefuseTracing(ctx, g.call, fault.InsteadOfMeeting); err != nil {
-		return nil, err
+// agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
+// says so to the others instead of leaving them waiting; its own error comes first.
+func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *spmd.Module, failed error) error {
+	if !s.machine.Several() {
+		return failed
 	}
-	all, err := g.of.Wait(ctx)
-	return all, inOrder(err)
+	what := fmt.Sprintf("program %q", f.opts.Name)
+	if failed != nil {
+		if err := s.agree(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
+			if _, ok := err.(*MismatchError); !ok {
+				return fmt.Errorf("%w (and telling the other processes failed: %v)", failed, err)
+			}
+		}
+		return failed
+	}
+	var text strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(v.base().String())
+	}
+	content := fmt.Appendf(nil, "%v\n", s.assignment.DeviceIDs())
+	return s.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), append(content, m.Text...))
 }
-
-// Close releases what the exchange holds on the devices, read or not. It does not wait. A second
-// Close does nothing.
-func (g *Gathering) Close() error { return g.of.Close() }

@@ -9,19 +9,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
+
+// gatherer is what package strategy/interrupt uses of a strategy.
+type gatherer interface {
+	StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error)
+}
 
 // TestAGatheringIsReadLater begins gatherings among steps and other exchanges, and reads them late,
 // twice or never.
 func TestAGatheringIsReadLater(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		var under []*strategy.Gathering
+		var under []*mesh.Gathering
 		for i := range 4 {
-			g, err := s.StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
+			g, err := inside.Of[gatherer](s).StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
 			if err != nil {
 				return err
 			}
@@ -48,9 +55,9 @@ func TestAGatheringIsReadLater(t *testing.T) {
 		assert.NoError(t, err, "what was read stays")
 		assert.Len(t, got, 2)
 
-		_, err = s.StartGather(ctx, "much", []byte(strings.Repeat("x", 500)))
+		_, err = inside.Of[gatherer](s).StartGather(ctx, "much", []byte(strings.Repeat("x", 500)))
 		assert.ErrorContains(t, err, "use GatherBytes")
-		g, err := s.StartGather(ctx, "most", []byte(strings.Repeat("x", 493)))
+		g, err := inside.Of[gatherer](s).StartGather(ctx, "most", []byte(strings.Repeat("x", 493)))
 		if err != nil {
 			return err
 		}
@@ -59,7 +66,7 @@ func TestAGatheringIsReadLater(t *testing.T) {
 		}
 		return err
 	}))
-	g, err := strategytest.New(t, 2, 1).StartGather(t.Context(), "alone", []byte("me"))
+	g, err := inside.Of[gatherer](strategytest.New(t, 2, 1)).StartGather(t.Context(), "alone", []byte("me"))
 	require.NoError(t, err)
 	got, err := g.Wait(t.Context())
 	require.NoError(t, err)
@@ -73,7 +80,7 @@ func TestAGatheringThatMeetsAnotherCallSaysSo(t *testing.T) {
 		if s.Process() == 1 {
 			return s.Barrier(ctx, "end")
 		}
-		g, err := s.StartGather(ctx, "vote", nil)
+		g, err := inside.Of[gatherer](s).StartGather(ctx, "vote", nil)
 		if err != nil {
 			return err
 		}

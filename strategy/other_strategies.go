@@ -17,22 +17,19 @@ import (
 // partitionsIn says, for each partition of this process, which partition of another strategy is on
 // its device. It is false if one has none.
 func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
-	if s.devices == nil || other.devices == nil {
-		return nil, false
-	}
-	on := make(map[*pjrt.Device]int, len(other.devices.All))
-	for e, device := range other.devices.All {
+	on := make(map[*pjrt.Device]int, len(other.machine.All))
+	for e, device := range other.machine.All {
 		on[device] = e
 	}
-	all := make([]int, len(s.devices.All))
-	for d, device := range s.devices.All {
+	all := make([]int, len(s.machine.All))
+	for d, device := range s.machine.All {
 		e, ok := on[device]
 		if !ok {
 			return nil, false
 		}
 		all[d] = e
 	}
-	return all, true
+	return all, len(all) > 0 // none ahead of time
 }
 
 // mixed returns the error of something of another strategy that cannot be used here.

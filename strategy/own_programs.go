@@ -39,6 +39,9 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
+	if err := s.runnable("running", c.name); err != nil {
+		return nil, err
+	}
 	name := c.name
 	if c.mirrored {
 		name += " mirrored"

@@ -185,7 +185,7 @@ func (p *program) cutTo(result int, v *distributed, values []Value) {
 func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := batch.Shape().Dimensions
 	share := (dims[0] + s.replicas - 1) / s.replicas
-	row := elementBytes(batch.DType()) * size(dims[1:])
+	row := batch.DType().Size() * shapes.Make(batch.DType(), dims[1:]...).Size()
 	all := make([]*tensors.Tensor, s.replicas)
 	var failed error
 	err := batch.ConstBytes(func(data []byte) {

@@ -80,10 +80,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if p.executable, p.compiling, err = s.build(ctx, f.opts.Name, m, s.machine.Options(m.Replicas), arrive); err != nil {
 		return nil, err
 	}
-	if s.devices != nil {
-		if p.rows, err = s.devices.Rows(p.executable); err != nil {
-			return nil, errors.Join(err, p.executable.Close())
-		}
+	if p.rows, err = s.machine.Rows(p.executable); err != nil {
+		return nil, errors.Join(err, p.executable.Close())
 	}
 	return p, p.keep()
 }
@@ -170,9 +168,6 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 		variables = all
 	} else {
 		variables = p.variables
-	}
-	if err := s.runnable("running " + p.function.opts.Name); err != nil {
-		return nil, err
 	}
 	if err := arrive(ctx, variables...); err != nil {
 		return nil, err

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -18,34 +18,11 @@ import (
 // as the last batch of a dataset, is padded on the devices to the greatest size of each dimension,
 // and its real shapes are kept beside it.
 
-// raggedTensors makes a value of tensors of package input whose shapes may differ. It is for one
-// process, and an [*Error] with several.
-func (s *TPUStrategy) raggedTensors(ctx context.Context, values []input.Tensor, a logical.Annotation) (*PerReplica, error) {
-	if err := RefuseTracing(ctx, "per-replica value", fault.InsteadOfGiving); err != nil {
-		return nil, err
-	}
-	const op = "ragged tensors"
-	if s.machine.Several() {
-		return nil, fault.New(ValueError, op, "pad the batches", "several processes need values of one shape")
-	}
-	if len(values) != s.replicas || !slices.ContainsFunc(values, func(t input.Tensor) bool { return !t.Like(values[0]) }) {
-		return s.localTensors(ctx, values, a)
-	}
-	all := make([]*tensors.Tensor, len(values))
-	for r, t := range values {
-		var err error
-		if all[r], err = copiedInput(op, t); err != nil {
-			return nil, err
-		}
-	}
-	return s.perReplicaOf(ctx, all, a)
-}
-
 // copiedInput makes a GoMLX tensor of a tensor of package input.
 func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	dtype, ok := t.Kind().DType()
 	if !ok {
-		return nil, fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
+		return nil, noDType(op, t)
 	}
 	out := tensors.FromShape(shapes.Make(dtype, t.Dims()...))
 	if err := out.MutableBytes(func(to []byte) { copy(to, t.Bytes()) }); err != nil {
@@ -63,8 +40,8 @@ func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*ten
 	return operandOf(x).copyHost(ctx, s)
 }
 
-// perReplicaOf makes a value of the replicas' tensors, padding them if they differ: then also to
-// what a's parts divide.
+// perReplicaOf makes a value of the replicas' tensors, or of those of this process's, padding them if
+// they differ: then also to what a's parts divide.
 func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := slices.Clone(all[0].Shape().Dimensions)
 	ragged := false
@@ -83,7 +60,9 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 			dims[d] = max(dims[d], n)
 		}
 	}
-	read := func(r int, use func([]byte)) error { return all[r].ConstBytes(use) }
+	read := func(r int, use func([]byte)) error {
+		return all[s.batchIndex(r, len(all) != s.replicas)].ConstBytes(use)
+	}
 	if ragged {
 		for d := range dims {
 			if slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return t.Shape().Dimensions[d] != dims[d] }) {
@@ -95,12 +74,11 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 				dims[d] = (dims[d] + parts - 1) / parts * parts
 			}
 		}
-		element := elementBytes(all[0].DType())
+		element := all[0].DType().Size()
 		read = func(r int, use func([]byte)) error {
-			padded := make([]byte, element*size(dims))
-			err := all[r].ConstBytes(func(data []byte) {
-				copyBlock(padded, dims, data, all[r].Shape().Dimensions, all[r].Shape().Dimensions, element)
-			})
+			padded := make([]byte, element*shapes.Make(all[0].DType(), dims...).Size())
+			own := all[r].Shape().Dimensions
+			err := all[r].ConstBytes(func(data []byte) { mesh.CopyBlock(element, own, data, own, padded, dims) })
 			if err == nil {
 				use(padded)
 			}
@@ -119,48 +97,16 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 	return v.(*PerReplica), nil
 }
 
-func elementBytes(dtype dtypes.DType) int { return dtype.Size() }
-
 // cut returns the leading block of a tensor.
 func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	out := tensors.FromShape(shapes.Make(t.DType(), dims...))
 	err := t.ConstBytes(func(from []byte) {
-		_ = out.MutableBytes(func(to []byte) { copyBlock(to, dims, from, t.Shape().Dimensions, dims, elementBytes(t.DType())) })
+		_ = out.MutableBytes(func(to []byte) { mesh.CopyBlock(t.DType().Size(), dims, from, t.Shape().Dimensions, to, dims) })
 	})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("cutting a tensor of shape %s", t.Shape()), err, "")
 	}
 	return out, nil
-}
-
-// copyBlock copies the leading block of a row-major tensor to that of another.
-func copyBlock(to []byte, toDims []int, from []byte, fromDims, block []int, element int) {
-	if size(block) == 0 {
-		return
-	}
-	if len(block) == 0 {
-		copy(to, from[:element])
-		return
-	}
-	index := make([]int, len(block))
-	run := block[len(block)-1] * element
-	for {
-		i, j := 0, 0
-		for d := range block {
-			i, j = i*toDims[d]+index[d], j*fromDims[d]+index[d]
-		}
-		copy(to[i*element:i*element+run], from[j*element:j*element+run])
-		d := len(block) - 2
-		for ; d >= 0; d-- {
-			if index[d]++; index[d] < block[d] {
-				break
-			}
-			index[d] = 0
-		}
-		if d < 0 {
-			return
-		}
-	}
 }
 
 // sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the programs that
@@ -175,13 +121,4 @@ func (v *distributed) sizes(ctx context.Context) (*PerReplica, error) {
 		sizes[r] = row
 	}
 	return v.strategy.PerReplica(ctx, sizes, logical.Annotation{})
-}
-
-// size is the number of elements of a tensor.
-func size(dims []int) int {
-	n := 1
-	for _, d := range dims {
-		n *= d
-	}
-	return n
 }

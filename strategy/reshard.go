@@ -36,7 +36,7 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied b
 	if base.steps > 0 || base.laidOut(a) {
 		return v, false, nil
 	}
-	if s.devices == nil || base.outline {
+	if base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
 		out, err = reshard(ctx, v, a)
@@ -44,7 +44,7 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied b
 	if err != nil {
 		return nil, false, err
 	}
-	out.base().ragged, out.base().outline = base.ragged, base.outline
+	out.base().ragged = base.ragged
 	return out, true, nil
 }
 

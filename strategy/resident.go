@@ -56,8 +56,8 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	f.resident.mu.Lock()
 	defer f.resident.mu.Unlock()
 	s := f.strategy
-	if s.devices == nil { // first, as the text costs an allocation
-		return nil, s.runnable("running " + f.opts.Name)
+	if err := s.runnable("running", f.opts.Name); err != nil {
+		return nil, err
 	}
 	if s.isClosed.Load() || f.closed.Load() {
 		return nil, f.check()
@@ -267,7 +267,7 @@ func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensor
 		var failed error
 		l := slot.layout
 		err := host.ConstBytes(func(data []byte) {
-			failed = s.uploadHeld(ctx, l, func(r int) []byte {
+			failed = s.machine.Put(ctx, l, func(r int) []byte {
 				at := s.batchIndex(r, local)
 				return data[at*l.Bytes : (at+1)*l.Bytes]
 			}, buffers)

@@ -1,10 +1,7 @@
 package strategy
 
 import (
-	"context"
 	"errors"
-
-	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -34,7 +31,7 @@ func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
 		step.Guard = g.Saved()
 	}
 	var err error
-	if step.Target, err = s.savedTarget(fail); err != nil {
+	if step.Target, err = (innerStrategy{s}).Target(fail); err != nil {
 		return nil, err
 	}
 	next := 0
@@ -64,25 +61,23 @@ func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
 // distributed variables of one name could not be told apart when the step is loaded.
 func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
-	if v == nil || s.inStore(store, v) {
+	inStore := func(v *Variable) bool {
+		if store == nil {
+			return false
+		}
+		found, ok := s.Variables(store).Lookup(v.path)
+		return ok && found == v
+	}
+	if v == nil || inStore(v) {
 		return nil, nil
 	}
 	for _, other := range p.variables[:i] {
-		if other != nil && other != v && other.path == v.path && !s.inStore(store, other) {
+		if other != nil && other != v && other.path == v.path && !inStore(other) {
 			return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
 				Detail: "two of the step's distributed variables have this name", Hint: "give each its own with VariableOptions.Name"})
 		}
 	}
 	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation), LocalWrites: v.localWrites}, nil
-}
-
-// inStore reports whether a variable is the store's.
-func (s *TPUStrategy) inStore(store *model.Store, v *Variable) bool {
-	if store == nil {
-		return false
-	}
-	found, ok := s.Variables(store).Lookup(v.path)
-	return ok && found == v
 }
 
 // serialize writes the program out, as the compiler made it.
@@ -96,7 +91,7 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 		return code, err
 	}
 	// The compiler found it in a cache.
-	x, err := s.devices.System.Client().Compile(context.Background(), pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
+	x, err := s.machine.System.Client().Compile(s.machine.Life, pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +99,10 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 	return code, errors.Join(err, x.Close())
 }
 
-// Target returns what the strategy compiles for.
-func (m innerStrategy) Target(fail saved.Fail) (saved.Target, error) {
-	return m.savedTarget(fail)
-}
-
-// savedTarget names the plugin and the devices of the strategy. Where a slice is described there is
-// no client to ask: what both know is compared.
-func (s *TPUStrategy) savedTarget(fail saved.Fail) (t saved.Target, err error) {
+// Target names the plugin and the devices of the strategy. Where a slice is described there is no
+// client to ask: what both know is compared.
+func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
+	s := m.TPUStrategy
 	topology := s.assignment.Topology()
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
@@ -119,11 +110,11 @@ func (s *TPUStrategy) savedTarget(fail saved.Fail) (t saved.Target, err error) {
 		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), "tpu", "")
 		return t, err
 	}
-	client := s.devices.System.Client()
+	client := s.machine.System.Client()
 	if client == nil {
 		return t, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the system has no client of a plugin"})
 	}
-	t.Devices = s.devices.All[0].Kind()
+	t.Devices = s.machine.All[0].Kind()
 	t.Plugin, err = cache.PluginIdentity(client.Plugin(), client.PlatformName(), "")
 	return t, err
 }

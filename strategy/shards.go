@@ -34,11 +34,11 @@ func (s Shard) String() string {
 func (v *distributed) shards(buffers mesh.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()
-	if err != nil || s.devices == nil {
+	if err != nil {
 		return nil
 	}
 	var all []Shard
-	for d := range s.devices.All {
+	for d := range s.machine.All {
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
@@ -49,7 +49,7 @@ func (v *distributed) shards(buffers mesh.Buffers) []Shard {
 			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // which may be padded
 				copy(shard.Size, dims)
 			}
-			if id := b.Device().ID(); id != s.devices.All[d].ID() { // it would be elsewhere
+			if id := b.Device().ID(); id != s.machine.All[d].ID() { // it would be elsewhere
 				shard.Device = fmt.Sprintf("device %d", id)
 			}
 		}

@@ -55,7 +55,7 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 		return nil, fault.New(ValueError, "stack batches", "give the batch of each step", "no batches to stack")
 	}
 	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
-	if s.devices == nil || slices.ContainsFunc(batches, isShape) {
+	if slices.ContainsFunc(batches, isShape) {
 		return s.abstractStack(batches, a, local)
 	}
 	all := make([]*tensors.Tensor, len(batches))
@@ -99,7 +99,7 @@ func otherShape(step int, shape, first shapes.Shape) error {
 func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers, local bool) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
-	for d, device := range s.devices.All {
+	for d, device := range s.machine.All {
 		if !s.machine.Local[d] {
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches [
 		}
 		var err error
 		dims := append([]int{len(batches)}, l.Buffer...)
-		if buffers[d], err = s.devices.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
+		if buffers[d], err = s.machine.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
 			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}

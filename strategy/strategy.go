@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"weak"
@@ -104,11 +105,8 @@ type Options struct {
 // tf.distribute.Strategy that act on values and variables; package strategy/eager has the rest. It
 // is safe for concurrent use.
 type TPUStrategy struct {
-	// machine compiles, for the devices or for slice, which is only described. devices are the
-	// machine where it is at hand, otherwise nil.
 	machine        *mesh.Machine
-	devices        *mesh.Devices
-	slice          *system.Slice
+	slice          *system.Slice // of a machine that is only described, otherwise nil
 	opts           Options
 	assignment     tpu.DeviceAssignment
 	target         lowering.Target
@@ -151,17 +149,20 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys.Platform() == "cpu" {
 		s.target = lowering.TargetCPU
 	}
-	if s.devices, err = mesh.On(sys, s.machineOptions()); err != nil {
+	if s.machine, err = mesh.On(sys, s.opts.machine(s.assignment)); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "does not fit the system", Err: err}
 	}
-	s.machine = s.devices.Machine
 	return s, nil
 }
 
-// machineOptions describe the strategy's machine.
-func (s *TPUStrategy) machineOptions() mesh.Options {
-	return mesh.Options{Speaker: "strategy", Groups: s.assignment.DeviceIDs(), Compiler: s.opts.Compiler, Overrides: s.opts.CompilerOptions,
-		GoesOn: s.opts.goesOn(), Closed: ErrClosed}
+// machine describes the machine of a strategy with these options.
+func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
+	return mesh.Options{Speaker: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
+		GoesOn: o.goesOn(), Closed: ErrClosed,
+		OutOfStep: func(calls []string) error { return &OrderError{calls} },
+		Differ: func(what string, texts []string, differing []int) error {
+			return &MismatchError{what, texts, differing}
+		}}
 }
 
 // newStrategy is a strategy that does not know its devices yet.
@@ -257,10 +258,7 @@ func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
 // System returns the system that the strategy runs on, or nil ahead of time.
 func (s *TPUStrategy) System() *system.System {
-	if s.devices == nil {
-		return nil
-	}
-	return s.devices.System
+	return s.machine.System
 }
 
 // hold registers a value for Close. The value is held weakly, its buffers are not: they are
@@ -295,6 +293,14 @@ func (s *TPUStrategy) check() error {
 	return nil
 }
 
+// runnable refuses what needs devices. The words say what.
+func (s *TPUStrategy) runnable(doing ...string) error {
+	if s.slice == nil {
+		return nil
+	}
+	return &AheadOfTimeError{Doing: strings.Join(doing, " "), Slice: s.slice.Facts().Name}
+}
+
 // Close releases the strategy's programs, variables and values. The system stays open. A second
 // Close does nothing. Steps under way run to their end, and keep what they need until then. Close
 // gives up the compilations under way: a call that waits for one receives [ErrClosed], and a
@@ -313,10 +319,7 @@ func (s *TPUStrategy) Close() error {
 	s.isClosed.Store(true)
 	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
 	s.mu.Unlock()
-	errs := s.machine.CloseBuilds()
-	if s.devices != nil {
-		errs = append(errs, s.devices.Close()...)
-	}
+	errs := s.machine.Close()
 	for p, buffers := range values {
 		if v := p.Value(); v != nil {
 			errs = append(errs, v.free())

@@ -222,22 +222,11 @@ var tracingCalls = map[string]struct {
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
-	"strategy.TPUStrategy.CopyParts":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.CopyParts(ctx, nil) }},
-	"strategy.TPUStrategy.LoadTogether": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.LoadTogether(ctx, nil, nil) }},
-	"strategy.Variables.Load": {call: func(ctx context.Context, w *tracingWorld) error {
-		return strategytest.Err(w.s.Variables(w.store).Load(ctx, nil))
-	}},
 	"strategy.Variables.Pull":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Pull(ctx) }},
 	"strategy.Variables.Push":    {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Variables(w.store).Push(ctx) }},
 	"strategy.TPUStrategy.Agree": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Agree(ctx, "a", "b") }},
 	"strategy.TPUStrategy.GatherBytes": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.GatherBytes(ctx, "a", nil))
-	}},
-	"strategy.TPUStrategy.StartGather": {call: func(ctx context.Context, w *tracingWorld) error {
-		return strategytest.Err(w.s.StartGather(ctx, "a", nil))
-	}},
-	"strategy.Gathering.Wait": {call: func(ctx context.Context, _ *tracingWorld) error {
-		return strategytest.Err(new(strategy.Gathering).Wait(ctx))
 	}},
 	"strategy.TPUStrategy.Barrier": {call: func(ctx context.Context, w *tracingWorld) error { return w.s.Barrier(ctx, "a") }},
 	"strategy.TPUStrategy.BroadcastBytes": {call: func(ctx context.Context, w *tracingWorld) error {

@@ -6,49 +6,14 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
-
-// download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
-// the same as that of a replica which is here.
-func (v *distributed) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
-	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
-		return nil, err
-	}
-	s := v.strategy
-	if err := s.runnable("reading a value"); err != nil {
-		return nil, err
-	}
-	l, err := v.layout()
-	if err != nil {
-		return nil, err
-	}
-	from, err := s.sources(l, v, replica)
-	if err != nil {
-		return nil, err
-	}
-	// A run that failed, such as for want of memory, has nothing to make room for.
-	if err := s.devices.Wait(ctx, from, buffers); err != nil {
-		return nil, closedMeanwhile(err)
-	}
-	tensor := tensors.FromShape(shapes.Make(v.dtype, v.shape...))
-	var failed error
-	err = tensor.MutableBytes(func(data []byte) { failed = s.devices.Get(ctx, l, buffers, from, data) })
-	failed = closedMeanwhile(failed)
-	if failed == nil && err != nil {
-		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
-	}
-	if failed != nil {
-		return nil, failed
-	}
-	return tensor, nil
-}
 
 // Mirror copies a host value to every replica. The value is a *tensors.Tensor, or what
 // tensors.FromAnyValue takes (numbers and nested slices); Mirror copies nested slices into a tensor
@@ -100,41 +65,70 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	local := s.machine.Several() && len(values) == len(s.machine.Groups)
-	if len(values) != s.replicas && !local {
+	if len(values) != s.replicas && !(s.machine.Several() && len(values) == len(s.machine.Groups)) {
 		if s.machine.Several() {
 			return nil, fault.New(ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
 				len(values), s.replicas, len(s.machine.Groups))
 		}
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
-	if held, ok := allTensors(values); ok {
-		if !s.machine.Several() {
-			return s.raggedTensors(ctx, held, a)
-		}
-		if !local {
-			var err error
-			if held, err = s.ownTensors(held); err != nil {
-				return nil, err
-			}
-		}
-		return s.localTensors(ctx, held, a)
-	}
-	if local && len(values) != s.replicas {
-		return s.localPerReplica(ctx, values, a)
+	if all, ok := likeTensors(values); ok {
+		return s.perReplicaInput(ctx, all, a)
 	}
 	all := make([]*tensors.Tensor, len(values))
-	for r, value := range values {
+	for i, value := range values {
 		var err error
-		if all[r], err = s.replicaTensor(ctx, op, value); err != nil {
-			return nil, noTensor(fmt.Sprintf("value of replica %d", r), err)
+		if all[i], err = s.replicaTensor(ctx, op, value); err != nil {
+			return nil, noTensor(fmt.Sprintf("value of replica %d", s.replicaAt(i, len(values))), err)
 		}
-		if s.machine.Several() && !all[r].Shape().Equal(all[0].Shape()) {
+		if s.machine.Several() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
-				"that of replica %d has shape %s, that of replica 0 %s", r, all[r].Shape(), all[0].Shape())
+				"that of replica %d has shape %s, that of replica %d %s", s.replicaAt(i, len(values)), all[i].Shape(), s.replicaAt(0, len(values)), all[0].Shape())
 		}
 	}
 	return s.perReplicaOf(ctx, all, a)
+}
+
+// replicaAt is the replica that value i of so many is for.
+func (s *TPUStrategy) replicaAt(i, values int) int {
+	if values == s.replicas {
+		return i
+	}
+	return s.machine.Groups[i]
+}
+
+// likeTensors are values that are all tensors of package input, of one shape and kind.
+func likeTensors(values []any) ([]input.Tensor, bool) {
+	all := make([]input.Tensor, len(values))
+	for i, value := range values {
+		var ok bool
+		if all[i], ok = value.(input.Tensor); !ok || !all[i].Like(all[0]) {
+			return nil, false
+		}
+	}
+	return all, true
+}
+
+// perReplicaInput is perReplicaOf for tensors of package input of one shape, which it copies from
+// where they lie; much is copied to the devices side by side. It is what a feed calls for each
+// batch.
+func (s *TPUStrategy) perReplicaInput(ctx context.Context, all []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+	dtype, ok := all[0].Kind().DType()
+	if !ok {
+		return nil, noDType("per-replica value", all[0])
+	}
+	v, err := s.uploadedBy(true, dtype, all[0].Dims(), a, func(l *mesh.Layout, buffers mesh.Buffers) error {
+		return s.machine.Put(ctx, l, func(r int) []byte { return all[s.batchIndex(r, len(all) != s.replicas)].Bytes() }, buffers)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*PerReplica), nil
+}
+
+// noDType is the error of a tensor of package input that is no tensor of a device.
+func noDType(op string, t input.Tensor) error {
+	return fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
 // SplitBatch cuts a global batch into the replicas' batches along dimension 0 and copies them to
@@ -193,7 +187,7 @@ func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor
 	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
 		var failed error
 		err := tensor.ConstBytes(func(data []byte) {
-			failed = s.uploadHeld(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
+			failed = s.machine.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
 		})
 		return cmp.Or(failed, err)
 	})
@@ -213,4 +207,32 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 		return nil, err
 	}
 	return s.newValue(perReplica, dtype, shape, a, buffers)
+}
+
+// tensorReader gives replica r's tensor, row-major, for the time of a call.
+type tensorReader func(r int, use func(data []byte)) error
+
+// upload copies the replicas' tensors to this process's devices, into buffers. A nil buffer is
+// made, a closed one is filled again. Replicas that have no device here are not read. Ahead of time
+// there is nowhere to copy to. After an error no buffer is live.
+func (s *TPUStrategy) upload(ctx context.Context, l *mesh.Layout, read tensorReader, buffers mesh.Buffers) error {
+	var scratch []byte
+	for _, r := range s.machine.Groups {
+		var failed error
+		err := read(r, func(data []byte) {
+			for d := r * s.logicalDevices; d < (r+1)*s.logicalDevices && failed == nil; d++ {
+				if s.machine.Local[d] {
+					failed = s.machine.PutPart(ctx, l, d, data, &scratch, buffers)
+				}
+			}
+		})
+		if failed == nil {
+			failed = err
+		}
+		if failed != nil {
+			_ = buffers.Close()
+			return failed
+		}
+	}
+	return nil
 }

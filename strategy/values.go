@@ -34,7 +34,8 @@ type distributed struct {
 	// ragged are the replicas' shapes where they differ: shape then holds the greatest size of each
 	// dimension, and the buffers are padded to it.
 	ragged [][]int
-	// outline says that there are no contents: a shape stands in their place.
+	// outline says that there are no contents: a shape stands in their place, or the devices are only
+	// described.
 	outline bool
 
 	// only says which partitions hold a mirrored value that is not on all; see keep.
@@ -123,10 +124,10 @@ func (v *distributed) live() (mesh.Buffers, error) {
 	if v.closed {
 		return nil, closed("value %s", v)
 	}
-	if v.strategy.devices == nil {
-		return nil, v.strategy.runnable("reading " + v.String())
-	}
 	if v.outline {
+		if err := v.strategy.runnable("reading", v.String()); err != nil {
+			return nil, err
+		}
 		return nil, fault.New(ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
 	}
 	return v.buffers, nil
@@ -209,6 +210,69 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return cut(tensor, v.ragged[replica])
 }
 
+// download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
+// the same as that of a replica which is here.
+func (v *distributed) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
+	s := v.strategy
+	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
+		return nil, err
+	}
+	if err := s.runnable("reading a value"); err != nil {
+		return nil, err
+	}
+	l, err := v.layout()
+	if err != nil {
+		return nil, err
+	}
+	from, err := v.sources(l, replica)
+	if err != nil {
+		return nil, err
+	}
+	// A run that failed, such as for want of memory, has nothing to make room for.
+	if err := s.machine.Wait(ctx, from, buffers); err != nil {
+		return nil, closedMeanwhile(err)
+	}
+	tensor := tensors.FromShape(v.Shape())
+	var failed error
+	err = tensor.MutableBytes(func(data []byte) { failed = s.machine.Get(ctx, l, buffers, from, data) })
+	failed = closedMeanwhile(failed)
+	if failed == nil && err != nil {
+		failed = fault.Of(fmt.Sprintf("reading replica %d", replica), err, "")
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return tensor, nil
+}
+
+// sources returns from which partitions of this process a replica's tensor can be read. A mirrored
+// tensor's parts can come from any replica.
+func (v *distributed) sources(l *mesh.Layout, replica int) ([]int, error) {
+	s := v.strategy
+	from, missing, ok := s.machine.Sources(l, replica, v.on, !v.perReplica)
+	if ok {
+		return from, nil
+	}
+	if l.IsWhole() {
+		missing = (replica+1)*s.logicalDevices - 1
+	}
+	for d := range v.only { // the part is on some device
+		if v.only[d] && (l.IsWhole() || l.First(d%s.logicalDevices) == l.First(missing%s.logicalDevices)) {
+			missing = d
+			break
+		}
+	}
+	e := s.remote(missing)
+	e.some = v.only != nil
+	return nil, e
+}
+
+// remote is the error of a read from another process's partition.
+func (s *TPUStrategy) remote(partition int) *RemoteError {
+	return &RemoteError{Replica: partition / s.logicalDevices, LogicalDevice: partition % s.logicalDevices, Process: s.machine.Of[partition],
+		Here: s.machine.Process, Local: s.LocalReplicas()}
+}
+
 // LocalResults waits for the tensors of this process's replicas and copies them to the host, in
 // replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
 // tensors are the caller's. Errors: those of [PerReplica.Local], a [*StrategyError].
@@ -238,6 +302,18 @@ func ownedBy(s *TPUStrategy, value Value) error {
 		return &StrategyError{Op: "value", Subject: value.base().String()}
 	}
 	return nil
+}
+
+func isNil(v Value) bool {
+	switch v := v.(type) {
+	case *PerReplica:
+		return v == nil
+	case *Mirrored:
+		return v == nil
+	case *Stacked:
+		return v == nil
+	}
+	return v == nil
 }
 
 // ownsVariable refuses no variable, and those of another strategy.
@@ -282,7 +358,7 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 		value, base = v, &v.distributed
 	}
 	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
-	base.perReplica, base.buffers = perReplica, buffers
+	base.perReplica, base.buffers, base.outline = perReplica, buffers, len(buffers) == 0
 	if err := s.hold(base); err != nil {
 		return nil, errors.Join(err, base.free())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
@@ -287,7 +288,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	_, sizes := l.At(d)
 	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
 	var failed error
-	err = part.MutableBytes(func(data []byte) { failed = s.devices.GetPart(ctx, l, v.buffers, d, data) })
+	err = part.MutableBytes(func(data []byte) { failed = s.machine.GetPart(ctx, l, v.buffers, d, data) })
 	if err = cmp.Or(failed, err); err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
@@ -324,32 +325,56 @@ func (v *Variable) Ready(ctx context.Context) error {
 // upload copies a value to all components. It waits for the launch lock only if the variable lives
 // already.
 func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
-	if p := partsOf(value); p != nil && v.strategy.devices != nil {
+	if p := lazy.PartsOf(value); p != nil {
 		load, err := v.load(p)
 		if err != nil {
 			return err
 		}
 		v.shardBytes = load.Layout.PartBytes
-		if _, err := v.strategy.devices.Fill(ctx, []*mesh.Load{&load.Load}, 1); err != nil {
+		if _, err := v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1); err != nil {
 			return err
 		}
 		return v.swap(load.Into)
 	}
-	return v.uploadEach(ctx, func(_ int, use func([]byte)) error { return value.ConstBytes(use) })
-}
-
-func (v *Variable) uploadEach(ctx context.Context, read tensorReader) error {
 	s := v.strategy
 	l, err := v.layout()
 	if err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	fresh := s.machine.Buffers()
-	if err := s.upload(ctx, l, read, fresh); err != nil {
+	if err := s.upload(ctx, l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
 		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	v.shardBytes = l.PartBytes
 	return v.swap(fresh)
+}
+
+// load returns the loading of a value in parts.
+func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
+	name := fmt.Sprintf("variable %q", v.path)
+	if shape := from.Shape(); !shape.Equal(v.Shape()) {
+		return nil, fault.New(ValueError, name, "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
+	}
+	l, err := v.layout()
+	if err != nil {
+		return nil, fault.Of(name, err, "")
+	}
+	return &mesh.Load{Name: name, Layout: l, From: from}, nil
+}
+
+// swap gives a live variable other buffers, and closes those that it has. It is called under
+// machine.Launch.
+func (v *Variable) swap(fresh mesh.Buffers) error {
+	if v.buffers == nil {
+		v.buffers = fresh
+		v.waiting.Store(nil)
+		return nil
+	}
+	// Bound launches hold the buffers' addresses until they see a new generation.
+	err := v.buffers.Close()
+	copy(v.buffers, fresh)
+	v.strategy.generation++
+	return err
 }
 
 func (v *Variable) free() error {

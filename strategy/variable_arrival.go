@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // A program needs the shapes of a store's variables, a run needs their values. So a trace gives a
@@ -39,6 +40,9 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 		vs := v.waiting.Load()
 		if vs == nil {
 			continue
+		}
+		if err := v.strategy.runnable("reading", v.path); err != nil {
+			return err
 		}
 		if !made[vs] {
 			if err := vs.initialize(ctx); err != nil {
@@ -111,11 +115,11 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 		return fault.Of("waiting for the store", err, "")
 	}
 	defer done()
-	s := vs.strategy
-	if err := s.check(); err != nil {
+	if err := vs.strategy.check(); err != nil {
 		return err
 	}
-	var loads []*variableLoad
+	var waiting []*Variable
+	var parts []lazy.Parts
 	for _, v := range variables {
 		if v == nil || v.waiting.Load() != vs {
 			continue
@@ -131,23 +135,14 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 		if err != nil {
 			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
-		if p := partsOf(value); p != nil {
-			load, err := v.load(p)
-			if err != nil {
-				return err
-			}
-			loads = append(loads, load)
+		if p := lazy.PartsOf(value); p != nil {
+			waiting, parts = append(waiting, v), append(parts, p)
 		}
 	}
-	if len(loads) == 0 {
+	if len(waiting) == 0 {
 		return nil
 	}
-	if _, err := s.fill(ctx, loads, 1); err != nil {
-		return err
-	}
-	for _, x := range loads {
-		err = errors.Join(err, x.variable.take(x.Into))
-	}
+	_, err = vs.strategy.fill(ctx, waiting, parts, 1, nil)
 	return err
 }
 
@@ -169,14 +164,13 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	}
 	took, err := first.Make(ctx, vs.firstOptions(), missing)
 	vs.addFirst(took)
-	return inOrder(err)
+	return err
 }
 
 // firstOptions say how first values of the store's variables are made.
 func (vs *Variables) firstOptions() first.Options {
 	s := vs.strategy
-	return first.Options{Devices: s.devices, Replicas: s.replicas, LogicalDevices: s.logicalDevices, Axes: s.opts.LogicalAxes,
-		Target: s.target, Precision: s.opts.Precision, Store: vs.store,
+	return first.Options{Machine: s.machine, Axes: s.opts.LogicalAxes, Target: s.target, Precision: s.opts.Precision, Store: vs.store,
 		Place: func(path string) (first.Variable, error) {
 			v, err := vs.variable(path)
 			if err != nil {
@@ -235,4 +229,48 @@ func (v *Variable) take(fresh mesh.Buffers) error {
 	v.buffers = fresh
 	v.waiting.Store(nil)
 	return nil
+}
+
+// fill gives variables values in parts, all or none of them, so many parts at a time; see
+// [mesh.Machine.Fill]. The values come to the devices beside those that the variables have. Then
+// check is called, if it is not nil, and if it returns no error the values take the places of the
+// old ones. A variable that got its first value meanwhile keeps that. staged is the most that the
+// host held on the way.
+func (s *TPUStrategy) fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	loads, waited := make([]*mesh.Load, len(variables)), make([]bool, len(variables))
+	for i, v := range variables {
+		if loads[i], err = v.load(from[i]); err != nil {
+			return 0, err
+		}
+		waited[i] = v.waiting.Load() != nil
+	}
+	if staged, err = s.machine.Fill(ctx, loads, readers); err != nil {
+		return staged, err
+	}
+	if check != nil {
+		err = check(ctx)
+	}
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	for i := 0; i < len(variables) && err == nil; i++ {
+		err = variables[i].live()
+	}
+	if err != nil {
+		for _, x := range loads {
+			_ = x.Into.Close()
+		}
+		return staged, err
+	}
+	var errs []error
+	for i, v := range variables {
+		if waited[i] && v.waiting.Load() == nil {
+			errs = append(errs, loads[i].Into.Close())
+		} else {
+			errs = append(errs, v.swap(loads[i].Into))
+		}
+	}
+	return staged, errors.Join(errs...)
 }

@@ -117,9 +117,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 		return nil, fault.Of(fmt.Sprintf("variable %q", path), err, "")
 	}
 	v.shardBytes = l.PartBytes
-	if vs.strategy.devices != nil { // ahead of time variables have no value
-		v.waiting.Store(vs)
-	}
+	v.waiting.Store(vs)
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.list = append(vs.list, v)

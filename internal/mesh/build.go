@@ -139,9 +139,9 @@ func (m *Machine) watch(name string, program pjrt.Program, opts pjrt.CompileOpti
 // closeGrace is how long Close waits for compilations that do not end with their context at once.
 const closeGrace = time.Second
 
-// CloseBuilds gives up the compilations under way, and refuses others. A compiler cannot be stopped:
+// closeBuilds gives up the compilations under way, and refuses others. A compiler cannot be stopped:
 // what it makes all the same is closed when it comes, without anybody waiting for it.
-func (m *Machine) CloseBuilds() (errs []error) {
+func (m *Machine) closeBuilds() (errs []error) {
 	m.builds.mu.Lock()
 	all := m.builds.underWay
 	m.builds.underWay = nil

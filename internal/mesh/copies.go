@@ -26,7 +26,7 @@ type PartCopy struct {
 
 // CopyOut copies parts to the host, several at a time and in any order. The caller keeps the buffers
 // from changing meanwhile.
-func (d *Devices) CopyOut(ctx context.Context, parts []PartCopy) error {
+func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, min(runtime.GOMAXPROCS(0), 8)))
 	for _, p := range parts {
@@ -34,8 +34,8 @@ func (d *Devices) CopyOut(ctx context.Context, parts []PartCopy) error {
 			if err := context.Cause(within); err != nil {
 				return err
 			}
-			if err := d.GetPart(within, p.Layout, p.From, p.Partition, p.Into); err != nil {
-				return d.failed(p.Name, err)
+			if err := m.GetPart(within, p.Layout, p.From, p.Partition, p.Into); err != nil {
+				return m.failed(p.Name, err)
 			}
 			if p.Done != nil {
 				p.Done()
@@ -54,21 +54,21 @@ type Spreading struct {
 	// To copies a buffer to a device; nil is the plugin's own way.
 	To func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error)
 
-	devices  *Devices
+	machine  *Machine
 	largest  int            // bytes of the largest tensor so far
 	underWay []*pjrt.Buffer // oldest first
 	bytes    int            // of what is under way
 }
 
 // Spread returns a Spreading.
-func (d *Devices) Spread() *Spreading { return &Spreading{devices: d} }
+func (m *Machine) Spread() *Spreading { return &Spreading{machine: m} }
 
 // Start starts the copies of a tensor of so many bytes: into each partition of this process that lacks
 // its part, from the partition that source names.
 func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
-	d := s.devices
+	m := s.machine
 	s.largest = max(s.largest, bytes)
-	for _, partition := range d.mine {
+	for _, partition := range m.mine {
 		if all[partition] != nil {
 			continue
 		}
@@ -78,9 +78,9 @@ func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source fu
 				return err
 			}
 		}
-		b, err := s.copy(ctx, from, d.All[partition])
+		b, err := s.copy(ctx, from, m.All[partition])
 		if err != nil {
-			return d.failed("copying to "+d.device(partition), err)
+			return m.failed("copying to "+m.device(partition), err)
 		}
 		all[partition] = b
 		s.underWay, s.bytes = append(s.underWay, b), s.bytes+b.Bytes()
@@ -107,20 +107,20 @@ func (s *Spreading) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*
 	if err := b.ToHost(ctx, data); err != nil {
 		return nil, err
 	}
-	return s.devices.System.Runtime().BufferFromHost(ctx, data, b.DType(), b.Dims(), d)
+	return s.machine.System.Runtime().BufferFromHost(ctx, data, b.DType(), b.Dims(), d)
 }
 
 // wait waits for the oldest copy.
 func (s *Spreading) wait(ctx context.Context) error {
 	b := s.underWay[0]
 	if err := b.Ready(ctx); err != nil {
-		return s.devices.failed("waiting for a copy", err)
+		return s.machine.failed("waiting for a copy", err)
 	}
 	s.underWay, s.bytes = s.underWay[1:], s.bytes-b.Bytes()
 	return nil
 }
 
 // Here reports whether all partitions of this process have their parts.
-func (d *Devices) Here(all Buffers) bool {
-	return !slices.ContainsFunc(d.mine, func(partition int) bool { return all[partition] == nil })
+func (m *Machine) Here(all Buffers) bool {
+	return !slices.ContainsFunc(m.mine, func(partition int) bool { return all[partition] == nil })
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // four is a machine of four groups of one CPU device.
-func four(t *testing.T) *Devices {
+func four(t *testing.T) *Machine {
 	plugintest.Path(t, "cpu")
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4})
 	require.NoError(t, err)

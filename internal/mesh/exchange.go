@@ -38,68 +38,37 @@ const firstWords = 128
 // values.
 const MaxMessage = 1 << 20
 
-// MaxPending bounds the message of [Devices.StartGather] together with the name of its call, in bytes.
+// MaxPending bounds the message of [Machine.StartGather] together with the name of its call, in bytes.
 const MaxPending = 4*firstWords - 4 - 4
-
-// OrderError reports that the processes are in different calls: each waits for the others in another.
-type OrderError struct {
-	// Calls are the calls, by process.
-	Calls []string
-}
-
-// Error lists the calls.
-func (e *OrderError) Error() string {
-	return errkind.Text("mesh: exchange", fmt.Sprintf("the processes are at %q", e.Calls), nil, "make the same calls in the same order on each")
-}
-
-// Kind returns RuntimeError.
-func (*OrderError) Kind() errkind.Kind { return errkind.RuntimeError }
 
 // Gather exchanges messages: every process passes its own and receives those of all processes, by
 // process. All processes call it with the same call, which says what the messages are; otherwise all
-// receive an [*OrderError]. One that does not fit the first launch follows in a second one, which all
+// receive the error of [Options].OutOfStep. One that does not fit the first launch follows in a second one, which all
 // make, as all see the lengths.
-func (d *Devices) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
+func (m *Machine) Gather(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if len(call)+len(mine) > MaxMessage {
-		return nil, d.fault(errkind.ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
+		return nil, m.fault(errkind.ValueError, call, "keep it on the devices, or write a file", "%d bytes, where %d are the most", len(mine), MaxMessage-len(call))
 	}
-	if !d.Several() {
+	if !m.Several() {
 		return [][]byte{slices.Clone(mine)}, nil
 	}
 	defer activity.Begin(ctx, activity.Exchange, call)()
 	message := appendMessage(nil, call, mine)
-	rows, longest, err := d.gatherOnce(ctx, firstWords, message)
+	rows, longest, err := m.gatherOnce(ctx, firstWords, message)
 	if err == nil && longest > 4*firstWords-4 {
-		rows, _, err = d.gatherOnce(ctx, 1<<bits.Len(uint(longest+3)/4), message)
+		rows, _, err = m.gatherOnce(ctx, 1<<bits.Len(uint(longest+3)/4), message)
 	}
 	if err != nil {
-		return nil, d.failed(call, err)
+		return nil, m.failed(call, err)
 	}
-	return d.messages(call, rows)
+	return m.messages(call, rows)
 }
-
-// MismatchError reports that the processes differ in what must be the same on all of them.
-type MismatchError struct {
-	// What names what was compared, and Texts are the texts of it, by process.
-	What  string
-	Texts []string
-	// Differing are the processes whose contents are not the most frequent ones, ascending. Where
-	// several are equally frequent, those of process 0 count.
-	Differing []int
-}
-
-// Error says which processes differ.
-func (e *MismatchError) Error() string {
-	return errkind.Text("mesh: the processes differ in "+e.What, fmt.Sprintf("processes %v have another than the others", e.Differing), nil, "")
-}
-
-// Kind returns ValueError.
-func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Agree compares contents over the processes, which must all have the same. text describes them: 300
-// bytes of it are in the [*MismatchError] that every process gets if any differs. All processes call it.
-func (d *Devices) Agree(ctx context.Context, what, text string, content []byte) error {
-	if !d.Several() {
+// bytes of it go to [Options].Differ, whose error every process gets if any differs. All processes
+// call it.
+func (m *Machine) Agree(ctx context.Context, what, text string, content []byte) error {
+	if !m.Several() {
 		return nil
 	}
 	const most = 300
@@ -107,14 +76,14 @@ func (d *Devices) Agree(ctx context.Context, what, text string, content []byte) 
 		text = text[:most] + "..."
 	}
 	sum := sha256.Sum256(content)
-	all, err := d.Gather(ctx, "compare "+what, append(sum[:], text...))
+	all, err := m.Gather(ctx, "compare "+what, append(sum[:], text...))
 	if err != nil {
 		return err
 	}
 	counts := map[string]int{}
 	for _, row := range all {
 		if len(row) < len(sum) {
-			return d.fault(errkind.InternalError, "compare "+what, "start the same program on each process", "a fingerprint of %d bytes", len(row))
+			return m.fault(errkind.InternalError, "compare "+what, "start the same program on each process", "a fingerprint of %d bytes", len(row))
 		}
 		counts[string(row[:len(sum)])]++
 	}
@@ -127,19 +96,20 @@ func (d *Devices) Agree(ctx context.Context, what, text string, content []byte) 
 			standard = key
 		}
 	}
-	e := &MismatchError{What: what}
+	var texts []string
+	var differing []int
 	for i, row := range all {
-		e.Texts = append(e.Texts, fmt.Sprintf("%s (%x)", row[len(sum):], row[:6]))
+		texts = append(texts, fmt.Sprintf("%s (%x)", row[len(sum):], row[:6]))
 		if string(row[:len(sum)]) != standard {
-			e.Differing = append(e.Differing, i)
+			differing = append(differing, i)
 		}
 	}
-	return e
+	return m.opts.Differ(what, texts, differing)
 }
 
 // gatherOnce gathers messages, cut to the room there is, and tells the longest message's real length.
-func (d *Devices) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
-	s, err := d.send(ctx, words, message)
+func (m *Machine) gatherOnce(ctx context.Context, words int, message []byte) (rows [][]byte, longest int, err error) {
+	s, err := m.send(ctx, words, message)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -148,20 +118,28 @@ func (d *Devices) gatherOnce(ctx context.Context, words int, message []byte) (ro
 }
 
 // messages returns the values of the messages of all processes, which must be of one call.
-func (d *Devices) messages(call string, rows [][]byte) ([][]byte, error) {
+func (m *Machine) messages(call string, rows [][]byte) ([][]byte, error) {
 	calls, values := make([]string, len(rows)), make([][]byte, len(rows))
 	same := true
 	for i, row := range rows {
 		var ok bool
 		if calls[i], values[i], ok = parseMessage(row); !ok {
-			return nil, d.fault(errkind.InternalError, call, "start the same program on each process", "process %d sent %d bytes that are no message", i, len(row))
+			return nil, m.fault(errkind.InternalError, call, "start the same program on each process", "process %d sent %d bytes that are no message", i, len(row))
 		}
 		same = same && calls[i] == call
 	}
 	if !same {
-		return nil, &OrderError{Calls: calls}
+		return nil, m.outOfStep(calls)
 	}
 	return values, nil
+}
+
+// outOfStep is the error of processes that are in different calls.
+func (m *Machine) outOfStep(calls []string) error {
+	if m.opts.OutOfStep != nil {
+		return m.opts.OutOfStep(calls)
+	}
+	return m.fault(errkind.RuntimeError, "exchange", "make the same calls in the same order on each", "the processes are at %q", calls)
 }
 
 // appendMessage writes a message: the length of the call's name, the name, the value.
@@ -184,34 +162,34 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 
 // sent is an exchange that was launched: rows on their way.
 type sent struct {
-	devices   *Devices
+	machine   *Machine
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
 // send launches the gathering of messages, cut to the room there is.
-func (d *Devices) send(ctx context.Context, words int, message []byte) (_ *sent, err error) {
-	x, err := d.exchange(ctx, words)
+func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *sent, err error) {
+	x, err := m.exchange(ctx, words)
 	if err != nil {
 		return nil, err
 	}
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
-	s := &sent{devices: d, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
+	s := &sent{machine: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
 	for i, device := range x.devices {
-		if s.ins[i][0], err = d.System.Runtime().BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, device); err != nil {
+		if s.ins[i][0], err = m.System.Runtime().BufferFromHost(ctx, row, pjrt.S32, []int{1, words}, device); err != nil {
 			return nil, err
 		}
 	}
-	d.Launch.Lock()
-	defer d.Launch.Unlock()
-	if err := d.Check(); err != nil {
+	m.Launch.Lock()
+	defer m.Launch.Unlock()
+	if err := m.Check(); err != nil {
 		return nil, err
 	}
 	return s, x.program.Execute(ctx, s.ins, s.outs, pjrt.ExecuteOptions{})
@@ -219,24 +197,24 @@ func (d *Devices) send(ctx context.Context, words int, message []byte) (_ *sent,
 
 // receive waits for the rows.
 func (s *sent) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
-	d, words := s.devices, s.words
-	all := make([]byte, 4*words*d.NumDevices())
+	m, words := s.machine, s.words
+	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
 		if ctx.Err() != nil {
-			err = &errkind.Fault{Op: d.opts.Speaker + ": waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", d.Count), Err: err,
+			err = &errkind.Fault{Op: m.opts.Speaker + ": waiting for the other processes", Reason: fmt.Sprintf("not all of the %d processes came", m.Count), Err: err,
 				Hint: "see whether each of them still runs, and makes the same calls"}
 		}
 		return nil, 0, err
 	}
-	for i := range d.Count {
-		at := slices.Index(d.Of, i)
+	for i := range m.Count {
+		at := slices.Index(m.Of, i)
 		row := all[at*4*words : (at+1)*4*words]
 		n := int(binary.LittleEndian.Uint32(row))
 		longest = max(longest, n)
 		rows = append(rows, row[4:4+min(n, 4*words-4)])
 	}
 	if longest > MaxMessage+4 {
-		return nil, 0, d.fault(errkind.InternalError, "message", "start the same program on each process", "%d bytes, where %d are the most", longest, MaxMessage)
+		return nil, 0, m.fault(errkind.InternalError, "message", "start the same program on each process", "%d bytes, where %d are the most", longest, MaxMessage)
 	}
 	return rows, longest, nil
 }
@@ -254,37 +232,37 @@ func (s *sent) close() error {
 }
 
 // exchange returns the program for rows of a number of words, compiling it once.
-func (d *Devices) exchange(ctx context.Context, words int) (*exchange, error) {
-	d.exchanging.Lock()
-	defer d.exchanging.Unlock()
-	if x, err := d.known(words); x != nil || err != nil {
+func (m *Machine) exchange(ctx context.Context, words int) (*exchange, error) {
+	m.exchanging.Lock()
+	defer m.exchanging.Unlock()
+	if x, err := m.known(words); x != nil || err != nil {
 		return x, err
 	}
-	program := pjrt.Program{Code: exchangeText(d.NumDevices(), words), Trusted: true}
-	x, err := d.System.Runtime().Compile(ctx, program, d.Options(1))
+	program := pjrt.Program{Code: exchangeText(m.NumDevices(), words), Trusted: true}
+	x, err := m.System.Runtime().Compile(ctx, program, m.Options(1))
 	if err != nil {
 		return nil, err
 	}
 	of := &exchange{program: x, devices: x.AddressableDevices(), words: words}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, errors.Join(d.opts.Closed, x.Close())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errors.Join(m.opts.Closed, x.Close())
 	}
-	d.exchanges = append(d.exchanges, of)
+	m.exchanges = append(m.exchanges, of)
 	return of, nil
 }
 
 // known returns the program for rows of a number of words, nil if there is none yet. After Close it
 // is an error.
-func (d *Devices) known(words int) (*exchange, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, d.opts.Closed
+func (m *Machine) known(words int) (*exchange, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, m.opts.Closed
 	}
-	if i := slices.IndexFunc(d.exchanges, func(x *exchange) bool { return x.words == words }); i >= 0 {
-		return d.exchanges[i], nil
+	if i := slices.IndexFunc(m.exchanges, func(x *exchange) bool { return x.words == words }); i >= 0 {
+		return m.exchanges[i], nil
 	}
 	return nil, nil
 }
@@ -293,8 +271,8 @@ func (d *Devices) known(words int) (*exchange, error) {
 func exchangeText(devices, words int) []byte {
 	return fmt.Appendf(nil, `module @exchange attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = %[1]d : i32} {
   sdy.mesh @mesh = <["device"=%[1]d]>
-  func.func public @main(%%mine: tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{"device"}, {}]>}) -> (tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
-    %%all = sdy.sharding_constraint %%mine <@mesh, [{}, {}]> : tensor<%[1]dx%[2]dxi32>
+  func.func public @main(%%dine: tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{"device"}, {}]>}) -> (tensor<%[1]dx%[2]dxi32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) {
+    %%all = sdy.sharding_constraint %%dine <@mesh, [{}, {}]> : tensor<%[1]dx%[2]dxi32>
     return %%all : tensor<%[1]dx%[2]dxi32>
   }
 }

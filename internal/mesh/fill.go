@@ -31,18 +31,8 @@ type Load struct {
 	Name   string
 	Layout *Layout
 	From   Source
-	// Into are the buffers, which [Devices.Fill] makes.
+	// Into are the buffers, which [Machine.Fill] makes.
 	Into Buffers
-}
-
-// LocalBytes is what this process's devices hold of the tensor.
-func (x *Load) LocalBytes() (n int) {
-	for _, b := range x.Into {
-		if b != nil {
-			n += x.Layout.PartBytes
-		}
-	}
-	return n
 }
 
 // partRead is a part that some devices hold: it is read once. With cells it is several parts, one for
@@ -74,8 +64,8 @@ func (r *partRead) part(data []byte, i int) []byte {
 
 // reads lists the parts that this process's devices hold. Several parts of one tensor that have no
 // more than so many bytes may be staged together.
-func (d *Devices) reads(x *Load, staged int) (all []*partRead) {
-	for _, partition := range d.mine {
+func (m *Machine) reads(x *Load, staged int) (all []*partRead) {
+	for _, partition := range m.mine {
 		start, size := x.Layout.At(partition)
 		i := slices.IndexFunc(all, func(r *partRead) bool { return slices.Equal(r.start, start) && slices.Equal(r.size, size) })
 		if i < 0 {
@@ -84,7 +74,7 @@ func (d *Devices) reads(x *Load, staged int) (all []*partRead) {
 		}
 		all[i].partitions = append(all[i].partitions, partition)
 	}
-	return d.together(x, all, staged)
+	return m.together(x, all, staged)
 }
 
 // read reads the part, or the parts, with their padding.
@@ -112,12 +102,12 @@ func (r *partRead) read(ctx context.Context, into []byte) error {
 }
 
 // put copies the staged part to its devices.
-func (r *partRead) put(ctx context.Context, d *Devices) (err error) {
+func (m *Machine) put(ctx context.Context, r *partRead) (err error) {
 	l := r.of.Layout
 	for i, partition := range r.partitions {
-		if r.of.Into[partition], err = d.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer, d.All[partition]); err != nil {
+		if r.of.Into[partition], err = m.System.Runtime().BufferFromHost(ctx, r.part(r.data, i), l.Type, l.Buffer, m.All[partition]); err != nil {
 			r.of.Into[partition] = nil
-			return d.failed("copying to "+d.device(partition), err)
+			return m.failed("copying to "+m.device(partition), err)
 		}
 	}
 	return nil
@@ -133,11 +123,11 @@ const leastStaged = 1 << 20
 // are read. The large ones come first, as long as there is much room. The host holds a sixteenth of
 // what its devices get, or one part that is larger; peak is the most that it held. After an error no
 // buffer is live.
-func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
+func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int, err error) {
 	total := 0
 	for _, x := range all {
-		total += x.Layout.PartBytes * d.NumLocal()
-		x.Into = d.Buffers()
+		total += x.Layout.PartBytes * m.NumLocal()
+		x.Into = m.Buffers()
 	}
 	limit, staged := max(total/stagedShare, leastStaged), 0
 	if readers > 1 {
@@ -145,7 +135,7 @@ func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	}
 	var reads []*partRead
 	for _, x := range all {
-		reads = append(reads, d.reads(x, staged)...)
+		reads = append(reads, m.reads(x, staged)...)
 	}
 	slices.SortStableFunc(reads, func(a, b *partRead) int { return b.of.Layout.PartBytes - a.of.Layout.PartBytes })
 	pool := staging.New(limit)
@@ -164,8 +154,8 @@ func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 			if err := context.Cause(within); err != nil {
 				return err
 			}
-			if err := d.bring(within, reads[i], pool, queue); err != nil {
-				return d.failed("reading "+reads[i].of.Name, err)
+			if err := m.bring(within, reads[i], pool, queue); err != nil {
+				return m.failed("reading "+reads[i].of.Name, err)
 			}
 		}
 		return nil
@@ -177,10 +167,10 @@ func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 		for r := range queue {
 			if failed == nil {
 				if failed = context.Cause(within); failed == nil {
-					failed = r.put(within, d)
+					failed = m.put(within, r)
 				}
 				if failed != nil {
-					failed = d.failed(r.of.Name, failed)
+					failed = m.failed(r.of.Name, failed)
 				}
 			}
 			pool.Put(r.data)
@@ -191,7 +181,7 @@ func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	for _, x := range all {
 		if err == nil {
 			if err = x.Into.Ready(ctx); err != nil {
-				err = d.failed("waiting for "+x.Name, err)
+				err = m.failed("waiting for "+x.Name, err)
 			}
 		}
 	}
@@ -204,9 +194,9 @@ func (d *Devices) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 }
 
 // bring reads a part to where it stays, or to where devices copy it from.
-func (d *Devices) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
-	if rt := d.inPlace(r); rt != nil {
-		return d.place(ctx, r, rt)
+func (m *Machine) bring(ctx context.Context, r *partRead, pool *staging.Pool, queue chan<- *partRead) (err error) {
+	if rt := m.inPlace(r); rt != nil {
+		return m.place(ctx, r, rt)
 	}
 	if r.data, err = pool.Get(ctx, r.bytes()); err != nil {
 		return err

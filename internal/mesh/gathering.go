@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// Gathering is a [Devices.Gather] under way. Any goroutine may call its methods; one calls Wait at a
+// Gathering is a [Machine.Gather] under way. Any goroutine may call its methods; one calls Wait at a
 // time.
 type Gathering struct {
 	call string
@@ -21,26 +21,26 @@ type Gathering struct {
 	err  error
 }
 
-// StartGather begins a [Devices.Gather] and does not wait for it: the exchange is a launch among the
+// StartGather begins a [Machine.Gather] and does not wait for it: the exchange is a launch among the
 // others, whose result is read some launches later, when it has long been there. ctx bounds the
 // launch. Close what it returns.
-func (d *Devices) StartGather(ctx context.Context, call string, mine []byte) (*Gathering, error) {
+func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*Gathering, error) {
 	if len(call)+len(mine) > MaxPending {
-		return nil, d.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
+		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
 	}
 	g := &Gathering{call: call}
-	if !d.Several() {
+	if !m.Several() {
 		g.all = [][]byte{slices.Clone(mine)}
 		return g, nil
 	}
 	var err error
-	if g.sent, err = d.send(ctx, firstWords, appendMessage(nil, call, mine)); err != nil {
-		return nil, d.failed(call, err)
+	if g.sent, err = m.send(ctx, firstWords, appendMessage(nil, call, mine)); err != nil {
+		return nil, m.failed(call, err)
 	}
 	return g, nil
 }
 
-// Wait returns the messages of all processes, by process, as [Devices.Gather] does. ctx bounds the
+// Wait returns the messages of all processes, by process, as [Machine.Gather] does. ctx bounds the
 // wait; when ctx ends Wait may be called again. A later Wait returns the same, and after Close an
 // error that matches that of a machine which is closed, unless it was read before.
 func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
@@ -50,15 +50,15 @@ func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
 		return g.all, g.err
 	}
 	defer activity.Begin(ctx, activity.Exchange, g.call)()
-	d := g.sent.devices
+	m := g.sent.machine
 	rows, _, err := g.sent.receive(ctx)
 	if err != nil && ctx.Err() != nil {
-		return nil, d.failed(g.call, err)
+		return nil, m.failed(g.call, err)
 	}
 	if err == nil {
-		g.all, err = d.messages(g.call, rows)
+		g.all, err = m.messages(g.call, rows)
 	} else {
-		err = d.failed(g.call, err)
+		err = m.failed(g.call, err)
 	}
 	done := g.sent
 	g.sent = nil
@@ -74,7 +74,7 @@ func (g *Gathering) Close() error {
 	if g.sent == nil {
 		return nil
 	}
-	of := g.sent.devices.opts
+	of := g.sent.machine.opts
 	g.err = &errkind.Fault{Op: of.Speaker + ": " + g.call, Reason: "it was closed before it was read", Match: of.Closed, Hint: "call Wait first"}
 	done := g.sent
 	g.sent = nil

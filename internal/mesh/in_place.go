@@ -19,24 +19,24 @@ type hostMemory interface {
 const leastInPlace = 256 << 10
 
 // hostMemory returns the runtime if its devices have the host's memory, and nil otherwise.
-func (d *Devices) hostMemory() hostMemory {
-	rt, ok := d.System.Runtime().(hostMemory)
-	if !ok || d.platform != "cpu" {
+func (m *Machine) hostMemory() hostMemory {
+	rt, ok := m.System.Runtime().(hostMemory)
+	if !ok || m.platform != "cpu" {
 		return nil
 	}
 	return rt
 }
 
 // inPlace returns the runtime if the part is read to where it stays, and nil if it is copied there.
-func (d *Devices) inPlace(r *partRead) hostMemory {
+func (m *Machine) inPlace(r *partRead) hostMemory {
 	if r.cells == nil && len(r.partitions) != 1 || r.of.Layout.PartBytes*len(r.partitions) < leastInPlace {
 		return nil
 	}
-	return d.hostMemory()
+	return m.hostMemory()
 }
 
 // place reads the part, or the parts, to where they stay.
-func (d *Devices) place(ctx context.Context, r *partRead, rt hostMemory) error {
+func (m *Machine) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	data, err := staging.Take(r.bytes())
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (d *Devices) place(ctx context.Context, r *partRead, rt hostMemory) error {
 	}
 	for i, partition := range r.partitions {
 		if err == nil {
-			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type, r.of.Layout.Buffer, d.All[partition], free)
+			r.of.Into[partition], err = rt.BufferFromHostInPlace(ctx, r.part(data, i), r.of.Layout.Type, r.of.Layout.Buffer, m.All[partition], free)
 		}
 		if err != nil {
 			free()
@@ -62,13 +62,13 @@ func (d *Devices) place(ctx context.Context, r *partRead, rt hostMemory) error {
 
 // together makes one of parts that are the cells of a box, if they can be read so to where they
 // stay, or have no more than so many bytes to be staged.
-func (d *Devices) together(x *Load, all []*partRead, staged int) []*partRead {
+func (m *Machine) together(x *Load, all []*partRead, staged int) []*partRead {
 	l := x.Layout
 	bytes := l.PartBytes * len(all)
 	if _, ok := x.From.(cellSource); !ok || len(all) < 2 || bytes == 0 {
 		return all
 	}
-	host := d.hostMemory() != nil
+	host := m.hostMemory() != nil
 	if stay := host && bytes >= leastInPlace && l.PartBytes%pjrt.Alignment == 0; !stay && (bytes > staged || host) {
 		return all
 	}

@@ -237,6 +237,14 @@ func (l *Layout) BoxBytes(partition int) int {
 // PadsAtEnd reports whether the padding of a part, if there is any, lies behind all that it holds.
 func (l *Layout) PadsAtEnd() bool { return !l.cut || l.dim == 0 }
 
+// CopyBlock copies a block of so many elements in each dimension, of so many bytes each, from the
+// beginning of a row-major tensor to that of another.
+func CopyBlock(element int, block []int, from []byte, fromDims []int, to []byte, toDims []int) {
+	runs(element, block, fromDims, make([]int, len(block)), toDims, func(inFrom, inTo, n int) {
+		copy(to[inTo:inTo+n], from[inFrom:inFrom+n])
+	})
+}
+
 // runs walks a box of so many elements in each dimension that lies in two row-major tensors: in one of
 // dimensions outer from index start on, in the other of dimensions inner from its first element on. It
 // visits the contiguous runs: their byte offsets in both, and their length.

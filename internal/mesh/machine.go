@@ -25,8 +25,17 @@ type Options struct {
 	Overrides map[string]any
 	// GoesOn is told of compilations that take long. It may be nil.
 	GoesOn func(Compilation)
+	// Within is the context that the machine's life is a part of; nil is that of the process.
+	Within context.Context
 	// Closed is the error of a use after Close.
 	Closed error
+	// Differ makes the error of [Machine.Agree]: what was compared, the processes' texts, and the
+	// processes whose contents are not the most frequent ones, ascending. Where several are equally
+	// frequent, those of process 0 count.
+	Differ func(what string, texts []string, differing []int) error
+	// OutOfStep makes the error of processes that wait for each other in different calls, which are
+	// given by process. Nil makes an [errkind.Fault].
+	OutOfStep func(calls []string) error
 }
 
 // Compiler compiles and loads programs: a cache of compiled programs, or a compiler in a process of
@@ -40,10 +49,20 @@ type TopologyCompiler interface {
 	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
-// Machine is what programs are compiled for: groups of devices, which may be at hand, as [Devices], or
-// only described. Partition r*P + p is device p of group r. It is safe for concurrent use.
+// Machine is groups of devices that programs are compiled for and launched on. Partition r*P + p is
+// device p of group r. Of a machine that is only described no partition is this process's: there is
+// nowhere to copy to, nothing to read and nobody to meet, and what is launched is an error. A Machine
+// is safe for concurrent use.
 type Machine struct {
 	Processes
+	// System is that of the devices, and All are the devices by partition: this process's, and those of
+	// the other processes of the job. Both are nil of a machine that is only described.
+	System *system.System
+	All    []*pjrt.Device
+	// Life is the context of waits that no caller bounds. [Machine.End] ends it.
+	Life context.Context
+	// End ends Life with [Options].Closed as its cause. Close calls it, too.
+	End func()
 	// Launch makes programs reach all devices in one order: two that enter the devices' queues in
 	// different orders could wait for ever, each in its own collective. Who launches holds it, and who
 	// changes what launches take.
@@ -56,6 +75,12 @@ type Machine struct {
 	platform string
 	target   target
 	builds   builds
+
+	exchanging sync.Mutex // held while an exchange is compiled
+
+	mu        sync.Mutex
+	exchanges []*exchange
+	closed    bool
 }
 
 // target compiles a program for the machine.
@@ -65,11 +90,48 @@ func newMachine(topology tpu.Topology, platform string, opts Options, compile ta
 	m := &Machine{opts: opts, ids: slices.Concat(opts.Groups...), topology: topology, platform: platform, target: compile}
 	m.group = len(m.ids) / max(len(opts.Groups), 1)
 	m.builds.underWay = map[buildKey]*build{}
+	if opts.Within == nil {
+		opts.Within = context.Background()
+	}
+	life, end := context.WithCancelCause(opts.Within)
+	m.Life, m.End = life, func() { end(opts.Closed) }
 	return m
 }
 
-// Describe returns the machine of a slice that need not be here. Programs are compiled for it, and
-// none is launched. The slice stays the caller's.
+// On returns the machine of a system's devices. The system stays the caller's. Errors: a device that
+// the system lacks, and groups of which this process has no device.
+func On(sys *system.System, opts Options) (*Machine, error) {
+	compile := func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (system.Executable, error) {
+		client := sys.Client()
+		if client == nil || opts.Compiler == nil {
+			return sys.Runtime().Compile(ctx, program, of)
+		}
+		x, err := opts.Compiler.Compile(ctx, client, program, of)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
+	m := newMachine(sys.Topology(), sys.Platform(), opts, compile)
+	m.System = sys
+	tasks := make([]int, len(m.ids))
+	for i, id := range m.ids {
+		device, ok := sys.Device(id)
+		if !ok {
+			return nil, m.fault(errkind.ValueError, "devices", "use a device assignment of the system's devices", "it names device %d, which the system does not have", id)
+		}
+		m.All = append(m.All, device)
+		tasks[i], _ = sys.Topology().TaskOfDevice(id)
+	}
+	var ok bool
+	if m.Processes, ok = NewProcesses(tasks, sys.Process(), m.group); !ok {
+		return nil, m.fault(errkind.ValueError, "devices", "every process of the system takes part",
+			"no device of this process, which is process %d of %d", sys.Process(), sys.NumProcesses())
+	}
+	return m, nil
+}
+
+// Describe returns the machine of a slice that need not be here. The slice stays the caller's.
 func Describe(slice *system.Slice, opts Options) *Machine {
 	compile := slice.Compile
 	if c, ok := opts.Compiler.(TopologyCompiler); ok {
@@ -104,6 +166,9 @@ func (Described) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pj
 
 // NumDevices returns the number of devices of all groups.
 func (m *Machine) NumDevices() int { return len(m.ids) }
+
+// GroupSize returns the number of devices of a group.
+func (m *Machine) GroupSize() int { return m.group }
 
 // Topology returns where the devices are.
 func (m *Machine) Topology() tpu.Topology { return m.topology }

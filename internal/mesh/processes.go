@@ -82,6 +82,17 @@ func (h *Processes) Sources(l *Layout, group int, held func(partition int) bool,
 	return from, 0, true
 }
 
+// Everywhere reports whether every process can read a tensor that all groups hold alike from its own
+// partitions. It is the same on all processes.
+func (h *Processes) Everywhere(l *Layout) bool {
+	parts, has := map[int]bool{}, map[[2]int]bool{} // by the first device that holds the part
+	for d, process := range h.Of {
+		part := l.First(d % l.group)
+		parts[part], has[[2]int{process, part}] = true, true
+	}
+	return len(has) == h.Count*len(parts)
+}
+
 // groupsOf are the groups of a layout with a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
 	for _, d := range h.mine {

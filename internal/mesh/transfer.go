@@ -17,21 +17,21 @@ const concurrentBytes = 4 << 20
 // group without a device here is not asked for. A nil buffer is made, a closed one is filled again.
 // Much is copied to the devices side by side, on as many CPUs as there are. When Put returns the
 // tensors have been read. After an error no buffer is live.
-func (d *Devices) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
-	if local := d.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
+func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []byte, into Buffers) (err error) {
+	if local := m.NumLocal(); local > 1 && l.PartBytes*local >= concurrentBytes {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
-		for _, i := range d.mine {
+		for _, i := range m.mine {
 			group.Go(func() error {
 				var scratch []byte
-				return d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
+				return m.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
 			})
 		}
 		err = group.Wait()
 	} else {
 		var scratch []byte
-		for _, i := range d.mine {
-			if err = d.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into); err != nil {
+		for _, i := range m.mine {
+			if err = m.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into); err != nil {
 				break
 			}
 		}
@@ -43,28 +43,28 @@ func (d *Devices) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 }
 
 // PutPart copies what one of this process's partitions holds of its group's tensor.
-func (d *Devices) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
+func (m *Machine) PutPart(ctx context.Context, l *Layout, partition int, tensor []byte, scratch *[]byte, into Buffers) (err error) {
 	if len(tensor) != l.Bytes {
-		return d.fault(errkind.ValueError, "copying to "+d.device(partition), "give a tensor of that shape", "%d bytes for %s%v, which is %d",
+		return m.fault(errkind.ValueError, "copying to "+m.device(partition), "give a tensor of that shape", "%d bytes for %s%v, which is %d",
 			len(tensor), l.Type, l.Shape, l.Bytes)
 	}
-	part, rt := l.Part(tensor, partition, scratch), d.System.Runtime()
+	part, rt := l.Part(tensor, partition, scratch), m.System.Runtime()
 	if into[partition] == nil {
-		into[partition], err = rt.BufferFromHost(ctx, part, l.Type, l.Buffer, d.All[partition])
+		into[partition], err = rt.BufferFromHost(ctx, part, l.Type, l.Buffer, m.All[partition])
 	} else {
-		err = rt.RefillFromHost(ctx, into[partition], part, l.Type, l.Buffer, d.All[partition])
+		err = rt.RefillFromHost(ctx, into[partition], part, l.Type, l.Buffer, m.All[partition])
 	}
 	if err != nil {
-		return d.failed("copying to "+d.device(partition), err)
+		return m.failed("copying to "+m.device(partition), err)
 	}
 	return nil
 }
 
 // Wait waits until some partitions have their parts of a tensor.
-func (d *Devices) Wait(ctx context.Context, partitions []int, from Buffers) error {
+func (m *Machine) Wait(ctx context.Context, partitions []int, from Buffers) error {
 	for _, i := range partitions {
 		if err := from[i].Ready(ctx); err != nil {
-			return d.failed("reading "+d.device(i), err)
+			return m.failed("reading "+m.device(i), err)
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (d *Devices) Wait(ctx context.Context, partitions []int, from Buffers) erro
 
 // Get copies a tensor to the host, row-major, from partitions that hold all of its parts, as
 // [Processes.Sources] names them. It waits for the contents.
-func (d *Devices) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
+func (m *Machine) Get(ctx context.Context, l *Layout, from Buffers, partitions []int, tensor []byte) error {
 	var scratch []byte
 	for _, i := range partitions {
 		offset, one := l.Span(i)
@@ -84,7 +84,7 @@ func (d *Devices) Get(ctx context.Context, l *Layout, from Buffers, partitions [
 			part = scratch
 		}
 		if err := from[i].ToHost(ctx, part); err != nil {
-			return d.failed("reading "+d.device(i), err)
+			return m.failed("reading "+m.device(i), err)
 		}
 		if !one {
 			l.Put(tensor, part, i)
@@ -94,7 +94,7 @@ func (d *Devices) Get(ctx context.Context, l *Layout, from Buffers, partitions [
 }
 
 // GetPart copies what a partition of this process holds of a tensor to the host, without padding.
-func (d *Devices) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
+func (m *Machine) GetPart(ctx context.Context, l *Layout, from Buffers, partition int, box []byte) error {
 	if len(box) == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // savedParts is a saved variable whose parts are read where they are needed.
@@ -18,7 +18,7 @@ type savedParts struct {
 	variable *variable
 }
 
-var _ strategy.Parts = (*savedParts)(nil)
+var _ lazy.Parts = (*savedParts)(nil)
 
 func (c *Checkpoint) parts(v *variable) *savedParts { return &savedParts{of: c, variable: v} }
 

@@ -2,9 +2,12 @@ package checkpoint
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // restoring is a restore under way.
@@ -15,9 +18,11 @@ type restoring struct {
 	shared *strategy.TPUStrategy // by several processes; nil if there is none
 
 	targets []Variable
-	parts   []*savedParts           // of the checkpoint's variables
-	loads   []strategy.VariableLoad // what goes to the devices in parts
-	loaded  []int                   // their places
+	parts   []*savedParts // of the checkpoint's variables
+	// variables get from in parts on the devices, and are at places.
+	variables []*strategy.Variable
+	from      []lazy.Parts
+	places    []int
 }
 
 // sharedBy returns the strategy of a group's variables that several processes share, or nil.
@@ -48,43 +53,32 @@ func (r *restoring) plan() (err error) {
 	}
 	for i := range r.c.variables {
 		v, ok := inParts(r.targets[i])
-		if !ok || len(r.loads) > 0 && v.Strategy() != r.loads[0].Variable.Strategy() {
+		if !ok || len(r.variables) > 0 && v.Strategy() != r.variables[0].Strategy() {
 			continue
 		}
-		r.loads, r.loaded = append(r.loads, strategy.VariableLoad{Variable: v, Parts: r.parts[i]}), append(r.loaded, i)
+		r.variables, r.from, r.places = append(r.variables, v), append(r.from, r.parts[i]), append(r.places, i)
 	}
 	return nil
 }
 
-// room reports whether the devices have room for the new values beside the old ones. A plugin that
-// does not say how much room there is has the host's memory.
-func (r *restoring) room() bool {
-	need := map[int]int64{} // by device
-	for _, l := range r.loads {
-		for _, shard := range l.Variable.Shards() { // none for one that waits for its first value
-			need[shard.Replica*l.Variable.Strategy().NumLogicalDevices()+shard.LogicalDevice] += int64(shard.Bytes)
-		}
-	}
-	most := int64(0)
-	for _, n := range need {
-		most = max(most, n)
-	}
-	if most == 0 {
-		return true
-	}
-	free, known := r.loads[0].Variable.Strategy().FreeBytes()
-	return !known || free > most
-}
+// room reports whether the devices have room for the new values beside the old ones.
+func (r *restoring) room() bool { return len(r.variables) == 0 || r.machine().Room(r.variables) }
+
+// machine is that of the variables.
+func (r *restoring) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
+
+// readers is how many parts are read at a time, while others are copied to the devices.
+func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
 // together reads all that goes to the devices to memory beside what they hold, compares everything,
 // and lets the new values take the places of the old.
 func (r *restoring) together(ctx context.Context) error {
 	check := func(ctx context.Context) error { return r.agree(ctx, r.check(ctx)) }
-	if len(r.loads) == 0 {
+	if len(r.variables) == 0 {
 		return check(ctx)
 	}
 	checked := false
-	err := r.loads[0].Variable.Strategy().LoadTogether(ctx, r.loads, func(ctx context.Context) error {
+	_, err := r.machine().Fill(ctx, r.variables, r.from, readers(), func(ctx context.Context) error {
 		checked = true
 		return check(ctx)
 	})
@@ -103,10 +97,9 @@ func (r *restoring) inTurn(ctx context.Context, failed error) error {
 	if err := r.agree(ctx, failed); err != nil {
 		return err
 	}
-	for _, l := range r.loads {
-		read := func(context.Context) error { return nil } // each block was compared
-		if err := l.Variable.Strategy().LoadTogether(ctx, []strategy.VariableLoad{l}, read); err != nil {
-			return &VariableError{Path: l.Variable.Path(), Reason: "not restored", Err: err}
+	for i, v := range r.variables { // each block was compared
+		if _, err := r.machine().Fill(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
+			return &VariableError{Path: v.Path(), Reason: "not restored", Err: err}
 		}
 	}
 	return nil
@@ -158,7 +151,7 @@ func (r *restoring) agree(ctx context.Context, mine error) error {
 // others restores what does not go to the devices in parts, in the order of the save.
 func (r *restoring) others(ctx context.Context) error {
 	done := map[int]bool{}
-	for _, i := range r.loaded {
+	for _, i := range r.places {
 		done[i] = true
 	}
 	for i := range r.c.variables {

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // image is a host's tensor file in memory, which is filled from the devices while it is written
@@ -117,18 +119,20 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 		}
 		m.done(i)
 	}
-	var copies []strategy.PartCopy
+	var copies []mesh.PartCopy
+	var of []*strategy.Variable
 	for i, r := range m.regions {
 		if r.placed {
 			v := g.Variables[r.variable].(*strategy.Variable)
-			copies = append(copies, strategy.PartCopy{Variable: v, Replica: r.replica, LogicalDevice: r.device, Into: m.into(i), Done: func() { m.done(i) }})
 			s = v.Strategy()
+			copies = append(copies, mesh.PartCopy{Partition: r.replica*s.NumLogicalDevices() + r.device, Into: m.into(i), Done: func() { m.done(i) }})
+			of = append(of, v)
 		}
 	}
 	if len(copies) == 0 {
 		return nil
 	}
-	return s.CopyParts(ctx, copies)
+	return inside.Of[machine](s).CopyOut(ctx, of, copies)
 }
 
 func (m *image) done(i int) {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Agreement lets the processes of a strategy agree on the step after which they stop. Every process
@@ -21,7 +23,7 @@ type Agreement struct {
 	// every is the number of steps between two exchanges, the same on all processes. due is the
 	// step after which the next one begins, and read that after which the one under way is read.
 	every, due, read int64
-	under            *strategy.Gathering
+	under            *mesh.Gathering
 	// sent is the step of the exchange under way. back is when the one before was read, and from
 	// the step after which it began: between them lies the time of the steps.
 	sent, from int64
@@ -30,6 +32,16 @@ type Agreement struct {
 	agreed     *Notice
 	now        func() time.Time
 }
+
+// gatherer is what this package uses of a strategy beside the contract.
+type gatherer interface {
+	// StartGather begins a [strategy.TPUStrategy.GatherBytes] and does not wait for it: the exchange is
+	// a launch among the steps, whose result is read some steps later. The bytes together with the
+	// name are 497 at the most.
+	StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error)
+}
+
+var _ = inside.Of[gatherer]((*strategy.TPUStrategy)(nil))
 
 // pace is the time between two exchanges, as far as the steps allow; most bounds their number.
 const (
@@ -97,7 +109,7 @@ func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before i
 	if err != nil {
 		return nil, &errkind.Fault{Op: "interrupt: vote", Err: err, Class: errkind.InternalError}
 	}
-	a.under, err = a.strategy.StartGather(ctx, "notices", message)
+	a.under, err = inside.Of[gatherer](a.strategy).StartGather(ctx, "notices", message)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "interrupt: vote", Subject: "after step " + number(step), Err: err}
 	}

@@ -27,7 +27,13 @@ type Options struct {
 
 // Report says what a load did in this process.
 type Report struct {
-	strategy.Loaded
+	// OnDevices are the paths of the variables that have their values on the devices, and InStore
+	// those whose values wait in the store for the first step that uses them.
+	OnDevices, InStore []string
+	// DeviceBytes is what this process's devices hold of the variables that are on the devices.
+	DeviceBytes int
+	// StagedBytes is the most that the host held at a time on the way to them.
+	StagedBytes int
 	// BytesRead is what was read of the files, without the headers. What waits in the store is read
 	// later.
 	BytesRead int64
@@ -50,27 +56,31 @@ func (r *Report) String() string {
 // in the shapes that the files give, whose values are read when the first step runs: keep f open
 // until then. What variables the model makes besides is not known then.
 //
-// A process reads the ranges of the files that its devices hold, each range once. See
-// [strategy.Variables.Load] for what it holds in memory, for what an error leaves, and for several
-// processes.
+// A process reads the ranges of the files that its devices hold, each range once, and one while the
+// one before it is copied to the devices. The host holds a sixteenth of its devices' bytes on the
+// way, or a single part that is larger. Where devices have the host's memory, as the CPU plugin's,
+// parts of 256 kB and more that one device holds are read to where they stay. Variables that have no
+// value yet get theirs all together, or none after an error; of the others each is replaced in turn,
+// beside its old value. All processes call Load, each for its own devices.
 //
-// Errors: [*weights.PlanError], [*weights.RuleError], [*weights.FileError],
-// [*strategy.LoadError].
+// Errors: [*weights.PlanError], [*weights.RuleError], [*weights.FileError], [*LoadError], which says
+// what has changed, [*strategy.ContextError] where a step is traced.
 func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules, opts Options) (*Report, error) {
 	start, before := time.Now(), f.BytesRead()
 	plan, err := planOf(s, store, f.Tensors(), rules, opts)
 	if err != nil {
 		return nil, err
 	}
-	var values []strategy.VariableParts
+	var values []value
 	for _, v := range plan.Variables() {
-		values = append(values, strategy.VariableParts{Path: v.Path, Parts: &parts{plan, f, v}})
+		values = append(values, value{v.Path, &parts{plan, f, v}})
 	}
-	loaded, err := s.Variables(store).Load(ctx, values)
+	r, err := give(ctx, s, store, values)
 	if err != nil {
 		return nil, err
 	}
-	return &Report{Loaded: loaded, BytesRead: f.BytesRead() - before, Elapsed: time.Since(start)}, nil
+	r.BytesRead, r.Elapsed = f.BytesRead()-before, time.Since(start)
+	return r, nil
 }
 
 // planOf matches tensors with the variables of a store.
@@ -110,10 +120,10 @@ type parts struct {
 	of   weights.Variable
 }
 
-// Shape implements strategy.Parts.
+// Shape implements lazy.Parts.
 func (p *parts) Shape() shapes.Shape { return shapes.Make(p.of.DType, p.of.Shape...) }
 
-// ReadPart implements strategy.Parts.
+// ReadPart implements lazy.Parts.
 func (p *parts) ReadPart(ctx context.Context, start, size []int, into []byte) error {
 	return p.plan.Read(ctx, p.file, p.of.Path, start, size, into)
 }

@@ -174,7 +174,7 @@ func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	cancel()
 	_, err = pretrained.Load(cancelled, s, store, f, d.rules(), pretrained.Options{})
 	require.ErrorIs(t, err, context.Canceled)
-	var failed *strategy.LoadError
+	var failed *pretrained.LoadError
 	require.ErrorAs(t, err, &failed)
 	assert.Empty(t, failed.Loaded)
 	assert.Equal(t, before, run(t, s, logits, want.Tokens), "nothing has changed")

@@ -51,12 +51,11 @@ func (f *Figures) Add(o Figures) {
 
 // Options say where values are made, and for which variables.
 type Options struct {
-	Devices *mesh.Devices
-	// Replicas and LogicalDevices are those of the devices, Axes the named axes of the latter.
-	Replicas, LogicalDevices int
-	Axes                     []sharding.Axis
-	Target                   lowering.Target
-	Precision                lowering.Precision
+	Machine *mesh.Machine
+	// Axes are the named axes of a replica's logical devices.
+	Axes      []sharding.Axis
+	Target    lowering.Target
+	Precision lowering.Precision
 	// Store has the variables. The caller has the turn of it.
 	Store *model.Store
 	// Place returns what the devices have of a variable of the store.
@@ -133,7 +132,7 @@ func MakeAgain(ctx context.Context, o Options, placed Variable, of *Value) (Figu
 // making runs f with a maker, and counts its time.
 func (o Options) making(ctx context.Context, f func(m *maker) error) (Figures, error) {
 	start := time.Now()
-	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{}, copies: o.Devices.Spread()}
+	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{}, copies: o.Machine.Spread()}
 	err := f(m)
 	err = errors.Join(err, m.finish(ctx))
 	for _, p := range m.programs {
@@ -150,7 +149,7 @@ func (o Options) making(ctx context.Context, f func(m *maker) error) (Figures, e
 func (m *maker) finish(ctx context.Context) error {
 	var errs []error
 	for _, x := range m.made {
-		if !m.Devices.Here(x.buffers) { // starting the copies has said why
+		if !m.Machine.Here(x.buffers) { // starting the copies has said why
 			errs = append(errs, x.buffers.Close())
 		} else if err := x.buffers.Ready(ctx); err != nil {
 			errs = append(errs, fault.Of(fmt.Sprintf("variable %q", x.variable.Path), err, ""), x.buffers.Close())
@@ -221,13 +220,13 @@ func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Devices.Several() && !m.agreed {
+	if m.Machine.Several() && !m.agreed {
 		m.agreed = true
 		var mine []byte
 		for _, w := range words {
 			mine = binary.LittleEndian.AppendUint64(mine, w)
 		}
-		all, err := m.Devices.Gather(ctx, "broadcast the state of random numbers", mine)
+		all, err := m.Machine.Gather(ctx, "broadcast the state of random numbers", mine)
 		if err != nil {
 			return nil, err
 		}

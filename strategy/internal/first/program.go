@@ -44,18 +44,18 @@ type makers struct {
 // makersOf returns where a value is made that is whole on each device, or split. The mesh is the
 // same on all processes.
 func (o Options) makersOf(l *mesh.Layout) makers {
-	d := o.Devices
+	on := o.Machine
 	if l.IsWhole() {
-		return makers{1, 1, []int{slices.Index(d.Local, true)}}
+		return makers{1, 1, []int{slices.Index(on.Local, true)}}
 	}
 	split := func(replica []int) bool { return slices.Min(replica) != slices.Max(replica) }
-	m := makers{replicas: o.Replicas, logicalDevices: o.LogicalDevices}
-	from, to := 0, d.NumDevices()
-	if !l.IsCut() && !slices.ContainsFunc(slices.Collect(slices.Chunk(d.Of, o.LogicalDevices)), split) {
-		m.replicas = 1
-		from = d.Groups[0] * o.LogicalDevices
-		to = from + o.LogicalDevices
+	m := makers{logicalDevices: on.GroupSize()}
+	from, to := 0, on.NumDevices()
+	if !l.IsCut() && !slices.ContainsFunc(slices.Collect(slices.Chunk(on.Of, on.GroupSize())), split) {
+		from = on.Groups[0] * on.GroupSize()
+		to = from + on.GroupSize()
 	}
+	m.replicas = (to - from) / on.GroupSize()
 	for d := from; d < to; d++ {
 		m.devices = append(m.devices, d)
 	}
@@ -113,18 +113,18 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	if err := m.Devices.Agree(ctx, name, fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
+	if err := m.Machine.Agree(ctx, name, fmt.Sprintf("%d programs", len(fresh)), texts); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range fresh {
 		group.Go(func() (err error) {
-			text, on := p.of.module, m.Devices.OptionsOn(p.of.makers.devices, p.of.module.Replicas)
-			if p.executable, _, err = m.Devices.Build(ctx, name, pjrt.Program{Code: text.Text, Trusted: true}, on, nil); err != nil {
+			text, on := p.of.module, m.Machine.OptionsOn(p.of.makers.devices, p.of.module.Replicas)
+			if p.executable, _, err = m.Machine.Build(ctx, name, pjrt.Program{Code: text.Text, Trusted: true}, on, nil); err != nil {
 				return err
 			}
-			p.rows, err = m.Devices.Rows(p.executable)
+			p.rows, err = m.Machine.Rows(p.executable)
 			return err
 		})
 	}
@@ -138,7 +138,7 @@ func (m *maker) compile(ctx context.Context, all []*initializer) error {
 // the state of random numbers after it, if it draws some. The variable has the value when the
 // copies are finished.
 func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initializer, state *tensors.Tensor) (next *tensors.Tensor, err error) {
-	d := m.Devices
+	d := m.Machine
 	p := m.programs[sha256.Sum256(traced.module.Text)]
 	var in mesh.Buffers
 	if state != nil {
@@ -180,12 +180,12 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 
 // uploadState copies the state of random numbers to a program's devices.
 func (m *maker) uploadState(ctx context.Context, p *program, state *tensors.Tensor, in mesh.Buffers) error {
-	l := mesh.Whole(pjrt.U64, state.Shape().Dimensions, m.LogicalDevices)
+	l := mesh.Whole(pjrt.U64, state.Shape().Dimensions, m.Machine.GroupSize())
 	var scratch []byte
 	var failed error
 	err := state.ConstBytes(func(data []byte) {
 		for _, d := range p.rows {
-			if failed = m.Devices.PutPart(ctx, l, d, data, &scratch, in); failed != nil {
+			if failed = m.Machine.PutPart(ctx, l, d, data, &scratch, in); failed != nil {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package strategy_test
+package pretrained_test
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
+	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 )
 
 // countedParts is the tensor of the numbers from first on, and counts what is read of it.
@@ -115,11 +117,11 @@ func sums(s *strategy.TPUStrategy, store *model.Store, variables map[string][]in
 var partsOfTests = map[string][]int{"columns": {3, 4}, "rows": {8, 5}, "odd": {3, 7}, "whole": {6}, "scalar": {}}
 
 // loadValues gives the variables of partsOfTests values that are read by parts.
-func loadValues(names ...string) (values []strategy.VariableParts, parts map[string]*countedParts) {
+func loadValues(names ...string) (values []pretrained.Given, parts map[string]*countedParts) {
 	parts = map[string]*countedParts{}
 	for i, name := range names {
 		parts[name] = counted(float32(100*i), partsOfTests[name]...)
-		values = append(values, strategy.VariableParts{Path: "/" + name, Parts: parts[name]})
+		values = append(values, pretrained.Given{Path: "/" + name, Parts: parts[name]})
 	}
 	return values, parts
 }
@@ -152,7 +154,7 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 					}
 					values, parts := loadValues(partsNames...)
 					vs := s.Variables(store)
-					report, err := vs.Load(ctx, values)
+					report, err := pretrained.Give(ctx, s, store, values)
 					require.NoError(t, err)
 					if when == "store" {
 						assert.Equal(t, []string{"/columns", "/rows", "/odd", "/whole", "/scalar"}, report.InStore)
@@ -215,11 +217,11 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 		for round := range 2 {
 			large, mirrored := counted(float32(round), dims["large"]...), &cellParts{countedParts: counted(-5, dims["mirrored"]...)}
 			inCells := &cellParts{countedParts: large}
-			var largeParts strategy.Parts = large
+			var largeParts lazy.Parts = large
 			if round == 1 {
 				largeParts = inCells
 			}
-			report, err := s.Variables(store).Load(ctx, []strategy.VariableParts{{Path: "/large", Parts: largeParts}, {Path: "/mirrored", Parts: mirrored}})
+			report, err := pretrained.Give(ctx, s, store, []pretrained.Given{{Path: "/large", Parts: largeParts}, {Path: "/mirrored", Parts: mirrored}})
 			require.NoError(t, err)
 			assert.Equal(t, large.shape.Size(), large.elements, "each element is read once")
 			assert.Zero(t, mirrored.together)
@@ -272,7 +274,7 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 					}
 				}
 				values, parts := loadValues("rows")
-				if _, err := s.Variables(store).Load(ctx, values); err != nil {
+				if _, err := pretrained.Give(ctx, s, store, values); err != nil {
 					return err
 				}
 				results, err := f.Run(ctx)
@@ -308,7 +310,7 @@ func TestAFailedLoadLeavesValues(t *testing.T) {
 		require.NoError(t, err)
 		if live {
 			before, _ := loadValues(partsNames...)
-			_, err = vs.Load(ctx, before)
+			_, err = pretrained.Give(ctx, s, store, before)
 			require.NoError(t, err)
 		}
 		values, parts := loadValues(partsNames...)
@@ -316,9 +318,9 @@ func TestAFailedLoadLeavesValues(t *testing.T) {
 			p.first += 1000
 		}
 		parts["odd"].fail = broken
-		_, err = vs.Load(ctx, values)
+		_, err = pretrained.Give(ctx, s, store, values)
 		require.ErrorIs(t, err, broken)
-		var failed *strategy.LoadError
+		var failed *pretrained.LoadError
 		require.ErrorAs(t, err, &failed)
 		if live {
 			assert.Equal(t, []string{"/columns", "/rows"}, failed.Loaded)
@@ -332,7 +334,7 @@ func TestAFailedLoadLeavesValues(t *testing.T) {
 		}
 		// It can be called again.
 		parts["odd"].fail = nil
-		_, err = vs.Load(ctx, values)
+		_, err = pretrained.Give(ctx, s, store, values)
 		require.NoError(t, err)
 		_, err = f.Run(ctx)
 		require.NoError(t, err)
@@ -350,22 +352,18 @@ func TestLoadRefusesWhatIsNoValue(t *testing.T) {
 	store := model.NewStore()
 	_, err := sums(s, store, partsOfTests, "rows").Run(ctx)
 	require.NoError(t, err)
-	vs := s.Variables(store)
 	good := counted(0, 8, 5)
 	cancelled, cancel := context.WithCancelCause(ctx)
 	cancel(assert.AnError)
 	for text, c := range map[string]struct {
 		ctx    context.Context
-		values []strategy.VariableParts
+		values []pretrained.Given
 	}{
-		"no value":                  {ctx, []strategy.VariableParts{{Path: "/rows"}}},
-		"it is given twice":         {ctx, []strategy.VariableParts{{"/rows", good}, {"/rows", good}}},
-		"it has no path of a store": {ctx, []strategy.VariableParts{{"rows", good}}},
-		"parts of (Float32)[5, 8]":  {ctx, []strategy.VariableParts{{"/rows", counted(0, 5, 8)}}},
-		assert.AnError.Error():      {cancelled, []strategy.VariableParts{{"/rows", good}}},
+		"parts of (Float32)[5, 8]": {ctx, []pretrained.Given{{"/rows", counted(0, 5, 8)}}},
+		assert.AnError.Error():     {cancelled, []pretrained.Given{{"/rows", good}}},
 	} {
-		_, err := vs.Load(c.ctx, c.values)
-		var failed *strategy.LoadError
+		_, err := pretrained.Give(c.ctx, s, store, c.values)
+		var failed *pretrained.LoadError
 		require.ErrorAs(t, err, &failed, text)
 		assert.ErrorContains(t, err, text)
 		assert.Empty(t, failed.Loaded)
@@ -377,12 +375,12 @@ func TestATensorOfPartsIsAValueForAVariableOfTheStrategy(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
 	p := counted(1, 4, 6)
-	v, err := s.NewVariable(ctx, strategy.TensorOfParts(p), strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)})
+	v, err := s.NewVariable(ctx, lazy.Whole(p), strategy.VariableOptions{Annotation: logical.SplitInto(1, 2)})
 	require.NoError(t, err)
-	require.NoError(t, v.Assign(ctx, strategy.TensorOfParts(p)))
+	require.NoError(t, v.Assign(ctx, lazy.Whole(p)))
 	assert.Equal(t, 48, p.elements, "each part once a time")
 	assert.Equal(t, p.all(), strategytest.Numbers(t, strategytest.OK(v.Value(ctx))))
-	host := strategy.TensorOfParts(p)
+	host := lazy.Whole(p)
 	assert.Equal(t, p.all(), strategytest.Numbers(t, host))
 	assert.Equal(t, []int{4, 6}, host.Shape().Dimensions)
 }

@@ -1,0 +1,28 @@
+package checkpoint
+
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
+)
+
+// machine is what this package uses of a strategy beside the contract.
+type machine interface {
+	// CopyOut copies parts[i] of variable of[i] to the host, several at a time; a part says its
+	// partition, its memory and what is called. It waits for the steps under way, and all parts are of
+	// one moment.
+	CopyOut(ctx context.Context, of []*strategy.Variable, parts []mesh.PartCopy) error
+	// Room reports whether the devices have room for values of the variables beside those that they
+	// hold.
+	Room(variables []*strategy.Variable) bool
+	// Fill gives variables values in parts, all of them or none, so many parts at a time. Each process
+	// reads what its devices hold, beside what they have; then check is called, if it is not nil, and
+	// if it returns no error the values take their places. The host holds a sixteenth of its devices'
+	// bytes on the way, or a single part that is larger. Meanwhile no step may be launched.
+	Fill(ctx context.Context, variables []*strategy.Variable, from []lazy.Parts, readers int, check func(ctx context.Context) error) (staged int, err error)
+}
+
+var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
