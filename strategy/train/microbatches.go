@@ -22,11 +22,11 @@ import (
 // whose body is what the step does with one. A replica's microbatches have equally many rows. Where
 // the rows do not divide, or not all of them are real, the last microbatches are padded, and the
 // body leaves the padding out as a step leaves out that of an uneven batch: see
-// strategy.MaskPadding. The padded size is then a microbatch's, which has other real
-// rows in each run of the loop.
+// strategy.MaskPadding. The padded size is then a microbatch's, which has other real rows in each
+// run of the loop.
 
-// cutting says how a replica's rows are cut into microbatches.
-type cutting struct {
+// partition says how a replica's rows are cut into microbatches.
+type partition struct {
 	n    int // microbatches, 1 for none
 	size int // the rows of each
 	// padded is whether some rows are not real, ragged the argument that has the real rows, or -1 if
@@ -38,14 +38,14 @@ type cutting struct {
 
 // cut says how the rows of a step's arguments are cut into so many microbatches. Values that are the
 // same on all replicas, and scalars, are the same in each microbatch.
-func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (cutting, error) {
-	c := cutting{n: max(microbatches, 1), ragged: -1}
+func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) (partition, error) {
+	c := partition{n: max(microbatches, 1), ragged: -1}
 	if c.n == 1 {
 		return c, nil
 	}
 	inner := innerStrategy(s)
-	wrong := func(hint, reason string, args ...any) (cutting, error) {
-		return cutting{n: 1, ragged: -1}, fault.New(strategy.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
+	wrong := func(hint, reason string, args ...any) (partition, error) {
+		return partition{n: 1, ragged: -1}, fault.New(strategy.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
 	}
 	rows := make([]int, len(arguments)) // -1 of those that are not cut
 	first, full := -1, -1               // the first argument that is, and the first of which all rows are real
@@ -122,7 +122,7 @@ func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*g
 	if c.n < 2 {
 		return body(arguments)
 	}
-	l := &microbatchLoop{trainer: t, cutting: c, body: body, values: values}
+	l := &microbatchLoop{trainer: t, partition: c, body: body, values: values}
 	l.split(arguments)
 	for {
 		if sums, ok := l.attempt(); ok {
@@ -136,7 +136,7 @@ func (t *trainer) microbatches(n int, arguments []*graph.Node, body func(in []*g
 // them.
 type microbatchLoop struct {
 	*trainer
-	cutting
+	partition
 	body   func(in []*graph.Node) []*graph.Node
 	values []strategy.Value
 
