@@ -1,8 +1,6 @@
 package trainer
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -45,27 +44,14 @@ func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 // the machine's and the control group's.
 func freeMemory() int64 {
 	free := int64(math.MaxInt64)
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		free = available(text)
+	if available := hostfacts.Read(hostfacts.Options{}).AvailableBytes; available > 0 {
+		free = available
 	}
 	limit, used := number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")
 	if limit > 0 && used > 0 {
 		free = min(free, max(limit-used, 0))
 	}
 	return free
-}
-
-// available reads MemAvailable of /proc/meminfo, in bytes.
-func available(meminfo []byte) int64 {
-	lines := bufio.NewScanner(bytes.NewReader(meminfo))
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
-			if n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64); err == nil {
-				return n << 10
-			}
-		}
-	}
-	return math.MaxInt64
 }
 
 // number reads a file that is one number; 0 if it is not.

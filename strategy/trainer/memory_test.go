@@ -31,7 +31,6 @@ func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
 }
 
 func TestFreeMemoryIsThatOfTheMachine(t *testing.T) {
-	assert.Equal(t, int64(22<<30), available([]byte("MemTotal: 30000000 kB\nMemAvailable:   23068672 kB\n")))
-	assert.Equal(t, int64(math.MaxInt64), available([]byte("nothing")))
 	assert.Positive(t, freeMemory())
+	assert.Less(t, freeMemory(), int64(math.MaxInt64))
 }
