@@ -59,8 +59,8 @@ type item struct {
 }
 
 // New opens the input and begins to feed. The input must be distributed over the strategy's
-// replicas, those of this process. The feed works until Close, or until ctx ends. Errors:
-// [*OptionError], [*strategy.ContextError], and those of the input.
+// replicas, those of this process. The feed works until Close, or until ctx ends. Errors: one of
+// kind ValueError for an option, [*strategy.ContextError], and those of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f, err := start(ctx, cancel, s, d, opts)
@@ -80,15 +80,15 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	case s == nil || d == nil:
 		return nil, nothing("no strategy, or no input")
 	case opts.Depth < 0:
-		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; 0 is %d", opts.Depth, defaultDepth)}
+		return nil, option("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("0 is %d", defaultDepth))
 	case opts.Depth > maxDepth:
-		return nil, &OptionError{"Depth", fmt.Sprintf("%d steps; at most %d", opts.Depth, maxDepth)}
+		return nil, option("Depth", fmt.Sprintf("%d steps", opts.Depth), fmt.Sprintf("at most %d", maxDepth))
 	case opts.Partial > Uneven:
-		return nil, &OptionError{"Partial", fmt.Sprintf("%s is unknown; use Exact, Pad or Uneven", opts.Partial)}
+		return nil, option("Partial", opts.Partial.String()+" is unknown", "use Exact, Pad or Uneven")
 	case opts.Partial == Uneven && s.NumProcesses() > 1:
-		return nil, &OptionError{"Partial", "Uneven with several processes, which need batches of one shape; use Pad"}
+		return nil, option("Partial", "Uneven with several processes, which need batches of one shape", "use Pad")
 	case opts.Rows < 0 || opts.Rows > 0 && opts.Partial != Pad:
-		return nil, &OptionError{"Rows", fmt.Sprintf("%d rows with %s; give the rows to pad to with Pad, or 0", opts.Rows, opts.Partial)}
+		return nil, option("Rows", fmt.Sprintf("%d rows with %s", opts.Rows, opts.Partial), "give the rows to pad to with Pad, or 0")
 	}
 	if opts.Depth == 0 {
 		opts.Depth = defaultDepth

@@ -59,16 +59,10 @@ type Options struct {
 	From input.State
 }
 
-// OptionError says which option of [New] does not fit, and why.
-type OptionError struct{ Option, Reason string }
-
-// Error names the option and what is wrong.
-func (e *OptionError) Error() string {
-	return errkind.Text("feed: option "+e.Option, e.Reason, nil, "")
+// option is the error of an option that does not fit.
+func option(name, reason, hint string) error {
+	return &errkind.Fault{Op: "feed: option " + name, Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
-
-// Kind returns ValueError.
-func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // PartialError says why a batch cannot be fed as it is.
 type PartialError struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -23,10 +24,9 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 	for option, opts := range map[string]feed.Options{
 		"Depth": {Depth: -1}, "Partial": {Partial: 9}, "Rows": {Rows: 4},
 	} {
-		var bad *feed.OptionError
 		_, err := feed.New(ctx, s, d, opts)
-		require.ErrorAs(t, err, &bad)
-		assert.Equal(t, option, bad.Option)
+		require.ErrorContains(t, err, "feed: option "+option)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	for _, depth := range []int{math.MaxInt, 1 << 40, 1<<16 + 1} {
 		_, err := feed.New(ctx, s, d, feed.Options{Depth: depth})

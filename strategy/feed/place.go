@@ -40,7 +40,7 @@ func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*pl
 		p.rows = d.MaxRows()
 	}
 	if p.rows == 0 && s.NumProcesses() > 1 {
-		return nil, &OptionError{"Rows", "the input does not say how many rows a replica has, and all processes need the same; give its spec or batch size, or Pad with Rows"}
+		return nil, option("Rows", "the input does not say how many rows a replica has, and all processes need the same", "give its spec or batch size, or Pad with Rows")
 	}
 	return p, nil
 }
@@ -64,7 +64,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 			p.rows = slices.Max(b.Rows)
 		}
 		if p.rows == 0 {
-			return b, b.failed(&OptionError{"Rows", "0 is the first batch's rows, but that has none; say how many to pad to, or leave out batches without rows"})
+			return b, b.failed(option("Rows", "0 is the first batch's rows, but that has none", "say how many to pad to, or leave out batches without rows"))
 		}
 		var masks []input.Tensor
 		if step, masks, err = input.PadStep(step, p.rows); err != nil {
@@ -78,7 +78,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 		return b, err
 	}
 	if len(p.arguments) > leaves {
-		return b, b.failed(&OptionError{"Arguments", fmt.Sprintf("%d for the %d components %v", len(p.arguments), leaves, b.Paths)})
+		return b, b.failed(option("Arguments", fmt.Sprintf("%d for the %d components %v", len(p.arguments), leaves, b.Paths), ""))
 	}
 	for leaf, column := range p.columns {
 		if p.opts.Partial != Uneven {

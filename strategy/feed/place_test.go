@@ -66,9 +66,7 @@ func TestABatchWithoutRowsIsPaddedToTheRowsOfTheOthers(t *testing.T) {
 	f, err := feed.FromSeq(ctx, s, batches(0, 4), input.SeqOptions{}, feed.Options{Partial: feed.Pad})
 	require.NoError(t, err)
 	_, err = f.Next(ctx)
-	var bad *feed.OptionError
-	require.ErrorAs(t, err, &bad)
-	require.Equal(t, "Rows", bad.Option)
+	require.ErrorContains(t, err, "option Rows")
 	require.NoError(t, f.Close())
 }
 
@@ -177,8 +175,7 @@ func TestSeveralProcessesRefuseUnevenBatches(t *testing.T) {
 			return err
 		}
 		_, err = feed.New(ctx, s, d, feed.Options{Partial: feed.Uneven})
-		var option *feed.OptionError
-		if !errors.As(err, &option) || option.Option != "Partial" {
+		if err == nil || !strings.Contains(err.Error(), "feed: option Partial") {
 			return fmt.Errorf("feed: %w", err)
 		}
 		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
