@@ -78,9 +78,9 @@ type Function struct {
 
 	// wholeModel says that the step has all variables of its store: a training step.
 	wholeModel bool
-	// again is how often a launch runs the step at most, as long as the step's first result says so;
+	// repeats is how often a launch runs the step at most, as long as the step's first result says so;
 	// 0 for a function whose launch runs it once.
-	again int
+	repeats int
 	// guard, if there is one, is asked after each launch. It is set before the first.
 	guard guard
 	// metrics are what the function accumulates in metricState, if it does. The state is closed with

@@ -81,11 +81,11 @@ func (v *distributed) surrender() []*pjrt.Buffer {
 	return buffers
 }
 
-func (m innerFunction) Repeat(most int) { m.again = most }
+func (m innerFunction) Repeat(most int) { m.repeats = most }
 
-// againAlike refuses a step whose replicas may disagree whether to go on, and one that runs on
+// checkRepeats refuses a step whose replicas may disagree whether to go on, and one that runs on
 // batches of several steps.
-func (t *trace) againAlike(steps int) error {
+func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
 	}

@@ -239,8 +239,8 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	if sig.Steps, err = stepsOf(t.values); err != nil {
 		return nil, t.f.traceError(err)
 	}
-	if most := t.f.again; most > 0 {
-		if err := t.againAlike(sig.Steps); err != nil {
+	if most := t.f.repeats; most > 0 {
+		if err := t.checkRepeats(sig.Steps); err != nil {
 			return nil, t.f.traceError(err)
 		}
 		sig.Steps, sig.Again = most, true
