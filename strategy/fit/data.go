@@ -19,10 +19,19 @@ import (
 // [Feed] and [Batches] make one. A Data is a value that can be used for several runs, unless it
 // says otherwise.
 type Data struct {
-	// open begins a pass. partial is what a feed does with a short batch whose options say nothing.
-	open func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position, partial feed.Partial) (source, error)
+	open func(ctx context.Context, p pass) (source, error)
 	// once says that there is one pass.
 	once bool
+}
+
+// pass says how a pass over data is opened.
+type pass struct {
+	strategy *strategy.TPUStrategy
+	// arguments are the step's, and at is where the pass begins.
+	arguments []logical.Annotation
+	at        position
+	// partial is what a feed does with a short batch whose options say nothing.
+	partial feed.Partial
 }
 
 // position is where a run is in its data.
@@ -55,12 +64,12 @@ type source interface {
 // next batch, on any number of processes and replicas: each element is used once. Until its pass
 // ends the processes share out the pipelines that the run had; see input.Distributed.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, arguments []logical.Annotation, at position, partial feed.Partial) (source, error) {
-		d, err := feed.DistributeAhead(s, ds, feed.DistributeOptions{Epoch: uint64(at.Pass), Arguments: arguments}, len(opts) > 0 && opts[0].EndTogether)
+	return Data{open: func(ctx context.Context, p pass) (source, error) {
+		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.at.Pass), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
 		if err != nil {
 			return nil, err
 		}
-		return newFeedSource(ctx, s, d, at, partial, opts)
+		return newFeedSource(ctx, p, d, opts)
 	}}
 }
 
@@ -68,20 +77,20 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 // own ([feed.DistributeAhead]). It is fed as [Dataset] is. Use it for one run, as it counts its
 // passes.
 func Distributed(d *input.Distributed, opts ...feed.Options) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position, partial feed.Partial) (source, error) {
-		return newFeedSource(ctx, s, d, at, partial, opts)
+	return Data{open: func(ctx context.Context, p pass) (source, error) {
+		return newFeedSource(ctx, p, d, opts)
 	}}
 }
 
 // Feed is one pass over the rest of a feed, which stays the caller's to close. A run that resumes
 // needs a feed that was opened at the position of the checkpoint: see [Saved].
 func Feed(f *feed.Feed) Data {
-	return Data{once: true, open: func(_ context.Context, _ *strategy.TPUStrategy, _ []logical.Annotation, at position, _ feed.Partial) (source, error) {
+	return Data{once: true, open: func(_ context.Context, p pass) (source, error) {
 		if f == nil {
 			return nil, option("data", "give the feed that feed.New returned", "no feed: a nil pointer")
 		}
-		if !at.Input.IsZero() || at.Taken > 0 {
-			if !input.SameStep(f.State(), at.Input) {
+		if !p.at.Input.IsZero() || p.at.Taken > 0 {
+			if !input.SameStep(f.State(), p.at.Input) {
 				return nil, &errkind.Fault{Op: "fit: feed", Reason: "it is at another position than the checkpoint", Match: input.ErrState,
 					Hint: "open it with feed.Options.From as Saved returns it, or give the dataset by Dataset"}
 			}
@@ -95,13 +104,13 @@ func Feed(f *feed.Feed) Data {
 // and drops the batches that it has taken already, so batches must yield the same global batches
 // each time, also where the number of processes or replicas has changed.
 func Batches(batches iter.Seq2[[]any, error]) Data {
-	return Data{open: func(ctx context.Context, s *strategy.TPUStrategy, _ []logical.Annotation, at position, _ feed.Partial) (source, error) {
+	return Data{open: func(ctx context.Context, from pass) (source, error) {
 		if batches == nil {
 			return nil, option("data", "give a function that yields them", "no batches: a nil function")
 		}
-		p := &batchSource{replicas: s.NumReplicasInSync()}
+		p := &batchSource{replicas: from.strategy.NumReplicasInSync()}
 		p.pull, p.stop = iter.Pull2(batches)
-		for range at.Taken {
+		for range from.at.Taken {
 			if err := ctx.Err(); err != nil {
 				return nil, p.ended(err)
 			}
@@ -125,16 +134,16 @@ type feedSource struct {
 	scale int // of the rows of this process to those of all
 }
 
-func newFeedSource(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, at position, partial feed.Partial, opts []feed.Options) (source, error) {
-	o := feed.Options{Partial: partial}
+func newFeedSource(ctx context.Context, p pass, d *input.Distributed, opts []feed.Options) (source, error) {
+	o := feed.Options{Partial: p.partial}
 	if len(opts) > 0 {
 		o = opts[0]
 	}
 	if !o.From.IsZero() {
 		return nil, option("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")
 	}
-	o.From = at.Input
-	f, err := feed.New(ctx, s, d, o)
+	o.From = p.at.Input
+	f, err := feed.New(ctx, p.strategy, d, o)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +151,7 @@ func newFeedSource(ctx context.Context, s *strategy.TPUStrategy, d *input.Distri
 	if d != nil {
 		n.card = d.Cardinality()
 		if local := d.LocalReplicas(); local > 0 {
-			n.scale = s.NumReplicasInSync() / local
+			n.scale = p.strategy.NumReplicasInSync() / local
 		}
 	}
 	return n, nil

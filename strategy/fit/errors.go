@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -66,16 +67,9 @@ type ResumeError struct {
 func (e *ResumeError) Error() string {
 	reason := e.What
 	if e.Saved != "" || e.Here != "" {
-		reason = fmt.Sprintf("%s was %s when it was saved and is %s here", e.What, orNothing(e.Saved), orNothing(e.Here))
+		reason = fmt.Sprintf("%s was %s when it was saved and is %s here", e.What, cmp.Or(e.Saved, "nothing"), cmp.Or(e.Here, "nothing"))
 	}
 	return errkind.Text(fmt.Sprintf("fit: resume from step %d in %s", e.Step, e.Directory), reason, e.Err, e.Hint)
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // Unwrap returns the cause.

@@ -31,8 +31,7 @@ type Evaluator interface {
 // Each evaluation is a pass over the data from its beginning, in the same order if data is a
 // [Dataset]. It waits for the steps under way. A last batch that is short counts with the rows that
 // it has, whether the replicas divide them or not; with several processes they have to, or the feed's
-// options say how it is padded. Data without a batch, and a [Feed], which is one
-// pass, are errors.
+// options say how it is padded. Data without a batch, and a [Feed], which is one pass, are errors.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 	h := Hook{Name: "evaluate " + name, Every: every}
 	switch {
@@ -76,15 +75,14 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 
 // over evaluates a pass over data.
 func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
-	var arguments []logical.Annotation
+	p := pass{strategy: s.strategy}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
-		arguments = e.Arguments()
+		p.arguments = e.Arguments()
 	}
-	partial := feed.Uneven
-	if s.run.several() { // which need batches of one shape
-		partial = feed.Exact
+	if !s.run.several() { // which need batches of one shape
+		p.partial = feed.Uneven
 	}
-	source, err := data.open(ctx, s.strategy, arguments, position{}, partial)
+	source, err := data.open(ctx, p)
 	if err != nil {
 		return err
 	}

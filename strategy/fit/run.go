@@ -11,7 +11,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -319,7 +318,7 @@ func (r *run) pass(ctx context.Context) (more bool, err error) {
 // open opens a pass at a position.
 func (r *run) open(ctx context.Context, at position) (err error) {
 	r.does(watchdog.Setup, "opening the data")
-	if r.source, err = r.data.open(r.work(ctx), r.strategy, r.train.Arguments(), at, feed.Exact); err != nil {
+	if r.source, err = r.data.open(r.work(ctx), pass{strategy: r.strategy, arguments: r.train.Arguments(), at: at}); err != nil {
 		r.source = nil
 		return r.failed("opening the data", r.state.step+1, r.orInterrupted(ctx, err))
 	}
