@@ -146,6 +146,6 @@ func TestDataThatCannotBeLearntIsAnError(t *testing.T) {
 
 	data.Train.Images = slices.Repeat([]float32{float32(math.NaN())}, len(data.Train.Images))
 	result, err := job.Train(context.Background(), sys, cfg, data, job.Hooks{})
-	require.ErrorContains(t, err, "loss is NaN at step 1")
+	require.ErrorContains(t, err, "loss (NaN) is not finite after step 1")
 	assert.Nil(t, result.Loss, "a NaN has no JSON form")
 }
