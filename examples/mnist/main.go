@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/activation"
 
 	"github.com/tpustrategy/tpustrategy/input/idx"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/testdata/digits"
@@ -31,7 +32,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64}, stdout, stderr)
+	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName)) // over the logical devices
+	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout, stderr)
 }
 
 func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
