@@ -1,13 +1,16 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
@@ -152,4 +155,83 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	return v.combined(ctx)
+}
+
+// Local waits for the steps under way and copies one replica's component to the host.
+func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
+		return nil, err
+	}
+	s := v.strategy
+	if replica < 0 || replica >= s.replicas {
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, s.replicas)
+	}
+	if err := arrive(ctx, v); err != nil {
+		return nil, err
+	}
+	// A step that is launched now would donate the buffers that are read.
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	if err := v.live(); err != nil {
+		return nil, err
+	}
+	value, err := v.value().download(ctx, v.buffers, replica)
+	if err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	return value, nil
+}
+
+// LocalPart copies what one logical device of a replica holds of the variable to the host: its part
+// of a variable that is split or sharded over the replicas, without padding, otherwise the whole
+// variable.
+func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
+	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
+		return nil, err
+	}
+	s := v.strategy
+	d := replica*s.logicalDevices + logicalDevice
+	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.logicalDevices {
+		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
+			replica, s.replicas, logicalDevice, s.logicalDevices)
+	}
+	l, err := v.layout()
+	if err != nil {
+		return nil, err
+	}
+	if err := arrive(ctx, v); err != nil {
+		return nil, err
+	}
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	if err := v.live(); err != nil {
+		return nil, err
+	}
+	if v.buffers[d] == nil {
+		return nil, s.remote(d)
+	}
+	_, sizes := l.At(d)
+	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))
+	var failed error
+	err = part.MutableBytes(func(data []byte) { failed = s.machine.GetPart(ctx, l, v.buffers, d, data) })
+	if err = cmp.Or(failed, err); err != nil {
+		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	return part, nil
+}
+
+// Ready waits until the steps under way have computed the variable everywhere.
+func (v *Variable) Ready(ctx context.Context) error {
+	if Tracing(ctx) { // first, as the text costs allocations
+		return RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting)
+	}
+	if err := arrive(ctx, v); err != nil {
+		return err
+	}
+	v.strategy.machine.Launch.Lock()
+	defer v.strategy.machine.Launch.Unlock()
+	if err := ready(ctx, v.buffers); err != nil {
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	return nil
 }

@@ -8,8 +8,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
@@ -190,4 +192,31 @@ func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) erro
 		return err
 	}
 	return v.crossWrite(ctx, assign.Set, saved)
+}
+
+// upload copies a value to all components. It waits for the launch lock only if the variable lives
+// already.
+func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
+	if p := lazy.PartsOf(value); p != nil {
+		load, err := v.load(p)
+		if err != nil {
+			return err
+		}
+		v.shardBytes = load.Layout.PartBytes
+		if _, err := v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1); err != nil {
+			return err
+		}
+		return v.swap(load.Into)
+	}
+	s := v.strategy
+	l, err := v.layout()
+	if err != nil {
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	fresh := s.machine.Buffers()
+	if err := s.upload(ctx, l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
+		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+	}
+	v.shardBytes = l.PartBytes
+	return v.swap(fresh)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // deviceName is TensorFlow's name of a logical device of a replica.
@@ -40,4 +42,22 @@ func (v *Variable) Devices() []string {
 		names[r] = v.strategy.deviceName(r, v.column)
 	}
 	return names
+}
+
+// partitionsIn says, for each partition of this process, which partition of another strategy is on
+// its device. It is false if one has none.
+func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
+	on := make(map[*pjrt.Device]int, len(other.machine.All))
+	for e, device := range other.machine.All {
+		on[device] = e
+	}
+	all := make([]int, len(s.machine.All))
+	for d, device := range s.machine.All {
+		e, ok := on[device]
+		if !ok {
+			return nil, false
+		}
+		all[d] = e
+	}
+	return all, len(all) > 0 // none ahead of time
 }

@@ -148,3 +148,51 @@ func (s Semantics) String() string {
 	}
 	return [...]string{"default", "TPUStrategy", "MirroredStrategy"}[s]
 }
+
+// ReduceOp says how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
+type ReduceOp int
+
+const (
+	// Sum, TensorFlow's SUM, adds the replicas' values.
+	Sum ReduceOp = iota
+	// Mean, TensorFlow's MEAN, divides the sum of the replicas' values by their number.
+	Mean
+)
+
+// String returns TensorFlow's name, SUM or MEAN.
+func (op ReduceOp) String() string {
+	switch op {
+	case Sum:
+		return "SUM"
+	case Mean:
+		return "MEAN"
+	}
+	return fmt.Sprintf("ReduceOp(%d)", int(op))
+}
+
+// ScatterOp says how [ReplicaContext.Scatter] combines rows with those of a variable.
+type ScatterOp int
+
+const (
+	// ScatterAdd adds to the variable's rows: TensorFlow's scatter_add.
+	ScatterAdd ScatterOp = iota
+	// ScatterSub subtracts from the variable's rows.
+	ScatterSub
+	// ScatterMul multiplies the variable's rows.
+	ScatterMul
+	// ScatterDiv divides the variable's rows.
+	ScatterDiv
+	// ScatterUpdate replaces the variable's rows.
+	ScatterUpdate
+	// ScatterMin and ScatterMax take the lesser or the greater value, element by element.
+	ScatterMin
+	ScatterMax
+)
+
+// String returns TensorFlow's name, such as scatter_add.
+func (op ScatterOp) String() string {
+	if op < ScatterAdd || op > ScatterMax {
+		return fmt.Sprintf("ScatterOp(%d)", int(op))
+	}
+	return [...]string{"scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update", "scatter_min", "scatter_max"}[op]
+}

@@ -306,3 +306,23 @@ func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
 	}
 	return all, nil
 }
+
+func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }
+
+func (f *Function) result(i int) logical.Annotation { return at(f.opts.Results, i) }
+
+func at(annotations []logical.Annotation, i int) logical.Annotation {
+	if i < len(annotations) {
+		return annotations[i]
+	}
+	return logical.Annotation{}
+}
+
+// guard decides in a training step whether what the step writes is kept. Package strategy/train has
+// the one that there is.
+type guard = interface {
+	// Launched is called after each launch of the function. Its error is the launch's.
+	Launched(ctx context.Context, f *Function) error
+	// Saved is what a saved step says of the guard.
+	Saved() saved.Guard
+}

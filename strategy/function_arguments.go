@@ -6,20 +6,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-)
-
-// purpose says whether a program is to run or only to be compiled.
-type purpose int
-
-const (
-	// toRun needs contents: of the arguments, and of the variables.
-	toRun purpose = iota
-	// toCompile needs shapes.
-	toCompile
 )
 
 // arguments puts host arguments on the devices. release closes what it made.
@@ -147,70 +135,6 @@ func argumentHint(arg any) string {
 		return "give its leaves one by one, or make the step by NestFunction"
 	}
 	return ""
-}
-
-// takesRagged says whether values may differ in shape between replicas.
-func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
-
-// padding is what of the values' padding the step's program leaves out.
-func (f *Function) padding(values []Value) (p paddedDims) {
-	if f.opts.Padding == MaskPadding {
-		p = paddingOf(values, f.microbatchRows(values))
-	}
-	return p
-}
-
-// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The real
-// sizes of ragged arguments follow the arguments.
-func (f *Function) microbatchRows(values []Value) int {
-	if f.microbatch == nil {
-		return 0
-	}
-	n := len(values)
-	for _, v := range values {
-		if f.takesRagged() && v.base().ragged != nil {
-			n--
-		}
-	}
-	return f.microbatch(values[:n])
-}
-
-// takesUneven says whether host batches need not divide among the replicas.
-func (f *Function) takesUneven() bool {
-	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
-}
-
-// unevenBatch is a host batch that does not divide among the replicas, if the function takes it.
-func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
-	if !f.takesUneven() {
-		return nil, false
-	}
-	batch, err := hostTensor(arg)
-	return batch, err == nil && f.strategy.uneven(batch.Shape())
-}
-
-// raggedHint says what to do with replicas of different shapes.
-func (f *Function) raggedHint() string {
-	return "a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis"
-}
-
-// asValue keeps a nil pointer from becoming a value.
-func asValue[T Value](v T, err error) (Value, error) {
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
-func (f *Function) argument(i int) logical.Annotation { return at(f.opts.Arguments, i) }
-
-func (f *Function) result(i int) logical.Annotation { return at(f.opts.Results, i) }
-
-func at(annotations []logical.Annotation, i int) logical.Annotation {
-	if i < len(annotations) {
-		return annotations[i]
-	}
-	return logical.Annotation{}
 }
 
 // signature keys the programs of a function.

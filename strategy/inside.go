@@ -248,3 +248,9 @@ type innerMerged struct{ *Merged }
 
 func (m innerMerged) Node() *graph.Node    { return m.node }
 func (m innerMerged) Merge() *MergeContext { return m.mc }
+
+// innerFunction is the inner face of a function.
+type innerFunction struct{ *Function }
+
+// innerCompiled is the inner face of a compiled step.
+type innerCompiled struct{ *Compiled }

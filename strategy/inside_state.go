@@ -83,18 +83,6 @@ func (v *distributed) surrender() []*pjrt.Buffer {
 
 func (m innerFunction) Repeat(most int) { m.repeats = most }
 
-// checkRepeats refuses a step whose replicas may disagree whether to go on, and one that runs on
-// batches of several steps.
-func (t *trace) checkRepeats(steps int) error {
-	if steps > 0 {
-		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
-	}
-	if t.own == 0 || !t.alike[0].always {
-		return fault.New(ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
-	}
-	return nil
-}
-
 func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
 	return m.abstract(shape, false, false, logical.Annotation{})
 }

@@ -19,15 +19,6 @@ import (
 
 // What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
 
-// guard decides in a training step whether what the step writes is kept. Package strategy/train has
-// the one that there is.
-type guard = interface {
-	// Launched is called after each launch of the function. Its error is the launch's.
-	Launched(ctx context.Context, f *Function) error
-	// Saved is what a saved step says of the guard.
-	Saved() saved.Guard
-}
-
 func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g guard, microbatch func(arguments []Value) int) *Function {
 	opts.mirroredResults = true
 	f := m.Function(step, opts)
@@ -40,9 +31,6 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 func (m innerStrategy) Sharding() (StateSharding, bool) { return m.opts.State, m.sharding() }
 
 func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }
-
-// innerFunction is the inner face of a function.
-type innerFunction struct{ *Function }
 
 func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
 	return m.runResident(ctx, batch)

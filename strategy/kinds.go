@@ -64,3 +64,6 @@ func (e *StrategyError) Error() string {
 
 // Kind returns RuntimeError.
 func (e *StrategyError) Kind() Kind { return RuntimeError }
+
+// mixed returns the error of something of another strategy that cannot be used here.
+func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }

@@ -263,21 +263,23 @@ func (mc *MergeContext) assign(w assign.Op, v *Variable, x any) error {
 	return err
 }
 
-// scatter is [Variable.Scatter] in the merge call.
-func (mc *MergeContext) scatter(op ScatterOp, v *Variable, indices, updates any) error {
-	_, err := fault.Traced(func() any {
-		name := fmt.Sprintf("%s %q", op, v.path)
-		c := mc.rc.capture(name, v)
-		if err := v.scatterRule(op, false); err != nil {
-			panic(err)
-		}
-		i, _ := mc.value(name, indices, nil)
-		u, _ := mc.value(name, updates, nil)
-		if !v.perReplica() && !(i.mirrored && u.mirrored) {
-			panic(fault.Unequal(name))
-		}
-		mc.rc.writesInMain(name)
-		return mc.rc.scatter(op, c, i.node, u.node)
-	})
-	return err
+// mergeCall returns the merge call that ctx belongs to, if it belongs to one: the call is to build
+// graph.
+func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (*MergeContext, error) {
+	mc, merging := ctx.Value(tracingKey{}).(*MergeContext)
+	rc, _ := ctx.Value(tracingKey{}).(*ReplicaContext)
+	if merging {
+		rc = mc.rc
+	}
+	switch {
+	case rc == nil:
+		return nil, nil
+	case rc.strategy != s:
+		return nil, &StrategyError{Op: op, Subject: "the step that is being traced"}
+	case !merging:
+		return nil, &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it inside MergeCall, with the context of the MergeContext"}
+	case mc.over:
+		return nil, mc.ended(op)
+	}
+	return mc, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -238,4 +239,21 @@ func (f *NestFunction) flatStep(template []any) StepFunc {
 		}
 		return nodes
 	}
+}
+
+// isResult refuses a leaf of a result that must not leave the trace.
+func (f *NestFunction) isResult(path string, x any) error {
+	switch x.(type) {
+	case Value, part:
+		return fault.New(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
+	}
+	v, pointsToNest := reflect.ValueOf(x), false
+	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
+		v = reflect.Zero(v.Type().Elem())
+		pointsToNest = nesting.Is(v.Type())
+	}
+	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
+		return fault.New(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
+	}
+	return nil
 }

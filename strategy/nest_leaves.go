@@ -11,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/internal/nest"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -143,21 +142,4 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 		}
 	}
 	return false
-}
-
-// isResult refuses a leaf of a result that must not leave the trace.
-func (f *NestFunction) isResult(path string, x any) error {
-	switch x.(type) {
-	case Value, part:
-		return fault.New(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
-	}
-	v, pointsToNest := reflect.ValueOf(x), false
-	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
-		v = reflect.Zero(v.Type().Elem())
-		pointsToNest = nesting.Is(v.Type())
-	}
-	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
-		return fault.New(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
-	}
-	return nil
 }

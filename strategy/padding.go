@@ -323,3 +323,48 @@ func (f *Function) otherRows(args []any) error {
 	}
 	return nil
 }
+
+// takesRagged says whether values may differ in shape between replicas.
+func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
+
+// padding is what of the values' padding the step's program leaves out.
+func (f *Function) padding(values []Value) (p paddedDims) {
+	if f.opts.Padding == MaskPadding {
+		p = paddingOf(values, f.microbatchRows(values))
+	}
+	return p
+}
+
+// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The real
+// sizes of ragged arguments follow the arguments.
+func (f *Function) microbatchRows(values []Value) int {
+	if f.microbatch == nil {
+		return 0
+	}
+	n := len(values)
+	for _, v := range values {
+		if f.takesRagged() && v.base().ragged != nil {
+			n--
+		}
+	}
+	return f.microbatch(values[:n])
+}
+
+// takesUneven says whether host batches need not divide among the replicas.
+func (f *Function) takesUneven() bool {
+	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
+}
+
+// unevenBatch is a host batch that does not divide among the replicas, if the function takes it.
+func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
+	if !f.takesUneven() {
+		return nil, false
+	}
+	batch, err := hostTensor(arg)
+	return batch, err == nil && f.strategy.uneven(batch.Shape())
+}
+
+// raggedHint says what to do with replicas of different shapes.
+func (f *Function) raggedHint() string {
+	return "a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis"
+}

@@ -206,3 +206,53 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 func (p *program) givesNothing() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
 func (p *program) close() error { return p.executable.Close() }
+
+// borrowed are the values of other strategies' variables that a program reads, as they are now.
+// release closes them.
+func (p *program) borrow(ctx context.Context) (values []Value, release func(), err error) {
+	s := p.function.strategy
+	release = func() {
+		for _, v := range values {
+			_ = v.Close()
+		}
+	}
+	for _, v := range p.borrowed {
+		c, err := operandOf(v).borrow(ctx, s, "reading for "+p.function.opts.Name)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		values = append(values, c.value)
+	}
+	return values, release, nil
+}
+
+// purpose says whether a program is to run or only to be compiled.
+type purpose int
+
+const (
+	// toRun needs contents: of the arguments, and of the variables.
+	toRun purpose = iota
+	// toCompile needs shapes.
+	toCompile
+)
+
+// compare notes whether a result is the same on all replicas, given the arguments.
+func (p *program) compare(result int, v *distributed, values []Value) {
+	if !v.perReplica {
+		return
+	}
+	if v.equal = v.strategy.replicas == 1; result >= len(p.alike) {
+		return
+	}
+	v.equal = v.equal || p.alike[result].always
+	if v.equal || !p.alike[result].given {
+		return
+	}
+	for _, x := range values {
+		if x.base().differs() {
+			return
+		}
+	}
+	v.equal = true
+}

@@ -31,15 +31,6 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
-// or what tensorOf takes.
-func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*tensors.Tensor, error) {
-	if t, ok := x.(input.Tensor); ok {
-		return copiedInput(op, t)
-	}
-	return operandOf(x).copyHost(ctx, s)
-}
-
 // perReplicaOf makes a value of the replicas' tensors, or of those of this process's, padding them if
 // they differ: then also to what a's parts divide.
 func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -228,24 +227,4 @@ func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	low := graph.Sub(x, graph.Mul(high, unit))
 	whole := graph.MulScalar(graph.ConvertDType(sum(high), dtypes.Float64), float64(1<<32))
 	return graph.Add(whole, graph.ConvertDType(sum(low), dtypes.Float64))
-}
-
-// Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
-func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
-
-// Float64 waits for a scalar, or for a tensor of one element, and copies it to the host as a
-// float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
-// dtype that is no real number.
-func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
-	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
-		return 0, err
-	}
-	t, err := m.Value(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if t.Size() != 1 {
-		return 0, fault.New(ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
-	}
-	return toFloat64(t)
 }

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
@@ -15,27 +14,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
-
-// ReduceOp says how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
-type ReduceOp int
-
-const (
-	// Sum, TensorFlow's SUM, adds the replicas' values.
-	Sum ReduceOp = iota
-	// Mean, TensorFlow's MEAN, divides the sum of the replicas' values by their number.
-	Mean
-)
-
-// String returns TensorFlow's name, SUM or MEAN.
-func (op ReduceOp) String() string {
-	switch op {
-	case Sum:
-		return "SUM"
-	case Mean:
-		return "MEAN"
-	}
-	return fmt.Sprintf("ReduceOp(%d)", int(op))
-}
 
 // ReplicaContext is the strategy as a step function sees it: TensorFlow's
 // tf.distribute.ReplicaContext inside a tf.function. The function receives it while it is traced,

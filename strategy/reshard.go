@@ -64,27 +64,6 @@ func reshard(ctx context.Context, v Value, a logical.Annotation) (Value, error) 
 	return out[0], nil
 }
 
-// annotated puts the arguments' annotations on those parameters of the step that do not come in
-// that layout: the values of a loop's steps.
-func (t *trace) annotated(in []*graph.Node) []*graph.Node {
-	for i := range in {
-		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
-			in[i] = logical.Apply(in[i], a)
-		}
-	}
-	return in
-}
-
-// annotationOf is how argument i of the module is placed: as the function says, if its value is
-// laid out so.
-func (t *trace) annotationOf(i int) logical.Annotation {
-	base := t.values[i].base()
-	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {
-		return a
-	}
-	return base.annotation
-}
-
 // unusedAnnotation refuses annotations of arguments that are not given.
 func (f *Function) unusedAnnotation(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {

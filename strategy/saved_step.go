@@ -9,9 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
-// innerCompiled is the inner face of a compiled step.
-type innerCompiled struct{ *Compiled }
-
 // Parts takes the step apart.
 func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
 	c, p := m.Compiled, m.program

@@ -12,33 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
-// ScatterOp says how [ReplicaContext.Scatter] combines rows with those of a variable.
-type ScatterOp int
-
-const (
-	// ScatterAdd adds to the variable's rows: TensorFlow's scatter_add.
-	ScatterAdd ScatterOp = iota
-	// ScatterSub subtracts from the variable's rows.
-	ScatterSub
-	// ScatterMul multiplies the variable's rows.
-	ScatterMul
-	// ScatterDiv divides the variable's rows.
-	ScatterDiv
-	// ScatterUpdate replaces the variable's rows.
-	ScatterUpdate
-	// ScatterMin and ScatterMax take the lesser or the greater value, element by element.
-	ScatterMin
-	ScatterMax
-)
-
-// String returns TensorFlow's name, such as scatter_add.
-func (op ScatterOp) String() string {
-	if op < ScatterAdd || op > ScatterMax {
-		return fmt.Sprintf("ScatterOp(%d)", int(op))
-	}
-	return [...]string{"scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update", "scatter_min", "scatter_max"}[op]
-}
-
 // scatterRule refuses what a variable cannot take.
 func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
@@ -155,5 +128,24 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 			return nil
 		},
 	}.run(ctx, v.strategy)
+	return err
+}
+
+// scatter is [Variable.Scatter] in the merge call.
+func (mc *MergeContext) scatter(op ScatterOp, v *Variable, indices, updates any) error {
+	_, err := fault.Traced(func() any {
+		name := fmt.Sprintf("%s %q", op, v.path)
+		c := mc.rc.capture(name, v)
+		if err := v.scatterRule(op, false); err != nil {
+			panic(err)
+		}
+		i, _ := mc.value(name, indices, nil)
+		u, _ := mc.value(name, updates, nil)
+		if !v.perReplica() && !(i.mirrored && u.mirrored) {
+			panic(fault.Unequal(name))
+		}
+		mc.rc.writesInMain(name)
+		return mc.rc.scatter(op, c, i.node, u.node)
+	})
 	return err
 }

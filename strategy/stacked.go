@@ -15,23 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Stacked holds a per-replica value for each of several steps, on the devices. A function that runs
-// on it takes these steps in one launch, in a loop on the devices. The function's other arguments
-// are the same in all steps, variables carry over from each step to the next, and the results are
-// those of the last step.
-type Stacked struct{ distributed }
-
 var _ Value = (*Stacked)(nil)
-
-// Steps returns the number of steps.
-func (v *Stacked) Steps() int { return v.steps }
-
-// Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
-// the host and read by steps only.
-func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
-	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
-		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
-}
 
 // StackBatches copies a global batch for each step to the devices and cuts each batch among the
 // replicas along dimension 0. All batches have one shape and dtype. The copies take the memory of

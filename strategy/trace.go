@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -323,4 +324,25 @@ func (t *trace) results() (results []spmd.Tensor) {
 		t.updates = append(t.updates, slices.Index(t.variables, v))
 	}
 	return results
+}
+
+// annotated puts the arguments' annotations on those parameters of the step that do not come in
+// that layout: the values of a loop's steps.
+func (t *trace) annotated(in []*graph.Node) []*graph.Node {
+	for i := range in {
+		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
+			in[i] = logical.Apply(in[i], a)
+		}
+	}
+	return in
+}
+
+// annotationOf is how argument i of the module is placed: as the function says, if its value is
+// laid out so.
+func (t *trace) annotationOf(i int) logical.Annotation {
+	base := t.values[i].base()
+	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {
+		return a
+	}
+	return base.annotation
 }

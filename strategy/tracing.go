@@ -27,24 +27,3 @@ func RefuseTracing(ctx context.Context, op, instead string) error {
 	}
 	return &ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }
-
-// mergeCall returns the merge call that ctx belongs to, if it belongs to one: the call is to build
-// graph.
-func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (*MergeContext, error) {
-	mc, merging := ctx.Value(tracingKey{}).(*MergeContext)
-	rc, _ := ctx.Value(tracingKey{}).(*ReplicaContext)
-	if merging {
-		rc = mc.rc
-	}
-	switch {
-	case rc == nil:
-		return nil, nil
-	case rc.strategy != s:
-		return nil, &StrategyError{Op: op, Subject: "the step that is being traced"}
-	case !merging:
-		return nil, &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it inside MergeCall, with the context of the MergeContext"}
-	case mc.over:
-		return nil, mc.ended(op)
-	}
-	return mc, nil
-}

@@ -236,3 +236,12 @@ func (s *TPUStrategy) upload(ctx context.Context, l *mesh.Layout, read tensorRea
 	}
 	return nil
 }
+
+// replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
+// or what tensorOf takes.
+func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*tensors.Tensor, error) {
+	if t, ok := x.(input.Tensor); ok {
+		return copiedInput(op, t)
+	}
+	return operandOf(x).copyHost(ctx, s)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -50,9 +51,51 @@ type distributed struct {
 // devices until Close. It is safe for concurrent use.
 type PerReplica struct{ distributed }
 
+// Mirrored reports whether the value is known to be the same on every replica: a collective gave
+// it, one replica alone made it, or a step or an operation made it of such values on every replica
+// alike. A call that asks for one value for all replicas takes such a value. Nothing is compared:
+// Mirrored is false for tensors that happen to be equal.
+func (v *PerReplica) Mirrored() bool { return !v.differs() }
+
 // Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It lives on the
 // devices until Close. It is safe for concurrent use.
 type Mirrored struct{ distributed }
+
+// Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
+func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
+
+// Float64 waits for a scalar, or for a tensor of one element, and copies it to the host as a
+// float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
+// dtype that is no real number.
+func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
+	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
+		return 0, err
+	}
+	t, err := m.Value(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if t.Size() != 1 {
+		return 0, fault.New(ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
+	}
+	return toFloat64(t)
+}
+
+// Stacked holds a per-replica value for each of several steps, on the devices. A function that runs
+// on it takes these steps in one launch, in a loop on the devices. The function's other arguments
+// are the same in all steps, variables carry over from each step to the next, and the results are
+// those of the last step.
+type Stacked struct{ distributed }
+
+// Steps returns the number of steps.
+func (v *Stacked) Steps() int { return v.steps }
+
+// Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
+// the host and read by steps only.
+func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
+	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
+		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
+}
 
 // Value is a *PerReplica, a *Mirrored or a *Stacked: TensorFlow's tf.distribute.DistributedValues.
 type Value interface {
@@ -316,34 +359,6 @@ func isNil(v Value) bool {
 	return v == nil
 }
 
-// ownsVariable refuses no variable, and those of another strategy.
-func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
-	if v == nil {
-		return fault.New(TypeError, op, "give a variable of the strategy", "no variable")
-	}
-	if v.strategy != s {
-		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
-	}
-	return nil
-}
-
-// ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
-func (o operand) ownedBy(s *TPUStrategy, op string) error {
-	switch of := o.strategy(); {
-	case of == s:
-		return nil
-	case of != nil:
-		return mixed(op, o.String())
-	case o.kind != noOperand:
-		return nil
-	}
-	switch o.x.(type) {
-	case Value, *Variable, part:
-		return fault.New(TypeError, op, "give a tensor", "no value")
-	}
-	return nil
-}
-
 // newValue makes a value of the strategy over its buffers, which it owns from now on. The strategy
 // keeps a weak hold of it: a value that nobody kept is released by the garbage collector, one that
 // is kept by Close at the latest.
@@ -367,3 +382,14 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 
 // Strategy returns the strategy that the value belongs to.
 func (v *distributed) Strategy() *TPUStrategy { return v.strategy }
+
+// asValue keeps a nil pointer from becoming a value.
+func asValue[T Value](v T, err error) (Value, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// on says whether a partition holds its part of the value.
+func (v *distributed) on(d int) bool { return v.only == nil || v.only[d] }

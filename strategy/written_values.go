@@ -53,3 +53,44 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, 
 	}
 	return differs, nil
 }
+
+// alike says whether a result of a step is the same on all replicas.
+type alike struct {
+	always bool // whatever its arguments are: what a collective gave, say
+	given  bool // if its arguments are
+}
+
+// compareReplicas finds which of the step's own results are the same on all replicas, by what they
+// are made of. A padded step's are not looked at: the replicas' results may be cut to different
+// sizes.
+func (t *trace) compareReplicas() error {
+	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.own == 0 {
+		return nil
+	}
+	own := t.outputs[:t.own]
+	differing, err := t.rc.differs(own, true)
+	if err != nil {
+		return err
+	}
+	made, err := t.rc.differs(own, false)
+	if err != nil {
+		return err
+	}
+	t.alike = make([]alike, t.own)
+	for i := range own {
+		t.alike[i] = alike{always: !differing[i], given: !made[i]}
+	}
+	return nil
+}
+
+// checkRepeats refuses a step whose replicas may disagree whether to go on, and one that runs on
+// batches of several steps.
+func (t *trace) checkRepeats(steps int) error {
+	if steps > 0 {
+		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
+	}
+	if t.own == 0 || !t.alike[0].always {
+		return fault.New(ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
+)
+
+// VariableOptions describe a variable. The zero value is a trainable mirrored variable that
+// replicas cannot write.
+type VariableOptions struct {
+	// Name is the variable's name; "Variable" if empty. The components are called Name,
+	// Name/replica_1 and so on. Two variables may have one name; a checkpoint or a saved step,
+	// which finds variables by name, then refuses them.
+	Name string
+	// Trainable says whether optimizers change the variable. Nil means true for an OnWrite variable
+	// and false for an OnRead variable.
+	Trainable       *bool
+	Synchronization VariableSynchronization
+	Aggregation     VariableAggregation
+	// Annotation splits the variable over the logical devices. If it is zero, the rules of
+	// [Options.Variables] decide by the name.
+	Annotation logical.Annotation
+	// LocalWrites lets each replica write its own component of an OnWrite variable that aggregates
+	// nothing, and lets PerReplica values be written to its components. The components may then
+	// differ, and a read across replicas returns that of replica 0. Without LocalWrites such writes
+	// are errors.
+	LocalWrites bool
+	// ColocateWith puts the variable where another variable is: on its logical device and, if both
+	// have one shape and the Annotation is zero, split in the same way.
+	ColocateWith *Variable
+}
+
+// NewVariable makes a variable with the same first value on each replica: TensorFlow's tf.Variable
+// inside the scope. initial is a host value, a distributed value that is the same on all replicas,
+// a component, another variable, or a func() any that returns one of these, which is called once.
+//
+// Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError] in replica code,
+// [*PanicError] if the function panics.
+func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
+	name := opts.Name
+	if name == "" {
+		name = "Variable"
+	}
+	op := fmt.Sprintf("variable %q", name)
+	if err := s.requireEager(ctx, op, fault.InsteadOfMaking); err != nil {
+		return nil, err
+	}
+	return s.newVariable(ctx, op, name, initial, opts)
+}
+
+func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial any, opts VariableOptions) (*Variable, error) {
+	switch opts.Synchronization {
+	case SyncAuto:
+		opts.Synchronization = OnWrite
+	case SyncNone:
+		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
+	case OnWrite, OnRead:
+	default:
+		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
+	}
+	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
+		return nil, fault.New(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
+	}
+	if f, ok := initial.(func() any); ok {
+		var err error
+		if initial, err = guarded("the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
+			return nil, err
+		}
+	}
+	value, err := operandOf(initial).resolveHost(ctx, s, op)
+	if err != nil {
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, TypeError)}
+	}
+	place := mode.PlaceOf(ctx)
+	v := &Variable{
+		strategy: s, path: name, dtype: value.DType(), shape: slices.Clone(value.Shape().Dimensions), annotation: opts.Annotation,
+		synchronization: opts.Synchronization, aggregation: opts.Aggregation, localWrites: opts.LocalWrites,
+		trainable: opts.Synchronization == OnWrite, column: place.LogicalDevice,
+	}
+	if opts.Trainable != nil {
+		v.trainable = *opts.Trainable
+	}
+	other := opts.ColocateWith
+	if other == nil {
+		other, _ = place.Beside.(*Variable)
+	}
+	if other != nil {
+		if other.strategy != s {
+			return nil, fault.New(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
+		}
+		v.column = other.column
+		if v.annotation.Kind() == logical.None && slices.Equal(v.shape, other.shape) {
+			v.annotation = other.annotation
+		}
+	}
+	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
+		return nil, fault.New(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
+	}
+	if v.annotation.Kind() == logical.None {
+		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // whole on each replica
+	}
+	if v.annotation.Kind() == logical.None && v.column > 0 {
+		v.annotation = logical.AssignTo(v.column)
+	}
+	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
+		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: ValueError}
+	}
+	if err := v.upload(ctx, value); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.Join(ErrClosed, v.free())
+	}
+	s.own = append(s.own, v)
+	s.rules.Mark(s.opts.Variables, name, v.shape)
+	return v, nil
+}
+
+// DistributedVariables returns the variables that NewVariable made and that were not closed, in the
+// order in which they were made. [Variables] has the variables of stores.
+func (s *TPUStrategy) DistributedVariables() []*Variable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
+}

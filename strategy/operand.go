@@ -1,0 +1,183 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// A call that is given "a value" sorts it once, by operandOf, and resolves it: in a step's graph by
+// ReplicaContext.node, elsewhere by operand.resolve. So no call refuses what another one
+// accepts. The calls differ only in what they need of an operand: one value for all replicas, or one
+// for each. docs/from-tensorflow.md has the table.
+
+// operand is what a caller gave to a call, sorted by its type.
+type operand struct {
+	x    any // as it was given
+	kind operandKind
+	// node is set for a nodeOperand.
+	node *graph.Node
+	// value or variable is set for a deviceOperand. replica is that of a replica's part of it,
+	// otherwise -1.
+	value    Value
+	variable *Variable
+	replica  int
+}
+
+type operandKind int
+
+const (
+	noOperand      operandKind = iota // nil, or a nil pointer
+	hostOperand                       // a tensor of this process, a number, slices; or none, which its conversion says
+	shapeOperand                      // a shape, ahead of time
+	nestOperand                       // a slice, map or struct of others
+	nodeOperand                       // a node of a graph, or a value of a merge call
+	deviceOperand                     // a value, a variable, or a replica's part of one
+	objectsOperand                    // values that are no tensors
+)
+
+// part is a replica's part of a value or of a variable: a component of package eager.
+type part interface {
+	Value() Value
+	Variable() *Variable
+	Replica() int
+}
+
+// operandOf sorts what a caller gave.
+func operandOf(x any) operand {
+	o := operand{x: x, replica: -1}
+	present := func(ok bool, kind operandKind) {
+		if ok {
+			o.kind = kind
+		}
+	}
+	switch x := x.(type) {
+	case nil:
+	case *tensors.Tensor:
+		present(x != nil, hostOperand)
+	case *Mirrored, *PerReplica, *Stacked:
+		o.value = x.(Value)
+		present(!isNil(o.value), deviceOperand)
+	case *Variable:
+		o.variable = x
+		present(x != nil, deviceOperand)
+	case *graph.Node:
+		o.node = x
+		present(x != nil, nodeOperand)
+	case *Merged:
+		if x != nil {
+			o.node = x.node
+		}
+		present(o.node != nil, nodeOperand)
+	case *Objects:
+		present(x != nil, objectsOperand)
+	case shapes.Shape:
+		o.kind = shapeOperand
+	case part:
+		if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() {
+			break
+		}
+		o.value, o.variable, o.replica = x.Value(), x.Variable(), x.Replica()
+		present(o.variable != nil || !isNil(o.value), deviceOperand)
+	default:
+		o.kind = hostOperand
+		if nesting.Is(reflect.TypeOf(x)) {
+			o.kind = nestOperand
+		}
+	}
+	return o
+}
+
+// strategy returns whose a deviceOperand is, or nil for any other.
+func (o operand) strategy() *TPUStrategy {
+	switch {
+	case o.kind != deviceOperand:
+		return nil
+	case o.variable != nil:
+		return o.variable.strategy
+	}
+	return o.value.base().strategy
+}
+
+// whole reports whether the operand is a value, and not a replica's part of one.
+func (o operand) whole() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
+
+// readable reports whether the operand's contents can be copied from the devices: not those of a
+// value of several steps.
+func (o operand) readable() bool {
+	return o.kind == deviceOperand && (!o.whole() || o.value.base().steps == 0)
+}
+
+// indirect reports whether the operand has to be resolved before a program can read it: it is a
+// variable, a part, or a value of another strategy that has one tensor for all replicas.
+func (o operand) indirect(s *TPUStrategy) bool {
+	of := o.strategy()
+	return of != nil && (!o.whole() || of != s && !o.value.base().differs())
+}
+
+// String describes the operand in errors.
+func (o operand) String() string {
+	if o.variable != nil && o.replica < 0 {
+		return fmt.Sprintf("variable %q", o.variable.path)
+	}
+	return fmt.Sprint(o.x)
+}
+
+// tensor makes a tensor of what is in this process's memory.
+func (o operand) tensor() (*tensors.Tensor, error) {
+	switch o.kind {
+	case noOperand:
+		return nil, errors.New("no value")
+	case nestOperand:
+		return nil, fmt.Errorf("a %T is a nest: give its leaves one by one", o.x)
+	case nodeOperand:
+		return nil, fmt.Errorf("a %T, which lives while its step is traced; return it from the step, and give the step's result", o.x)
+	case deviceOperand:
+		return nil, fmt.Errorf("a %T, which is on the devices", o.x)
+	case objectsOperand:
+		return nil, fmt.Errorf("values that are no tensors: %v", o.x)
+	case shapeOperand:
+		return nil, fmt.Errorf("the shape %v, which has no contents", o.x)
+	}
+	return hostdata.Tensor(o.x)
+}
+
+// hostTensor makes a tensor of a host value.
+func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).tensor() }
+
+// host is tensor with the error of a call that accepts values of the devices, too.
+func (o operand) host(op string) (*tensors.Tensor, error) {
+	t, err := o.tensor()
+	switch {
+	case err == nil:
+		return t, nil
+	case o.kind == nodeOperand:
+		return nil, &ContextError{Op: op, Reason: "given " + err.Error()}
+	}
+	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
+}
+
+// ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
+func (o operand) ownedBy(s *TPUStrategy, op string) error {
+	switch of := o.strategy(); {
+	case of == s:
+		return nil
+	case of != nil:
+		return mixed(op, o.String())
+	case o.kind != noOperand:
+		return nil
+	}
+	switch o.x.(type) {
+	case Value, *Variable, part:
+		return fault.New(TypeError, op, "give a tensor", "no value")
+	}
+	return nil
+}
