@@ -18,6 +18,7 @@
 //   - [Step.Run] takes a step on a batch in host memory, or on values that are on the devices.
 //   - [Step.RunSteps] takes many steps in one launch, as a loop on the devices.
 //   - [Step.Bind] fixes the batch, for a loop that allocates nothing.
+//   - [Step.Close] frees what the step has on the devices. The variables stay, for other steps.
 //   - [Step.Compiled] compiles the step without running it, also for a slice that is not at hand;
 //     package strategy/stepfile saves what it returns.
 //   - strategy.Options.State shares out variables, gradients and the optimizer's state among the

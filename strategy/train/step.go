@@ -176,11 +176,9 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if o.ClipNorm != 0 {
 		stages = append(stages, measure)
 	}
-	if scaler != nil {
-		if scaler.Dynamic() {
-			t.scaler = scaler
-			stages = append(stages, scaler.judge(t.guard != nil))
-		}
+	if scaler != nil && scaler.Dynamic() {
+		t.scaler = scaler
+		stages = append(stages, scaler.judge(t.guard != nil))
 	}
 	if t.guard != nil {
 		stages = append(stages, t.guard.decide)
