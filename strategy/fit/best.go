@@ -73,17 +73,15 @@ func (b *best) load(data []byte) error {
 
 // newBest returns what follows a metric from a run's beginning.
 func newBest(hook, metric string, opts []BestOptions) (*best, error) {
-	b := &best{metric: metric}
-	if len(opts) > 0 {
-		b.opts = opts[0]
-	}
+	o, err := only("hook "+hook, opts)
+	b := &best{metric: metric, opts: o}
 	if metric == "" {
 		return b, option("hook "+hook, "give the name of a metric, such as fit.Loss", "no metric: the empty name")
 	}
 	if b.opts.MinDelta < 0 || math.IsNaN(b.opts.MinDelta) {
 		return b, option("hook "+hook, "give 0 or more", "a MinDelta of %v", b.opts.MinDelta)
 	}
-	return b, nil
+	return b, err
 }
 
 // EarlyStop ends the run when a metric has not become better at patience records in turn that have

@@ -135,9 +135,12 @@ type feedSource struct {
 }
 
 func newFeedSource(ctx context.Context, p pass, d *input.Distributed, opts []feed.Options) (source, error) {
-	o := feed.Options{Partial: p.partial}
-	if len(opts) > 0 {
-		o = opts[0]
+	o, err := only("data", opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(opts) == 0 {
+		o.Partial = p.partial
 	}
 	if !o.From.IsZero() {
 		return nil, option("data", "leave it out: a run begins at the beginning, or where its checkpoint says", "a feed's option From is set")

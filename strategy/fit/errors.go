@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -12,6 +13,14 @@ import (
 // been done.
 func option(name, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "fit: " + name, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+}
+
+// only returns the options of a call that takes them once, or leaves them out.
+func only[T any](name string, opts []T) (o T, err error) {
+	if len(opts) > 1 {
+		return o, option(name, "give one", "%d options", len(opts))
+	}
+	return append(slices.Clone(opts), o)[0], nil
 }
 
 // noMetric is the error of a metric that a hook waits for and nothing measures.

@@ -24,11 +24,9 @@ type EventsOptions struct {
 // from which step it goes on, so that TensorBoard drops what the run takes again. A new run refuses
 // a directory that has event files. Of a disk that is full, see [CSV]: it is the same here.
 func Events(dir string, opts ...EventsOptions) Hook {
-	l := &eventLog{dir: dir}
-	if len(opts) > 0 {
-		l.opts = opts[0]
-	}
-	return Hook{Name: "events " + dir, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
+	o, wrong := only("hook events "+dir, opts)
+	l := &eventLog{dir: dir, opts: o}
+	return Hook{Name: "events " + dir, wrong: wrong, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
 		Begin: func(_ context.Context, s *State) error { return l.begin(s) },
 		Record: func(_ context.Context, s *State) error {
 			if s.First() {

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,24 +127,15 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := check(r.options, r.hooks, r.own()); err != nil {
 		return err
 	}
-	if r.options.Every == 0 {
-		r.options.Every = defaultEvery
-	}
-	if r.options.Epochs == 0 {
-		r.options.Epochs = 1
-	}
+	r.options.Every, r.options.Epochs = cmp.Or(r.options.Every, defaultEvery), cmp.Or(r.options.Epochs, 1)
 	if r.data.once && r.options.Epochs > 1 {
 		return option("option Epochs", "give the dataset by Dataset", "%d passes over a feed, which is one", r.options.Epochs)
 	}
 	for i := range r.hooks {
-		if h := &r.hooks[i]; h.saver != nil {
-			r.saver = h.saver
-		}
-		if h := &r.hooks[i]; h.watch != nil {
-			r.watch = h.watch
-		}
-		if reset := r.hooks[i].reset; reset != nil {
-			reset()
+		h := &r.hooks[i]
+		r.saver, r.watch = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watch)
+		if h.reset != nil {
+			h.reset()
 		}
 	}
 	r.state = State{run: r, strategy: r.strategy, first: r.strategy.Process() == 0, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}

@@ -59,11 +59,8 @@ const defaultKeep = 3
 // ([*train.NonFiniteError]).
 func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	v := &saver{path: dir}
-	if len(opts) > 0 {
-		v.opts = opts[0]
-	}
 	var wrong error
-	if v.opts.Retention.Last != 0 {
+	if v.opts, wrong = only("hook checkpoint "+dir, opts); v.opts.Retention.Last != 0 {
 		wrong = option("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d", v.opts.Retention.Last)
 	}
 	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v, wrong: wrong,

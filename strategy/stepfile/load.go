@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -83,10 +84,10 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 	if err := m.Usable(ctx, "loading a step"); err != nil {
 		return nil, nil, err
 	}
-	var o Options
-	if len(opts) > 0 {
-		o = opts[0]
+	if len(opts) > 1 {
+		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: fmt.Sprintf("%d options", len(opts)), Hint: "give one", Class: errkind.ValueError}
 	}
+	o := append(slices.Clone(opts), Options{})[0]
 	data, err := read(r, o.SHA256)
 	if err != nil {
 		return nil, nil, err

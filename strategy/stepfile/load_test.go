@@ -225,3 +225,9 @@ func TestATrainingStepIsNoFunctionOfEachReplica(t *testing.T) {
 	require.ErrorContains(t, err, "load one with stepfile.LoadTrain")
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 }
+
+func TestOptionsAreGivenOnce(t *testing.T) {
+	_, err := stepfile.Load(t.Context(), strategytest.New(t, 1, 1), bytes.NewReader(nil), nil, stepfile.Options{}, stepfile.Options{})
+	require.EqualError(t, err, "stepfile: load: 2 options; give one")
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
+}
