@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return step, []any{c.Windows()}, err
 		}))
 	}
-	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1})
+	corpus, err := text.Prepare(ctx, *data, text.CorpusOptions{Vocabulary: c.Vocabulary, HeldOut: 0.02, Seed: 1, Say: f.Say})
 	if err != nil {
 		return err
 	}

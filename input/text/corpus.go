@@ -2,6 +2,7 @@ package text
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -45,12 +46,21 @@ type CorpusOptions struct {
 	// the texts.
 	HeldOut float64
 	Seed    uint64
+	// Say is called with a line of text as each part of the work begins; nil is not.
+	Say func(line string)
+}
+
+func (o *CorpusOptions) say(format string, args ...any) {
+	if o.Say != nil {
+		o.Say(fmt.Sprintf(format, args...))
+	}
 }
 
 // Prepare reads the text of a file, or the sources of Go's standard library if path is empty, and
 // prepares it; see [PrepareFiles].
 func Prepare(ctx context.Context, path string, o CorpusOptions) (*Corpus, error) {
 	if path == "" {
+		o.say("reading the sources of Go's standard library")
 		files, err := StandardLibrary(ctx)
 		if err != nil {
 			return nil, err
@@ -80,10 +90,12 @@ func PrepareFiles(ctx context.Context, files Files, o CorpusOptions) (*Corpus, e
 				return nil, err
 			}
 		}
+		o.say("learning %d tokens from %.1f MB of text", o.Vocabulary, float64(part.Bytes())/1e6)
 		if c.Words, err = Train(ctx, part, o.Vocabulary, TrainOptions{Words: o.Words}); err != nil {
 			return nil, err
 		}
 	}
+	o.say("writing %.1f MB of text as tokens", float64(training.Bytes()+heldOut.Bytes())/1e6)
 	if c.Training, err = Encode(ctx, training, c.Words); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
 )
@@ -39,10 +40,14 @@ type Flags struct {
 	Devices int
 	Plugin  string
 
+	// Say writes a line about the work that begins to the writer of [Flags.Parse].
+	Say func(line string)
+
 	set *flag.FlagSet
 	// local is the folder of the files that a store does not take; see [Flags.here].
 	local string
 	log   *slog.Logger
+	line  *progress.Line
 }
 
 // Defaults are what stands for flags that are not given.
@@ -78,10 +83,13 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 }
 
 // Parse parses the program's arguments. After -help it writes the flags to w and returns
-// flag.ErrHelp; later w receives the warnings of the run. Other errors are of kind ValueError: a flag that is unknown or has no such value,
-// an argument that is no flag, and a flag of [Flags] with a number that no program can take.
+// flag.ErrHelp; later w receives the warnings of the run, and tells what takes long before the first
+// step. Other errors are of kind ValueError: a flag that is unknown or has no such value, an argument
+// that is no flag, and a flag of [Flags] with a number that no program can take.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	to := f.set
+	f.line = progress.To(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.RecordFile()})
+	f.Say = func(line string) { fmt.Fprintf(w, "%s: %s\n", to.Name(), line) }
 	f.log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	to.SetOutput(io.Discard)
 	err := to.Parse(args)

@@ -111,12 +111,16 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err != nil {
 		return nil, nil, err
 	}
+	if opts.Phases == nil {
+		opts.Phases = f.line.Phase
+	}
 	if strat, err = strategy.New(sys, opts); err != nil {
 		return nil, nil, errors.Join(err, sys.Close())
 	}
 	release := f.watch(ctx)
 	return strat, func() error {
 		defer release()
+		defer f.line.Close()
 		return errors.Join(strat.Close(), sys.Close())
 	}, nil
 }

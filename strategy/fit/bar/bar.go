@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // A terminal of wide columns has room for everything, one of fewer than narrow for no bar at all.
@@ -39,6 +40,11 @@ func New(w io.Writer) fit.Hook {
 				b.record(s)
 			}
 			return nil
+		},
+		Doing: func(what watchdog.Activity, name string) {
+			if b.open && what == watchdog.Hook && strings.HasPrefix(name, "evaluate ") { // which may take long
+				b.bar.Describe(plain.Line(name))
+			}
 		},
 		End: func(_ context.Context, s *fit.State, _ error) error {
 			b.end()
