@@ -94,7 +94,7 @@ type CloudTPU struct {
 func (CloudTPU) Name() string { return cloudName }
 
 // Resolve asks the API. The task is worker 0, because the caller drives the cluster from outside.
-// The error is a [*NotDetectedError] if no TPU is named, or a [*ParseError], [*APIError] or
+// The error matches [ErrNotDetected] if no TPU is named, or is a [*ParseError], [*APIError] or
 // [*NotReadyError].
 func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
@@ -118,15 +118,13 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	case r.QueuedResource != "":
 		addresses, err = r.queued(ctx, &c)
 	case tpu == "":
-		return Cluster{}, &NotDetectedError{Resolver: cloudName,
-			Reason: "no TPU is named: set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME"}
+		return Cluster{}, notDetected(cloudName, "no TPU is named: set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
 	case tpu == "local":
 		return c, nil
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
 		addresses, err = ParseAddresses(source, tpu, r.port())
 	case r.API == nil && r.TPU == "":
-		return Cluster{}, &NotDetectedError{Resolver: cloudName,
-			Reason: source + " names " + cut(tpu) + ", but API is nil, so it cannot be looked up"}
+		return Cluster{}, notDetected(cloudName, source + " names " + cut(tpu) + ", but API is nil, so it cannot be looked up", nil)
 	default:
 		addresses, err = r.node(ctx, &c, tpu)
 	}

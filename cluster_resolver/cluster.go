@@ -127,8 +127,8 @@ func (m Multislice) Global(workerID, workersPerSlice int) (rank, size int) {
 // Master returns the address to connect to: ClusterResolver.master in TensorFlow. It returns
 // SessionMaster if that is set. It returns "" for an empty cluster, for an unknown task, and for
 // the only task of a TF_CONFIG, which is this process. Otherwise it returns this task's address
-// with the RPC layer in front, such as "grpc://10.1.2.3:8470". A task that Spec lacks is a
-// [*LookupError].
+// with the RPC layer in front, such as "grpc://10.1.2.3:8470". The error of a task
+// that Spec lacks matches [ErrNoTask].
 func (c Cluster) Master() (string, error) {
 	switch {
 	case c.SessionMaster != "":

@@ -19,7 +19,7 @@ type Simple struct {
 // Name returns "simple".
 func (Simple) Name() string { return "simple" }
 
-// Resolve returns the cluster. A known task that a non-empty cluster lacks is a [*LookupError]. It
+// Resolve returns the cluster. A known task that a non-empty cluster lacks is an error that matches [ErrNoTask]. It
 // does not block.
 func (r Simple) Resolve(context.Context) (Cluster, error) {
 	c := r.Cluster.Clone()

@@ -91,8 +91,7 @@ func TestSimpleReturnsACopy(t *testing.T) {
 	assert.Equal(t, "grpc://b:1", m)
 
 	_, err = Simple{Cluster{Spec: spec, Task: Task{"worker", 2}}}.Resolve(t.Context())
-	var le *LookupError
-	assert.ErrorAs(t, err, &le)
+	assert.ErrorIs(t, err, ErrNoTask)
 }
 
 func TestUnionJoinsAndKeepsTheFirstTask(t *testing.T) {

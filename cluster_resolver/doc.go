@@ -51,7 +51,7 @@
 // input: it names the input, the text and what to write. [*CheckError] reports inputs that
 // contradict each other. [*MetadataError] and [*APIError] report a server that failed; they match
 // [ErrNotFound] if the server answered that there is no such thing. [*NotReadyError] reports a TPU
-// that exists but is not up, and [*LookupError] a task that the cluster does not have.
+// that exists but is not up, and [ErrNoTask] says that the cluster does not have a task.
 //
 // # Cross-checks
 //

@@ -17,29 +17,10 @@ var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not de
 // on a server that did answer.
 var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found")
 
-// NotDetectedError reports why a resolver does not apply. It matches [ErrNotDetected], and the
-// errors that Err matches.
-type NotDetectedError struct {
-	// Resolver names the resolver, such as "tf_config".
-	Resolver string
-	// Reason says what was missing and, where it helps, what to set.
-	Reason string
-	// Err is the cause, or nil.
-	Err error
+// notDetected says why a resolver does not apply: what was missing and, where it helps, what to set.
+func notDetected(resolver, reason string, cause error) error {
+	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected, Reason: cut(reason), Err: cause}
 }
-
-func (e *NotDetectedError) Error() string {
-	return errkind.Text("clusterresolver: "+e.Resolver+": not detected", cut(e.Reason), e.Err, "")
-}
-
-// Kind returns NotFoundError.
-func (*NotDetectedError) Kind() errkind.Kind { return errkind.NotFoundError }
-
-// Is reports a match with [ErrNotDetected].
-func (e *NotDetectedError) Is(target error) bool { return target == ErrNotDetected }
-
-// Unwrap returns the cause.
-func (e *NotDetectedError) Unwrap() error { return e.Err }
 
 // ParseError reports an input that is present but malformed. It never matches [ErrNotDetected],
 // because going on to another source would hide the mistake.
@@ -78,29 +59,13 @@ func parseError(source, value, reason, hint string) *ParseError {
 	return &ParseError{Source: cut(source), Value: value, Reason: reason, Hint: hint}
 }
 
-// LookupError reports a job or a task that a [ClusterSpec] does not have.
-type LookupError struct {
-	// Job and Index name the task that was asked for.
-	Job   string
-	Index int
-	// NoJob is true if the job itself is missing. Index has no meaning then.
-	NoJob bool
-	// Have lists the names of the jobs if the job is missing, and otherwise the indices of the
-	// job's tasks.
-	Have []string
-}
+// ErrNoTask is matched by the error of a job or a task that a [ClusterSpec] does not have.
+var ErrNoTask = errkind.New(errkind.ValueError, "clusterresolver")
 
-func (e *LookupError) Error() string {
-	have := cut(strings.Join(e.Have, ", "))
-	reason := fmt.Sprintf("no task with index %d in job %q (indices: [%s])", e.Index, cut(e.Job), have)
-	if e.NoJob {
-		reason = fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", cut(e.Job), have)
-	}
-	return errkind.Text("clusterresolver", reason, nil, "")
+// noJob is the error of a job that is none of those of a cluster.
+func noJob(job string, jobs []string) error {
+	return &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", cut(job), cut(strings.Join(jobs, ", ")))}
 }
-
-// Kind returns ValueError.
-func (*LookupError) Kind() errkind.Kind { return errkind.ValueError }
 
 // NotReadyError reports a node or a queued resource that exists but cannot be used now.
 type NotReadyError struct {

@@ -12,8 +12,8 @@ func TestErrorsOfAServiceAreCut(t *testing.T) {
 	long := strings.Repeat("word ", 100_000)
 	for _, err := range []error{
 		&APIError{Op: "nodes.get", Name: long, Code: 500, Message: long}, &APIError{Op: "nodes.get", Err: fmt.Errorf("%s", long)},
-		&NotReadyError{Name: long, State: long, Health: long, Detail: long}, &LookupError{Job: long, NoJob: true, Have: []string{long}},
-		&MetadataError{Key: "instance/zone", Err: fmt.Errorf("%s", long)}, &NotDetectedError{Resolver: "cloud_tpu", Reason: long},
+		&NotReadyError{Name: long, State: long, Health: long, Detail: long}, noJob(long, []string{long}),
+		&MetadataError{Key: "instance/zone", Err: fmt.Errorf("%s", long)}, notDetected("cloud_tpu", long, nil),
 		parseError("TF_CONFIG", long, "not JSON", ""),
 	} {
 		assert.Less(t, len(err.Error()), longest, "%T", err)

@@ -24,8 +24,7 @@ func (GKE) Name() string { return gkeName }
 // malformed variable, or is a [*CheckError] if variables contradict each other.
 func (r GKE) Resolve(context.Context) (Cluster, error) {
 	if r.Getenv == nil || (r.Getenv("TPU_WORKER_HOSTNAMES") == "" && r.Getenv("TPU_PROCESS_ADDRESSES") == "") {
-		return Cluster{}, &NotDetectedError{Resolver: gkeName,
-			Reason: "neither TPU_WORKER_HOSTNAMES nor TPU_PROCESS_ADDRESSES is set"}
+		return Cluster{}, notDetected(gkeName, "neither TPU_WORKER_HOSTNAMES nor TPU_PROCESS_ADDRESSES is set", nil)
 	}
 	env, err := ReadEnvironment(r.Getenv)
 	if err != nil {

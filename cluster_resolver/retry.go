@@ -63,31 +63,16 @@ func (r Retry) pause(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// RetryError reports a call that failed in all its attempts.
-type RetryError struct {
-	// Op is the call, and Attempts the number of its attempts.
-	Op       string
-	Attempts int
-	// Err is the context's error if the context ended the attempts, and otherwise the last failure.
-	Err error
-	// Last is the last failure. If the context ended the attempts, errors.Is does not find Last,
-	// because it says nothing about the server.
-	Last error
-}
-
-func (e *RetryError) Error() string {
-	text := errkind.Text(e.Op, fmt.Sprintf("failed after %d attempts", e.Attempts), e.Err, "")
-	if e.Last != nil && e.Last != e.Err {
-		text += fmt.Sprintf(" (last failure: %v)", e.Last)
+// gaveUp is the error of a call that failed in all its attempts. The cause is the context's error if
+// that ended the attempts, and otherwise the last failure, which errors.Is does not find in the first
+// case: it says nothing about the server.
+func gaveUp(op string, attempts int, cause, last error) error {
+	reason := fmt.Sprintf("failed after %d attempts", attempts)
+	if last != nil && last != cause {
+		reason += fmt.Sprintf(" (last failure: %v)", last)
 	}
-	return text
+	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.UnavailableError)}
 }
-
-// Kind returns the cause's kind, or UnavailableError.
-func (e *RetryError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
-
-// Unwrap returns Err.
-func (e *RetryError) Unwrap() error { return e.Err }
 
 // do calls f until it succeeds, fails with an error that again rejects, the attempts are used up or
 // ctx ends. When ctx ends its error is the one that matches.
@@ -97,7 +82,7 @@ func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func
 	for n := range r.Attempts {
 		if n > 0 {
 			if err := r.Sleep(ctx, r.pause(n-1)); err != nil {
-				return &RetryError{op, n, err, last}
+				return gaveUp(op, n, err, last)
 			}
 		}
 		call, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -107,12 +92,12 @@ func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func
 			return nil
 		}
 		if ended := ctx.Err(); ended != nil {
-			return &RetryError{op, n + 1, ended, err}
+			return gaveUp(op, n + 1, ended, err)
 		}
 		if !again(err) {
 			return err
 		}
 		last = err
 	}
-	return &RetryError{op, r.Attempts, last, last}
+	return gaveUp(op, r.Attempts, last, last)
 }

@@ -2,11 +2,14 @@ package clusterresolver
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // ClusterSpec says which tasks each job has and where each task listens: TensorFlow's
@@ -122,32 +125,32 @@ func (s ClusterSpec) Len() int {
 	return n
 }
 
-// Tasks returns a job's tasks by ascending index, or a [*LookupError]. The slice belongs to the
+// Tasks returns a job's tasks by ascending index, or an error that matches [ErrNoTask]. The slice belongs to the
 // caller.
 func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return nil, &LookupError{Job: job, NoJob: true, Have: s.Jobs()}
+		return nil, noJob(job, s.Jobs())
 	}
 	return slices.Clone(j.tasks), nil
 }
 
-// Address returns the address of one task, or a [*LookupError].
+// Address returns the address of one task, or an error that matches [ErrNoTask].
 func (s ClusterSpec) Address(job string, index int) (string, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return "", &LookupError{Job: job, NoJob: true, Have: s.Jobs()}
+		return "", noJob(job, s.Jobs())
 	}
 	i, ok := slices.BinarySearchFunc(j.tasks, index, func(t TaskAddress, n int) int { return cmp.Compare(t.Index, n) })
 	if !ok {
-		e := &LookupError{Job: job, Index: index}
+		var have []string
 		for _, t := range j.tasks[:min(len(j.tasks), 16)] {
-			e.Have = append(e.Have, strconv.Itoa(t.Index))
+			have = append(have, strconv.Itoa(t.Index))
 		}
 		if len(j.tasks) > 16 {
-			e.Have = append(e.Have, "...")
+			have = append(have, "...")
 		}
-		return "", e
+		return "", &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no task with index %d in job %q (indices: [%s])", index, cut(job), strings.Join(have, ", "))}
 	}
 	return j.tasks[i].Address, nil
 }

@@ -26,14 +26,12 @@ func TestClusterSpecLooksUpByJobAndIndex(t *testing.T) {
 
 	// TensorFlow's texts name job and index the same way.
 	_, err = s.Address("worker", 9)
-	var le *LookupError
-	require.ErrorAs(t, err, &le)
-	assert.Contains(t, err.Error(), `no task with index 9 in job "worker"`)
-	assert.Equal(t, []string{"0", "1"}, le.Have)
+	require.ErrorIs(t, err, ErrNoTask)
+	assert.ErrorContains(t, err, `no task with index 9 in job "worker" (indices: [0, 1])`)
 	_, err = s.Address("master", 0)
 	assert.ErrorContains(t, err, `no such job in cluster: "master" (jobs: [ps, worker])`)
 	_, err = s.Tasks("chief")
-	assert.ErrorAs(t, err, &le)
+	assert.ErrorIs(t, err, ErrNoTask)
 	_, err = s.Address("worker", -1)
 	assert.ErrorContains(t, err, "no task with index -1")
 }

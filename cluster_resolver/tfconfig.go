@@ -46,7 +46,7 @@ func (r TFConfig) Resolve(context.Context) (Cluster, error) {
 		text = strings.TrimSpace(r.Getenv("TF_CONFIG"))
 	}
 	if text == "" {
-		return Cluster{}, &NotDetectedError{Resolver: tfConfigName, Reason: "TF_CONFIG is not set"}
+		return Cluster{}, notDetected(tfConfigName, "TF_CONFIG is not set", nil)
 	}
 	c, err := ParseTFConfig(text)
 	if err != nil {

@@ -47,8 +47,7 @@ func TestTFConfigResolvesTaskAndMaster(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, got.IsChief())
 	_, err = got.Master()
-	var le *LookupError
-	assert.ErrorAs(t, err, &le)
+	assert.ErrorIs(t, err, ErrNoTask)
 }
 
 func TestTFConfigMalformedNamesThePlace(t *testing.T) {

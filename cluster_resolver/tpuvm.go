@@ -34,7 +34,7 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		return Cluster{}, err
 	}
 	if env.SkipMetadata {
-		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "TPU_SKIP_MDS_QUERY is set"}
+		return Cluster{}, notDetected(tpuVMName, "TPU_SKIP_MDS_QUERY is set", nil)
 	}
 	client := r.Metadata
 	if client == nil {
@@ -43,11 +43,11 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 	md, err := client.Read(ctx)
 	switch {
 	case errors.Is(err, ErrNotDetected) && ctx.Err() == nil:
-		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "no metadata server", Err: err}
+		return Cluster{}, notDetected(tpuVMName, "no metadata server", err)
 	case err != nil:
 		return Cluster{}, err
 	case !md.known():
-		return Cluster{}, &NotDetectedError{Resolver: tpuVMName, Reason: "the metadata server knows of no TPU on this machine"}
+		return Cluster{}, notDetected(tpuVMName, "the metadata server knows of no TPU on this machine", nil)
 	}
 	if len(md.Endpoints) == 0 && len(env.Hostnames) == 0 && len(env.ProcessAddresses) == 0 {
 		// A TPU of one machine may come without the list. How many there are is told by the process

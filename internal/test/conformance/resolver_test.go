@@ -154,13 +154,12 @@ func checkResolverError(c *caseRun, kind string, err error) {
 	var parse *clusterresolver.ParseError
 	var api *clusterresolver.APIError
 	var notReady *clusterresolver.NotReadyError
-	var lookup *clusterresolver.LookupError
 	ok := false
 	switch kind {
 	case "RuntimeError":
 		ok = errors.As(err, &notReady)
 	case "ValueError", "TypeError", "KeyError", "AttributeError", "NotImplementedError":
-		ok = errors.As(err, &parse) || errors.As(err, &api) || errors.As(err, &lookup) || errors.As(err, &notReady) || errors.Is(err, clusterresolver.ErrNotDetected)
+		ok = errors.As(err, &parse) || errors.As(err, &api) || errors.Is(err, clusterresolver.ErrNoTask) || errors.As(err, &notReady) || errors.Is(err, clusterresolver.ErrNotDetected)
 	default:
 		c.unmapped("error type %s", kind)
 	}
@@ -175,8 +174,7 @@ func masterCase(c *caseRun, g golden) {
 	ask := func(job string, index int) any {
 		a, err := cl.MasterFor(clusterresolver.Task{Type: job, ID: index})
 		if err != nil {
-			var lookup *clusterresolver.LookupError
-			require.ErrorAs(c, err, &lookup)
+			require.ErrorIs(c, err, clusterresolver.ErrNoTask)
 			return failure{kind: "ValueError", err: err}
 		}
 		return a
