@@ -238,7 +238,7 @@ func (a Accelerator) String() string {
 // topology counts; this one serves to plan for a slice that is not at hand.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
-		return Topology{}, topologyError("MeshShape", "no accelerator").advise("make one with ParseAccelerator")
+		return Topology{}, topologyError("MeshShape", "make one with ParseAccelerator", "no accelerator")
 	}
 	block, devices := a.hostShape(), a.Generation().DevicesPerChip
 	var hosts [3]int

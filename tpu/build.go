@@ -125,7 +125,7 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		p.replicas = 1
 	}
 	if topology.mesh == (Coordinates{}) {
-		return p, &TopologyError{Field: "MeshShape", Reason: "the topology is empty", Hint: "make it with NewTopology"}
+		return p, topologyError("MeshShape", "make it with NewTopology", "the topology is empty")
 	}
 	if p.shape, err = vector("ComputationShape", options.ComputationShape); err != nil {
 		return p, err

@@ -25,7 +25,7 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 	if shape == nil {
 		switch {
 		case devices < 1:
-			return Topology{}, topologyError("Devices", "%d devices", devices).advise("give at least 1, or a MeshShape")
+			return Topology{}, topologyError("Devices", "give at least 1, or a MeshShape", "%d devices", devices)
 		case devices%2 == 0:
 			shape = []int{devices / 2, 1, 1, 2}
 		default:
@@ -37,13 +37,13 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 		return Topology{}, err
 	}
 	if devices != 0 && devices != size {
-		return Topology{}, topologyError("MeshShape", "%v has %d places for %d devices", shape, size, devices)
+		return Topology{}, topologyError("MeshShape", "", "%v has %d places for %d devices", shape, size, devices)
 	}
 	if tasks == 0 {
 		tasks = 1
 	}
 	if tasks < 0 || size%tasks != 0 {
-		return Topology{}, topologyError("Tasks", "%d tasks cannot share %d devices equally", tasks, size)
+		return Topology{}, topologyError("Tasks", "", "%d tasks cannot share %d devices equally", tasks, size)
 	}
 	perTask := size / tasks
 	coords := make([][]Coordinates, tasks)

@@ -57,30 +57,13 @@ type Topology struct {
 	slices  int           // at least 1, but for the zero value
 }
 
-// TopologyError reports what is wrong with the description of a topology.
-type TopologyError struct {
-	// Field is the field of [TopologyOptions] or [LogicalOptions], or "proto" for the wire form.
-	Field string
-	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
-	Reason, Hint string
-}
+// ErrTopology is matched by the error of a description of a topology that is wrong. It names the field
+// of [TopologyOptions] or [LogicalOptions], or "proto" for the wire form.
+var ErrTopology = errkind.New(errkind.ValueError, "tpu: topology")
 
-// Error returns "tpu: topology: field: reason; hint", in one line.
-func (e *TopologyError) Error() string {
-	return errkind.Text("tpu: topology: "+e.Field, e.Reason, nil, e.Hint)
-}
-
-// Kind returns ValueError.
-func (*TopologyError) Kind() errkind.Kind { return errkind.ValueError }
-
-func topologyError(field, format string, args ...any) *TopologyError {
-	return &TopologyError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
-
-// advise adds what to write instead.
-func (e *TopologyError) advise(hint string) *TopologyError {
-	e.Hint = hint
-	return e
+// topologyError is the error of a field. The hint may be empty.
+func topologyError(field, hint, format string, args ...any) error {
+	return &errkind.Fault{Op: "tpu: topology: " + field, Match: ErrTopology, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // lookUp is the error of what a topology or an assignment does not have.
@@ -88,7 +71,7 @@ func lookUp(reason, hint string) error {
 	return &errkind.Fault{Op: "tpu", Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// NewTopology checks and copies a description of a slice. It refuses, with a [*TopologyError], a
+// NewTopology checks and copies a description of a slice. It refuses, with an error that matches [ErrTopology], a
 // mesh that is not four positive sizes, tasks of different sizes, and coordinates or ids that are
 // repeated, negative or outside the mesh.
 func NewTopology(options TopologyOptions) (Topology, error) {
@@ -98,15 +81,15 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	}
 	t := Topology{name: options.Name, mesh: mesh, tasks: len(options.DeviceCoordinates), slices: max(options.Slices, 1)}
 	if options.Slices < 0 || mesh[0]%t.slices != 0 {
-		return Topology{}, topologyError("Slices", "%d slices cannot stand side by side in a mesh of %d along x", options.Slices, mesh[0])
+		return Topology{}, topologyError("Slices", "", "%d slices cannot stand side by side in a mesh of %d along x", options.Slices, mesh[0])
 	}
 	if t.tasks > 0 {
 		t.perTask = len(options.DeviceCoordinates[0])
 	}
 	for task, devices := range options.DeviceCoordinates {
 		if len(devices) != t.perTask {
-			return Topology{}, topologyError("DeviceCoordinates", "task %d has %d devices and task 0 has %d",
-				task, len(devices), t.perTask).advise("give all tasks the same number")
+			return Topology{}, topologyError("DeviceCoordinates", "give all tasks the same number", "task %d has %d devices and task 0 has %d",
+				task, len(devices), t.perTask)
 		}
 		t.coords = append(t.coords, devices...)
 	}
@@ -121,15 +104,15 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 
 func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
 	if len(shape) != MeshRank {
-		return mesh, 0, topologyError("MeshShape", "%v has %d entries", shape, len(shape)).advise("give x, y, z and core")
+		return mesh, 0, topologyError("MeshShape", "give x, y, z and core", "%v has %d entries", shape, len(shape))
 	}
 	size = 1
 	for i, n := range shape {
 		if n < 1 {
-			return mesh, 0, topologyError("MeshShape", "%v has an entry below 1", shape)
+			return mesh, 0, topologyError("MeshShape", "", "%v has an entry below 1", shape)
 		}
 		if n > maxMeshSize/size {
-			return mesh, 0, topologyError("MeshShape", "%v has more than %d cores", shape, maxMeshSize)
+			return mesh, 0, topologyError("MeshShape", "", "%v has more than %d cores", shape, maxMeshSize)
 		}
 		size *= n
 		mesh[i] = n
@@ -142,12 +125,12 @@ func (t *Topology) index(size int) error {
 	t.flat = slices.Repeat([]int32{-1}, size)
 	for i, c := range t.coords {
 		if !t.inMesh(c) {
-			return topologyError("DeviceCoordinates", "task %d device %d at %v is outside the mesh %v",
+			return topologyError("DeviceCoordinates", "", "task %d device %d at %v is outside the mesh %v",
 				i/t.perTask, i%t.perTask, c, t.mesh)
 		}
 		at := &t.flat[t.place(c)]
 		if *at >= 0 {
-			return topologyError("DeviceCoordinates", "task %d device %d and task %d device %d are both at %v",
+			return topologyError("DeviceCoordinates", "", "task %d device %d and task %d device %d are both at %v",
 				int(*at)/t.perTask, int(*at)%t.perTask, i/t.perTask, i%t.perTask, c)
 		}
 		*at = int32(i)
@@ -159,11 +142,11 @@ func (t *Topology) numberDevices(ids [][]int) error {
 	t.ids = make([]int, len(t.coords))
 	t.byID = make(map[int]int32, len(t.coords))
 	if ids != nil && len(ids) != t.tasks {
-		return topologyError("DeviceIDs", "ids for %d tasks, there are %d", len(ids), t.tasks)
+		return topologyError("DeviceIDs", "", "ids for %d tasks, there are %d", len(ids), t.tasks)
 	}
 	for task, row := range ids {
 		if len(row) != t.perTask {
-			return topologyError("DeviceIDs", "task %d has %d ids for %d devices", task, len(row), t.perTask)
+			return topologyError("DeviceIDs", "", "task %d has %d ids for %d devices", task, len(row), t.perTask)
 		}
 	}
 	for i := range t.ids {
@@ -172,10 +155,10 @@ func (t *Topology) numberDevices(ids [][]int) error {
 			id = ids[i/t.perTask][i%t.perTask]
 		}
 		if id < 0 {
-			return topologyError("DeviceIDs", "id %d is negative", id)
+			return topologyError("DeviceIDs", "", "id %d is negative", id)
 		}
 		if _, taken := t.byID[id]; taken {
-			return topologyError("DeviceIDs", "id %d is given twice", id)
+			return topologyError("DeviceIDs", "", "id %d is given twice", id)
 		}
 		t.ids[i], t.byID[id] = id, int32(i)
 	}

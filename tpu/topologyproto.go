@@ -52,14 +52,14 @@ func appendCount(b []byte, field protowire.Number, n int) []byte {
 // ParseTopologyProto reads a serialized tensorflow.tpu.TopologyProto, as [Topology.MarshalProto]
 // writes it and as TensorFlow's tf.tpu.experimental.initialize_tpu_system returns it. Device d of
 // task t gets the id t*NumTPUsPerTask + d. Fields it does not know are skipped. A damaged or
-// contradictory message gives a [*TopologyError].
+// contradictory message gives an error that matches [ErrTopology].
 func ParseTopologyProto(wire []byte) (Topology, error) {
 	var mesh, numbers []int
 	var tasks, perTask int
 	for rest := wire; len(rest) > 0; {
 		field, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return Topology{}, topologyError("proto", "%v at byte %d", protowire.ParseError(n), len(wire)-len(rest))
+			return Topology{}, topologyError("proto", "", "%v at byte %d", protowire.ParseError(n), len(wire)-len(rest))
 		}
 		rest = rest[n:]
 		var err error
@@ -78,7 +78,7 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 			}
 		}
 		if err != nil {
-			return Topology{}, topologyError("proto", "field %d: %v", field, err)
+			return Topology{}, topologyError("proto", "", "field %d: %v", field, err)
 		}
 		rest = rest[n:]
 	}
@@ -87,16 +87,16 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 
 func fromNumbers(mesh []int, tasks, perTask int, numbers []int) (Topology, error) {
 	if tasks < 0 || perTask < 0 {
-		return Topology{}, topologyError("proto", "%d tasks of %d devices: a number is negative", tasks, perTask)
+		return Topology{}, topologyError("proto", "", "%d tasks of %d devices: a number is negative", tasks, perTask)
 	}
 	devices := len(numbers) / MeshRank
 	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 && devices != 0 {
-		return Topology{}, topologyError("DeviceCoordinates", "%d numbers, but %d tasks of %d devices have four numbers each",
+		return Topology{}, topologyError("DeviceCoordinates", "", "%d numbers, but %d tasks of %d devices have four numbers each",
 			len(numbers), tasks, perTask)
 	}
 	if perTask == 0 {
 		if tasks > maxMeshSize {
-			return Topology{}, topologyError("proto", "%d tasks without devices", tasks)
+			return Topology{}, topologyError("proto", "", "%d tasks without devices", tasks)
 		}
 		return NewTopology(TopologyOptions{MeshShape: mesh, DeviceCoordinates: make([][]Coordinates, tasks)})
 	}

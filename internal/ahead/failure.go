@@ -103,7 +103,6 @@ func FailureOf(err error) *Failure {
 	var compiler *pjrt.Error
 	var memory *strategy.MemoryError
 	var option *strategy.OptionError
-	var topology *tpu.TopologyError
 	var annotation *logical.Error
 	switch {
 	case errors.As(err, &memory):
@@ -115,7 +114,7 @@ func FailureOf(err error) *Failure {
 		f.Sort, f.Log = "died", gone.Tail
 	case errors.As(err, &find), errors.As(err, &plugin):
 		f.Sort = "missing"
-	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.As(err, &topology), errors.As(err, &annotation):
+	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.Is(err, tpu.ErrTopology), errors.As(err, &annotation):
 		f.Sort = "usage"
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log

@@ -103,26 +103,14 @@ func (s *starter) member(process int) Process {
 	return Process{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
 }
 
-// CountError reports that there are more or fewer devices, chips or processes than the cluster
-// promises.
-type CountError struct {
-	// What says what is counted: "processes", "chips of this process" or "devices of this process".
-	What string
-	// Seen is the number that was found, and Want the number that the cluster promises.
-	Seen, Want int
-	// Source says where the promise comes from.
-	Source string
-	// Hint says what to do.
-	Hint string
-}
+// ErrCount is matched by the error of more or fewer devices, chips or processes than the cluster
+// promises. It has both numbers.
+var ErrCount = errkind.New(errkind.RuntimeError, "another number than the cluster promises")
 
-// Error returns a text such as "3 processes, but the cluster says 4; hint".
-func (e *CountError) Error() string {
-	return errkind.Text(fmt.Sprintf("%d %s, but %s says %d", e.Seen, e.What, e.Source, e.Want), "", nil, e.Hint)
+// miscounted is the error of what was seen, where the source of the cluster promises another number.
+func miscounted(seen int, what, source string, want int, hint string) error {
+	return &errkind.Fault{Op: fmt.Sprintf("%d %s, but %s says %d", seen, what, source, want), Match: ErrCount, Hint: hint}
 }
-
-// Kind returns RuntimeError.
-func (*CountError) Kind() errkind.Kind { return errkind.RuntimeError }
 
 // checkCounts holds the devices against the cluster.
 func (s *starter) checkCounts(sys *System) error {
@@ -134,8 +122,7 @@ func (s *starter) checkCounts(sys *System) error {
 		source += " of " + s.cluster.Source
 	}
 	if want := s.processes(); want > 0 && want != sys.NumProcesses() {
-		return &CountError{What: "processes", Seen: sys.NumProcesses(), Want: want, Source: source,
-			Hint: "start one process on each host, and see that all have the slice's own variables"}
+		return miscounted(sys.NumProcesses(), "processes", source, want, "start one process on each host, and see that all have the slice's own variables")
 	}
 	if err := s.checkChips(sys, source); err != nil {
 		return err
@@ -167,7 +154,7 @@ func (s *starter) checkChips(sys *System, source string) error {
 		want = len(s.cluster.TPU.VisibleChips)
 	}
 	if want > 0 && want != len(chips) {
-		return &CountError{What: "chips of this process", Seen: len(chips), Want: want, Source: source, Hint: hint}
+		return miscounted(len(chips), "chips of this process", source, want, hint)
 	}
 	want = s.cluster.NumAccelerators
 	switch {
@@ -176,7 +163,7 @@ func (s *starter) checkChips(sys *System, source string) error {
 		s.logger.Warn("system: another number of devices than the accelerator type lets expect", "devices", devices, "expected", want,
 			"accelerator_type", s.cluster.TPU.AcceleratorType)
 	default:
-		return &CountError{What: "devices of this process", Seen: devices, Want: want, Source: source, Hint: hint}
+		return miscounted(devices, "devices of this process", source, want, hint)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type opened struct {
 // with one of these inside: an error of the resolver; [*clusterresolver.CheckError];
 // [*pjrt.FindError] when no plugin is found; [ErrNoTPU] when the plugin is for a TPU that this
 // machine does not have; [*LockedError] when another process holds the TPU; [*pjrt.PluginError]
-// when the plugin cannot be opened; [*pjrt.Error] from the plugin itself; [*tpu.TopologyError] for
-// a mesh that does not fit; [*CountError]; the cause of ctx's end.
+// when the plugin cannot be opened; [*pjrt.Error] from the plugin itself; [tpu.ErrTopology] for
+// a mesh that does not fit; [ErrCount]; the cause of ctx's end.
 func Open(ctx context.Context, opts Options) (*System, error) {
 	if opts.CPUDevices < 0 {
 		return nil, optionError("open", fmt.Sprintf("%d CPU devices", opts.CPUDevices), "give a positive number, or 0 for the TPU")

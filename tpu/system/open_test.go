@@ -105,9 +105,7 @@ func TestEachFailureOfAStartUpNamesItsStep(t *testing.T) {
 		"fewer processes than the cluster has": {opts: system.Options{CPUDevices: 8, Plugin: cpu, Cluster: four, Getenv: empty}, step: system.StepDevices,
 			words: []string{"1 processes, but the cluster of test says 4"},
 			check: func(t *testing.T, err error) {
-				var count *system.CountError
-				require.ErrorAs(t, err, &count)
-				assert.Equal(t, []int{1, 4}, []int{count.Seen, count.Want})
+				require.ErrorIs(t, err, system.ErrCount)
 			}},
 		"other devices than the cluster has": {opts: system.Options{CPUDevices: 3, Plugin: cpu, Cluster: chips, Getenv: empty}, step: system.StepDevices,
 			words: []string{"3 devices of this process, but the cluster of test says 4"}},
