@@ -33,12 +33,12 @@ type Config struct {
 const maxConfigBytes = 1 << 20
 
 // ReadConfig reads the config.json of a directory. What the file leaves out has the default of
-// Hugging Face's own programs. Errors: [*FileError]; of kind NotImplementedError for a type of model
+// Hugging Face's own programs. Errors name the file and the tensor; of kind NotImplementedError for a type of model
 // that is neither Llama's nor Gemma's.
 func ReadConfig(dir string) (Config, error) {
 	name := filepath.Join(dir, "config.json")
 	fail := func(class errkind.Kind, err error, hint, format string, args ...any) (Config, error) {
-		return Config{}, &FileError{File: name, Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint}
+		return Config{}, inFile(name, "", errkind.Fault{Reason: fmt.Sprintf(format, args...), Err: err, Class: class, Hint: hint})
 	}
 	text, err := files.Read(name, maxConfigBytes)
 	if err != nil {

@@ -45,8 +45,7 @@ func TestAConfigOfNoModelIsRefused(t *testing.T) {
 		`"rope_theta":1e300`:               "rope_theta: 1e+300",
 	} {
 		_, err := read("," + entry)
-		var wrong *weights.FileError
-		if assert.ErrorAs(t, err, &wrong, entry) {
+		if assert.Error(t, err, entry) {
 			assert.ErrorContains(t, err, want)
 			assert.Equal(t, errkind.ValueError, errkind.Of(err))
 		}

@@ -6,7 +6,7 @@
 // # Files
 //
 // [Open] opens one file, the index of several, or a directory with either. Only the headers are
-// read. What lies is an error ([*FileError]) before anything is read: offsets that overlap or leave
+// read. A header that lies is an error before anything is read: offsets that overlap or leave
 // gaps, shapes whose bytes are not there, an index that names files outside of its directory,
 // tensors that are in two files or in none.
 //

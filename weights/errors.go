@@ -6,61 +6,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FileError reports a file of weights that cannot be read, or that lies.
-type FileError struct {
-	// File is the file's name, and Tensor the tensor's, which may be empty.
-	File, Tensor string
-	// Reason says what is wrong with it.
-	Reason string
-	// Hint says what to do; it may be empty.
-	Hint string
-	// Class is the kind; DataLossError where it is not set.
-	Class errkind.Kind
-	// Err is the cause, which may be nil.
-	Err error
-}
-
-// Error returns "weights: file "name": tensor "name": reason: cause; hint".
-func (e *FileError) Error() string {
-	subject := fmt.Sprintf("weights: file %q", e.File)
-	if e.Tensor != "" {
-		subject += fmt.Sprintf(": tensor %q", e.Tensor)
+// inFile completes the fault of a file of weights that cannot be read, or that lies, and of the tensor
+// that is named: a DataLossError where neither the fault nor its cause says more.
+func inFile(file, tensor string, f errkind.Fault) error {
+	f.Op = fmt.Sprintf("weights: file %q", file)
+	if tensor != "" {
+		f.Op += fmt.Sprintf(": tensor %q", tensor)
 	}
-	return errkind.Text(subject, e.Reason, e.Err, e.Hint)
-}
-
-// Kind returns the kind of the error.
-func (e *FileError) Kind() errkind.Kind {
-	if e.Class != errkind.Unknown {
-		return e.Class
+	if f.Class == errkind.Unknown {
+		f.Class = errkind.Or(f.Err, errkind.DataLossError)
 	}
-	return errkind.Or(e.Err, errkind.DataLossError)
+	return &f
 }
 
-// Unwrap returns the cause.
-func (e *FileError) Unwrap() error { return e.Err }
-
-// RuleError reports a rule that cannot be followed, whatever the file has.
-type RuleError struct {
-	// Rule is the rule's number, from 0, and Pattern its pattern.
-	Rule    int
-	Pattern string
-	// Reason says what is wrong with it, and Hint what to write instead.
-	Reason, Hint string
-	// Err is the cause, which may be nil.
-	Err error
+// inRule is the error of a rule that cannot be followed, whatever the file has.
+func inRule(rule int, pattern, reason, hint string, cause error) error {
+	return &errkind.Fault{Op: fmt.Sprintf("weights: rule %d (%s)", rule, pattern), Reason: reason, Hint: hint, Err: cause, Class: errkind.ValueError}
 }
-
-// Error returns "weights: rule 3 (pattern): reason: cause; hint".
-func (e *RuleError) Error() string {
-	return errkind.Text(fmt.Sprintf("weights: rule %d (%s)", e.Rule, e.Pattern), e.Reason, e.Err, e.Hint)
-}
-
-// Kind returns ValueError.
-func (*RuleError) Kind() errkind.Kind { return errkind.ValueError }
-
-// Unwrap returns the cause.
-func (e *RuleError) Unwrap() error { return e.Err }
 
 // Problem says in which way files and variables do not fit.
 type Problem int

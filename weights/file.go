@@ -69,11 +69,11 @@ type location struct {
 // [IndexName] or [SingleName]. The files that an index names lie in its own directory. Links are
 // followed, as the caches of Hugging Face are links. Close the result after use.
 //
-// Errors: [*FileError].
+// Errors name the file and the tensor.
 func Open(name string) (*File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+		return nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
 	}
 	dir, base := filepath.Split(filepath.Clean(name))
 	if info.IsDir() {
@@ -90,7 +90,7 @@ func Open(name string) (*File, error) {
 func OpenFS(fsys fs.FS, name string) (*File, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
-		return nil, &FileError{File: name, Reason: "not opened", Err: err}
+		return nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
 	}
 	if info.IsDir() {
 		for _, base := range []string{IndexName, SingleName} {
@@ -99,11 +99,11 @@ func OpenFS(fsys fs.FS, name string) (*File, error) {
 				return OpenFS(fsys, path.Join(name, base))
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
-				return nil, &FileError{File: path.Join(name, base), Reason: "not opened", Err: err}
+				return nil, inFile(path.Join(name, base), "", errkind.Fault{Reason: "not opened", Err: err})
 			}
 		}
-		return nil, &FileError{File: name, Reason: "a directory without weights", Class: errkind.NotFoundError,
-			Hint: fmt.Sprintf("name a directory with %s or %s, or the file itself", IndexName, SingleName)}
+		return nil, inFile(name, "", errkind.Fault{Reason: "a directory without weights", Class: errkind.NotFoundError,
+			Hint: fmt.Sprintf("name a directory with %s or %s, or the file itself", IndexName, SingleName)})
 	}
 	f := &File{places: map[string]location{}}
 	if strings.HasSuffix(name, ".json") {
@@ -124,14 +124,14 @@ func (f *File) openIndex(fsys fs.FS, name string) error {
 		return err
 	}
 	wrong := func(tensor, hint, format string, args ...any) error {
-		return &FileError{File: name, Tensor: tensor, Reason: fmt.Sprintf(format, args...), Hint: hint}
+		return inFile(name, tensor, errkind.Fault{Reason: fmt.Sprintf(format, args...), Hint: hint})
 	}
 	has := map[string]*part{}
 	for _, tensor := range slices.Sorted(maps.Keys(index)) {
 		base := index[tensor]
 		if base == "" || base == "." || base == ".." || strings.ContainsAny(base, `/\`) || !fs.ValidPath(base) {
-			return &FileError{File: name, Tensor: tensor, Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
-				Hint: "an index names files beside it", Class: errkind.PermissionDeniedError}
+			return inFile(name, tensor, errkind.Fault{Reason: fmt.Sprintf("the index names the file %q, which is not in its directory", base),
+				Hint: "an index names files beside it", Class: errkind.PermissionDeniedError})
 		}
 		if has[base] == nil {
 			p, err := f.openPart(fsys, path.Join(path.Dir(name), base))
@@ -161,16 +161,16 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	defer file.Close()
 	text, err := files.All(file, maxIndexBytes)
 	if err != nil {
-		return nil, &FileError{File: name, Reason: "not read", Err: err}
+		return nil, inFile(name, "", errkind.Fault{Reason: "not read", Err: err})
 	}
 	var index struct {
 		Files map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(text, &index); err != nil {
-		return nil, &FileError{File: name, Reason: "no index", Err: err, Class: errkind.DataLossError}
+		return nil, inFile(name, "", errkind.Fault{Reason: "no index", Err: err, Class: errkind.DataLossError})
 	}
 	if len(index.Files) == 0 {
-		return nil, &FileError{File: name, Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`}
+		return nil, inFile(name, "", errkind.Fault{Reason: "the index names no tensors", Hint: `it needs a "weight_map" of names to files`})
 	}
 	return index.Files, nil
 }
@@ -192,13 +192,13 @@ func openRegular(fsys fs.FS, name string) (fs.File, fs.FileInfo, error) {
 		}
 		err = errors.Join(err, file.Close())
 	}
-	return nil, nil, &FileError{File: name, Reason: "not opened", Err: err}
+	return nil, nil, inFile(name, "", errkind.Fault{Reason: "not opened", Err: err})
 }
 
 // openPart opens a file and adds its tensors.
 func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 	fail := func(reason, hint string, class errkind.Kind, err error) (*part, error) {
-		return nil, &FileError{File: name, Reason: reason, Hint: hint, Class: class, Err: err}
+		return nil, inFile(name, "", errkind.Fault{Reason: reason, Hint: hint, Class: class, Err: err})
 	}
 	file, info, err := openRegular(fsys, name)
 	if err != nil {
@@ -215,8 +215,8 @@ func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 	}
 	for _, t := range p.headers.Tensors() {
 		if other, twice := f.places[t.Name]; twice {
-			return nil, &FileError{File: name, Tensor: t.Name, Reason: fmt.Sprintf("file %q has a tensor of this name too", other.part.name),
-				Hint: "take files of one model"}
+			return nil, inFile(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q has a tensor of this name too", other.part.name),
+				Hint: "take files of one model"})
 		}
 		dims := make([]int, len(t.Shape))
 		for i, d := range t.Shape {
@@ -256,14 +256,14 @@ func (f *File) BytesRead() int64 { return f.read.Load() }
 func (f *File) readAt(tensor string, p []byte, at int64) error {
 	of, ok := f.places[tensor]
 	if !ok {
-		return &FileError{Tensor: tensor, Reason: "no such tensor", Class: errkind.NotFoundError}
+		return inFile("", tensor, errkind.Fault{Reason: "no such tensor", Class: errkind.NotFoundError})
 	}
 	if f.closed.Load() {
-		return &FileError{File: of.part.name, Tensor: tensor, Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
-			Hint: "keep it open until the variables are on the devices"}
+		return inFile(of.part.name, tensor, errkind.Fault{Reason: "the file is closed", Err: fs.ErrClosed, Class: errkind.FailedPreconditionError,
+			Hint: "keep it open until the variables are on the devices"})
 	}
 	if err := of.part.headers.ReadAt(tensor, p, at); err != nil {
-		return &FileError{File: of.part.name, Tensor: tensor, Reason: "not read", Err: err, Hint: "get the file again"}
+		return inFile(of.part.name, tensor, errkind.Fault{Reason: "not read", Err: err, Hint: "get the file again"})
 	}
 	return nil
 }
@@ -272,10 +272,10 @@ func (f *File) readAt(tensor string, p []byte, at int64) error {
 func (p *part) check() error {
 	info, err := p.file.Stat()
 	if err != nil {
-		return &FileError{File: p.name, Reason: "not there any more", Err: err}
+		return inFile(p.name, "", errkind.Fault{Reason: "not there any more", Err: err})
 	}
 	if info.Size() != p.size || !info.ModTime().Equal(p.changed) {
-		return &FileError{File: p.name, Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"}
+		return inFile(p.name, "", errkind.Fault{Reason: "it has changed since it was opened", Hint: "open it again, when nobody writes to it"})
 	}
 	return nil
 }

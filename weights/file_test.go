@@ -81,8 +81,6 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 				fsys[path] = &fstest.MapFile{Data: []byte(content)}
 			}
 			_, err := weights.OpenFS(fsys, ".")
-			var wrong *weights.FileError
-			require.ErrorAs(t, err, &wrong)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, c.kind, errkind.Of(err))
 		})
@@ -115,8 +113,6 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 				} else {
 					_, err = weights.ReadConfig(dir)
 				}
-				var wrong *weights.FileError
-				assert.ErrorAs(t, err, &wrong)
 				assert.ErrorContains(t, err, what)
 			})
 			require.NoError(t, os.Remove(place))
@@ -167,8 +163,6 @@ func TestAFileThatChangesIsNoticed(t *testing.T) {
 		require.NoError(t, p.Read(context.Background(), f, "/x", []int{0}, []int{1000}, into))
 		require.NoError(t, change())
 		err = p.Read(context.Background(), f, "/x", []int{0}, []int{1000}, into)
-		var wrong *weights.FileError
-		require.ErrorAs(t, err, &wrong, name)
 		assert.Equal(t, errkind.DataLossError, errkind.Of(err), name)
 		require.NoError(t, f.Close())
 		require.NoError(t, f.Close(), "again")

@@ -201,8 +201,8 @@ func (b *block) move(result []byte) error {
 	}
 	b.rows, b.used = b.rows[:0], 0
 	if !ok {
-		return &FileError{File: b.file.places[b.tensor].part.name, Tensor: b.tensor, Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
-			Hint: "make the model's variables in float32 or bfloat16"}
+		return inFile(b.file.places[b.tensor].part.name, b.tensor, errkind.Fault{Reason: "a number is too large for the dtype of the variable", Class: errkind.ValueError,
+			Hint: "make the model's variables in float32 or bfloat16"})
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type piece struct {
 // used or ignored by name, by one rule; each variable is filled, each of its elements once; the
 // shapes fit after the rules' steps. variables may be in any order.
 //
-// Errors: [*RuleError] for rules that are none, and [*PlanError] with all that does not fit.
+// Errors: a ValueError for rules that are none, and [*PlanError] with all that does not fit.
 func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptions) (*Plan, error) {
 	patterns, err := rules.compile()
 	if err != nil {

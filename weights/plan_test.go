@@ -145,8 +145,6 @@ func TestRulesThatSayNothingAreRefused(t *testing.T) {
 		`the part of variable "/a" is non`: {{Tensor: "a", To: []weights.Target{{Variable: "/a", Part: &weights.Part{Part: 2, Of: 2}}}}},
 	} {
 		_, err := weights.NewPlan(nil, nil, rules, weights.PlanOptions{})
-		var wrong *weights.RuleError
-		require.ErrorAs(t, err, &wrong, says)
 		assert.ErrorContains(t, err, says)
 	}
 	for says, text := range map[string]string{

@@ -35,7 +35,7 @@ var scratches = sync.Pool{New: func() any {
 // each CPU. NaNs and infinities are kept; a finite number that the variable's dtype does not have
 // is an error.
 //
-// Errors: [*FileError]; of kind ValueError for a box that is none, and the cause of ctx's end.
+// Errors name the file and the tensor; of kind ValueError for a box that is none, and the cause of ctx's end.
 // After an error into has undefined contents.
 func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int, into []byte) error {
 	return p.ReadCells(ctx, f, path, start, size, ones(len(size)), into)

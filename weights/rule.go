@@ -101,10 +101,10 @@ func ParseRules(data []byte) (Rules, error) {
 	d.DisallowUnknownFields()
 	var rules Rules
 	if err := d.Decode(&rules); err != nil {
-		return nil, &RuleError{Rule: len(rules), Pattern: "JSON", Reason: "not read", Err: err, Hint: `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`}
+		return nil, inRule(len(rules), "JSON", "not read", `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, &RuleError{Rule: len(rules), Pattern: "JSON", Reason: "something follows the list"}
+		return nil, inRule(len(rules), "JSON", "something follows the list", "", nil)
 	}
 	if _, err := rules.compile(); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (r Rules) compile() ([]*regexp.Regexp, error) {
 	var patterns []*regexp.Regexp
 	for i, rule := range r {
 		fail := func(err error, hint, format string, args ...any) error {
-			return &RuleError{Rule: i, Pattern: rule.Tensor, Reason: fmt.Sprintf(format, args...), Hint: hint, Err: err}
+			return inRule(i, rule.Tensor, fmt.Sprintf(format, args...), hint, err)
 		}
 		p, err := regexp.Compile(`^(?:` + rule.Tensor + `)$`)
 		if err != nil {

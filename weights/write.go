@@ -55,11 +55,11 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	}
 	for _, name := range []string{SingleName, IndexName} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return &FileError{File: filepath.Join(dir, name), Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist}
+			return inFile(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return &FileError{File: dir, Reason: "not made", Err: err}
+		return inFile(dir, "", errkind.Fault{Reason: "not made", Err: err})
 	}
 	w := &writing{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
@@ -71,7 +71,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	total, used := int64(0), int64(0)
 	for _, t := range tensors {
 		if len(w.of[t.Name]) == 0 {
-			return &FileError{File: dir, Tensor: t.Name, Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError}
+			return inFile(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError})
 		}
 		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType)}
 		bytes := int64(spec.DType.Bits() / 8)
@@ -112,7 +112,7 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 		return e.Encode(map[string]any{"metadata": map[string]any{"total_size": total}, "weight_map": index})
 	})
 	if err != nil {
-		return &FileError{File: filepath.Join(dir, IndexName), Reason: "not written", Err: err}
+		return inFile(filepath.Join(dir, IndexName), "", errkind.Fault{Reason: "not written", Err: err})
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ type placedPiece struct {
 // write writes one file.
 func (w *writing) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) (err error) {
 	fail := func(tensor string, err error) error {
-		return &FileError{File: path, Tensor: tensor, Reason: "not written", Err: err}
+		return inFile(path, tensor, errkind.Fault{Reason: "not written", Err: err})
 	}
 	layout, err := safetensors.Layout(specs)
 	if err != nil {
