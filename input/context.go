@@ -46,15 +46,7 @@ func (e *IndivisibleBatchError) Error() string {
 // Kind returns ValueError.
 func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
 
-// UnevenReplicasError reports that the processes do not have the same number of replicas.
-type UnevenReplicasError struct {
-	Replicas, Processes int
+// uneven is the error of processes that do not have the same number of replicas.
+func uneven(replicas, processes int) error {
+	return wrong("distribute", "give every process the same number of replicas", "%d replicas in sync cannot be divided by %d processes", replicas, processes)
 }
-
-func (e *UnevenReplicasError) Error() string {
-	return errkind.Text("input", fmt.Sprintf("%d replicas in sync cannot be divided by %d processes", e.Replicas, e.Processes), nil,
-		"give every process the same number of replicas")
-}
-
-// Kind returns ValueError.
-func (*UnevenReplicasError) Kind() errkind.Kind { return errkind.ValueError }

@@ -86,7 +86,7 @@ func (o Options) normalize() (Options, error) {
 	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
 		return o, wrong("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)
 	case o.Replicas%o.Processes != 0:
-		return o, &UnevenReplicasError{Replicas: o.Replicas, Processes: o.Processes}
+		return o, uneven(o.Replicas, o.Processes)
 	case o.Rule > Sizes:
 		return o, wrong("options", "use RuleAuto, Chunks or Sizes", "unknown rule %v", o.Rule)
 	case o.Replication > PerReplica:
@@ -132,8 +132,8 @@ type Distributed struct {
 // Batch with dropRemainder).
 //
 // A dataset that is not batched is a [NotBatchedError]: from Distribute or, if nothing is known of
-// the elements, from the first Next. Other errors match [ErrNotShardable], [TooFewFilesError],
-// [UnevenReplicasError] and errors.ErrUnsupported.
+// the elements, from the first Next. Other errors match [ErrNotShardable], [ErrTooFewFiles] and
+// errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {

@@ -20,22 +20,10 @@ type FileOptions struct {
 // ErrCorrupt matches the errors of files whose bytes do not follow their format.
 var ErrCorrupt = errkind.New(errkind.DataLossError, "corrupt record")
 
-// FileError reports in which file, and at which byte of it, reading failed.
-type FileError struct {
-	Path   string
-	Offset int64 // in bytes, of the record that could not be read
-	Err    error
+// inFile says in which file, and at which byte of it, a record could not be read.
+func inFile(path string, offset int64, err error) error {
+	return &errkind.Fault{Op: fmt.Sprintf("input: file %s at byte %d", path, offset), Err: err, Class: errkind.Or(err, errkind.DataLossError)}
 }
-
-func (e *FileError) Error() string {
-	return errkind.Text(fmt.Sprintf("input: file %s at byte %d", e.Path, e.Offset), "", e.Err, "")
-}
-
-// Kind returns the cause's kind, or DataLossError.
-func (e *FileError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.DataLossError) }
-
-// Unwrap returns the cause.
-func (e *FileError) Unwrap() error { return e.Err }
 
 // files reads records from files, one file after the other. Its position is file, byte offset.
 type files struct {
@@ -66,24 +54,14 @@ func (s files) Info() Info {
 	return info
 }
 
-// TooFewFilesError reports that there are fewer files than processes, so that some process would
+// ErrTooFewFiles is matched by the error of fewer files than processes, so that some process would
 // read none.
-type TooFewFilesError struct {
-	Files, Processes int
-}
-
-func (e *TooFewFilesError) Error() string {
-	return errkind.Text("input: could not apply file based sharding",
-		fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d processes", e.Files, e.Processes), nil,
-		"use the policy Data or Off, or more files")
-}
-
-// Kind returns InvalidArgumentError.
-func (*TooFewFilesError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
+var ErrTooFewFiles = errkind.New(errkind.InvalidArgumentError, "input: could not apply file based sharding")
 
 func (s files) ShardFiles(num, index int) (Source, error) {
 	if len(s.paths) < num {
-		return nil, &TooFewFilesError{Files: len(s.paths), Processes: num}
+		return nil, &errkind.Fault{Match: ErrTooFewFiles, Hint: "use the policy Data or Off, or more files",
+			Reason: fmt.Sprintf("the dataset only has %d file(s), which is not enough for the required %d processes", len(s.paths), num)}
 	}
 	var mine []string
 	for i := index; i < len(s.paths); i += num {
@@ -131,7 +109,7 @@ func (it *fileIterator) Next(ctx context.Context) (Element, error) {
 			return e, nil
 		}
 		if err != io.EOF {
-			return Element{}, &FileError{it.paths[it.at], offset, err}
+			return Element{}, inFile(it.paths[it.at], offset, err)
 		}
 		if err := it.Close(); err != nil {
 			return Element{}, err
@@ -150,7 +128,7 @@ func (it *fileIterator) open() error {
 	records, err := it.format(f, it.start)
 	if err != nil {
 		f.Close()
-		return &FileError{path, it.start, err}
+		return inFile(path, it.start, err)
 	}
 	it.current, it.records = f, records
 	return nil

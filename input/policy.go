@@ -60,11 +60,10 @@ func divide(src Source, policy Policy, processes, process int) (Source, Policy, 
 			return src, File, nil
 		}
 		part, err := shardFiles(src, processes, process)
-		var few *TooFewFilesError
 		switch {
 		case policy == Auto && errors.Is(err, ErrNotShardable):
 			return src, Data, nil
-		case processes == 1 && errors.As(err, &few):
+		case processes == 1 && errors.Is(err, ErrTooFewFiles):
 			return src, File, nil
 		case processes == 1 && err == nil:
 			return src, File, nil

@@ -49,7 +49,7 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 		return nil, wrong("batch sizes", "count processes from 0, and give at least one row and one replica", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
 	}
 	if replicas%processes != 0 {
-		return nil, &UnevenReplicasError{Replicas: replicas, Processes: processes}
+		return nil, uneven(replicas, processes)
 	}
 	sizes := make([]int, replicas)
 	for i := range sizes {

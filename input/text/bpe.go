@@ -58,7 +58,7 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		s, ok := b.Token(id)
 		if !ok {
-			return text, &TokenError{ID: id, Position: i, Vocabulary: len(b.text)}
+			return text, noToken(id, i, len(b.text))
 		}
 		text = append(text, s...)
 	}

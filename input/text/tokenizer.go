@@ -16,24 +16,15 @@ type Tokenizer interface {
 	// appends no separator.
 	Append(ids []int32, text []byte) []int32
 	// AppendText appends the bytes that ids stand for: those that Append made the ids of. An id that
-	// is no token gives a [*TokenError].
+	// is no token gives a ValueError.
 	AppendText(text []byte, ids []int32) ([]byte, error)
 }
 
-// TokenError reports a number that is no token of the tokenizer.
-type TokenError struct {
-	ID         int32
-	Position   int // of the number in what was given
-	Vocabulary int // the tokens are 0 to Vocabulary-1
+// noToken is the error of a number, at a position in what was given, that is none of so many tokens.
+func noToken(id int32, position, vocabulary int) error {
+	return &errkind.Fault{Op: "text: tokens to text", Reason: fmt.Sprintf("number %d is %d", position, id), Class: errkind.ValueError,
+		Hint: fmt.Sprintf("give tokens of this tokenizer, 0 to %d", vocabulary-1)}
 }
-
-func (e *TokenError) Error() string {
-	return errkind.Text("text: tokens to text", fmt.Sprintf("number %d is %d", e.Position, e.ID), nil,
-		fmt.Sprintf("give tokens of this tokenizer, 0 to %d", e.Vocabulary-1))
-}
-
-// Kind returns ValueError.
-func (*TokenError) Kind() errkind.Kind { return errkind.ValueError }
 
 // Bytes returns the tokenizer whose tokens are the 256 bytes: the id of a byte is its value. The
 // separator is the byte 0, which no source file has. Texts that have it are taken too, and a model
@@ -55,7 +46,7 @@ func (byteTokens) Append(ids []int32, text []byte) []int32 {
 func (byteTokens) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		if id < 0 || id > 255 {
-			return text, &TokenError{ID: id, Position: i, Vocabulary: 256}
+			return text, noToken(id, i, 256)
 		}
 		text = append(text, byte(id))
 	}
