@@ -82,7 +82,8 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 
 // Learning returns the plot of a run's series as they are usually looked at: the named ones, or those
 // whose names have "loss" in them if none are named. What is measured at many steps is smoothed; a
-// series named learning_rate is on the right. A name that no series has is a [*PlotError].
+// series named learning_rate is on the right. The error of a name that no series has matches
+// [ErrPlot].
 func Learning(title string, series []Series, names ...string) (Plot, error) {
 	p := Plot{Title: title}
 	var have []string
@@ -95,12 +96,12 @@ func Learning(title string, series []Series, names ...string) (Plot, error) {
 	for _, name := range names {
 		i := slices.Index(have, name)
 		if i < 0 {
-			return Plot{}, &PlotError{Series: name, Reason: "no series has this name", Hint: fmt.Sprintf("name some of %q", have)}
+			return Plot{}, undrawable(name, "no series has this name", fmt.Sprintf("name some of %q", have))
 		}
 		p.Series = append(p.Series, series[i])
 	}
 	if len(p.Series) == 0 {
-		return Plot{}, &PlotError{Reason: fmt.Sprintf("none of the series %q has loss in its name", have), Hint: "name those to draw"}
+		return Plot{}, undrawable("", fmt.Sprintf("none of the series %q has loss in its name", have), "name those to draw")
 	}
 	for i, s := range p.Series {
 		if s.Name == "learning_rate" {

@@ -97,8 +97,7 @@ func draws(t *testing.T, series []Series) {
 		}
 		svg, err := p.SVG()
 		if err != nil {
-			var e *PlotError
-			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, err, ErrPlot)
 			continue
 		}
 		if found := notNumbers.Find(svg); found != nil {

@@ -10,8 +10,8 @@
 //
 // The points may be in any order, any number of them: of those that fall on one column of pixels, the
 // first, the lowest, the highest and the last are drawn, so that no peak is lost. A value that is not
-// finite is a gap in its line, and a cross on the axis marks its step. What cannot be drawn at all is
-// a [*PlotError].
+// finite is a gap in its line, and a cross on the axis marks its step. The error of what cannot be
+// drawn at all matches [ErrPlot].
 //
 // Both follow the theme of the browser, light or dark; pages show the values under the pointer and
 // load nothing from elsewhere. The same plot gives the same bytes everywhere.

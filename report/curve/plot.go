@@ -43,23 +43,17 @@ type Point struct{ Step, Value float64 }
 // farthest is the size of values from which on they have no place.
 const farthest = 1e300
 
-// PlotError reports what of a plot cannot be drawn.
-type PlotError struct {
-	Series string // its name; "" where the error is of the whole plot
-	Reason string
-	Hint   string
-}
+// ErrPlot is matched by the error of what cannot be drawn.
+var ErrPlot = errkind.New(errkind.ValueError, "curve: draw")
 
-func (e *PlotError) Error() string {
-	what := "curve: draw"
-	if e.Series != "" {
-		what += fmt.Sprintf(" series %q", e.Series)
+// undrawable says why a plot, or the series of it that is named, cannot be drawn.
+func undrawable(series, reason, hint string) error {
+	f := &errkind.Fault{Match: ErrPlot, Reason: reason, Hint: hint}
+	if series != "" {
+		f.Subject = fmt.Sprintf("series %q", series)
 	}
-	return errkind.Text(what, e.Reason, nil, e.Hint)
+	return f
 }
-
-// Kind returns ValueError.
-func (*PlotError) Kind() errkind.Kind { return errkind.ValueError }
 
 // line is a series as it is drawn.
 type line struct {
@@ -91,7 +85,7 @@ func (l line) last() (Point, bool) {
 func (p Plot) check() (Plot, error) {
 	p.X, p.Width, p.Height = cmp.Or(p.X, "step"), cmp.Or(p.Width, 960), cmp.Or(p.Height, 540)
 	if p.Width < 200 || p.Height < 150 || p.Width > 8000 || p.Height > 8000 {
-		return p, &PlotError{Reason: fmt.Sprintf("a picture of %d x %d pixels", p.Width, p.Height), Hint: "give 200 x 150 to 8000 x 8000, or 0 for the usual size"}
+		return p, undrawable("", fmt.Sprintf("a picture of %d x %d pixels", p.Width, p.Height), "give 200 x 150 to 8000 x 8000, or 0 for the usual size")
 	}
 	return p, nil
 }
@@ -102,14 +96,14 @@ func (p Plot) lines() ([]line, error) {
 	places := 0
 	for i, s := range p.Series {
 		if !(s.Smooth >= 0 && s.Smooth < 1) {
-			return nil, &PlotError{Series: s.Name, Reason: fmt.Sprintf("smoothing by %g", s.Smooth), Hint: "give a number from 0 to below 1, such as 0.9"}
+			return nil, undrawable(s.Name, fmt.Sprintf("smoothing by %g", s.Smooth), "give a number from 0 to below 1, such as 0.9")
 		}
 		l := line{name: s.Name, series: i, right: s.Right, points: slices.Clone(s.Points)}
 		for k := range l.points {
 			at := &l.points[k]
 			at.Step, at.Value = noLess(at.Step), noLess(at.Value)
 			if math.IsNaN(at.Step) || math.Abs(at.Step) > farthest {
-				return nil, &PlotError{Series: s.Name, Reason: fmt.Sprintf("point %d is at step %g", k, at.Step), Hint: "give steps that are finite numbers"}
+				return nil, undrawable(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
 			}
 		}
 		slices.SortStableFunc(l.points, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
@@ -132,7 +126,7 @@ func (p Plot) lines() ([]line, error) {
 		out = append(out, l)
 	}
 	if places == 0 {
-		return nil, &PlotError{Reason: "no value has a place in it", Hint: "give at least one point that is finite, and above 0 on a logarithmic axis"}
+		return nil, undrawable("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package curve
 import (
 	"bytes"
 	"encoding/xml"
-	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -125,8 +124,7 @@ func TestWhatCannotBeDrawnIsAnError(t *testing.T) {
 	} {
 		for _, draw := range []func() ([]byte, error){p.SVG, p.HTML} {
 			_, err := draw()
-			var e *PlotError
-			require.ErrorAs(t, err, &e, want)
+			require.ErrorIs(t, err, ErrPlot, want)
 			assert.ErrorContains(t, err, want)
 			assert.Equal(t, errkind.ValueError, errkind.Of(err))
 		}
@@ -271,6 +269,5 @@ func TestSaveLeavesTheEarlierPicture(t *testing.T) {
 	for _, e := range entries {
 		assert.False(t, strings.HasSuffix(e.Name(), ".tmp"), e.Name())
 	}
-	var e *PlotError
-	assert.True(t, errors.As(Plot{}.Save(path), &e))
+	assert.ErrorIs(t, Plot{}.Save(path), ErrPlot)
 }

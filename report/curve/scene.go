@@ -80,7 +80,7 @@ func (p Plot) draw() (*scene, error) {
 		right -= widest(rightTicks)
 	}
 	if right-left < 40 || bottom-top < 40 {
-		return nil, &PlotError{Reason: "names, legend and numbers leave no room for the lines", Hint: "give a larger picture, or fewer or shorter names"}
+		return nil, undrawable("", "names, legend and numbers leave no room for the lines", "give a larger picture, or fewer or shorter names")
 	}
 	s.x.from, s.x.to = left, right
 	s.box = [4]float64{left, top, right, bottom}

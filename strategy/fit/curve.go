@@ -46,8 +46,7 @@ func Curve(path string, metrics ...string) Hook {
 				return nil
 			}
 			err := c.draw()
-			var plot *curve.PlotError
-			if errors.As(err, &plot) { // such as of losses that are all NaN
+			if errors.Is(err, curve.ErrPlot) { // such as of losses that are all NaN
 				s.Warn("fit: the curve is not drawn", "file", path, "error", err)
 				return nil
 			}
