@@ -59,13 +59,12 @@ func (r Reduction) combines(dtype dtypes.DType) string {
 // AllReduce returns the reduction of x over the replicas, the same on each. The gradient of a Sum
 // and of Only is the Sum of the replicas' gradients; the other reductions have no gradient. Each
 // call is one all-reduce of the program. Like GoMLX's graph functions it panics with its error, a
-// [*CollectiveError].
+// an error of kind InvalidArgumentError.
 func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
 	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
 		if reduction != Sum && reduction != Only {
-			panic(&CollectiveError{Op: "all_reduce", Shape: x.Shape().Dimensions,
-				Reason: "only the sum has a gradient, not " + reduction.String(), Hint: "stop the gradient before it"})
+			panic(uncollected("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not " + reduction.String(), "stop the gradient before it"))
 		}
 		return AllReduce(v, Sum)
 	})
@@ -73,7 +72,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 
 // AllGather returns the x of all replicas one after another along axis, in the order of the
 // replicas: the dimension grows R times. A negative axis counts from the last. The gradient is
-// [ReduceScatter]. It panics with a [*CollectiveError].
+// [ReduceScatter]. It panics with an error of kind InvalidArgumentError.
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
@@ -83,14 +82,12 @@ func AllGather(x *graph.Node, axis int) *graph.Node {
 
 // ReduceScatter sums x over the replicas and gives each replica its part of the sum along axis, in
 // the order of the replicas: the dimension shrinks R times, and R must divide it. A negative axis
-// counts from the last. The gradient is [AllGather]. It panics with a [*CollectiveError].
+// counts from the last. The gradient is [AllGather]. It panics with an error of kind InvalidArgumentError.
 func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("reduce_scatter", x)
 	axis = checkAxis("reduce_scatter", x, axis)
 	if size := x.Shape().Dimensions[axis]; size%t.opts.Replicas != 0 {
-		panic(&CollectiveError{Op: "reduce_scatter", Shape: x.Shape().Dimensions,
-			Reason: fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas),
-			Hint:   "pad the dimension or scatter another one"})
+		panic(uncollected("reduce_scatter", x.Shape().Dimensions, fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas), "pad the dimension or scatter another one"))
 	}
 	return t.collective(x, scattered{axis: axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
 		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
@@ -109,18 +106,14 @@ func ReplicaID(g *graph.Graph) *graph.Node {
 
 func traceOf(op string, x *graph.Node) *Trace {
 	if x == nil {
-		panic(&CollectiveError{Op: op, Reason: "a nil node", Hint: "pass a node of the step"})
+		panic(uncollected(op, nil, "a nil node", "pass a node of the step"))
 	}
 	t, ok := x.Graph().Backend().(*Trace)
 	switch {
 	case !ok:
-		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
-			Reason: fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()),
-			Hint:   "trace the step through a strategy"})
+		panic(uncollected(op, x.Shape().Dimensions, fmt.Sprintf("a graph of backend %q has no replicas", x.Graph().Backend().Name()), "trace the step through a strategy"))
 	case t.InRegion():
-		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
-			Reason: "inside a region that runs on one logical device, which the others would wait for",
-			Hint:   "call it before or after the On region"})
+		panic(uncollected(op, x.Shape().Dimensions, "inside a region that runs on one logical device, which the others would wait for", "call it before or after the On region"))
 	}
 	return t
 }
@@ -128,8 +121,7 @@ func traceOf(op string, x *graph.Node) *Trace {
 func checkAxis(op string, x *graph.Node, axis int) int {
 	rank := x.Rank()
 	if axis < -rank || axis >= rank {
-		panic(&CollectiveError{Op: op, Shape: x.Shape().Dimensions,
-			Reason: fmt.Sprintf("axis %d of a tensor of rank %d", axis, rank), Hint: "use an axis that the tensor has"})
+		panic(uncollected(op, x.Shape().Dimensions, fmt.Sprintf("axis %d of a tensor of rank %d", axis, rank), "use an axis that the tensor has"))
 	}
 	return (axis + rank) % max(rank, 1)
 }

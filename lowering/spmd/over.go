@@ -56,7 +56,7 @@ func (o Over) String() string {
 
 // Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. split
 // says how the tensor is split over the logical devices, each of which gathers its part alone. The
-// gradient is [ScatterPart]. It panics with a [*CollectiveError].
+// gradient is [ScatterPart]. It panics with an error of kind InvalidArgumentError.
 func Whole(part *graph.Node, o Over, split logical.Annotation) *graph.Node {
 	t := traceOf("whole", part)
 	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
@@ -65,7 +65,7 @@ func Whole(part *graph.Node, o Over, split logical.Annotation) *graph.Node {
 
 // ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
 // reduce-scatter. split says how x is split over the logical devices, each of which sums its part
-// alone. The gradient is [Whole]. It panics with a [*CollectiveError].
+// alone. The gradient is [Whole]. It panics with an error of kind InvalidArgumentError.
 func ScatterPart(x *graph.Node, o Over, split logical.Annotation) *graph.Node {
 	t := traceOf("scatter_part", x)
 	t.checkOver("scatter_part", x, o, o.Size)
@@ -83,7 +83,7 @@ func (t *Trace) scatter(x *graph.Node, dim int, split logical.Annotation) *graph
 }
 
 // OwnPart returns the replica's part of x, which is the same on all replicas, without
-// communication. It panics with a [*CollectiveError].
+// communication. It panics with an error of kind InvalidArgumentError.
 func OwnPart(x *graph.Node, o Over) *graph.Node {
 	t := traceOf("own_part", x)
 	t.checkOver("own_part", x, o, o.Size)
@@ -104,7 +104,7 @@ func PartOf(parameter *graph.Node, o Over) *graph.Node {
 	t := traceOf("part_of", parameter)
 	t.checkOver("part_of", parameter, o, o.Size)
 	if parameter.Type() != graph.NodeTypeParameter {
-		panic(&CollectiveError{Op: "part_of", Shape: parameter.Shape().Dimensions, Reason: "not a parameter of the step", Hint: "use OwnPart"})
+		panic(uncollected("part_of", parameter.Shape().Dimensions, "not a parameter of the step", "use OwnPart"))
 	}
 	return t.emit(parameter, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
@@ -139,8 +139,7 @@ func PartGradient(x *graph.Node, o Over) *graph.Node {
 // checkOver refuses a tensor that is not what o says.
 func (t *Trace) checkOver(op string, x *graph.Node, o Over, size int) {
 	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
-		panic(&CollectiveError{Op: op, Shape: dims, Reason: fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas),
-			Hint: "give the tensor that was cut, along the dimension that was"})
+		panic(uncollected(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
 	}
 }
 

@@ -102,7 +102,7 @@ func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, loc
 		name = kind
 	}
 	if dtype.IsPacked() {
-		return p, &DTypeError{Role: kind, Name: name, DType: dtype}
+		return p, packed(kind, name, dtype)
 	}
 	if err := t.Annotation.ValidateOn(w.trace.mesh, name, local); err != nil {
 		return p, err
