@@ -35,8 +35,8 @@
 // errors.Is(err, pjrt.ResourceExhausted). An entry point that a plugin lacks matches
 // errors.ErrUnsupported, and the error says which PJRT version has it. Mistakes that this package
 // finds itself, before a plugin could crash on them, have types of their own: [*PluginError],
-// [*OptionError], [*CompileError], [*ArgumentError], [*TransferError]. Objects that are no longer
-// usable give [ErrClosed] or [ErrDonated].
+// [*OptionError], [*CompileError], [*ArgumentError]; those of transfers have the kind
+// InvalidArgumentError. Objects that are no longer usable give [ErrClosed] or [ErrDonated].
 //
 // # Concurrency
 //

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // Program is the code of a program for a compiler. The call that takes it does not change Code.
@@ -43,34 +41,11 @@ func (p Program) check() (Program, error) {
 	case len(p.Code) == 0:
 		return p, compileError("Program.Code", "it is empty")
 	case !p.Trusted:
-		return p, &UntrustedError{}
+		return p, &CompileError{Field: trustedField, Reason: "it is not set, and a compiler can end this process over a program",
+			Hint: "compile the program with package pjrt/worker in a process of its own, or set Program.Trusted if its writer is sound and nobody else can have changed it"}
 	}
 	return p, nil
 }
-
-// UntrustedError reports that a program was to be compiled in this process, and nobody says that it
-// is trusted: see [Program].Trusted. The error matches [*CompileError].
-type UntrustedError struct{}
-
-// Error returns the text of the [*CompileError] that the error matches.
-func (e *UntrustedError) Error() string { return e.compileError().Error() }
-
-func (*UntrustedError) compileError() *CompileError {
-	return &CompileError{Field: "Program.Trusted", Reason: "it is not set, and a compiler can end this process over a program",
-		Hint: "compile the program with package pjrt/worker in a process of its own, or set Program.Trusted if its writer is sound and nobody else can have changed it"}
-}
-
-// As sets a *CompileError target to the error in that form.
-func (e *UntrustedError) As(target any) bool {
-	c, ok := target.(**CompileError)
-	if ok {
-		*c = e.compileError()
-	}
-	return ok
-}
-
-// Kind returns PermissionDeniedError.
-func (*UntrustedError) Kind() errkind.Kind { return errkind.PermissionDeniedError }
 
 // parameterShapes reads the entry parameters of an optimized program, and whether every parameter
 // and result lies row-major: field 4 of an HloModuleProto is the program shape, and field 1 of

@@ -121,7 +121,7 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 	_, err = p.Compile(ctx, topology, addOne(16), spmd(16))
 	require.ErrorAs(t, err, &ce, "16 devices of 8")
 	_, err = p.Compile(ctx, topology, pjrt.Program{Code: addOne(8).Code}, spmd(8))
-	require.ErrorAs(t, err, new(*pjrt.UntrustedError), "libtpu ends the process over some programs")
+	require.ErrorIs(t, err, pjrt.ErrUntrusted, "libtpu ends the process over some programs")
 	_, err = p.Compile(ctx, topology, pjrt.Program{Code: []byte("module {"), Trusted: true}, pjrt.CompileOptions{})
 	require.ErrorAs(t, err, &pe)
 	canceled, cancel := context.WithCancel(ctx)

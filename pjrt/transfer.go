@@ -11,26 +11,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// TransferError reports what is wrong with a transfer, before any plugin sees it.
-type TransferError struct {
-	// Op is the operation, such as "buffer from host".
-	Op string
-	// Reason says what was found and what was expected.
-	Reason string
-	// Hint says what to do instead; it may be empty.
-	Hint string
-	// Err is ErrBusy, ErrClosed or nil.
-	Err error
+// noTransfer says what is wrong with a transfer, before any plugin sees it. The hint may be empty, and
+// the cause ErrBusy, ErrClosed or nil.
+func noTransfer(op, reason, hint string, cause error) error {
+	return &errkind.Fault{Op: "pjrt: " + op, Reason: reason, Hint: hint, Err: cause, Class: errkind.InvalidArgumentError}
 }
-
-// Error returns "pjrt: op: reason: cause; hint".
-func (e *TransferError) Error() string { return errkind.Text("pjrt: "+e.Op, e.Reason, e.Err, e.Hint) }
-
-// Kind returns InvalidArgumentError.
-func (*TransferError) Kind() errkind.Kind { return errkind.InvalidArgumentError }
-
-// Unwrap returns the cause, which may be nil.
-func (e *TransferError) Unwrap() error { return e.Err }
 
 // zeroByte stands for the data of an empty tensor, whose slice has no address.
 var zeroByte byte
@@ -38,7 +23,7 @@ var zeroByte byte
 // hostShape checks a transfer and answers its shape.
 func (c *Client) hostShape(ctx context.Context, op string, data []byte, dtype DType, dims []int, d *Device) (*shape, error) {
 	wrong := func(format string, args ...any) error {
-		return &TransferError{Op: op, Reason: fmt.Sprintf(format, args...)}
+		return noTransfer(op, fmt.Sprintf(format, args...), "", nil)
 	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx, op)
@@ -79,7 +64,7 @@ func address(data []byte) unsafe.Pointer {
 // BufferFromHost copies data, row-major, to a device of this process. It has read data when it
 // returns, so that data can be changed; the transfer itself may still be under way. An element of
 // less than a byte takes one byte in data, as an int8 if its type is signed. The buffer is the
-// caller's to Close. A wrong length, type, shape or device gives a [*TransferError].
+// caller's to Close. A wrong length, type, shape or device gives an InvalidArgumentError.
 func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, dims []int, d *Device) (*Buffer, error) {
 	const op = "buffer from host"
 	s, err := c.hostShape(ctx, op, data, dtype, dims, d)
@@ -103,7 +88,7 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, dtype DType, dims []int, d *Device) error {
 	const op = "refill from host"
 	if into == nil || into.core != c.core {
-		return &TransferError{Op: op, Reason: "the buffer to fill is nil or of another client"}
+		return noTransfer(op, "the buffer to fill is nil or of another client", "", nil)
 	}
 	s, err := c.refillShape(ctx, op, into, data, dtype, dims, d)
 	if err != nil {
@@ -111,7 +96,7 @@ func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, 
 	}
 	before, err := into.acquireEmpty()
 	if err != nil {
-		return &TransferError{Op: op, Reason: fmt.Sprintf("%v is live", into), Err: err, Hint: "close it first"}
+		return noTransfer(op, fmt.Sprintf("%v is live", into), "close it first", err)
 	}
 	if err := c.retain(childBuffer); err != nil {
 		into.settle(before)
@@ -149,7 +134,7 @@ func AlignedBytes(n int) []byte {
 
 // BufferFromHostZeroCopy makes a buffer that may be data itself, if the device can address host
 // memory, as the CPU plugin's can. data must start at a multiple of [Alignment] (see
-// [AlignedBytes]): a plugin would silently copy other data, so that gives a [*TransferError]. data
+// [AlignedBytes]): a plugin would silently copy other data, so that gives an InvalidArgumentError. data
 // must not be written until released is closed, which happens once the buffer is closed and no
 // program uses it, or as soon as the plugin has made its own copy. The binding keeps data alive
 // that long. [Client.BufferFromHost] always copies.
@@ -180,7 +165,7 @@ func (c *Client) zeroCopy(ctx context.Context, op string, semantics int, data []
 	}
 	p := address(data)
 	if off := uintptr(p) % Alignment; off != 0 && len(data) > 0 {
-		return nil, &TransferError{Op: op, Reason: fmt.Sprintf("data starts %d bytes after a multiple of %d", off, Alignment), Hint: "allocate it with AlignedBytes, or use BufferFromHost"}
+		return nil, noTransfer(op, fmt.Sprintf("data starts %d bytes after a multiple of %d", off, Alignment), "allocate it with AlignedBytes, or use BufferFromHost", nil)
 	}
 	if err := c.retain(childBuffer); err != nil {
 		return nil, fail(op, "", err)
@@ -215,7 +200,7 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	defer b.release()
 	s := b.shape.Load()
 	if len(dst) != s.bytes {
-		return &TransferError{Op: op, Reason: fmt.Sprintf("%v takes %d bytes, dst has %d", s, s.bytes, len(dst))}
+		return noTransfer(op, fmt.Sprintf("%v takes %d bytes, dst has %d", s, s.bytes, len(dst)), "", nil)
 	}
 	if len(dst) == 0 {
 		return nil
@@ -243,7 +228,7 @@ func signExtend(data []byte, dtype DType) {
 func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 	const op = "copy to device"
 	if d == nil || d.core != b.core || !d.addressable {
-		return nil, &TransferError{Op: op, Reason: "the device is nil, of another client, or of another process"}
+		return nil, noTransfer(op, "the device is nil, of another client, or of another process", "", nil)
 	}
 	return b.copyTo(ctx, op, d, nil, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToDevice(h, d.handle) })
 }
@@ -253,7 +238,7 @@ func (b *Buffer) CopyToDevice(ctx context.Context, d *Device) (*Buffer, error) {
 func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 	const op = "copy to memory"
 	if m == nil || m.core != b.core || len(m.devices) == 0 {
-		return nil, &TransferError{Op: op, Reason: "the memory is nil, of another client, or of no device"}
+		return nil, noTransfer(op, "the memory is nil, of another client, or of no device", "", nil)
 	}
 	d := b.Device()
 	for i, o := range m.devices {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
@@ -119,30 +120,28 @@ func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
 					require.ErrorIs(t, err, tc.is)
 					continue
 				}
-				var te *pjrt.TransferError
-				require.ErrorAs(t, err, &te)
+				require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 			}
 			assert.Equal(t, pjrt.Closed, closed.State())
 		})
 	}
 
 	b := put(t, c, make([]float32, 4), pjrt.F32, []int{4}, d)
-	var te *pjrt.TransferError
-	require.ErrorAs(t, b.ToHost(background, make([]byte, 15)), &te)
-	require.ErrorAs(t, b.ToHost(background, make([]byte, 17)), &te)
-	require.ErrorAs(t, b.ToHost(background, nil), &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 15))))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 17))))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, nil)))
 	require.ErrorIs(t, b.ToHost(ended, make([]byte, 16)), nil, "contents that are there need no wait")
 	require.ErrorIs(t, c.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d), pjrt.ErrBusy, "it is live")
-	require.ErrorAs(t, c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d), &te)
-	require.ErrorAs(t, other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d), &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d)))
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d)))
 	_, err := b.CopyToDevice(background, nil)
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = b.CopyToDevice(background, other.Devices()[0])
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = b.CopyToMemory(background, nil)
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = b.CopyToMemory(background, other.Memories()[0])
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = b.CopyToDevice(ended, d)
 	require.ErrorIs(t, err, context.Canceled)
 }
@@ -208,11 +207,10 @@ func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
 	}
 
 	// After an error the memory is the caller's.
-	var te *pjrt.TransferError
 	_, err = c.BufferFromHostInPlace(background, data[1:65], pjrt.U8, []int{64}, d, func() { t.Error("freed") })
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = c.BufferFromHostInPlace(background, data, pjrt.U8, []int{64}, d, func() { t.Error("freed") })
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 }
 
 func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
@@ -238,9 +236,8 @@ func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("not released")
 	}
-	var te *pjrt.TransferError
 	_, _, err = c.BufferFromHostZeroCopy(background, data[1:65], pjrt.U8, []int{64}, d)
-	require.ErrorAs(t, err, &te)
+	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	assert.Contains(t, err.Error(), "AlignedBytes")
 	empty, released, err := c.BufferFromHostZeroCopy(background, nil, pjrt.U8, []int{0}, d)
 	require.NoError(t, err)

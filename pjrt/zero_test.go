@@ -19,7 +19,7 @@ func TestZeroValuesDoNotPanic(t *testing.T) {
 	for _, zero := range []any{
 		&pjrt.Buffer{}, &pjrt.Client{}, &pjrt.LoadedExecutable{}, &pjrt.Executable{}, &pjrt.Topology{}, &pjrt.Plugin{}, &pjrt.Device{},
 		&pjrt.DeviceDescription{}, &pjrt.Memory{}, &pjrt.Error{}, &pjrt.PluginError{}, &pjrt.OptionError{}, &pjrt.CompileError{},
-		&pjrt.UntrustedError{}, &pjrt.OpenError{}, &pjrt.ArgumentError{}, &pjrt.TransferError{}, &pjrt.FindError{}, &pjrt.PathError{},
+		&pjrt.OpenError{}, &pjrt.ArgumentError{}, &pjrt.FindError{}, &pjrt.PathError{},
 		pjrt.Code(-1), pjrt.PluginReason(99), pjrt.State(9), pjrt.DType(999), pjrt.Version{}, pjrt.ExecutableRecord{}, pjrt.TensorType{},
 	} {
 		v := reflect.ValueOf(zero)

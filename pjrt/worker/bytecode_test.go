@@ -33,8 +33,7 @@ func TestBytecodeIsForWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: bytecode(t)}
 	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
-	var refused *pjrt.UntrustedError
-	require.ErrorAs(t, err, &refused)
+	require.ErrorIs(t, err, pjrt.ErrUntrusted)
 	require.ErrorContains(t, err, "pjrt/worker")
 	var ours *pjrt.CompileError
 	require.ErrorAs(t, err, &ours)
@@ -54,8 +53,7 @@ func TestHLOProtosAreForWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: hloModule("add", ""), Format: pjrt.FormatHLO}
 	_, err := client.Compile(ctx, program, pjrt.CompileOptions{})
-	var refused *pjrt.UntrustedError
-	require.ErrorAs(t, err, &refused)
+	require.ErrorIs(t, err, pjrt.ErrUntrusted)
 	sound := program
 	sound.Trusted = true
 	trusted, err := client.Compile(ctx, sound, pjrt.CompileOptions{})
