@@ -1,7 +1,7 @@
 // Command bench measures the module on the XLA CPU plugin and prints one JSON object a line: name,
-// devices, us (median microseconds), allocs (Go heap allocations an operation), and floor_us where
-// there is a floor, measured in turn in the same run. See docs/benchmarks.md for what each name
-// means.
+// devices, us (median microseconds), cpu_us (those of the processor), allocs (Go heap allocations an
+// operation), and floor_us where there is a floor, measured in turn in the same run. See
+// docs/benchmarks.md for what each name means.
 //
 //	go run ./cmd/bench            all
 //	go run ./cmd/bench add_one    those whose name contains a word
@@ -18,15 +18,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
-	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // row is one line of output.
@@ -47,35 +43,31 @@ type row struct {
 type bench struct {
 	name    string
 	devices int
-	run     func(ctx context.Context, devices int) (row, error)
+	run     func(ctx context.Context, r *rig) (row, error)
 }
 
 var benches = []bench{
 	{"add_one", 1, addOne}, {"add_one", 2, addOne}, {"add_one", 8, addOne},
-	{"execute_return", 1, executeReturn}, {"execute_return", 2, executeReturn}, {"execute_return", 8, executeReturn},
-	{"all_reduce_1MiB", 8, allReduce},
+	{"launch_variables_500", 8, launchVariables(500)}, {"launch_variables_1000", 8, launchVariables(1000)},
+	{"run_steps_100", 8, runSteps}, {"all_reduce_1MiB", 8, allReduce}, {"h2d", 8, hostToDevice},
 	{"mlp_step", 8, mlpStep}, {"mlp_step_feed", 8, mlpStepFeed}, {"mlp_step_prefetch", 8, mlpStepPrefetch},
-	{"run_steps_100", 8, runSteps}, {"fit_loop", 1, fitLoop}, {"fit_loop", 8, fitLoop},
-	{"h2d", 8, hostToDevice},
-	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables},
-	{"launch_variables", 8, launchVariables},
+	{"fit_loop", 1, fitLoop}, {"fit_loop", 8, fitLoop},
+	{"lower", 8, lower}, {"compile", 8, compile}, {"compile_variables", 8, compileVariables}, {"depth_loop", 8, depthLoop},
 	{"first_values", 1, firstValues}, {"first_values", 8, firstValues},
-	{"weights_load_stored", 1, weightsLoad("F32", false)}, {"weights_load_stored", 8, weightsLoad("F32", false)},
-	{"weights_load_f32", 1, weightsLoad("F32", true)}, {"weights_load_f32", 8, weightsLoad("F32", true)},
-	{"weights_load_bf16", 1, weightsLoad("BF16", true)}, {"weights_load_bf16", 8, weightsLoad("BF16", true)},
+	{"weights_load", 1, weightsLoad}, {"weights_load", 8, weightsLoad},
 	{"checkpoint_save", 1, checkpointSave}, {"checkpoint_save", 8, checkpointSave},
-	{"checkpoint_blocked", 1, checkpointBlocked}, {"checkpoint_blocked", 8, checkpointBlocked},
 	{"checkpoint_restore", 1, checkpointRestore}, {"checkpoint_restore", 8, checkpointRestore},
-	{"transformer_step_1x1_8", 1, transformerStep(1, 1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 1, 32)},
-	{"transformer_step_4x2_8", 8, transformerStep(4, 2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(4, 2, 32)},
-	{"transformer_step_8x1_8", 8, transformerStep(8, 1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(8, 1, 32)},
-	{"global_mlp_step", 1, globalStep(globalMLP)}, {"global_mlp_step", 8, globalStep(globalMLP)},
-	{"global_transformer_step", 1, globalStep(globalTransformer)}, {"global_transformer_step", 8, globalStep(globalTransformer)},
-	{"generate_decode", 1, generateDecode(1, 1)}, {"generate_decode", 8, generateDecode(4, 2)},
-	{"depth_loop", 8, depthLoop}, {"depth_unrolled", 8, depthUnrolled},
-	{"first_step", 8, firstStep}, {"first_step_cached", 8, firstStepCached},
-	{"start_cached_4_layers", 1, startLayers(1, 1, false)}, {"start_cached_4_layers", 8, startLayers(4, 2, false)},
-	{"start_cached_4_layers_loop", 1, startLayers(1, 1, true)}, {"start_cached_4_layers_loop", 8, startLayers(4, 2, true)},
+	{"transformer_step_1x1_8", 1, transformerStep(1, 8)}, {"transformer_step_1x1_32", 1, transformerStep(1, 32)},
+	{"transformer_step_4x2_8", 8, transformerStep(2, 8)}, {"transformer_step_4x2_32", 8, transformerStep(2, 32)},
+	{"transformer_step_8x1_8", 8, transformerStep(1, 8)}, {"transformer_step_8x1_32", 8, transformerStep(1, 32)},
+	{"global_mlp_step", 1, globalStep(mlp)}, {"global_mlp_step", 8, globalStep(mlp)},
+	{"global_transformer_step", 1, globalStep(decoder)}, {"global_transformer_step", 8, globalStep(decoder)},
+	{"generate_decode_1", 1, generateDecode(1)}, {"generate_decode_32", 1, generateDecode(32)}, {"generate_decode_32", 8, generateDecode(32)},
+	{"first_step", 8, firstStep(start{})}, {"first_step_cached", 8, firstStep(start{Cached: true})},
+	{"start_cached_4_layers", 1, firstStep(start{Cached: true, Decoder: true})},
+	{"start_cached_4_layers", 8, firstStep(start{Cached: true, Decoder: true})},
+	{"start_cached_4_layers_loop", 1, firstStep(start{Cached: true, Decoder: true, Loop: true})},
+	{"start_cached_4_layers_loop", 8, firstStep(start{Cached: true, Decoder: true, Loop: true})},
 }
 
 func main() { os.Exit(command.Main(run)) }
@@ -95,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	var err error
 	if *child != "" {
-		err = childStep(ctx, *child)
+		err = takeStep(ctx, *child)
 	} else {
 		var chosen []bench
 		if chosen, err = choose(flags.Args()); err != nil {
@@ -124,19 +116,24 @@ func runAll(ctx context.Context, chosen []bench, stdout io.Writer) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r, err := b.run(ctx, b.devices)
+		r, err := b.measure(ctx)
 		if err != nil {
 			return &errkind.Fault{Op: fmt.Sprintf("%s on %d devices", b.name, b.devices), Err: err}
-		}
-		r.Name, r.Devices = b.name, b.devices
-		if r.FloorUs > 0 && r.Ratio == 0 {
-			r.Ratio = round(r.Us / r.FloorUs)
 		}
 		if err := out.Encode(r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// measure runs the benchmark.
+func (b bench) measure(ctx context.Context) (row, error) {
+	r := &rig{devices: b.devices}
+	defer r.close()
+	result, err := b.run(ctx, r)
+	result.Name, result.Devices = b.name, b.devices
+	return result, err
 }
 
 // choose returns the benchmarks whose name contains a word, in their order.
@@ -165,78 +162,4 @@ func names() string {
 		all = append(all, b.name)
 	}
 	return strings.Join(slices.Compact(all), ", ")
-}
-
-// untilReady is ctx for waits of a few milliseconds, which need no way out: a wait that can be
-// broken off costs some allocations.
-func untilReady(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
-
-// open opens n CPU devices as n replicas.
-func open(ctx context.Context, n int) (*strategy.TPUStrategy, func(), error) {
-	sys, err := system.Open(ctx, system.Options{CPUDevices: n})
-	if err != nil {
-		return nil, nil, err
-	}
-	strat, err := strategy.New(sys, strategy.Options{Replicas: n})
-	if err != nil {
-		sys.Close()
-		return nil, nil, err
-	}
-	return strat, func() { strat.Close(); sys.Close() }, nil
-}
-
-// effort is the share of the usual time and rounds; a test lowers it.
-var effort = 1.0
-
-// rounds is n, or less with less effort: two at least, one to warm up.
-func rounds(n int) int { return max(2, int(float64(n)*effort)) }
-
-// measured is the median time of an operation and its allocations.
-type measured struct {
-	us, allocs float64
-}
-
-// measure times rounds of n operations, each ended by wait, for about the given time, after one
-// round of warming up.
-func measure(d time.Duration, n int, op func() error, wait func() error) (measured, error) {
-	once := func() (time.Duration, error) {
-		start := time.Now()
-		for range n {
-			if err := op(); err != nil {
-				return 0, err
-			}
-		}
-		if err := wait(); err != nil {
-			return 0, err
-		}
-		return time.Since(start), nil
-	}
-	if _, err := once(); err != nil {
-		return measured{}, err
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	var times []time.Duration
-	for end := time.Now().Add(time.Duration(float64(d) * effort)); time.Now().Before(end) || len(times) < 3; {
-		t, err := once()
-		if err != nil {
-			return measured{}, err
-		}
-		times = append(times, t)
-	}
-	runtime.ReadMemStats(&after)
-	return measured{
-		us:     round(median(times) / float64(n)),
-		allocs: round(float64(after.Mallocs-before.Mallocs) / float64(len(times)*n)),
-	}, nil
-}
-
-// median of durations, in microseconds.
-func median(times []time.Duration) float64 {
-	slices.Sort(times)
-	return float64(times[len(times)/2].Nanoseconds()) / 1e3
-}
-
-func round(x float64) float64 {
-	return float64(int64(x*100+0.5)) / 100
 }

@@ -38,7 +38,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 	defer func() { effort = 1 }()
 	for _, b := range benches {
 		t.Run(fmt.Sprintf("%s on %d", b.name, b.devices), func(t *testing.T) {
-			r, err := b.run(t.Context(), b.devices)
+			r, err := b.measure(t.Context())
 			require.NoError(t, err)
 			assert.Positive(t, r.Us)
 		})
@@ -57,7 +57,7 @@ func TestWordsChooseBenchmarks(t *testing.T) {
 	}
 	assert.Equal(t, []string{"add_one", "add_one", "add_one", "h2d"}, got)
 	_, err = choose([]string{"add", "nothing"})
-	assert.ErrorContains(t, err, `no benchmark is called "nothing"; there are add_one, execute_return, `)
+	assert.ErrorContains(t, err, `no benchmark is called "nothing"; there are add_one, launch_variables_500, `)
 }
 
 func TestWrongUsageIsExitCode2(t *testing.T) {

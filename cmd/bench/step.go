@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// resident is the MLP's training step and its way on data that stays on the devices.
+type resident struct {
+	program
+	strat *strategy.TPUStrategy
+	step  *train.Step
+	way   way
+}
+
+func (r *rig) resident(ctx context.Context) (*resident, error) {
+	m := &resident{program: mlp()}
+	var err error
+	if m.strat, err = r.strategy(ctx, strategy.Options{}); err != nil {
+		return nil, err
+	}
+	if m.step, err = m.program.step(m.strat); err != nil {
+		return nil, err
+	}
+	bound, err := m.step.Bind(ctx, m.x, m.y)
+	if err != nil {
+		return nil, err
+	}
+	r.later(func() { _ = bound.Close() })
+	m.way = launched(ctx, bound)
+	return m, nil
+}
+
+// fed times a step that gets its arguments in turn with the same step on data that stays.
+func (m *resident) fed(ctx context.Context, args func() ([]any, error)) (row, error) {
+	var loss *strategy.Mirrored
+	short := untilReady(ctx)
+	return repeat{turns: 600, limit: time.Minute, ops: 2}.time(timed(func() error {
+		in, err := args()
+		if err == nil {
+			loss, err = m.step.Run(ctx, in...)
+		}
+		return err
+	}, func() error { return loss.Ready(short) }), m.way)
+}
+
+// mlpStep is a training step on data that stays on the devices.
+func mlpStep(ctx context.Context, r *rig) (row, error) {
+	m, err := r.resident(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	return repeat{turns: 400, limit: 5 * time.Second, ops: 20}.time(m.way, nil)
+}
+
+// mlpStepFeed copies the batch from the host for each step. The floor is the step without that.
+func mlpStepFeed(ctx context.Context, r *rig) (row, error) {
+	m, err := r.resident(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	args := []any{m.x, m.y}
+	return m.fed(ctx, func() ([]any, error) { return args, nil })
+}
+
+// mlpStepPrefetch reads the batches from a dataset, put together anew for each step, through the
+// input pipeline and a feed that copies them ahead of the step. The floor is as in mlpStepFeed.
+func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
+	m, err := r.resident(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	rows := m.x.Shape().Dim(0)
+	x, err := input.NewTensor(tensors.MustCopyFlatData[float32](m.x), rows, 784)
+	if err != nil {
+		return row{}, err
+	}
+	y, err := input.NewTensor(tensors.MustCopyFlatData[int32](m.y), rows, 1)
+	if err != nil {
+		return row{}, err
+	}
+	opts, err := m.strat.InputOptions()
+	if err != nil {
+		return row{}, err
+	}
+	distributed, err := input.Distribute(input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(y))).Repeat(-1).Batch(rows, true), opts)
+	if err != nil {
+		return row{}, err
+	}
+	f, err := feed.New(ctx, m.strat, distributed, feed.Options{})
+	if err != nil {
+		return row{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return m.fed(ctx, func() ([]any, error) {
+		batch, err := f.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return batch.Args(), nil
+	})
+}
+
+// fitLoop is a step of package fit's loop between two records, on data that stays on the devices.
+// The step is as small as a training step can be, so that the loop shows beside it. The floor is a
+// bare loop of the same steps.
+func fitLoop(ctx context.Context, r *rig) (result row, err error) {
+	strat, err := r.strategy(ctx, strategy.Options{})
+	if err != nil {
+		return row{}, err
+	}
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().WithDecay(false).Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("output"), in[0], true, 1)))
+	}, train.Options{})
+	if err != nil {
+		return row{}, err
+	}
+	x, err := strat.SplitBatch(ctx, tensors.FromFlatDataAndDimensions(make([]float32, 8*r.devices), r.devices, 8), logical.Annotation{}, false)
+	if err != nil {
+		return row{}, err
+	}
+	batch := []any{x}
+	loss, err := step.Run(ctx, batch...)
+	if err != nil {
+		return row{}, err
+	}
+	var failed error
+	next, stop := iter.Pull(func(turn func(struct{}) bool) {
+		_, failed = fit.Run(ctx, step, fit.Batches(func(yield func([]any, error) bool) {
+			for turn(struct{}{}) && yield(batch, nil) {
+			}
+		}), fit.Options{Every: 1 << 40})
+	})
+	defer func() { stop(); err = errors.Join(err, failed) }()
+	short := untilReady(ctx)
+	wait := func() error { return loss.Ready(short) }
+	return repeat{turns: 400, limit: time.Minute, ops: 50}.time(timed(func() error {
+		if _, ok := next(); !ok {
+			return failed
+		}
+		return nil
+	}, wait), timed(func() error { _, err := step.Run(ctx, batch...); return err }, wait))
+}
