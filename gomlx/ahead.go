@@ -15,7 +15,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
-	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -126,7 +125,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 // newAhead returns a backend without devices of its own.
 func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
 	opts.Name = opts.name()
-	b := &Backend{opts: opts, ahead: a, holds: holdings.New(ErrFinalized)}
+	b := &Backend{opts: opts, ahead: a, holds: newResources(ErrFinalized)}
 	ids := slices.Concat(topology.DeviceIDs()...)
 	var err error
 	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
@@ -149,7 +148,7 @@ func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Opti
 // ahead opens what topology= names.
 func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 	fail := func(option string, err error) error {
-		return &ConfigError{Config: c.text, Option: option, Reason: "it cannot be followed", Err: err}
+		return wrong(c.text, option, "it cannot be followed", "", err)
 	}
 	if c.report != "" {
 		if info, err := os.Stat(filepath.Dir(c.report)); err != nil || !info.IsDir() {

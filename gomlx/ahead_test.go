@@ -129,8 +129,7 @@ func TestAheadOfTimeRefusesWhatNeedsTheDevices(t *testing.T) {
 		"topology=cpu:4,report=/nowhere/at/all.js": "/nowhere/at/all.js",
 	} {
 		_, err := gomlx.NewFromConfig(t.Context(), config, gomlx.Options{})
-		var of *gomlx.ConfigError
-		require.ErrorAs(t, err, &of)
+		require.ErrorIs(t, err, gomlx.ErrConfig)
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/holdings"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -40,7 +39,7 @@ type Backend struct {
 	gathering sync.Mutex
 	gathers   map[string]*variant // the programs that make tensors whole, by dtype, shape and layout; guarded by gathering
 
-	holds *holdings.Set // buffers and programs
+	holds *resources // buffers and programs
 }
 
 var _ compute.Backend = (*Backend)(nil)
@@ -60,7 +59,7 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 		return nil, failed("New", "", err)
 	}
 	opts.Name = opts.name()
-	b := &Backend{opts: opts, holds: holdings.New(ErrFinalized)}
+	b := &Backend{opts: opts, holds: newResources(ErrFinalized)}
 	ids := slices.Concat(sys.Topology().DeviceIDs()...)
 	var err error
 	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {

@@ -30,30 +30,17 @@ type config struct {
 	precision *lowering.Precision
 }
 
-// ConfigError reports a configuration string that cannot be followed.
-type ConfigError struct {
-	// Config is the string, and Option the name of the option at fault; empty if it has none.
-	Config, Option string
-	// Reason says what is wrong, and Hint what is possible.
-	Reason, Hint string
-	// Err is the cause, if there is one.
-	Err error
-}
+// ErrConfig is matched by the error of a configuration string that cannot be followed.
+var ErrConfig = errkind.New(errkind.Unknown, "gomlx: config")
 
-// Error returns the string, the option, what is wrong and what is possible.
-func (e *ConfigError) Error() string {
-	what := "gomlx: config " + strconv.Quote(e.Config)
-	if e.Option != "" {
-		what += ": option " + e.Option
+// wrong says what is wrong with a configuration string, or with the option of it that is named.
+func wrong(config, option, reason, hint string, cause error) error {
+	subject := strconv.Quote(config)
+	if option != "" {
+		subject += ": option " + option
 	}
-	return errkind.Text(what, e.Reason, e.Err, e.Hint)
+	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
 }
-
-// Unwrap returns the cause.
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-// Kind returns the kind of the cause, ValueError if that has none.
-func (e *ConfigError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
 
 // readers read the value of each option into a config. They return what is wrong, and what is
 // possible.
@@ -166,7 +153,7 @@ func cpuDevices(topology string) int {
 func parseConfig(text string) (*config, error) {
 	c := &config{text: text}
 	fail := func(option, reason, hint string) (*config, error) {
-		return nil, &ConfigError{Config: text, Option: option, Reason: reason, Hint: hint}
+		return nil, wrong(text, option, reason, hint, nil)
 	}
 	if strings.TrimSpace(text) == "" {
 		return c, nil
@@ -209,7 +196,7 @@ func parseConfig(text string) (*config, error) {
 // check refuses options that do not go together.
 func (c *config) check() error {
 	fail := func(option, reason, hint string) error {
-		return &ConfigError{Config: c.text, Option: option, Reason: reason, Hint: hint}
+		return wrong(c.text, option, reason, hint, nil)
 	}
 	size := 1
 	for _, axis := range c.axes {

@@ -46,7 +46,7 @@ func FuzzParseConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := parseConfig(s)
-		if of := (*ConfigError)(nil); err != nil && !errors.As(err, &of) {
+		if err != nil && !errors.Is(err, ErrConfig) {
 			t.Fatalf("%q: %v", s, err)
 		}
 		if err == nil && (c.devices < 0 || c.logical < 0) {
@@ -87,8 +87,7 @@ func TestConfigStringsThatCannotBeMeant(t *testing.T) {
 		`cache="/a"b`:                `option cache: "/a"b is not rightly quoted`,
 	} {
 		_, err := parseConfig(text)
-		var of *ConfigError
-		require.ErrorAs(t, err, &of, text)
+		require.ErrorIs(t, err, ErrConfig, text)
 		assert.Contains(t, err.Error(), want, text)
 		assert.Contains(t, err.Error(), "gomlx: config ")
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
@@ -112,8 +111,7 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parseConfig(text)
 		if err != nil {
-			var of *ConfigError
-			require.ErrorAs(t, err, &of)
+			require.ErrorIs(t, err, ErrConfig)
 			return
 		}
 		require.GreaterOrEqual(t, c.replica(), 1)

@@ -66,7 +66,7 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 	if err != nil {
 		return nil, err
 	}
-	m, err := spmd.Global(lowered.(*lowering.Lowered).Program(), spmd.Frame{Mesh: b.mesh, Logical: b.logical,
+	m, err := spmd.Global(lowered.(*lowering.Executable).Program(), spmd.Frame{Mesh: b.mesh, Logical: b.logical,
 		Arguments: []spmd.Border{{Name: "x", Spec: from}}, Results: []spmd.Border{{Name: "x", Spec: sharding.Replicated(shape.Rank())}}})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func Register(name string, opts Options) {
 
 // NewFromConfig opens devices for a backend, which closes them with itself. ctx bounds the opening.
 // Plugins are looked for where the commands do: at what the environment names and where the
-// installer puts them. Errors are a [*ConfigError], with what went wrong inside, such
+// installer puts them. Errors match [ErrConfig], with what went wrong inside, such
 // as a [*logical.RuleError], a *pjrt.FindError or a *system.StartError.
 //
 // The config is a list of options with commas between them, each of which is set over that of opts:
@@ -75,8 +75,8 @@ func NewFromConfig(ctx context.Context, config string, opts Options) (*Backend, 
 		return nil, err
 	}
 	b, err := c.open(ctx, opts)
-	if of := (*ConfigError)(nil); err != nil && !errors.As(err, &of) {
-		err = &ConfigError{Config: config, Reason: "it cannot be followed", Err: err}
+	if err != nil && !errors.Is(err, ErrConfig) {
+		err = wrong(config, "", "it cannot be followed", "", err)
 	}
 	return b, err
 }
@@ -115,7 +115,7 @@ func (c *config) options(opts Options) Options {
 func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	opts = c.options(opts)
 	fail := func(option string, err error, hint string) error {
-		return &ConfigError{Config: c.text, Option: option, Reason: "it cannot be followed", Hint: hint, Err: err}
+		return wrong(c.text, option, "it cannot be followed", hint, err)
 	}
 	if c.cache != "" {
 		kept, err := cache.Open(c.cache, cache.Options{Logger: warnings(opts.Notes), Compiler: opts.Compiler})
@@ -151,8 +151,8 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 // over returns the backend over open devices.
 func (c *config) over(sys *system.System, opts Options) (*Backend, error) {
 	if n := sys.Topology().NumDevices(); c.devices != 0 && c.devices != n {
-		return nil, &ConfigError{Config: c.text, Option: "devices", Reason: fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
-			Hint: "leave devices out, or choose CPU devices with plugin=cpu"}
+		return nil, wrong(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
+			"leave devices out, or choose CPU devices with plugin=cpu", nil)
 	}
 	mesh, _, err := meshOf(sys.Topology().NumDevices(), opts)
 	if err != nil {
@@ -180,7 +180,7 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 		err = opts.validate(mesh)
 	}
 	if err != nil {
-		return opts, &ConfigError{Config: c.text, Option: "rules", Reason: "they cannot be followed", Err: err}
+		return opts, wrong(c.text, "rules", "they cannot be followed", "", err)
 	}
 	return opts, nil
 }

@@ -55,24 +55,12 @@ func (c *chosen) layout(over sharding.Mesh, x *spmd.Placed, result int) (*mesh.L
 	return l, nil
 }
 
-// layoutError says that the layout of a result is not known.
-type layoutError struct {
-	Reason string
-	Err    error
+// errLayout is matched by an error that says why the layout of a result is not known.
+var errLayout = errkind.New(errkind.Unknown, "gomlx: layout of a result")
+
+func unknown(reason string, cause error) error {
+	return &errkind.Fault{Match: errLayout, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.NotImplementedError)}
 }
-
-// Error returns "gomlx: layout of a result: reason".
-func (e *layoutError) Error() string {
-	return errkind.Text("gomlx: layout of a result", e.Reason, e.Err, "")
-}
-
-// Kind returns that of the cause, or NotImplementedError.
-func (e *layoutError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.NotImplementedError) }
-
-// Unwrap returns the cause, which may be nil.
-func (e *layoutError) Unwrap() error { return e.Err }
-
-func unknown(reason string, cause error) error { return &layoutError{Reason: reason, Err: cause} }
 
 // outputShardings reads from a compiled program how its results lie.
 func outputShardings(x *pjrt.Executable, results int) ([]sharding.OpSharding, error) {

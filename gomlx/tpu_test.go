@@ -35,7 +35,7 @@ func TestProgramsCompileForTPU(t *testing.T) {
 		require.NoError(t, builder.Main().Return(body(builder.Main()), nil))
 		exe, err := builder.Compile()
 		require.NoError(t, err)
-		text, err := exe.(*lowering.Lowered).Program().Text()
+		text, err := exe.(*lowering.Executable).Program().Text()
 		require.NoError(t, err)
 		compiled, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{})
 		require.NoError(t, err, "%s", text)

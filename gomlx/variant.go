@@ -98,8 +98,7 @@ func (c *compiled) frame(donated []bool) (spmd.Frame, []int) {
 func (c *compiled) build(donated []bool) (*variant, error) {
 	frame, of := c.frame(donated)
 	v, err := c.buildOn(frame, of)
-	var unknown *layoutError
-	if !errors.As(err, &unknown) {
+	if !errors.Is(err, errLayout) {
 		return v, err
 	}
 	for i := range frame.Results {

@@ -17,8 +17,8 @@ type RepeatTime struct{ Launched, Done time.Duration }
 // Repeat runs the program n times, at least once, in a loop written in C, waits for the last run,
 // and returns how long that took. Each result takes the place of the argument of its number. All of
 // state is donated and holds the last results afterwards. It is the least that a step loop over
-// this plugin can cost, to compare other loops with (see package pjrt/floor). It cannot be
-// interrupted: ctx is looked at before it starts.
+// this plugin can cost, to compare other loops with. It cannot be interrupted: ctx is looked at before
+// it starts.
 func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {

@@ -1,4 +1,4 @@
-package holdings
+package gomlx
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ func (c *counted) Close() error { c.closed++; return c.err }
 
 func TestEachIsFreedOnceAndNothingAfterTheEnd(t *testing.T) {
 	ended := errors.New("ended")
-	s := New(ended)
+	s := newResources(ended)
 	early, z, a := &counted{}, &counted{err: errors.New("z")}, &counted{err: errors.New("a")}
 	for _, r := range []*counted{early, z, a} {
 		require.NoError(t, s.Track(r))

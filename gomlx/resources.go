@@ -1,29 +1,30 @@
-package holdings
+package gomlx
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// Resource is what is freed. It must be comparable, such as a pointer.
-type Resource interface{ Close() error }
-
-// Set is the resources that are not freed yet. It is safe for concurrent use.
-type Set struct {
+// resources are what an object has to free at its end, buffers and programs, and what its users, or
+// the garbage collector, may free before, each once. They are pointers. It is safe for concurrent use.
+type resources struct {
 	ended error // what uses after the end answer
 
 	mu     sync.Mutex
-	live   map[Resource]struct{} // nil once closed
+	live   map[io.Closer]struct{} // nil once closed
 	closed error
 }
 
-// New returns an empty set. After its Close the other calls answer with ended.
-func New(ended error) *Set { return &Set{ended: ended, live: map[Resource]struct{}{}} }
+// newResources returns an empty set. After its Close the other calls answer with ended.
+func newResources(ended error) *resources {
+	return &resources{ended: ended, live: map[io.Closer]struct{}{}}
+}
 
 // Track takes charge of r, unless the set is closed: then r is closed at once.
-func (s *Set) Track(r Resource) error {
+func (s *resources) Track(r io.Closer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
@@ -34,7 +35,7 @@ func (s *Set) Track(r Resource) error {
 }
 
 // Free closes r, if that was not done before.
-func (s *Set) Free(r Resource) error {
+func (s *resources) Free(r io.Closer) error {
 	s.mu.Lock()
 	_, ok := s.live[r]
 	delete(s.live, r)
@@ -46,7 +47,7 @@ func (s *Set) Free(r Resource) error {
 }
 
 // Check answers whether the set is closed.
-func (s *Set) Check() error {
+func (s *resources) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
@@ -56,7 +57,7 @@ func (s *Set) Check() error {
 }
 
 // Len returns the number of resources that are not freed.
-func (s *Set) Len() int {
+func (s *resources) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.live)
@@ -64,7 +65,7 @@ func (s *Set) Len() int {
 
 // Close closes all resources and then calls end with the errors of that, in an order of their own.
 // It returns what end makes of them; so does every later Close, which does nothing else.
-func (s *Set) Close(end func(errs []error) error) error {
+func (s *resources) Close(end func(errs []error) error) error {
 	s.mu.Lock()
 	live := s.live
 	s.live = nil
@@ -79,7 +80,7 @@ func (s *Set) Close(end func(errs []error) error) error {
 			errs = append(errs, err)
 		}
 	}
-	Sort(errs) // the set has no order
+	sortErrors(errs) // the set has no order
 	err := end(errs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *Set) Close(end func(errs []error) error) error {
 	return err
 }
 
-// Sort orders errors by their text.
-func Sort(errs []error) {
+// sortErrors orders errors by their text.
+func sortErrors(errs []error) {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }
