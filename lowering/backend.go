@@ -77,7 +77,7 @@ func (p Precision) stableHLO() types.DotGeneralPrecisionType {
 }
 
 // Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision, passes
-// Identity through and compiles to a *Lowered that cannot run.
+// Identity through and compiles to an *Executable that cannot run.
 type Options struct {
 	// Target is the compiler the text is meant for.
 	Target Target
@@ -119,7 +119,7 @@ type Options struct {
 	// error refuses it.
 	Parameter func(name string, shape shapes.Shape) error
 
-	// Compile turns a finished program into something that runs. Nil returns a *Lowered.
+	// Compile turns a finished program into something that runs. Nil returns an *Executable.
 	Compile func(*Program) (compute.Executable, error)
 
 	// Data moves tensors to and from devices. Nil refuses every transfer with ErrNoData.

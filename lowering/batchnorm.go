@@ -159,8 +159,8 @@ func (f *Function) inFloat32(in []*stablehlo.Value, compute func(in []*stablehlo
 func (f *Function) plainBatchNorm(x, scale, offset *stablehlo.Value, epsilon float32, axis int) ([]*stablehlo.Value, error) {
 	b := f.batch(x, axis)
 	mean := b.mean(x)
-	apart := b.binary(stablehlo.Subtract, x, b.feature(mean))
-	variance := b.mean(b.binary(stablehlo.Multiply, apart, apart))
+	deviation := b.binary(stablehlo.Subtract, x, b.feature(mean))
+	variance := b.mean(b.binary(stablehlo.Multiply, deviation, deviation))
 	normal, _ := b.scaled(x, mean, variance, epsilon)
 	out := b.binary(stablehlo.Add, b.binary(stablehlo.Multiply, normal, b.feature(scale)), b.feature(offset))
 	return []*stablehlo.Value{out, mean, variance}, b.err

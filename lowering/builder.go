@@ -163,7 +163,7 @@ func (b *Builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	return nil
 }
 
-// Compile finishes the computation. Without Options.Compile the result is a *Lowered. The builder
+// Compile finishes the computation. Without Options.Compile the result is an *Executable. The builder
 // refuses further ops.
 func (b *Builder) Compile() (compute.Executable, error) {
 	if err := b.check(); err != nil {
@@ -196,7 +196,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)
 	}
-	return &Lowered{program: program}, nil
+	return &Executable{program: program}, nil
 }
 
 // program is the computation as a module.

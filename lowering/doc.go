@@ -12,7 +12,7 @@
 //	g := graph.NewGraph(backend, "step")
 //	... // ops, gradients, layers, optimizers
 //	g.Compile(outputs...)
-//	program := g.Executable().(*lowering.Lowered).Program()
+//	program := g.Executable().(*lowering.Executable).Program()
 //	text, err := program.Text()
 //
 // It is pure Go, holds no device and loads no plugin, so a program can be made on any machine.

@@ -14,7 +14,7 @@ var (
 	// ErrNoData is returned by transfers on a Backend made without Options.Data.
 	ErrNoData = errkind.New(errkind.RuntimeError, "lowering: this backend only lowers, it holds no data: set Options.Data, or use package gomlx")
 
-	// ErrNotExecutable is returned by Lowered.Execute.
+	// ErrNotExecutable is returned by Executable.Execute.
 	ErrNotExecutable = errkind.New(errkind.RuntimeError, "lowering: this program was only lowered, it cannot run: set Options.Compile, or use package gomlx")
 
 	// ErrFinalized is returned by every use of a builder whose backend was finalized.

@@ -18,7 +18,7 @@ func Example() {
 	if err := g.Compile(graph.Add(x, x)); err != nil {
 		panic(err)
 	}
-	text, err := g.Executable().(*lowering.Lowered).Program().Text()
+	text, err := g.Executable().(*lowering.Executable).Program().Text()
 	if err != nil {
 		panic(err)
 	}
@@ -45,7 +45,7 @@ func ExampleOptions_identity() {
 	if err := g.Compile(y); err != nil {
 		panic(err)
 	}
-	p := g.Executable().(*lowering.Lowered).Program()
+	p := g.Executable().(*lowering.Executable).Program()
 	fmt.Println(p.ParameterNames, p.Parameters, p.Outputs)
 	// Output:
 	// [x] [(Float32)[2]] [(Float32)[2]]

@@ -45,7 +45,7 @@ type Function struct {
 
 	halves halves
 
-	taken *ir.Function // of a top-level function: what it is so far, see IR
+	draft *ir.Function // of a top-level function: what it is so far, see IR
 	taker *taker
 }
 

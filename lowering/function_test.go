@@ -109,7 +109,7 @@ func TestCallsToOtherFunctions(t *testing.T) {
 	require.NoError(t, f.Return(out, nil))
 	exe, err := b.Compile()
 	require.NoError(t, err)
-	got := string(text(t, exe.(*lowering.Lowered).Program()))
+	got := string(text(t, exe.(*lowering.Executable).Program()))
 	assert.Contains(t, got, "func.func @my_step(")
 	assert.Contains(t, got, "callee = @my_step")
 }
@@ -129,7 +129,7 @@ func TestIdentityHookMayEmitAnything(t *testing.T) {
 	grad := graph.Gradient(graph.ReduceAllSum(y), x)[0]
 	require.NoError(t, g.Compile(y, grad))
 	assert.Equal(t, []string{"main"}, inFunction)
-	p := g.Executable().(*lowering.Lowered).Program()
+	p := g.Executable().(*lowering.Executable).Program()
 	assert.Equal(t, []shapes.Shape{f32(6), f32(3)}, p.Outputs)
 	assert.Contains(t, string(text(t, p)), "stablehlo.concatenate")
 }

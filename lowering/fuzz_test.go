@@ -178,7 +178,7 @@ func scripted(t *testing.T, bytes []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exe.(*lowering.Lowered).Program().Text()
+	out, err := exe.(*lowering.Executable).Program().Text()
 	if err != nil {
 		t.Fatal(err)
 	}

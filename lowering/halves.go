@@ -34,8 +34,8 @@ func (c *chain) dot(p product, sum dtypes.DType, precision Precision) *stablehlo
 type halves struct {
 	// results are the dimensions of the products that a value is an operand of, by its name.
 	results map[string][][]int
-	// again writes a float32 value of a gradient in half precision, by the value's name.
-	again map[string]narrowed
+	// narrow has a float32 value of a gradient in half precision, by the value's name.
+	narrow map[string]narrowed
 }
 
 type narrowed struct {
@@ -85,15 +85,15 @@ func (f *Function) converted(v *stablehlo.Value) *stablehlo.Value {
 }
 
 func (h *halves) remember(v *stablehlo.Value, n narrowed) {
-	if h.again == nil {
-		h.again = map[string]narrowed{}
+	if h.narrow == nil {
+		h.narrow = map[string]narrowed{}
 	}
-	h.again[v.String()] = n
+	h.narrow[v.String()] = n
 }
 
 // transposed carries what is known of x over to its transpose.
 func (h *halves) transposed(x, result *stablehlo.Value, permutation []int) {
-	n, ok := h.again[x.String()]
+	n, ok := h.narrow[x.String()]
 	if !ok {
 		return
 	}

@@ -27,7 +27,7 @@ func program(t *testing.T, opts lowering.Options, body func(f compute.Function) 
 	require.NoError(t, b.Main().Return(body(b.Main()), nil))
 	exe, err := b.Compile()
 	require.NoError(t, err)
-	return exe.(*lowering.Lowered).Program()
+	return exe.(*lowering.Executable).Program()
 }
 
 func text(t *testing.T, p *lowering.Program) []byte {

@@ -9,13 +9,13 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// apart keeps the CPU compiler from writing part into whole while it still reads part's elements
+// ownCopy keeps the CPU compiler from writing part into whole while it still reads part's elements
 // there, where part is computed from whole: then later elements come from earlier ones. It sees
 // that the two are the same tensor, except where whole is another's reshape, as ops besides Reshape
 // become (Gather, CumSum, MatMul). So whole becomes a tensor of its own, without what is
 // overwritten anyway: what computes nothing would be simplified away, and barriers are gone before
 // the ops are fused.
-func (f *Function) apart(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
+func (f *Function) ownCopy(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
 	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
 		return whole
 	}

@@ -50,7 +50,7 @@ func mlpStep(t testing.TB, opts lowering.Options, depth int) *lowering.Program {
 		}
 	}
 	require.NoError(t, g.Compile(outputs...))
-	return g.Executable().(*lowering.Lowered).Program()
+	return g.Executable().(*lowering.Executable).Program()
 }
 
 func TestSameGraphGivesSameBytes(t *testing.T) {

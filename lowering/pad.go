@@ -82,10 +82,10 @@ func gaps(c *chain, x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Va
 	case gap > most/dims[axis]:
 		return x, end, gap
 	}
-	apart := c.reshape(x, slices.Insert(slices.Clone(dims), axis+1, 1)...)
+	spaced := c.reshape(x, slices.Insert(slices.Clone(dims), axis+1, 1)...)
 	after, none := make([]int, len(dims)+1), make([]int, len(dims)+1)
 	after[axis+1] = gap
-	padded := c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(apart, fill, none, after, none) })
+	padded := c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(spaced, fill, none, after, none) })
 	joined := slices.Clone(dims)
 	joined[axis] *= 1 + gap
 	return c.reshape(padded, joined...), end - gap, 0

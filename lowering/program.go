@@ -69,29 +69,29 @@ func (p *Program) Check(partitions int) error {
 	return l.err
 }
 
-// Lowered is the compute.Executable of a Backend made without Options.Compile: it carries the
+// Executable is the compute.Executable of a Backend made without Options.Compile: it carries the
 // program for someone else to run.
-type Lowered struct {
+type Executable struct {
 	program *Program
 }
 
-var _ compute.Executable = (*Lowered)(nil)
+var _ compute.Executable = (*Executable)(nil)
 
 // Program returns the lowered program.
-func (l *Lowered) Program() *Program { return l.program }
+func (l *Executable) Program() *Program { return l.program }
 
-// Finalize does nothing: a Lowered holds no resources.
-func (l *Lowered) Finalize() {}
+// Finalize does nothing: an Executable holds no resources.
+func (l *Executable) Finalize() {}
 
 // Inputs returns the names and shapes of the parameters, in order.
-func (l *Lowered) Inputs() (names []string, inputShapes []shapes.Shape) {
+func (l *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 	return slices.Clone(l.program.ParameterNames), slices.Clone(l.program.Parameters)
 }
 
 // Outputs returns the shapes of the results, in order.
-func (l *Lowered) Outputs() []shapes.Shape { return slices.Clone(l.program.Outputs) }
+func (l *Executable) Outputs() []shapes.Shape { return slices.Clone(l.program.Outputs) }
 
 // Execute returns an error matching ErrNotExecutable.
-func (l *Lowered) Execute([]compute.Buffer, []bool, compute.DeviceNum) ([]compute.Buffer, error) {
+func (l *Executable) Execute([]compute.Buffer, []bool, compute.DeviceNum) ([]compute.Buffer, error) {
 	return nil, &errkind.Fault{Match: ErrNotExecutable, Subject: fmt.Sprintf("(program %q)", l.program.Name)}
 }

@@ -173,7 +173,7 @@ func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.
 		c := chain{fn: f.fn}
 		at := startIndices(&c, in[2:], in[0].Shape().Rank())
 		clampStarts(&c, at, in[0].Shape(), in[1].Shape())
-		whole := f.apart(&c, in[0], in[1], at)
+		whole := f.ownCopy(&c, in[0], in[1], at)
 		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicUpdateSlice(whole, in[1], at) }), c.err
 	})
 }

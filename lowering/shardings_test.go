@@ -31,7 +31,7 @@ func sharded(t *testing.T, meshes []compute.Mesh, in *compute.ShardingSpec, out 
 	if err != nil {
 		return nil, err
 	}
-	return exe.(*lowering.Lowered).Program(), nil
+	return exe.(*lowering.Executable).Program(), nil
 }
 
 func TestATensorWithoutAShardingIsWhole(t *testing.T) {
@@ -59,7 +59,7 @@ func TestShardingsOfDevicesOfTheirOwnAreNotWritten(t *testing.T) {
 	require.NoError(t, b.Main().Return([]compute.Value{x}, []*compute.ShardingSpec{over()}))
 	exe, err := b.Compile()
 	require.NoError(t, err)
-	p := exe.(*lowering.Lowered).Program()
+	p := exe.(*lowering.Executable).Program()
 	assert.NotContains(t, string(text(t, p)), "sdy")
 	assert.Equal(t, []shapes.Shape{f32(8, 6)}, p.Shards)
 }
@@ -106,7 +106,7 @@ func TestTheNextValueOfAVariableStaysWholeWhereItDoesNotDivide(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		return string(text(t, exe.(*lowering.Lowered).Program())), nil
+		return string(text(t, exe.(*lowering.Executable).Program())), nil
 	}
 	got, err := next("/rngState", over([]string{"y"}))
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestResultsOfNamedFunctionsHaveShardings(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return exe.(*lowering.Lowered).Program(), nil
+		return exe.(*lowering.Executable).Program(), nil
 	}
 	p, err := inner("f", over([]string{"x"}))
 	require.NoError(t, err)

@@ -34,11 +34,11 @@ func (f *Function) IR() *ir.Function {
 	if f.parent != nil {
 		return nil
 	}
-	if f.taken == nil {
-		f.taken = &ir.Function{Name: f.fn.Name}
+	if f.draft == nil {
+		f.draft = &ir.Function{Name: f.fn.Name}
 		f.taker = &taker{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}}
 	}
-	to := f.taken
+	to := f.draft
 	for _, v := range f.fn.Inputs[len(to.Parameters):] {
 		to.Parameters = append(to.Parameters, ir.Parameter{Value: f.taker.value(v), Attributes: attributesOf(v.Attributes)})
 	}

@@ -185,7 +185,7 @@ func TestPublicDistributionIsWritten(t *testing.T) {
 	assert.NoError(t, b.Main().Return([]compute.Value{x}, []*compute.ShardingSpec{spec}))
 	exe, err := b.Compile()
 	assert.NoError(t, err)
-	p := exe.(*lowering.Lowered).Program()
+	p := exe.(*lowering.Executable).Program()
 	got := string(text(t, p))
 	assert.Contains(t, got, `sdy.mesh @mesh = <["x"=2, "y"=4]>`)
 	assert.Contains(t, got, `sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>`)

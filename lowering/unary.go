@@ -196,7 +196,7 @@ func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Va
 		if err := wantRepresentable(dtype); err != nil {
 			return nil, err
 		}
-		if n, ok := f.halves.again[x.String()]; ok && n.dtype == dtype {
+		if n, ok := f.halves.narrow[x.String()]; ok && n.dtype == dtype {
 			return n.write()
 		}
 		if !x.Shape().DType.IsComplex() || dtype.IsComplex() {

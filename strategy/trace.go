@@ -244,7 +244,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 		if err := t.checkRepeats(sig.Steps); err != nil {
 			return nil, t.f.traceError(err)
 		}
-		sig.Steps, sig.Again = most, true
+		sig.Steps, sig.While = most, true
 	}
 	next := 0 // of the values
 	for h := range t.graph.NumParameters() {

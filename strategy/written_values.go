@@ -47,7 +47,7 @@ func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, 
 			differing = append(differing, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	differs, err := spmd.Differs(nodes, append(differing, rc.rawParts...))
+	differs, err := spmd.Varying(nodes, append(differing, rc.rawParts...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}

@@ -136,14 +136,14 @@ func (r *rewriter) gather(s, copied *ir.Statement) error {
 		return err
 	}
 	if len(limited) > 0 {
-		copied.Operands[1] = r.held(copied.Operands[1], dims, indexed, limited, vector)
+		copied.Operands[1] = r.clamped(copied.Operands[1], dims, indexed, limited, vector)
 		r.setFlag(copied, "indices_are_sorted")
 	}
 	return nil
 }
 
-// held keeps positions below the real sizes of the dimensions that they are in.
-func (r *rewriter) held(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
+// clamped keeps positions below the real sizes of the dimensions that they are in.
+func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []int, vector int) *ir.Value {
 	shape, dtype := positions.Type.Dims, positions.Type.DType
 	for _, i := range limited {
 		last := r.binary("subtract", r.convert(r.limit(dims[indexed[i]]), dtype), r.constant(ir.Whole(1), dtype))

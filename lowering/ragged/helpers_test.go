@@ -22,7 +22,7 @@ func traced(t *testing.T, rows int, f step) ragged.Traced {
 	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, 6))
 	graph.Parameter(g, "sizes", shapes.Make(dtypes.Int32, 1))
 	require.NoError(t, g.Compile(f(x)))
-	return ragged.Traced{Program: g.Executable().(*lowering.Lowered).Program(), Sizes: []int{rows}}
+	return ragged.Traced{Program: g.Executable().(*lowering.Executable).Program(), Sizes: []int{rows}}
 }
 
 // rewritten is the program of a step for 4 rows of which sizes[0] are real, and the dimensions of its

@@ -28,8 +28,8 @@ type among struct {
 // puts the number there; where the axes have one device, it is 0.
 type numbered struct{ axes []string }
 
-func (among) differs() (bool, bool)    { return false, false }
-func (numbered) differs() (bool, bool) { return false, true }
+func (among) varying() (bool, bool)    { return false, false }
+func (numbered) varying() (bool, bool) { return false, true }
 
 func (numbered) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
 

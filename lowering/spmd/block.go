@@ -11,7 +11,7 @@ import (
 // block writes the passes of a block where they stand. Its backward passes make again what they do
 // not keep, behind a barrier: a compiler would else find that the values are those of the forward
 // pass, and keep them.
-func (a *separation) block(forward *part) error {
+func (a *outline) block(forward *part) error {
 	k := newKeeper(a.f, forward, forward.Kind.(region.Block).Keep)
 	for v := range k.made {
 		k.given[v] = flowing
@@ -28,7 +28,7 @@ func (a *separation) block(forward *part) error {
 }
 
 // inline takes the marks of a pass's border away.
-func (a *separation) inline(p *part) {
+func (a *outline) inline(p *part) {
 	inside, outside, _ := p.arguments()
 	all := p.statements()
 	for i, s := range all {
@@ -41,7 +41,7 @@ func (a *separation) inline(p *part) {
 }
 
 // recompute makes a backward pass have what it reads of the forward pass.
-func (a *separation) recompute(k *keeper, p *part) {
+func (a *outline) recompute(k *keeper, p *part) {
 	// What is made again starts from values of the forward pass, and when the adjoints are there.
 	var from, behind []*ir.Value
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
@@ -99,7 +99,7 @@ func (a *separation) recompute(k *keeper, p *part) {
 // branch puts a backward pass into a branch that is always taken. The CPU's compiler drops barriers
 // before it looks for values that are equal and orders the ops, and then keeps what was to be made
 // again. It does not look into a branch, and takes its condition from behind a barrier for unknown.
-func (a *separation) branch(p *part, barrier int) {
+func (a *outline) branch(p *part, barrier int) {
 	inside, outside, _ := p.arguments()
 	all := p.statements()
 	bar := *all[barrier-1]
@@ -134,7 +134,7 @@ func (a *separation) branch(p *part, barrier int) {
 }
 
 // barred returns a statement whose operands from outside stand behind the barrier.
-func (a *separation) barred(s *ir.Statement, local map[*ir.Value]bool, bar func(v *ir.Value) *ir.Value) *ir.Statement {
+func (a *outline) barred(s *ir.Statement, local map[*ir.Value]bool, bar func(v *ir.Value) *ir.Value) *ir.Statement {
 	copied := *s
 	copied.Operands = slices.Clone(s.Operands)
 	for i, v := range s.Operands {

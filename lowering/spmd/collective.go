@@ -64,7 +64,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 	t := traceOf("all_reduce", x)
 	return t.collective(x, reduced{reduction}, nil, func(v *graph.Node) *graph.Node {
 		if reduction != Sum && reduction != Only {
-			panic(uncollected("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not " + reduction.String(), "stop the gradient before it"))
+			panic(uncollected("all_reduce", x.Shape().Dimensions, "only the sum has a gradient, not "+reduction.String(), "stop the gradient before it"))
 		}
 		return AllReduce(v, Sum)
 	})
@@ -203,6 +203,6 @@ func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write f
 	return s
 }
 
-func (reduced) differs() (bool, bool)   { return false, true }
-func (gathered) differs() (bool, bool)  { return false, true }
-func (scattered) differs() (bool, bool) { return true, true }
+func (reduced) varying() (bool, bool)   { return false, true }
+func (gathered) varying() (bool, bool)  { return false, true }
+func (scattered) varying() (bool, bool) { return true, true }

@@ -35,7 +35,7 @@ func (t *Trace) hostsDevice(kind region.Kind) error {
 }
 
 // device writes the passes of a region on one logical device.
-func (a *separation) device(forward *part) error {
+func (a *outline) device(forward *part) error {
 	t := a.w.trace
 	axes := t.divided(t.mesh.AxisNames())
 	if a.w.single() || len(axes) == 0 {

@@ -66,8 +66,8 @@ func (fl *flow) constant(v *ir.Value) bool {
 	return v.Type.Empty() || ok && len(fl.uses[i]) == 0 && len(fl.statements[i].Regions) == 0
 }
 
-// again writes a constant again.
-func (w *writer) again(v *ir.Value) ([]*ir.Statement, error) {
+// repeat returns the statements that make a constant once more.
+func (w *writer) repeat(v *ir.Value) ([]*ir.Statement, error) {
 	if v.Type.Empty() {
 		return []*ir.Statement{empty(v)}, nil
 	}

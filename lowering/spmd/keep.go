@@ -135,7 +135,7 @@ func (r *remake) value(v *ir.Value) *ir.Value {
 			r.keepIt(v)
 			of = r.read(v)
 		} else {
-			r.again(s)
+			r.recompute(s)
 			return r.has[v]
 		}
 	}
@@ -143,8 +143,8 @@ func (r *remake) value(v *ir.Value) *ir.Value {
 	return of
 }
 
-// again makes the results of a statement of the forward pass again.
-func (r *remake) again(s *ir.Statement) {
+// recompute makes the results of a statement of the forward pass once more.
+func (r *remake) recompute(s *ir.Statement) {
 	copied := r.renamed(s)
 	copied.Results = make([]*ir.Value, len(s.Results))
 	if s.Pack != "" {

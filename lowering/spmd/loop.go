@@ -9,7 +9,7 @@ import (
 )
 
 // loop writes the passes of a loop, each as one stablehlo.while.
-func (a *separation) loop(forward *part) error {
+func (a *outline) loop(forward *part) error {
 	kind := forward.Kind.(region.Loop)
 	k := newKeeper(a.f, forward, kind.Keep)
 	backward := make([]*cycle, len(forward.backward))
@@ -46,7 +46,7 @@ func (a *separation) loop(forward *part) error {
 
 // cycle is a pass that is written as a loop.
 type cycle struct {
-	a       *separation
+	a       *outline
 	p       *part
 	n       int
 	reverse bool
@@ -62,7 +62,7 @@ type cycle struct {
 	stacks map[*ir.Value]*ir.Value // of kept values, by a name of this pass's own
 }
 
-func (a *separation) cycle(p *part, n int, reverse bool) *cycle {
+func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
 	c := &cycle{a: a, p: p, n: n, reverse: reverse, stacks: map[*ir.Value]*ir.Value{}}
 	c.inside, c.outside, _ = p.arguments()
 	count := a.f.Fresh(int32s)

@@ -18,7 +18,7 @@ type entry struct {
 	w     *writer
 	m     *Module
 	steps int
-	again bool // the first result says whether the loop goes on
+	while bool // the first result says whether the loop goes on
 
 	main              *ir.Function
 	outer, inner      []*ir.Value // of the manual computation
@@ -36,7 +36,7 @@ var int32s, boolean = ir.Tensor(dtypes.Int32), ir.Tensor(dtypes.Bool)
 
 // main writes the entry function.
 func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Function {
-	e := &entry{w: w, m: m, steps: sig.Steps, again: sig.Again, main: &ir.Function{Name: "main", Form: ir.Short}}
+	e := &entry{w: w, m: m, steps: sig.Steps, while: sig.While, main: &ir.Function{Name: "main", Form: ir.Short}}
 	e.takeArguments(p)
 	e.giveResults(p)
 	f := e.main
@@ -156,7 +156,7 @@ func (e *entry) call() []*ir.Statement {
 		if init[i] == nil {
 			init[i] = named(fmt.Sprintf("start%d", i), t)
 			start := ir.Zero(e.m.Results[i].DType)
-			if e.again && i == 0 {
+			if e.while && i == 0 {
 				start = ir.True()
 			}
 			list = append(list, constant(init[i], start))
@@ -173,7 +173,7 @@ func (e *entry) call() []*ir.Statement {
 func (e *entry) more(before []*ir.Value) *ir.Region {
 	count, steps, again := named("count", int32s), named("steps", int32s), named("again", ir.Tensor(dtypes.Bool))
 	body := []*ir.Statement{constant(steps, ir.Whole(e.steps)), compare("LT", again, count, steps)}
-	if e.again {
+	if e.while {
 		both := named("both", again.Type)
 		body = append(body, short("stablehlo.and", both, again, before[0]))
 		again = both

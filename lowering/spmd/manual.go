@@ -20,7 +20,7 @@ import (
 // value that is to be summed is known to be equal on the devices, it is multiplied instead.
 
 // manual writes the passes of a manual region.
-func (a *separation) manual(forward *part) error {
+func (a *outline) manual(forward *part) error {
 	w := a.w
 	axes := w.trace.divided(forward.Kind.(region.Manual).Axes)
 	if w.single() || len(axes) == 0 {
@@ -47,7 +47,7 @@ func (a *separation) manual(forward *part) error {
 // computations begins the passes of a region as computations that are manual over axes, the forward
 // pass first. What the backward passes read of it is known then: the keeper has the values, and the
 // stacks are what they are outside.
-func (a *separation) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
+func (a *outline) computations(forward *part, axes []string) (k *keeper, all []*computation, stacks map[*ir.Value]*ir.Value, err error) {
 	k = newKeeper(a.f, forward, region.Keep{})
 	for v := range k.made {
 		k.given[v] = flowing
@@ -63,7 +63,7 @@ func (a *separation) computations(forward *part, axes []string) (k *keeper, all 
 }
 
 // inlined writes the passes of a region in place, where there is but one device.
-func (a *separation) inlined(forward *part) {
+func (a *outline) inlined(forward *part) {
 	for _, p := range forward.backward {
 		a.inline(p)
 	}
@@ -72,7 +72,7 @@ func (a *separation) inlined(forward *part) {
 
 // computation is a pass that is written as a manual computation.
 type computation struct {
-	a       *separation
+	a       *outline
 	p       *part
 	axes    []string // those of more than one device
 	devices int
@@ -89,7 +89,7 @@ type computation struct {
 	numbers             map[string]*ir.Value
 }
 
-func (a *separation) computation(p *part, axes []string) *computation {
+func (a *outline) computation(p *part, axes []string) *computation {
 	t := a.w.trace
 	return &computation{a: a, p: p, axes: axes, devices: t.devices(axes), inside: map[*ir.Value]*ir.Value{}, numbers: map[string]*ir.Value{},
 		open: len(t.divided(t.mesh.AxisNames())) > len(axes)}
@@ -246,9 +246,9 @@ func (c *computation) escape(backward []*part) error {
 	outside := map[*ir.Value]*ir.Value{}
 	var differs *ir.Value
 	for _, p := range backward {
-		p.apart = true
+		p.excluded = true
 	}
-	c.p.apart = true
+	c.p.excluded = true
 	c.a.replaceElsewhere(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass {
 			return s
@@ -259,7 +259,7 @@ func (c *computation) escape(backward []*part) error {
 			}
 			if outside[v] == nil {
 				outside[v] = c.a.f.Fresh(v.Type)
-				if c.a.vary.of[v]&c.a.w.trace.over(c.axes...) != 0 {
+				if c.a.vary.of[v]&c.a.w.trace.axisSet(c.axes...) != 0 {
 					differs = v
 				}
 				c.give(v, c.spec(v.Type.Rank(), nil), outside[v])
@@ -268,7 +268,7 @@ func (c *computation) escape(backward []*part) error {
 		})
 	})
 	for _, p := range append(backward, c.p) {
-		p.apart = false
+		p.excluded = false
 	}
 	if differs != nil {
 		return &errkind.Fault{Op: "manual:", Subject: fmt.Sprintf("a value of type %s", differs.Type),
@@ -277,11 +277,11 @@ func (c *computation) escape(backward []*part) error {
 	return nil
 }
 
-// replaceElsewhere replaces statements all over the step but in parts that are marked apart.
-func (a *separation) replaceElsewhere(f func(s *ir.Statement) *ir.Statement) {
+// replaceElsewhere replaces statements all over the step but in parts that are excluded.
+func (a *outline) replaceElsewhere(f func(s *ir.Statement) *ir.Statement) {
 	var within func(p *part)
 	within = func(p *part) {
-		if p.apart {
+		if p.excluded {
 			return
 		}
 		for i, u := range p.units {

@@ -72,7 +72,7 @@ func (c *computation) place(name string, body []*ir.Statement, at []int, gives [
 }
 
 // leaving are the values outside that a pass gives, nil for one that nothing takes.
-func (a *separation) leaving(p *part) []*ir.Value {
+func (a *outline) leaving(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
 		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
@@ -120,7 +120,7 @@ func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 	var equal, differ []string
 	set := c.variation(v)
 	for _, name := range axes {
-		if set&c.a.w.trace.over(name) == 0 {
+		if set&c.a.w.trace.axisSet(name) == 0 {
 			equal = append(equal, name)
 		} else {
 			differ = append(differ, name)
@@ -141,11 +141,11 @@ func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 
 // variation is the set of axes over which a value may vary: all where it is not known, as of a
 // value that was made again.
-func (c *computation) variation(v *ir.Value) over {
+func (c *computation) variation(v *ir.Value) axisSet {
 	if set, known := c.a.vary.of[v]; known {
 		return set
 	}
-	return ^over(0)
+	return ^axisSet(0)
 }
 
 // expand writes out what needs more than one statement: the sum of values that are equal on the
@@ -160,7 +160,7 @@ func (c *computation) expand(all []*ir.Statement) (out []*ir.Statement) {
 			}
 		case among:
 			reduced, ok := m.op.(region.Reduced)
-			if in := s.Operands[0]; ok && c.variation(in)&c.a.w.trace.over(m.axes...) == 0 {
+			if in := s.Operands[0]; ok && c.variation(in)&c.a.w.trace.axisSet(m.axes...) == 0 {
 				if reduced.By == region.Sum {
 					out = append(out, c.times("stablehlo.multiply", s.Results[0], in, m.axes)...)
 				} else {

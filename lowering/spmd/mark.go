@@ -13,9 +13,9 @@ import (
 type mark interface {
 	// write returns the op that makes out of in.
 	write(w *writer, out, in *ir.Value) *ir.Statement
-	// differs reports whether the result may differ between replicas; known is false where it
+	// varying reports whether the result is replica-varying; known is false where it
 	// does if the operand does.
-	differs() (differs, known bool)
+	varying() (varying, known bool)
 }
 
 // annotated asks for a tensor to live where an annotation says.
@@ -34,7 +34,7 @@ func (a annotated) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, a.annotation)
 }
 
-func (annotated) differs() (bool, bool) { return false, false }
+func (annotated) varying() (bool, bool) { return false, false }
 
 // assigns returns the device of a tensor of the step itself that is made on one.
 func (a annotated) assigns() (device int, ok bool) {
@@ -51,7 +51,7 @@ func (undivided) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, logical.Replicated())
 }
 
-func (undivided) differs() (bool, bool) { return false, false }
+func (undivided) varying() (bool, bool) { return false, false }
 
 // zeros asks for zeros of the result's shape, whatever the operand.
 type zeros struct{}
@@ -60,7 +60,7 @@ func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
 	return constant(out, ir.Float("0.0", 0))
 }
 
-func (zeros) differs() (bool, bool) { return false, true }
+func (zeros) varying() (bool, bool) { return false, true }
 
 // replaced returns statements with ops in the place of the marks that are in them, and with the
 // values that others are names of.

@@ -115,8 +115,8 @@ func TestSignaturesThatDoNotFitAreRefused(t *testing.T) {
 		"a donation to an unlike result": {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", Donated: true, PerReplica: true}}, Results: make([]spmd.Tensor, 1)}, "they must be alike"},
 		"per step without a loop":        {spmd.Signature{Arguments: []spmd.Tensor{{Name: "x", PerStep: true}}, Results: make([]spmd.Tensor, 1)}, "only arguments of a loop"},
 		"a result per step":              {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: []spmd.Tensor{{PerStep: true}}, Steps: 2}, "only arguments of a loop"},
-		"a condition without a loop":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Again: true}, "it is in no loop"},
-		"a condition that is none":       {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: 2, Again: true}, "its first result is not whether"},
+		"a condition without a loop":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), While: true}, "it is in no loop"},
+		"a condition that is none":       {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: 2, While: true}, "its first result is not whether"},
 		"a negative number of steps":     {spmd.Signature{Arguments: make([]spmd.Tensor, 1), Results: make([]spmd.Tensor, 1), Steps: -1}, "-1 times"},
 	} {
 		t.Run(name, func(t *testing.T) {

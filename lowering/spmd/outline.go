@@ -20,9 +20,9 @@ type part struct {
 	// backward are the backward passes of a forward pass, in the order of the step.
 	backward []*part
 	depth    int
-	// own are the values that are made within, see makes; apart is set while others are searched.
-	own   map[*ir.Value]bool
-	apart bool
+	// own are the values that are made within, see makes; excluded is set while others are searched.
+	own      map[*ir.Value]bool
+	excluded bool
 }
 
 // unit is a statement or a part.
@@ -31,8 +31,8 @@ type unit struct {
 	part      *part
 }
 
-// separation writes the passes of a step apart.
-type separation struct {
+// outline writes the passes of a step as functions of their own.
+type outline struct {
 	w    *writer
 	f    *ir.Function // the step, a copy that may grow
 	root *part
@@ -46,9 +46,9 @@ type separation struct {
 	vary      *variation
 }
 
-// apart returns the step without passes, and where its statements went: position i is where
+// outline returns the step without passes, and where its statements went: position i is where
 // statement i of the step is, or what took its place.
-func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, error) {
+func (w *writer) outline(f *ir.Function, passes []pass) (*ir.Function, []int, error) {
 	at := make([]int, len(f.Body)+1)
 	if len(passes) == 0 {
 		for i := range at {
@@ -57,9 +57,9 @@ func (w *writer) apart(f *ir.Function, passes []pass) (*ir.Function, []int, erro
 		return f, at, nil
 	}
 	copied := *f
-	a := &separation{w: w, f: &copied}
+	a := &outline{w: w, f: &copied}
 	if slices.ContainsFunc(passes, pass.manual) {
-		a.vary, a.constants = w.trace.varies(f.Body), map[*ir.Value]*ir.Statement{}
+		a.vary, a.constants = w.trace.variation(f.Body), map[*ir.Value]*ir.Statement{}
 		for _, s := range f.Body {
 			if constantOp(s) {
 				a.constants[s.Results[0]] = s
@@ -118,7 +118,7 @@ func within(f *ir.Function) error {
 }
 
 // split makes the parts. begins are the positions of the root's units in the step.
-func (a *separation) split(body []*ir.Statement, passes []pass) (begins []int) {
+func (a *outline) split(body []*ir.Statement, passes []pass) (begins []int) {
 	a.root = &part{}
 	open, of := []*part{a.root}, map[*region.Pass]*part{}
 	ends := []int{len(body)}
@@ -158,7 +158,7 @@ func (a *separation) split(body []*ir.Statement, passes []pass) (begins []int) {
 
 // hoist moves constants of passes that are read elsewhere ahead of all: GoMLX makes a constant
 // once, in the pass that comes first to use it.
-func (a *separation) hoist() {
+func (a *outline) hoist() {
 	home := map[*ir.Value]*part{}
 	a.walk(a.root, func(in *part, s *ir.Statement) {
 		if in != a.root && constantOp(s) {
@@ -203,7 +203,7 @@ func constantOp(s *ir.Statement) bool {
 }
 
 // walk calls yield for all statements of a part and of those in it, in order.
-func (a *separation) walk(p *part, yield func(in *part, s *ir.Statement)) {
+func (a *outline) walk(p *part, yield func(in *part, s *ir.Statement)) {
 	for _, u := range p.units {
 		if u.part != nil {
 			a.walk(u.part, yield)
@@ -230,7 +230,7 @@ func (p *part) statements() (all []*ir.Statement) {
 
 // prune drops what nothing reads of a backward pass, so that nothing is kept for it: GoMLX takes the
 // gradient of a sum of results, which is then not needed itself.
-func (a *separation) prune(p *part) {
+func (a *outline) prune(p *part) {
 	live := map[*ir.Value]bool{}
 	for _, v := range a.insides(p) {
 		live[v] = true
@@ -256,7 +256,7 @@ func (p *part) set(all []*ir.Statement) {
 }
 
 // group writes a forward pass and its backward passes, in which no others stand any more.
-func (a *separation) group(forward *part) error {
+func (a *outline) group(forward *part) error {
 	forward.backward = slices.DeleteFunc(forward.backward, a.dead)
 	if a.dead(forward) {
 		return nil
@@ -279,7 +279,7 @@ func (a *separation) group(forward *part) error {
 }
 
 // dead drops a pass that gives nothing: its trace ended with a panic.
-func (a *separation) dead(p *part) bool {
+func (a *outline) dead(p *part) bool {
 	if slices.ContainsFunc(a.insides(p), func(v *ir.Value) bool { return v != nil }) {
 		return false
 	}
@@ -289,7 +289,7 @@ func (a *separation) dead(p *part) bool {
 
 // results gives the marks of a pass's results outside their values: value index of the pass is
 // given[index].
-func (a *separation) results(p *part, given []*ir.Value) {
+func (a *outline) results(p *part, given []*ir.Value) {
 	a.replace(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
 			return unchanged(s.Results[0], given[m.index])
@@ -299,7 +299,7 @@ func (a *separation) results(p *part, given []*ir.Value) {
 }
 
 // insides are the values inside that a pass gives, nil for one that nothing takes.
-func (a *separation) insides(p *part) []*ir.Value {
+func (a *outline) insides(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
 		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
@@ -310,7 +310,7 @@ func (a *separation) insides(p *part) []*ir.Value {
 }
 
 // replace replaces statements all over the step.
-func (a *separation) replace(f func(s *ir.Statement) *ir.Statement) {
+func (a *outline) replace(f func(s *ir.Statement) *ir.Statement) {
 	var within func(p *part)
 	within = func(p *part) {
 		for i, u := range p.units {

@@ -172,7 +172,7 @@ func (held) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return unchanged(out, in)
 }
 
-func (held) differs() (bool, bool) { return true, true }
+func (held) varying() (bool, bool) { return true, true }
 
 // parameters are the step's, with the replica's parts in the place of tensors that are in parts
 // and that the step reads whole.

@@ -55,7 +55,7 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 }
 
 func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
-	lowered, ok := g.Executable().(*lowering.Lowered)
+	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok {
 		return ragged.Traced{}, untraced(g.Name())
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // A pass through a region of package region is a range of the step's statements, in place. Its
-// arguments and results are statements with marks. apart.go writes the passes apart.
+// arguments and results are statements with marks. outline.go writes the passes apart.
 
 // pass is a range of the step's statements that is a pass through a region.
 type pass struct {
@@ -49,9 +49,9 @@ func (entered) write(_ *writer, out, in *ir.Value) *ir.Statement    { return unc
 func (left) write(_ *writer, out, in *ir.Value) *ir.Statement       { return unchanged(out, in) }
 func (remembered) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
 
-func (entered) differs() (bool, bool)    { return false, false }
-func (left) differs() (bool, bool)       { return false, false }
-func (remembered) differs() (bool, bool) { return false, false }
+func (entered) varying() (bool, bool)    { return false, false }
+func (left) varying() (bool, bool)       { return false, false }
+func (remembered) varying() (bool, bool) { return false, false }
 
 var _ region.Target = (*Trace)(nil)
 

@@ -27,7 +27,7 @@ func OwnRandomNumbers(state, now *graph.Node) (*graph.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	drawn, err := t.differing([]*graph.Node{now}, []*graph.Node{state})
+	drawn, err := t.varying([]*graph.Node{now}, []*graph.Node{state})
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (w *writer) regionFunction(name string, device int, statements []*ir.Statem
 		f.Results = append(f.Results, ir.Result{Type: t})
 	}
 	for _, v := range b.constants {
-		again, err := w.again(v)
+		again, err := w.repeat(v)
 		if err != nil {
 			return err
 		}

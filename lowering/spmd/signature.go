@@ -54,10 +54,10 @@ type Signature struct {
 	// next, and the other results are those of the last. 0 is the step itself,
 	// without a loop.
 	Steps int
-	// Again says that the first result, a scalar of Bool, ends the loop early: Steps is then how
+	// While says that the first result, a scalar of Bool, ends the loop early: Steps is then how
 	// often the step runs at most. It runs once, and again as long as the result is true, which has
 	// to be the same on all devices.
-	Again bool
+	While bool
 }
 
 // Placed is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes or
@@ -151,10 +151,10 @@ func (w *writer) divides(d sharding.Dim) bool {
 	})
 }
 
-// checkAgain holds a loop's condition against the step's results.
-func (m *Module) checkAgain(sig Signature) error {
+// checkWhile holds a loop's condition against the step's results.
+func (m *Module) checkWhile(sig Signature) error {
 	switch {
-	case !sig.Again:
+	case !sig.While:
 	case sig.Steps == 0:
 		return fault(fmt.Sprintf("step %q", m.Name), "a result says whether it runs again, and it is in no loop", "set Signature.Steps")
 	case len(m.Results) == 0 || m.Results[0].DType != dtypes.Bool || len(m.Results[0].Local) > 0:

@@ -5,29 +5,89 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/region"
+	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Inside of a manual region each device has values of its own. A value that is made of values that
-// are equal on the devices of an axis is equal on them too: what follows from that is worked out
-// here, by the ops and not by numbers.
+// A value that is made of values that are equal on the devices of an axis is equal on them too. What
+// follows from that is worked out here, by the ops and not by numbers: for the replicas, and inside
+// of manual regions, where each device has values of its own, for the logical axes.
 
-// over is a set of logical axes, by their numbers in the mesh.
-type over uint64
+// axisSet is a set of logical axes, by their numbers in the mesh, and of the axis of the replicas.
+type axisSet uint64
+
+const replicas axisSet = 1 << 63
 
 // variation says over which axes each value of a step may vary: of has the values that the
 // statements make.
 type variation struct {
 	t  *Trace
-	of map[*ir.Value]over
+	of map[*ir.Value]axisSet
 }
 
-// over is the set of the named axes.
-func (t *Trace) over(names ...string) (set over) {
+// Varying reports for each of the nodes of a step whether it is replica-varying, given the parameters
+// that are: it may differ between replicas. The replica's number is; the results of an all-reduce and
+// of an all-gather are not. Varying goes by the ops that make a node and not by numbers, so that it
+// reports some nodes that are equal everywhere.
+func Varying(nodes, parameters []*graph.Node) ([]bool, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	t, ok := nodes[0].Graph().Backend().(*Trace)
+	if !ok || t.opts.Replicas == 1 {
+		return make([]bool, len(nodes)), nil
+	}
+	if id := nodes[0].Graph().GetParameterByName(ReplicaIDName); id != nil {
+		parameters = append([]*graph.Node{id}, parameters...)
+	}
+	return t.varying(nodes, parameters)
+}
+
+// varying is Varying for the given parameters alone.
+func (t *Trace) varying(nodes, parameters []*graph.Node) ([]bool, error) {
+	x := &variation{t: t, of: map[*ir.Value]axisSet{}}
+	for _, p := range parameters {
+		v, err := t.value(p)
+		if err != nil {
+			return nil, err
+		}
+		x.of[v] = replicas
+	}
+	x.step(t.main().IR().Body)
+	all := make([]bool, len(nodes))
+	for i, node := range nodes {
+		v, err := t.value(node)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = x.of[v]&replicas != 0
+	}
+	return all, nil
+}
+
+// value returns a node's value in the step function.
+func (t *Trace) value(node *graph.Node) (v *ir.Value, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			cause, _ := r.(error)
+			err = &errkind.Fault{Op: "module: varying", Subject: fmt.Sprintf("node %s", node), Reason: "it is none of the step", Hint: "give nodes that the step made",
+				Class: errkind.InvalidArgumentError, Err: cause}
+		}
+	}()
+	t.emit(node, func(_ *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+		v = t.main().Value(x)
+		return x, nil
+	}, nil)
+	return v, nil
+}
+
+// axisSet is the set of the named axes.
+func (t *Trace) axisSet(names ...string) (set axisSet) {
 	for i, name := range t.mesh.AxisNames() {
 		if slices.Contains(names, name) {
 			set |= 1 << i
@@ -37,7 +97,7 @@ func (t *Trace) over(names ...string) (set over) {
 }
 
 // names are the axes of a set.
-func (t *Trace) names(set over) (all []string) {
+func (t *Trace) names(set axisSet) (all []string) {
 	for i, name := range t.mesh.AxisNames() {
 		if set&(1<<i) != 0 {
 			all = append(all, name)
@@ -58,24 +118,46 @@ func axesOf(c region.Crossing) (all []string) {
 	return all
 }
 
-// varies works out the variation of statements.
-func (t *Trace) varies(body []*ir.Statement) *variation {
-	x := &variation{t: t, of: map[*ir.Value]over{}}
+// variation works out over which axes the values of statements vary.
+func (t *Trace) variation(body []*ir.Statement) *variation {
+	x := &variation{t: t, of: map[*ir.Value]axisSet{}}
+	x.step(body)
+	return x
+}
+
+// step works out the statements of a step, in which the passes of loops stand in place.
+func (x *variation) step(body []*ir.Statement) {
 	pairs := states(body)
-	for {
+	for grown := true; grown; {
 		x.statements(body)
-		again := false
+		grown = false
 		for _, p := range pairs { // a loop's state varies as it does after a run
-			again = x.add(p[0], x.of[p[1]]) || again
-		}
-		if !again {
-			return x
+			grown = x.add(p[0], x.of[p[1]]) || grown
 		}
 	}
 }
 
+// states are the states of loops: what a run begins with, and what it gives to the next.
+func states(body []*ir.Statement) (pairs [][2]*ir.Value) {
+	first := map[*region.Pass][]*ir.Value{}
+	for _, s := range body {
+		switch m := s.Mark.(type) {
+		case entered:
+			if _, ok := m.pass.In[m.index].(region.Carried); ok {
+				first[m.pass] = append(first[m.pass], s.Results[0])
+			}
+		case left:
+			if _, ok := m.pass.Out[m.index].(region.Carried); ok && len(first[m.pass]) > 0 {
+				pairs = append(pairs, [2]*ir.Value{first[m.pass][0], s.Operands[0]})
+				first[m.pass] = first[m.pass][1:]
+			}
+		}
+	}
+	return pairs
+}
+
 // add makes a value vary over more axes, and reports whether it did not before.
-func (x *variation) add(v *ir.Value, set over) bool {
+func (x *variation) add(v *ir.Value, set axisSet) bool {
 	before := x.of[v]
 	x.of[v] = before | set
 	return set&^before != 0
@@ -83,7 +165,7 @@ func (x *variation) add(v *ir.Value, set over) bool {
 
 func (x *variation) statements(body []*ir.Statement) {
 	for _, s := range body {
-		set := over(0)
+		set := axisSet(0)
 		read := func(v *ir.Value) { set |= x.of[v] }
 		switch {
 		case s.Op == "stablehlo.while" && len(s.Regions) == 2:
@@ -97,21 +179,28 @@ func (x *variation) statements(body []*ir.Statement) {
 		}
 		switch m := s.Mark.(type) {
 		case entered:
-			set |= x.t.over(axesOf(m.pass.In[m.index])...)
+			set |= x.t.axisSet(axesOf(m.pass.In[m.index])...)
 		case left:
 			if kind, ok := m.pass.Kind.(region.Manual); ok {
-				set &^= x.t.over(kind.Axes...)
+				set &^= x.t.axisSet(kind.Axes...)
 			}
 		case zeros:
 			set = 0
 		case numbered:
-			set = x.t.over(m.axes...)
+			set = x.t.axisSet(m.axes...)
 		case among:
 			switch m.op.(type) {
 			case region.Reduced, region.Gathered:
-				set &^= x.t.over(m.axes...)
+				set &^= x.t.axisSet(m.axes...)
 			default:
-				set |= x.t.over(m.axes...)
+				set |= x.t.axisSet(m.axes...)
+			}
+		}
+		if m, ok := s.Mark.(mark); ok {
+			if varying, known := m.varying(); known {
+				if set &^= replicas; varying {
+					set |= replicas
+				}
 			}
 		}
 		for _, v := range s.Results {
@@ -124,19 +213,19 @@ func (x *variation) statements(body []*ir.Statement) {
 // number of runs does.
 func (x *variation) loop(s *ir.Statement) {
 	cond, body := s.Regions[0], s.Regions[1]
-	for again := true; again; {
-		again = false
+	for grown := true; grown; {
+		grown = false
 		for i, v := range s.Operands {
-			again = x.add(body.Arguments[i], x.of[v]) || again
+			grown = x.add(body.Arguments[i], x.of[v]) || grown
 		}
 		for i := range s.Operands {
-			again = x.add(cond.Arguments[i], x.of[body.Arguments[i]]) || again
+			grown = x.add(cond.Arguments[i], x.of[body.Arguments[i]]) || grown
 		}
 		x.statements(cond.Body)
 		x.statements(body.Body)
 		runs := x.of[last(cond).Operands[0]]
 		for i, v := range last(body).Operands {
-			again = x.add(body.Arguments[i], x.of[v]|runs) || again
+			grown = x.add(body.Arguments[i], x.of[v]|runs) || grown
 		}
 	}
 	for i, v := range s.Results {
@@ -175,7 +264,7 @@ func (t *Trace) equal(x *graph.Node, leave region.Leave) error {
 		return err
 	}
 	crossing := leave.Pass.Out[leave.Index]
-	set := t.varies(body[begin:]).of[v] & t.over(t.divided(kind.Axes)...) &^ t.over(axesOf(crossing)...)
+	set := t.variation(body[begin:]).of[v] & t.axisSet(t.divided(kind.Axes)...) &^ t.axisSet(axesOf(crossing)...)
 	if set == 0 {
 		return nil
 	}

@@ -47,7 +47,7 @@ const stepName = "step"
 // parameter of the graph but the replica id, and for each output. A graph can be assembled more
 // than once, with other signatures too.
 func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
-	lowered, ok := g.Executable().(*lowering.Lowered)
+	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok || g.Backend() != t {
 		return nil, untraced(g.Name())
 	}
@@ -78,7 +78,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if m.Arguments, m.Results, err = w.borders(p, sig); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.check(), m.checkAgain(sig), p.Check(m.Partitions)); err != nil {
+	if err := errors.Join(m.check(), m.checkWhile(sig), p.Check(m.Partitions)); err != nil {
 		return nil, err
 	}
 	others := p.Module.Functions[1:]
@@ -173,7 +173,7 @@ func (w *writer) function(f *ir.Function) (*ir.Function, error) {
 
 // step is the step function.
 func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
-	traced, at, err := w.apart(p.Main(), w.trace.passes)
+	traced, at, err := w.outline(p.Main(), w.trace.passes)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 	borders := fl.borders(regions)
 	for _, b := range borders {
 		for _, v := range b.lent {
-			again, err := w.again(v)
+			again, err := w.repeat(v)
 			if err != nil {
 				return nil, err
 			}

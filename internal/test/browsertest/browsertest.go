@@ -1,4 +1,3 @@
-// Package browsertest shows pages in a browser, for tests that look at them.
 package browsertest
 
 import (

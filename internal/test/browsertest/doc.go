@@ -1,0 +1,2 @@
+// Package browsertest shows pages in a browser, for tests that look at them.
+package browsertest
