@@ -1,4 +1,3 @@
-// Package upstream_test holds the patches of this directory to the modules that they change.
 package upstream_test
 
 import (

@@ -1,0 +1,2 @@
+// Package upstream holds the patches of this directory to the modules that they change.
+package upstream
