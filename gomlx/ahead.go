@@ -206,20 +206,20 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 	}
 	run := &hostRun{of: &b.ahead.host, program: p}
 	for i, input := range inputs {
-		v, err := input.(*Buffer).held.value()
+		v, err := input.(*Buffer).memory.value()
 		if err != nil {
 			return nil, err
 		}
 		run.inputs = append(run.inputs, v)
 		if i < len(donate) && donate[i] {
-			h := input.(*Buffer).held
+			h := input.(*Buffer).memory
 			_ = h.end(ErrDonated)
 			_ = b.holds.Free(h)
 		}
 	}
 	out := make([]compute.Buffer, len(p.Outputs))
 	for r, shape := range p.Outputs {
-		buf, err := b.newBuffer(&held{backend: b, shape: shape.Clone(), later: &later{run: run, result: r}})
+		buf, err := b.newBuffer(&memory{backend: b, shape: shape.Clone(), later: &later{run: run, result: r}})
 		if err != nil {
 			return nil, err
 		}

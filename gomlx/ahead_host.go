@@ -121,7 +121,7 @@ func (r *hostRun) execute(on *Backend) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		buf, err := on.newBuffer(&held{backend: on, shape: r.program.Parameters[i], host: tensor})
+		buf, err := on.newBuffer(&memory{backend: on, shape: r.program.Parameters[i], host: tensor})
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func (r *hostRun) execute(on *Backend) ([][]byte, error) {
 	out := make([][]byte, len(results))
 	for i, result := range results {
 		buf := result.(*Buffer)
-		buf.held.mu.Lock()
-		out[i], err = buf.held.bytes()
-		buf.held.mu.Unlock()
+		buf.memory.mu.Lock()
+		out[i], err = buf.memory.bytes()
+		buf.memory.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}

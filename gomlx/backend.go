@@ -217,7 +217,7 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 		if err != nil {
 			return nil, wrap(err)
 		}
-		return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, laid: []*laid{l}})
+		return d.newBuffer(&memory{backend: d.Backend, shape: shape.Clone(), num: num, placements: []*placement{l}})
 	}
 	if !shape.DType.IsPacked() {
 		bytes = slices.Clone(bytes)
@@ -225,7 +225,7 @@ func (d data) BufferFromFlatData(num compute.DeviceNum, flat any, shape shapes.S
 	if bytes == nil {
 		bytes = []byte{}
 	}
-	return d.newBuffer(&held{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
+	return d.newBuffer(&memory{backend: d.Backend, shape: shape.Clone(), num: num, host: bytes})
 }
 
 // HasSharedBuffers returns false: memory of devices is reached by copies only.

@@ -20,57 +20,57 @@ import (
 // it, and then on the devices as that program wants it. It holds memory until Finalize, until it is
 // donated to an execution, or until the backend's Finalize; the garbage collector frees a forgotten
 // one. It is safe for concurrent use.
-type Buffer struct{ held *held }
+type Buffer struct{ memory *memory }
 
 var _ compute.Buffer = (*Buffer)(nil)
 
-// held is what a Buffer holds: the part of it that its cleanup may hold on to.
-type held struct {
+// memory is what a Buffer holds, the part of it that its cleanup may hold on to.
+type memory struct {
 	backend *Backend
 	shape   shapes.Shape
 	num     compute.DeviceNum
 
-	mu   sync.Mutex
-	host []byte  // row-major, as the plugin takes it; nil if the value is on devices only
-	laid []*laid // the layouts that it is in, the last used first
+	mu         sync.Mutex
+	host       []byte       // row-major, as the plugin takes it; nil if the value is on devices only
+	placements []*placement // the layouts that it is in, the last used first
 	// later is the value ahead of time, if it is a program's result.
 	later *later
 	gone  error // why it cannot be used
-	// users is how many executions are taking the value as it is, and taken whether one takes it for
+	// users is how many executions are taking the value as it is, and owned whether one takes it for
 	// good; see claim.go.
 	users int
-	taken bool
+	owned bool
 	idle  *sync.Cond // told when users is 0; nil until somebody waits
 }
 
-// laid is a tensor on the devices, or whole on one of them.
-type laid struct {
+// placement is a tensor on the devices, or whole on one of them.
+type placement struct {
 	layout *mesh.Layout
 	mesh.Buffers
 }
 
 // has reports whether a partition has its part.
-func (l *laid) has(partition int) bool { return l.Buffers[partition] != nil }
+func (l *placement) has(partition int) bool { return l.Buffers[partition] != nil }
 
 // layouts is in how many layouts a tensor is kept at most.
 const layouts = 2
 
 // newBuffer takes charge of what h holds.
-func (b *Backend) newBuffer(h *held) (*Buffer, error) {
+func (b *Backend) newBuffer(h *memory) (*Buffer, error) {
 	if err := b.holds.Track(h); err != nil {
 		return nil, err
 	}
-	out := &Buffer{held: h}
+	out := &Buffer{memory: h}
 	// GoMLX drops buffers without Finalize as a matter of course.
-	runtime.AddCleanup(out, func(h *held) { _ = h.backend.holds.Free(h) }, h)
+	runtime.AddCleanup(out, func(h *memory) { _ = h.backend.holds.Free(h) }, h)
 	return out, nil
 }
 
 // Close frees what is held.
-func (h *held) Close() error { return h.end(ErrFinalized) }
+func (h *memory) Close() error { return h.end(ErrFinalized) }
 
 // end frees what is held, for a reason.
-func (h *held) end(why error) error {
+func (h *memory) end(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone != nil {
@@ -78,24 +78,24 @@ func (h *held) end(why error) error {
 	}
 	h.gone, h.host = why, nil
 	var errs []error
-	for _, l := range h.laid {
+	for _, l := range h.placements {
 		errs = append(errs, l.Close())
 	}
-	h.laid, h.later = nil, nil
+	h.placements, h.later = nil, nil
 	return errors.Join(errs...)
 }
 
 // Backend returns the backend that owns the buffer.
-func (b *Buffer) Backend() compute.Backend { return b.held.backend }
+func (b *Buffer) Backend() compute.Backend { return b.memory.backend }
 
 // Finalize frees the buffer's memory. Finalizing twice, or a donated buffer, does nothing.
-func (b *Buffer) Finalize() error { return b.held.backend.holds.Free(b.held) }
+func (b *Buffer) Finalize() error { return b.memory.backend.holds.Free(b.memory) }
 
 // Shape returns the buffer's shape, also of a freed one.
-func (b *Buffer) Shape() (shapes.Shape, error) { return b.held.shape.Clone(), nil }
+func (b *Buffer) Shape() (shapes.Shape, error) { return b.memory.shape.Clone(), nil }
 
 // DeviceNum returns the device that the buffer was made for. Device 0 stands for all of them.
-func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.held.num, nil }
+func (b *Buffer) DeviceNum() (compute.DeviceNum, error) { return b.memory.num, nil }
 
 // Data returns an error matching errors.ErrUnsupported: memory of devices is reached by copies only.
 func (b *Buffer) Data() (any, error) {
@@ -105,15 +105,15 @@ func (b *Buffer) Data() (any, error) {
 // ToFlatData waits for the buffer's value and copies it into flat, a Go slice of the dtype's Go
 // type and of the shape's size. Each part is read once, wherever it is held.
 func (b *Buffer) ToFlatData(flat any) error {
-	err := b.held.toFlat(flat)
+	err := b.memory.toFlat(flat)
 	runtime.KeepAlive(b)
 	if err != nil {
-		return failed("read", fmt.Sprintf("of %s", b.held.shape), err)
+		return failed("read", fmt.Sprintf("of %s", b.memory.shape), err)
 	}
 	return nil
 }
 
-func (h *held) toFlat(flat any) error {
+func (h *memory) toFlat(flat any) error {
 	if err := h.backend.holds.Check(); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (h *held) toFlat(flat any) error {
 }
 
 // read copies the value, row-major, into dst.
-func (h *held) read(dst []byte) error {
+func (h *memory) read(dst []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.usable(); err != nil {
@@ -142,7 +142,7 @@ func (h *held) read(dst []byte) error {
 	return h.readLocked(dst)
 }
 
-func (h *held) readLocked(dst []byte) error {
+func (h *memory) readLocked(dst []byte) error {
 	switch {
 	case h.gone != nil:
 		return h.gone
@@ -154,12 +154,12 @@ func (h *held) readLocked(dst []byte) error {
 		copy(dst, tensor)
 		return err
 	}
-	for _, l := range h.laid {
+	for _, l := range h.placements {
 		if from, _, ok := h.backend.machine.Sources(l.layout, 0, l.has, false); ok {
 			return h.backend.machine.Get(h.backend.machine.Life, l.layout, l.Buffers, from, dst)
 		}
 	}
-	whole, err := h.backend.everywhere(h.laid[0], h.shape)
+	whole, err := h.backend.everywhere(h.placements[0], h.shape)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (h *held) readLocked(dst []byte) error {
 }
 
 // bytes returns the value in host memory, which must not be written.
-func (h *held) bytes() ([]byte, error) {
+func (h *memory) bytes() ([]byte, error) {
 	if h.host != nil {
 		return h.host, nil
 	}
@@ -181,18 +181,18 @@ func (h *held) bytes() ([]byte, error) {
 }
 
 // value returns the value ahead of time, where it is nowhere but in host memory or still to come.
-func (h *held) value() (hostValue, error) {
+func (h *memory) value() (hostValue, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return hostValue{h.host, h.later}, h.gone
 }
 
 // layLocked brings the value into a layout, if it is not in it, and returns its parts.
-func (h *held) layLocked(want *mesh.Layout) (*laid, error) {
-	for i, l := range h.laid {
+func (h *memory) layLocked(want *mesh.Layout) (*placement, error) {
+	for i, l := range h.placements {
 		if l.layout.Same(want) && h.backend.machine.Here(l.Buffers) {
 			if i > 0 {
-				h.laid[0], h.laid[i] = l, h.laid[0]
+				h.placements[0], h.placements[i] = l, h.placements[0]
 			}
 			return l, nil
 		}
@@ -214,16 +214,16 @@ func (h *held) layLocked(want *mesh.Layout) (*laid, error) {
 
 // keepLocked adds a layout to those of the value, and ends the one that was not used for the longest
 // time.
-func (h *held) keepLocked(l *laid) {
-	h.laid = append([]*laid{l}, h.laid...)
+func (h *memory) keepLocked(l *placement) {
+	h.placements = append([]*placement{l}, h.placements...)
 	h.host = nil
 	if h.users > 1 { // somebody else may be about to execute with what would be freed
 		return
 	}
-	for len(h.laid) > layouts {
-		last := len(h.laid) - 1
-		_ = h.laid[last].Close() // a copy
-		h.laid[last], h.laid = nil, h.laid[:last]
+	for len(h.placements) > layouts {
+		last := len(h.placements) - 1
+		_ = h.placements[last].Close() // a copy
+		h.placements[last], h.placements = nil, h.placements[:last]
 	}
 }
 
@@ -233,8 +233,8 @@ func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
 }
 
 // spread puts the parts of a tensor on the devices of this process.
-func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*laid, error) {
-	l := &laid{layout: at, Buffers: b.machine.Buffers()}
+func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*placement, error) {
+	l := &placement{layout: at, Buffers: b.machine.Buffers()}
 	if err := b.machine.Put(b.machine.Life, at, func(int) []byte { return tensor }, l.Buffers); err != nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func (b *Backend) spread(tensor []byte, at *mesh.Layout) (*laid, error) {
 }
 
 // onLocked returns the value whole on a device, of a layout that the value has.
-func (h *held) onLocked(num compute.DeviceNum, whole *mesh.Layout) *laid {
-	for _, l := range h.laid {
+func (h *memory) onLocked(num compute.DeviceNum, whole *mesh.Layout) *placement {
+	for _, l := range h.placements {
 		if l.has(int(num)) && l.layout.Same(whole) {
 			return l
 		}
@@ -252,9 +252,9 @@ func (h *held) onLocked(num compute.DeviceNum, whole *mesh.Layout) *laid {
 }
 
 // aloneLocked copies the value to one device alone.
-func (h *held) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*laid, error) {
+func (h *memory) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*placement, error) {
 	m := h.backend.machine
-	to := &laid{whole, m.Buffers()}
+	to := &placement{whole, m.Buffers()}
 	for from := range m.All {
 		if l := h.onLocked(compute.DeviceNum(from), whole); l != nil {
 			b, err := l.Buffers[from].CopyToDevice(h.backend.machine.Life, m.All[num])
@@ -275,7 +275,7 @@ func (h *held) aloneLocked(num compute.DeviceNum, whole *mesh.Layout) (*laid, er
 
 // CopyToDevice makes a buffer of the same value for another device.
 func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
-	h := b.held
+	h := b.memory
 	if err := h.backend.holds.Check(); err != nil {
 		return nil, err
 	}
@@ -290,10 +290,10 @@ func (b *Buffer) CopyToDevice(num compute.DeviceNum) (compute.Buffer, error) {
 	if err != nil {
 		return nil, failed("copy", fmt.Sprintf("of %s to device %d", h.shape, num), err)
 	}
-	return h.backend.newBuffer(&held{backend: h.backend, shape: h.shape, num: num, laid: []*laid{to}})
+	return h.backend.newBuffer(&memory{backend: h.backend, shape: h.shape, num: num, placements: []*placement{to}})
 }
 
-func (h *held) copyTo(num compute.DeviceNum) (*laid, error) {
+func (h *memory) copyTo(num compute.DeviceNum) (*placement, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := errors.Join(h.usable(), h.backend.named()); err != nil {

@@ -12,10 +12,10 @@ import (
 
 // An execution claims its inputs while it is being launched, so that other goroutines can use the
 // same buffers. One that only reads counts as a user: what it is about to launch with stays. One
-// that a buffer is donated to takes it: it waits for the users, and nobody else can use the buffer
+// that a buffer is donated to owns it: it waits for the users, and nobody else can use the buffer
 // from then on, because its memory is filled with a result.
 //
-// An execution takes before it uses, and does not wait when what it wants to use is taken, so none
+// An execution owns before it uses, and does not wait when what it wants to use is owned, so none
 // waits for another in a circle.
 
 // claim takes the donated inputs and becomes a user of the others. After an error nothing is
@@ -25,19 +25,19 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 		if !d {
 			continue
 		}
-		if err := inputs[i].(*Buffer).held.take(); err != nil {
-			untake(inputs[:i], donate)
-			return e.input(i, again(inputs, donate, i, err))
+		if err := inputs[i].(*Buffer).memory.own(); err != nil {
+			disown(inputs[:i], donate)
+			return e.input(i, twice(inputs, donate, i, err))
 		}
 	}
 	for i, input := range inputs {
 		if len(donate) != 0 && donate[i] {
 			continue
 		}
-		if err := input.(*Buffer).held.use(); err != nil {
+		if err := input.(*Buffer).memory.use(); err != nil {
 			leave(inputs[:i], donate)
-			untake(inputs, donate)
-			return e.input(i, again(inputs, donate, i, err))
+			disown(inputs, donate)
+			return e.input(i, twice(inputs, donate, i, err))
 		}
 	}
 	return nil
@@ -46,13 +46,13 @@ func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
 // release ends what claim began.
 func release(inputs []compute.Buffer, donate []bool) {
 	leave(inputs, donate)
-	untake(inputs, donate)
+	disown(inputs, donate)
 }
 
-func untake(inputs []compute.Buffer, donate []bool) {
+func disown(inputs []compute.Buffer, donate []bool) {
 	for i, input := range inputs {
 		if len(donate) != 0 && donate[i] {
-			input.(*Buffer).held.untake()
+			input.(*Buffer).memory.disown()
 		}
 	}
 }
@@ -60,14 +60,14 @@ func untake(inputs []compute.Buffer, donate []bool) {
 func leave(inputs []compute.Buffer, donate []bool) {
 	for i, input := range inputs {
 		if len(donate) == 0 || !donate[i] {
-			input.(*Buffer).held.leave()
+			input.(*Buffer).memory.leave()
 		}
 	}
 }
 
-// again is the error of input i: another one is the same buffer, if the buffer is there at all.
-func again(inputs []compute.Buffer, donate []bool, i int, err error) error {
-	h := inputs[i].(*Buffer).held
+// twice is the error of input i: another one is the same buffer, if the buffer is there at all.
+func twice(inputs []compute.Buffer, donate []bool, i int, err error) error {
+	h := inputs[i].(*Buffer).memory
 	h.mu.Lock()
 	gone := h.gone
 	h.mu.Unlock()
@@ -75,7 +75,7 @@ func again(inputs []compute.Buffer, donate []bool, i int, err error) error {
 		return gone
 	}
 	for k, other := range inputs {
-		if k == i || len(donate) == 0 || !donate[k] || other.(*Buffer).held != h {
+		if k == i || len(donate) == 0 || !donate[k] || other.(*Buffer).memory != h {
 			continue
 		}
 		if donate[i] {
@@ -93,18 +93,18 @@ func (e *Executable) input(i int, err error) error {
 }
 
 // usable answers why the value cannot be used, if so.
-func (h *held) usable() error {
+func (h *memory) usable() error {
 	switch {
 	case h.gone != nil:
 		return h.gone
-	case h.taken:
+	case h.owned:
 		return ErrDonated
 	}
 	return nil
 }
 
 // use becomes a user of the value, until leave.
-func (h *held) use() error {
+func (h *memory) use() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.usable(); err != nil {
@@ -114,7 +114,7 @@ func (h *held) use() error {
 	return nil
 }
 
-func (h *held) leave() {
+func (h *memory) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users--; h.users == 0 && h.idle != nil {
@@ -122,14 +122,14 @@ func (h *held) leave() {
 	}
 }
 
-// take waits for the users and makes the value that of one execution, until untake.
-func (h *held) take() error {
+// own waits for the users and makes the value that of one execution, until disown.
+func (h *memory) own() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.usable(); err != nil {
 		return err
 	}
-	h.taken = true
+	h.owned = true
 	for h.users > 0 {
 		if h.idle == nil {
 			h.idle = sync.NewCond(&h.mu)
@@ -137,20 +137,20 @@ func (h *held) take() error {
 		h.idle.Wait()
 	}
 	if h.gone != nil {
-		h.taken = false
+		h.owned = false
 		return h.gone
 	}
 	return nil
 }
 
-func (h *held) untake() {
+func (h *memory) disown() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.taken = false
+	h.owned = false
 }
 
 // lay brings a value that is claimed into a layout, if it is not in it, and returns its parts.
-func (h *held) lay(want *mesh.Layout) (*laid, error) {
+func (h *memory) lay(want *mesh.Layout) (*placement, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone != nil {
@@ -160,7 +160,7 @@ func (h *held) lay(want *mesh.Layout) (*laid, error) {
 }
 
 // on brings a value that is claimed to a device, if it is not whole there, and returns it there.
-func (h *held) on(num compute.DeviceNum) (*pjrt.Buffer, error) {
+func (h *memory) on(num compute.DeviceNum) (*pjrt.Buffer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone != nil {

@@ -153,16 +153,16 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	per := len(p.Parameters)
 	for i, input := range inputs {
 		switch buf, ok := input.(*Buffer); {
-		case !ok || buf == nil || buf.held == nil:
+		case !ok || buf == nil || buf.memory == nil:
 			return nil, fmt.Errorf("input %d is a %T, not a buffer of this backend", i, input)
-		case buf.held.backend != b:
+		case buf.memory.backend != b:
 			return nil, fmt.Errorf("input %d is a buffer of another backend", i)
-		case !buf.held.shape.Equal(p.Shards[i%per]):
+		case !buf.memory.shape.Equal(p.Shards[i%per]):
 			of := ""
 			if len(inputs) > per {
 				of = fmt.Sprintf(" of device %d", i/per)
 			}
-			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%per], of, buf.held.shape, p.Shards[i%per])
+			return nil, fmt.Errorf("input %d, parameter %q%s, is %s, want %s", i, p.ParameterNames[i%per], of, buf.memory.shape, p.Shards[i%per])
 		}
 	}
 	if e.state.distributed() || defaultDevice != 0 {
@@ -188,9 +188,9 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		return nil, err
 	}
 	args, results := mesh.Table(len(v.rows), len(inputs)), mesh.Table(len(v.rows), len(p.Outputs))
-	taken := make([]*laid, len(inputs))
+	taken := make([]*placement, len(inputs))
 	for i, input := range inputs {
-		l, err := input.(*Buffer).held.lay(v.args[i])
+		l, err := input.(*Buffer).memory.lay(v.args[i])
 		if err != nil {
 			return nil, e.input(i, err)
 		}
@@ -214,19 +214,19 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	}
 	for i, input := range inputs {
 		if i < len(donate) && donate[i] {
-			input.(*Buffer).held.give(taken[i], mask[i])
+			input.(*Buffer).memory.give(taken[i], mask[i])
 		}
 	}
 	out := make([]compute.Buffer, len(p.Outputs))
 	var errs []error
 	for r := range out {
-		var l *laid
+		var l *placement
 		if i := v.of[r]; i >= 0 {
 			l = taken[i] // its buffers are filled again
 		} else {
-			l = &laid{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
+			l = &placement{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
 		}
-		buf, err := b.newBuffer(&held{backend: b, shape: p.Outputs[r], laid: []*laid{l}})
+		buf, err := b.newBuffer(&memory{backend: b, shape: p.Outputs[r], placements: []*placement{l}})
 		out[r], errs = buf, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -237,10 +237,10 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 
 // give ends a donated tensor: its parts in a layout belong to the execution's result, if they took
 // their memory.
-func (h *held) give(l *laid, aliased bool) {
+func (h *memory) give(l *placement, aliased bool) {
 	if aliased {
 		h.mu.Lock()
-		h.laid = slices.DeleteFunc(h.laid, func(x *laid) bool { return x == l })
+		h.placements = slices.DeleteFunc(h.placements, func(x *placement) bool { return x == l })
 		h.mu.Unlock()
 	}
 	_ = h.end(ErrDonated)

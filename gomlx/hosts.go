@@ -24,7 +24,7 @@ import (
 // compared when it is first used.
 
 // everywhere makes a tensor whole on each device. All processes call it.
-func (b *Backend) everywhere(l *laid, shape shapes.Shape) (*laid, error) {
+func (b *Backend) everywhere(l *placement, shape shapes.Shape) (*placement, error) {
 	if l.layout.Spec == nil {
 		return nil, unknown("processes hold parts of it, and no rule says which", nil)
 	}
@@ -49,7 +49,7 @@ func (b *Backend) everywhere(l *laid, shape shapes.Shape) (*laid, error) {
 	if err := b.launch(v, args, results, nil); err != nil {
 		return nil, err
 	}
-	return &laid{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
+	return &placement{layout: v.results[0], Buffers: b.machine.Column(results, v.rows, 0)}, nil
 }
 
 // gatherer compiles a program that makes its argument whole on each device.
@@ -131,7 +131,7 @@ func (e *Executable) agreeOn(inputs []compute.Buffer) error {
 	var fresh []int
 	var sum []byte
 	value := func(i int) []byte {
-		h := inputs[i].(*Buffer).held
+		h := inputs[i].(*Buffer).memory
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.host

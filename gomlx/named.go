@@ -80,7 +80,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	devices := e.state.devices(defaultDevice)
 	for i, input := range inputs {
 		num := devices[i/len(p.Parameters)]
-		if args[slices.Index(v.rows, num)][i%len(p.Parameters)], err = input.(*Buffer).held.on(compute.DeviceNum(num)); err != nil {
+		if args[slices.Index(v.rows, num)][i%len(p.Parameters)], err = input.(*Buffer).memory.on(compute.DeviceNum(num)); err != nil {
 			return nil, e.input(i, err)
 		}
 	}
@@ -89,7 +89,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	}
 	for i, input := range inputs {
 		if i < len(donate) && donate[i] {
-			input.(*Buffer).held.give(nil, false)
+			input.(*Buffer).memory.give(nil, false)
 		}
 	}
 	var out []compute.Buffer
@@ -102,9 +102,9 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 			if err != nil {
 				return nil, err
 			}
-			l := &laid{whole, b.machine.Buffers()}
+			l := &placement{whole, b.machine.Buffers()}
 			l.Buffers[num] = part
-			buf, err := b.newBuffer(&held{backend: b, shape: of, num: compute.DeviceNum(num), laid: []*laid{l}})
+			buf, err := b.newBuffer(&memory{backend: b, shape: of, num: compute.DeviceNum(num), placements: []*placement{l}})
 			if err != nil {
 				return nil, err
 			}

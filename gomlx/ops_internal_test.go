@@ -288,8 +288,8 @@ func run(b *Backend, c *compiled, fr spmd.Frame, data [][]byte) (out [][]float32
 		return nil, err
 	}
 	for r := range v.results {
-		l := &laid{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
-		h := &held{backend: b, shape: c.program.Outputs[r], laid: []*laid{l}}
+		l := &placement{layout: v.results[r], Buffers: b.machine.Column(results, v.rows, r)}
+		h := &memory{backend: b, shape: c.program.Outputs[r], placements: []*placement{l}}
 		x := make([]float32, c.program.Outputs[r].Size())
 		if err := h.toFlat(x); err != nil {
 			return nil, err
