@@ -43,8 +43,6 @@ func TestCloseInEveryOrderAndTwice(t *testing.T) {
 		require.ErrorIs(t, err, pjrt.ErrClosed)
 		_, err = c.Topology()
 		require.ErrorIs(t, err, pjrt.ErrClosed)
-		_, err = c.DefaultDeviceAssignment(1, 1)
-		require.ErrorIs(t, err, pjrt.ErrClosed)
 		_, err = c.Devices()[0].MemoryStats()
 		require.ErrorIs(t, err, pjrt.ErrClosed)
 		require.ErrorIs(t, c.RefillFromHost(background, b, make([]byte, 4), pjrt.F32, nil, c.Devices()[0]), pjrt.ErrClosed)

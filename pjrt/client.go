@@ -218,27 +218,6 @@ func (c *Client) LookupDevice(id int) (*Device, error) {
 	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Reason: fmt.Sprintf("it is none of the client's %d", len(c.devices)), Err: NotFound, Hint: "Devices lists them"}
 }
 
-// DefaultDeviceAssignment returns the plugin's choice of devices for a program: element [r][p] is
-// the global id of the device for replica r and partition p.
-func (c *Client) DefaultDeviceAssignment(replicas, partitions int) ([][]int, error) {
-	if err := checkCounts(replicas, partitions, len(c.devices)); err != nil {
-		return nil, err
-	}
-	if err := c.retain(childCall); err != nil {
-		return nil, fail("default device assignment", "", err)
-	}
-	defer c.release(childCall)
-	flat, err := c.api.ClientDefaultAssignment(c.c, replicas, partitions)
-	if err != nil {
-		return nil, c.wrap("default device assignment", err)
-	}
-	out := make([][]int, replicas)
-	for r := range out {
-		out[r] = flat[r*partitions : (r+1)*partitions : (r+1)*partitions]
-	}
-	return out, nil
-}
-
 // readMemories reads the client's memories, by handle.
 func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
 	handles, err := c.api.ClientMemories(c.c)

@@ -46,14 +46,6 @@ func TestPluginAndClientDescribeThemselves(t *testing.T) {
 	assert.Same(t, c.Devices()[2], d)
 	_, err = c.LookupDevice(4)
 	require.ErrorIs(t, err, pjrt.NotFound)
-	a, err := c.DefaultDeviceAssignment(2, 2)
-	require.NoError(t, err)
-	assert.Len(t, a, 2)
-	var ce *pjrt.CompileError
-	_, err = c.DefaultDeviceAssignment(3, 2)
-	require.ErrorAs(t, err, &ce)
-	_, err = c.DefaultDeviceAssignment(-1, 2)
-	require.ErrorAs(t, err, &ce)
 }
 
 func TestClientOptionsAreCheckedBeforeThePlugin(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -86,35 +85,6 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 	return l, nil
 }
 
-// LoadExecutable puts an executable that was compiled ahead of time by the same plugin on the
-// client's devices. It needs PJRT 0.95; an older plugin gives an error that matches
-// errors.ErrUnsupported, and [Executable.Serialize] with [Client.Load] does the same. e stays open.
-func (c *Client) LoadExecutable(ctx context.Context, e *Executable, o CompileOptions) (*LoadedExecutable, error) {
-	if e != nil && e.record != nil {
-		if serialized, err := e.Serialize(); err == nil {
-			return c.Load(ctx, serialized, LoadOptions{Compile: &o})
-		}
-	}
-	if e == nil || e.executableHandle == nil || e.api != c.api {
-		return nil, compileError("Executable", "it is nil or of another plugin")
-	}
-	options, err := o.encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
-	if err != nil {
-		return nil, err
-	}
-	return c.load(ctx, "load executable", nil, nil, func([]byte) (x capi.Loaded, err error) {
-		if !e.enter() {
-			return nil, ErrClosed
-		}
-		defer func() {
-			if e.leave() {
-				_ = e.destroy()
-			}
-		}()
-		return c.api.ClientLoad(c.c, e.x, options)
-	})
-}
-
 // load runs a call that makes a loaded executable from bytes. params are the types of the program's
 // parameters, nil if the plugin has to tell them.
 func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
@@ -162,9 +132,8 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 	return l, nil
 }
 
-// read learns the devices and shapes. A plugin that does not tell the parameters leaves them to
-// SetParameters or the first call. Those of serialized bytes were read and checked when the program
-// was compiled.
+// read learns the devices and shapes. A plugin that does not tell the parameters leaves them to the
+// first call. Those of serialized bytes were read and checked when the program was compiled.
 func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 	handles, err := c.api.LoadedDevices(l.x)
 	if err != nil {
@@ -245,7 +214,7 @@ type TensorType struct {
 }
 
 // Parameters returns the types of the arguments as one device takes them; nil and false if neither
-// the plugin nor SetParameters told.
+// the plugin nor a call told.
 func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
 	p := l.params.Load()
 	if p == nil {
@@ -263,25 +232,6 @@ func tensorTypes(shapes []*shape) []TensorType {
 		out[i] = TensorType{s.dtype, slices.Clone(s.view)}
 	}
 	return out
-}
-
-// SetParameters declares the types of the arguments, as one device takes them, where the plugin
-// does not tell them. Execute then checks against them. If nobody tells them, the first successful
-// Execute sets them.
-func (l *LoadedExecutable) SetParameters(types []TensorType) error {
-	shapes := make([]*shape, len(types))
-	for i, t := range types {
-		s, err := newShape(t.DType, t.Dims)
-		if err != nil {
-			return &ArgumentError{Device: -1, Index: i, Reason: err.Error()}
-		}
-		shapes[i] = s
-	}
-	if known := l.params.Load(); known != nil && !slices.EqualFunc(*known, shapes, (*shape).equal) {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("the program takes %v, not %v", *known, shapes)}
-	}
-	l.params.Store(l.share(shapes))
-	return nil
 }
 
 // know notes the parameters that the plugin told.

@@ -107,7 +107,6 @@ typedef struct { TPS_HEAD void *client; void *const *addressable_devices; size_t
 typedef struct { TPS_HEAD void *client; void *const *addressable_memories; size_t num_addressable_memories; } tps_Client_AddressableMemories_Args;
 typedef struct { TPS_HEAD char *code; size_t code_size; const char *format; size_t format_size; } tps_Program;
 typedef struct { TPS_HEAD void *client; const tps_Program *program; const char *compile_options; size_t compile_options_size; void *executable; } tps_Client_Compile_Args;
-typedef struct { TPS_HEAD void *client; int num_replicas; int num_partitions; size_t default_assignment_size; int *default_assignment; } tps_Client_DefaultDeviceAssignment_Args;
 
 // Layouts. type: 0 tiled, 1 strides.
 typedef struct { TPS_HEAD const int64_t *minor_to_major; size_t minor_to_major_size; const int64_t *tile_dims; const size_t *tile_dim_sizes; size_t num_tiles; } tps_Buffer_MemoryLayout_Tiled;
@@ -227,7 +226,6 @@ typedef struct { TPS_HEAD void *executable; } tps_LoadedExecutable_Destroy_Args;
 typedef struct { TPS_HEAD void *loaded_executable; void *executable; } tps_LoadedExecutable_GetExecutable_Args;
 typedef struct { TPS_HEAD void *executable; void *const *addressable_devices; size_t num_addressable_devices; } tps_LoadedExecutable_AddressableDevices_Args;
 typedef struct { TPS_HEAD void *executable; const char *serialized_bytes; size_t serialized_bytes_size; void *serialized_device_assignment; void (*serialized_device_assignment_deleter)(void *); } tps_LoadedExecutable_GetDeviceAssignment_Args;
-typedef struct { TPS_HEAD void *client; void *executable; const char *compile_options; size_t compile_options_size; void *loaded_executable; } tps_Client_Load_Args;
 typedef struct {
   TPS_HEAD
   void *send_callbacks;

@@ -47,16 +47,12 @@ package capi
 #cgo nocallback tps_client_compile
 #cgo noescape tps_client_create
 #cgo nocallback tps_client_create
-#cgo noescape tps_client_default_assignment
-#cgo nocallback tps_client_default_assignment
 #cgo noescape tps_client_deserialize
 #cgo nocallback tps_client_deserialize
 #cgo noescape tps_client_destroy
 #cgo nocallback tps_client_destroy
 #cgo noescape tps_client_devices
 #cgo nocallback tps_client_devices
-#cgo noescape tps_client_load
-#cgo nocallback tps_client_load
 #cgo noescape tps_client_platform_name
 #cgo nocallback tps_client_platform_name
 #cgo noescape tps_client_platform_version

@@ -78,17 +78,6 @@ func (a *API) ClientMemories(c Client) ([]Memory, error) {
 	return handles[Memory](l), err
 }
 
-// ClientDefaultAssignment returns device ids, replica-major.
-func (a *API) ClientDefaultAssignment(c Client, replicas, partitions int) ([]int, error) {
-	ids := make([]C.int, replicas*partitions)
-	err := a.err(C.tps_client_default_assignment(a.p, unsafe.Pointer(c), C.int(replicas), C.int(partitions), unsafe.SliceData(ids), C.size_t(len(ids))))
-	out := make([]int, len(ids))
-	for i, id := range ids {
-		out[i] = int(id)
-	}
-	return out, err
-}
-
 func (a *API) ClientCompile(c Client, code []byte, format string, options []byte) (Loaded, error) {
 	var x unsafe.Pointer
 	err := a.err(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesOf(code), C.size_t(len(code)), chars(format), C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
@@ -99,12 +88,6 @@ func (a *API) ClientDeserialize(c Client, serialized, options []byte) (Loaded, e
 	var x unsafe.Pointer
 	err := a.err(C.tps_client_deserialize(a.p, unsafe.Pointer(c), bytesOf(serialized), C.size_t(len(serialized)), bytesOf(options), C.size_t(len(options)), &x))
 	return Loaded(x), err
-}
-
-func (a *API) ClientLoad(c Client, x Executable, options []byte) (Loaded, error) {
-	var l unsafe.Pointer
-	err := a.err(C.tps_client_load(a.p, unsafe.Pointer(c), unsafe.Pointer(x), bytesOf(options), C.size_t(len(options)), &l))
-	return Loaded(l), err
 }
 
 // Host buffer semantics.

@@ -99,12 +99,6 @@ GET_LIST(tps_client_devices, Client_Devices, client, devices, num_devices, num_d
 GET_LIST(tps_client_addressable_devices, Client_AddressableDevices, client, addressable_devices, num_addressable_devices, num_addressable_devices)
 GET_LIST(tps_client_addressable_memories, Client_AddressableMemories, client, addressable_memories, num_addressable_memories, num_addressable_memories)
 
-void *tps_client_default_assignment(const tps_Api *api, void *client, int replicas, int partitions, int *out, size_t n) {
-  ARGS(Client_DefaultDeviceAssignment, default_assignment, .client = client, .num_replicas = replicas,
-       .num_partitions = partitions, .default_assignment_size = n, .default_assignment = out);
-  return CALL(Client_DefaultDeviceAssignment);
-}
-
 static tps_Program program_of(const char *code, size_t code_n, const char *format, size_t format_n) {
   return (tps_Program){.struct_size = TPS_SIZE(tps_Program, format_size), .code = (char *)code,
                        .code_size = code_n, .format = format, .format_size = format_n};
@@ -115,13 +109,6 @@ void *tps_client_compile(const tps_Api *api, void *client, const char *code, siz
   ARGS(Client_Compile, executable, .client = client, .program = &p, .compile_options = opts, .compile_options_size = opts_n);
   void *e = CALL(Client_Compile);
   *out = e ? NULL : a.executable;
-  return e;
-}
-
-void *tps_client_load(const tps_Api *api, void *client, void *executable, const char *opts, size_t opts_n, void **out) {
-  ARGS(Client_Load, loaded_executable, .client = client, .executable = executable, .compile_options = opts, .compile_options_size = opts_n);
-  void *e = CALL(Client_Load);
-  *out = e ? NULL : a.loaded_executable;
   return e;
 }
 

@@ -65,9 +65,7 @@ void *tps_client_topology(const tps_Api *api, void *client, void **out);
 void *tps_client_devices(const tps_Api *api, void *client, tps_list *out);
 void *tps_client_addressable_devices(const tps_Api *api, void *client, tps_list *out);
 void *tps_client_addressable_memories(const tps_Api *api, void *client, tps_list *out);
-void *tps_client_default_assignment(const tps_Api *api, void *client, int replicas, int partitions, int *out, size_t n);
 void *tps_client_compile(const tps_Api *api, void *client, const char *code, size_t code_n, const char *format, size_t format_n, const char *opts, size_t opts_n, void **out);
-void *tps_client_load(const tps_Api *api, void *client, void *executable, const char *opts, size_t opts_n, void **out);
 void *tps_client_deserialize(const tps_Api *api, void *client, const char *p, size_t n, const char *opts, size_t opts_n, void **out);
 void *tps_client_buffer(const tps_Api *api, void *client, const void *data, int type, const int64_t *dims, size_t rank, int semantics, void *device, void *memory, void **buffer, void **done);
 
