@@ -22,7 +22,7 @@
 // # Shardy text
 //
 // [Mesh.Shardy], [Spec.Shardy] and [Spec.ShardyBare] write the MLIR text of the Shardy partitioner;
-// [ParseShardy] and [ParseShardyMesh] read it back.
+// [ParseShardy] reads a spec back.
 //
 // # Shardings that name devices
 //

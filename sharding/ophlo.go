@@ -84,8 +84,8 @@ func writeInts(b *strings.Builder, values []int) {
 	}
 }
 
-// ParseOpSharding reads HLO text as [OpSharding.String] writes it. The error of malformed text is a
-// [*SyntaxError]. Metadata and shard groups are a SyntaxError that matches [errors.ErrUnsupported].
+// ParseOpSharding reads HLO text as [OpSharding.String] writes it. The error of malformed text matches
+// [ErrSyntax]. That of metadata and shard groups matches [errors.ErrUnsupported] too.
 func ParseOpSharding(text string) (OpSharding, error) {
 	s := &scanner{form: "HLO sharding", text: text}
 	op := s.opSharding(true)

@@ -9,29 +9,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// SyntaxError reports what is wrong with a text that could not be read, and where.
-type SyntaxError struct {
-	Form   string // what the text should be, such as "Shardy sharding"
-	Text   string // the whole text
-	Offset int    // byte offset of the problem in Text
-	Msg    string // what is wrong there
-	err    error
-}
-
-// Error returns the problem, the offset and the text around it.
-func (e *SyntaxError) Error() string {
-	const span = 24
-	at := min(max(e.Offset, 0), len(e.Text))
-	near := e.Text[at:min(at+span, len(e.Text))]
-	return errkind.Text("sharding: "+e.Form, fmt.Sprintf("%s at offset %d, near %q", e.Msg, e.Offset, near), nil, "")
-}
-
-// Kind returns ValueError.
-func (*SyntaxError) Kind() errkind.Kind { return errkind.ValueError }
-
-// Unwrap returns [errors.ErrUnsupported] if the text is well formed but the types of this package
-// cannot hold what it says.
-func (e *SyntaxError) Unwrap() error { return e.err }
+// ErrSyntax is matched by the error of a text that cannot be read. It says what is wrong, at which byte
+// of the text, and what stands there. It matches [errors.ErrUnsupported] too if the text is well formed
+// but the types of this package cannot hold what it says.
+var ErrSyntax = errkind.New(errkind.ValueError, "sharding: syntax")
 
 // scanner reads the small texts of this package. Its first error sticks, and every later call
 // reports failure.
@@ -44,16 +25,24 @@ type scanner struct {
 
 func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
-		s.err = &SyntaxError{Form: s.form, Text: s.text, Offset: s.pos, Msg: fmt.Sprintf(format, args...)}
+		const span = 24
+		at := min(max(s.pos, 0), len(s.text))
+		s.err = &errkind.Fault{Op: "sharding: " + s.form, Match: ErrSyntax, Class: errkind.ValueError,
+			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, s.text[at:min(at+span, len(s.text))])}
 	}
 }
 
 func (s *scanner) unsupported(format string, args ...any) {
 	if s.err == nil {
-		s.err = &SyntaxError{Form: s.form, Text: s.text, Offset: s.pos,
-			Msg: fmt.Sprintf(format, args...), err: errors.ErrUnsupported}
+		s.fail(format, args...)
+		s.err = unsupported{s.err}
 	}
 }
+
+// unsupported is a syntax error that matches errors.ErrUnsupported too.
+type unsupported struct{ error }
+
+func (u unsupported) Unwrap() []error { return []error{u.error, errors.ErrUnsupported} }
 
 func (s *scanner) skipSpace() {
 	for s.pos < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.pos]) >= 0 {

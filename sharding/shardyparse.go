@@ -1,9 +1,9 @@
 package sharding
 
 // ParseShardy reads a Shardy sharding, in the form of [Spec.Shardy] or of [Spec.ShardyBare], and
-// returns the name of its mesh and the spec. The error of malformed text is a [*SyntaxError].
-// Sub-axes, priorities, unreduced axes and meshes written in place, which a [Spec] cannot hold, are
-// a SyntaxError that matches [errors.ErrUnsupported].
+// returns the name of its mesh and the spec. The error of malformed text matches [ErrSyntax].
+// Sub-axes, priorities, unreduced axes and meshes written in place, which a [Spec] cannot hold, match
+// [errors.ErrUnsupported] too.
 func ParseShardy(text string) (meshName string, spec Spec, err error) {
 	s := &scanner{form: "Shardy sharding", text: text}
 	s.accept("#sdy.sharding")
@@ -62,35 +62,4 @@ func (s *scanner) axisName() string {
 		s.unsupported("a sub-axis of %q", name)
 	}
 	return name
-}
-
-// ParseShardyMesh reads a Shardy mesh, in the form of [Mesh.Shardy], and returns its name and the
-// mesh. The error of malformed text is a [*SyntaxError]; that of an explicit device order matches
-// [errors.ErrUnsupported] too.
-func ParseShardyMesh(text string) (name string, mesh Mesh, err error) {
-	s := &scanner{form: "Shardy mesh", text: text}
-	s.expect("sdy.mesh")
-	name = s.symbol()
-	s.expect("=")
-	s.expect("<")
-	var axes []Axis
-	s.list("[", "]", func() {
-		axis := Axis{Name: s.axisName()}
-		s.expect("=")
-		axis.Size = s.integer()
-		axes = append(axes, axis)
-	})
-	if s.accept(",") {
-		s.unsupported("an explicit order of devices")
-	}
-	s.expect(">")
-	s.end()
-	if s.err != nil {
-		return "", Mesh{}, s.err
-	}
-	mesh, err = NewMesh(axes...)
-	if err != nil {
-		return "", Mesh{}, err
-	}
-	return name, mesh, nil
 }
