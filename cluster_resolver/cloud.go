@@ -124,7 +124,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
 		addresses, err = ParseAddresses(source, tpu, r.port())
 	case r.API == nil && r.TPU == "":
-		return Cluster{}, notDetected(cloudName, source + " names " + cut(tpu) + ", but API is nil, so it cannot be looked up", nil)
+		return Cluster{}, notDetected(cloudName, source+" names "+cut(tpu)+", but API is nil, so it cannot be looked up", nil)
 	default:
 		addresses, err = r.node(ctx, &c, tpu)
 	}

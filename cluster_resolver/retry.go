@@ -92,7 +92,7 @@ func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func
 			return nil
 		}
 		if ended := ctx.Err(); ended != nil {
-			return gaveUp(op, n + 1, ended, err)
+			return gaveUp(op, n+1, ended, err)
 		}
 		if !again(err) {
 			return err
