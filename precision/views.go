@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/precision/internal/held"
 )
 
 // view is a variable in Compute for the time of a forward part. GoMLX knows the node of a variable
@@ -34,11 +33,11 @@ func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	}
 	defer func() { // also if f panics: the step may recover from it and go on
 		for _, w := range views {
-			must(held.SetDType(w.variable, p.Parameters))
+			must(setDType(w.variable, p.Parameters))
 		}
 	}()
 	for _, w := range views {
-		must(held.SetDType(w.variable, p.Compute))
+		must(setDType(w.variable, p.Compute))
 		w.variable.SetNodeValue(w.cast)
 	}
 	f()
@@ -51,7 +50,7 @@ func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	p.checkStored(g, store, views)
 	states := written(views)
 	for _, w := range views {
-		must(held.SetDType(w.variable, p.Parameters))
+		must(setDType(w.variable, p.Parameters))
 		now := w.was
 		if value, ok := states[w]; ok {
 			now = value
@@ -82,7 +81,7 @@ func (c *part) discover(p Policy, g *graph.Graph, store *model.Store, f func()) 
 		tracedOf(g).tracing.again = true
 		panic(errAgain)
 	}
-	list, err := held.Of(store)
+	list, err := variablesOf(store)
 	must(err)
 	var kept []*model.Variable // in Parameters
 	hidden := map[string]*model.Variable{}
@@ -96,17 +95,17 @@ func (c *part) discover(p Policy, g *graph.Graph, store *model.Store, f func()) 
 		}
 	}
 	for _, v := range kept { // for code that holds one, or looks it up
-		must(held.SetDType(v, p.Compute))
+		must(setDType(v, p.Compute))
 	}
 	loader, missed := store.Loader(), &misses{}
 	store.SetLoader(missed)
-	restore := list.Hide(func(v *model.Variable) bool { return hidden[v.Path()] == v })
+	restore := list.hide(func(v *model.Variable) bool { return hidden[v.Path()] == v })
 	whole := false
 	defer func() { // a panic of f goes on from here
 		made := restore()
 		store.SetLoader(loader)
 		for _, v := range kept {
-			must(held.SetDType(v, p.Parameters))
+			must(setDType(v, p.Parameters))
 		}
 		if c.lookedUp(missed.paths, made, hidden) {
 			again()
@@ -141,7 +140,7 @@ func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []
 			c.dtypes[v.Path()] = p.Compute
 		}
 	}
-	list, err := held.Of(store)
+	list, err := variablesOf(store)
 	must(err)
 	for _, v := range made {
 		path := v.Path()
@@ -152,7 +151,7 @@ func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []
 		if v.DType() == p.Compute {
 			must(widen(v, p.Parameters))
 		}
-		list.Add(v)
+		list.add(v)
 	}
 }
 
@@ -171,7 +170,7 @@ func (m *misses) DeleteVariable(*model.Store, string) error { return nil }
 // widen gives a variable a dtype, and its value too, if it has one.
 func widen(v *model.Variable, dtype dtypes.DType) error {
 	if !v.HasValue() {
-		return held.SetDType(v, dtype)
+		return setDType(v, dtype)
 	}
 	old, err := v.Value()
 	if err != nil {

@@ -1,4 +1,4 @@
-package held_test
+package precision
 
 import (
 	"slices"
@@ -9,8 +9,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tpustrategy/tpustrategy/precision/internal/held"
 )
 
 func paths(store *model.Store) (all []string) {
@@ -22,7 +20,7 @@ func paths(store *model.Store) (all []string) {
 
 func TestSetDTypeLeavesTheValue(t *testing.T) {
 	v := model.NewStore().VariableWithValue("/w", []float32{1, 2})
-	require.NoError(t, held.SetDType(v, dtypes.BFloat16))
+	require.NoError(t, setDType(v, dtypes.BFloat16))
 	require.Equal(t, shapes.Make(dtypes.BFloat16, 2), v.Shape())
 	require.Equal(t, []float32{1, 2}, v.MustValue().Value())
 }
@@ -30,9 +28,9 @@ func TestSetDTypeLeavesTheValue(t *testing.T) {
 func TestHideAndRestore(t *testing.T) {
 	store := model.NewStore()
 	a, b := store.VariableWithValue("/a", float32(1)), store.VariableWithValue("/b", int32(2))
-	l, err := held.Of(store)
+	l, err := variablesOf(store)
 	require.NoError(t, err)
-	restore := l.Hide(func(v *model.Variable) bool { return v.DType() == dtypes.Float32 })
+	restore := l.hide(func(v *model.Variable) bool { return v.DType() == dtypes.Float32 })
 	require.Equal(t, []string{"/b"}, paths(store))
 	require.Nil(t, store.GetVariable("/a"))
 	other := store.VariableWithShape("/a", shapes.Make(dtypes.BFloat16), initializer.Zero)
@@ -42,7 +40,7 @@ func TestHideAndRestore(t *testing.T) {
 	require.Same(t, a, store.GetVariable("/a"))
 	require.Same(t, b, store.GetVariable("/b"))
 	require.Equal(t, float32(1), a.MustValue().Value())
-	l.Add(c)
+	l.add(c)
 	require.Same(t, c, store.GetVariable("/c"))
 	require.Equal(t, []string{"/a", "/b", "/c"}, paths(store))
 }

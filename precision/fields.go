@@ -1,6 +1,4 @@
-// Package held changes, for the time of a trace, what a GoMLX store says of its variables: the
-// dtype of one, and which there are. GoMLX keeps both to itself.
-package held
+package precision
 
 import (
 	"errors"
@@ -16,8 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// field is a field of a struct of GoMLX's. The package's test fails if a build of GoMLX keeps it
-// elsewhere.
+// For the time of a trace a policy changes what a GoMLX store says of its variables: the dtype of one,
+// and which there are. GoMLX keeps both to itself.
+
+// field is a field of a struct of GoMLX's. A test fails if a build of GoMLX keeps it elsewhere.
 func field[T any](of any, name string) (*T, error) {
 	f := reflect.ValueOf(of).Elem().FieldByName(name)
 	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() {
@@ -27,8 +27,8 @@ func field[T any](of any, name string) (*T, error) {
 	return (*T)(unsafe.Pointer(f.UnsafeAddr())), nil
 }
 
-// SetDType makes a variable say that it has a dtype. Its value stays what it is.
-func SetDType(v *model.Variable, dtype dtypes.DType) error {
+// setDType makes a variable say that it has a dtype. Its value stays what it is.
+func setDType(v *model.Variable, dtype dtypes.DType) error {
 	shape, err := field[shapes.Shape](v, "shape")
 	if err == nil {
 		shape.DType = dtype
@@ -36,32 +36,32 @@ func SetDType(v *model.Variable, dtype dtypes.DType) error {
 	return err
 }
 
-// List is a store's list of variables.
-type List struct {
+// variableList is a store's list of variables.
+type variableList struct {
 	byPath *map[string]*model.Variable
 	all    *[]*model.Variable
 }
 
-// Of returns the list of a store.
-func Of(store *model.Store) (*List, error) {
+// variablesOf returns the list of a store.
+func variablesOf(store *model.Store) (*variableList, error) {
 	byPath, err := field[map[string]*model.Variable](store, "variablesMap")
 	if err != nil {
 		return nil, err
 	}
 	all, err := field[[]*model.Variable](store, "variables")
-	return &List{byPath, all}, err
+	return &variableList{byPath, all}, err
 }
 
-// Hide takes the variables that hide chooses out of the store, with their values. restore brings
+// hide takes the chosen variables out of the store, with their values. restore brings
 // the store back to what it was and returns the variables that were made meanwhile, in their order.
-func (l *List) Hide(hide func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
+func (l *variableList) hide(chosen func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
 	byPath, all := maps.Clone(*l.byPath), slices.Clone(*l.all)
 	before := map[*model.Variable]bool{}
 	for _, v := range all {
 		before[v] = true
 	}
 	*l.all = slices.DeleteFunc(*l.all, func(v *model.Variable) bool {
-		if !hide(v) {
+		if !chosen(v) {
 			return false
 		}
 		delete(*l.byPath, v.Path())
@@ -78,8 +78,8 @@ func (l *List) Hide(hide func(v *model.Variable) bool) (restore func() (made []*
 	}
 }
 
-// Add puts a variable into the store, behind the others.
-func (l *List) Add(v *model.Variable) {
+// add puts a variable into the store, behind the others.
+func (l *variableList) add(v *model.Variable) {
 	(*l.byPath)[v.Path()] = v
 	*l.all = append(*l.all, v)
 }
