@@ -18,7 +18,7 @@ type Bound struct {
 	program *program
 
 	// The rest is guarded by the strategy's launch lock.
-	held       []Value // the arguments: a value that nobody holds is collected
+	arguments  []Value // the arguments: a value that nobody holds is collected
 	own        int     // how many of them are not borrowed from other strategies
 	values     []Value // those that are closed with the Bound
 	results    []Value
@@ -67,8 +67,8 @@ func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{program: p, generation: -1, held: slices.Concat(values, borrowed), own: len(values)}
-	values = b.held
+	b := &Bound{program: p, generation: -1, arguments: slices.Concat(values, borrowed), own: len(values)}
+	values = b.arguments
 	buffers, err := buffersOf(values)
 	if err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (b *Bound) borrow(ctx context.Context) error {
 		b.setColumn(b.own+i, columns[i])
 	}
 	b.launchLock().Lock()
-	old := slices.Clone(b.held[b.own:])
-	copy(b.held[b.own:], fresh)
+	old := slices.Clone(b.arguments[b.own:])
+	copy(b.arguments[b.own:], fresh)
 	b.launchLock().Unlock()
 	var errs []error
 	for _, v := range old {
@@ -195,8 +195,8 @@ func (b *Bound) adopt() error {
 		if err != nil {
 			return err
 		}
-		b.program.cutTo(j, v.base(), b.held)
-		b.program.compare(j, v.base(), b.held)
+		b.program.cutTo(j, v.base(), b.arguments)
+		b.program.compare(j, v.base(), b.arguments)
 		b.results = append(b.results, v)
 	}
 	return nil
@@ -253,7 +253,7 @@ func (b *Bound) Close() error {
 	}
 	b.closed = true
 	var first error
-	for _, list := range [][]Value{b.results, b.values, b.held[b.own:]} {
+	for _, list := range [][]Value{b.results, b.values, b.arguments[b.own:]} {
 		for _, v := range list {
 			if err := v.Close(); err != nil && first == nil {
 				first = err

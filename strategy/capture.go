@@ -27,7 +27,7 @@ type captured struct {
 	borrowed bool
 }
 
-// capture returns the step's hold of a variable, taking it at the first touch.
+// capture returns the step's hold of a variable, which begins at the first touch.
 func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	if v == nil {
 		panic(v.ownedBy(rc.strategy, op))
@@ -168,9 +168,9 @@ func (rc *ReplicaContext) writesInMain(op string) {
 	}
 }
 
-// node makes a node of an operand: of a variable its value in the replica, of a variable's component
-// that replica's for all, of a host value a constant, of v's dtype if it is a number. host says that
-// it is one value, not one for each replica.
+// node makes a node of an operand: of a variable its value in the replica, of a variable's
+// component that replica's for all, of a host value a constant, of v's dtype if it is a number.
+// host says that it is one value, not one for each replica.
 func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.Node, host bool) {
 	switch {
 	case o.node != nil:
@@ -264,8 +264,8 @@ func (rc *ReplicaContext) inReplica(op string) {
 	}
 }
 
-// A captured variable is what regions know as a held variable: what a layer or a block writes to it
-// leaves the region as a result.
+// A region holds a captured variable: what a layer or a block writes to it leaves the region as a
+// result.
 var _ region.Held = (*captured)(nil)
 
 // Name implements region.Held.
@@ -288,8 +288,8 @@ func (c *captured) Set(x *graph.Node) {
 // PerReplica reports whether each replica has its own.
 func (c *captured) PerReplica() bool { return c.variable.perReplica() }
 
-// heldVariables lists the variables that the step met.
-func (rc *ReplicaContext) heldVariables() []region.Held {
+// capturedVariables lists the variables that the step met.
+func (rc *ReplicaContext) capturedVariables() []region.Held {
 	all := make([]region.Held, len(rc.captured))
 	for i, c := range rc.captured {
 		all[i] = c

@@ -132,7 +132,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 
 // accepts refuses a value that components cannot be written from.
 func (v *Variable) accepts(op string, x *distributed) error {
-	if x.differs() {
+	if x.varying() {
 		switch {
 		case v.synchronization == OnRead:
 			return fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read")

@@ -47,7 +47,7 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (conten
 	case of == nil:
 		host, err := o.host(op)
 		return content{host: host}, err
-	case of != s && o.whole() && o.value.base().differs():
+	case of != s && o.whole() && o.value.base().varying():
 		return content{}, ownedBy(s, o.value)
 	case of != s:
 		return o.borrow(ctx, s, op)
@@ -74,7 +74,7 @@ func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (co
 	switch {
 	case base.steps > 0:
 		return content{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
-	case !base.differs() && base.ragged == nil:
+	case !base.varying() && base.ragged == nil:
 		return made(copyAs(ctx, o.value, base.annotation))
 	case base.ragged != nil || s.replicas == 1: // of its own shape
 		t, err := o.value.Local(ctx, o.replica)
@@ -117,7 +117,7 @@ func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (con
 	switch {
 	case base.steps > 0:
 		err = fault.New(TypeError, op, "give the result of a step", "a value of several steps")
-	case base.differs() && s.replicas > 1:
+	case base.varying() && s.replicas > 1:
 		err = fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
@@ -198,7 +198,7 @@ func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string)
 
 // mirrorOperand is [TPUStrategy.Mirror] of what is on devices already.
 func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
-	if o.whole() && o.strategy() == s && o.value.base().differs() && s.replicas > 1 {
+	if o.whole() && o.strategy() == s && o.value.base().varying() && s.replicas > 1 {
 		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
 	}
 	c, err := o.resolveOne(ctx, s, "mirror")

@@ -116,15 +116,13 @@ func (m innerStrategy) Call(ctx context.Context, name string, step StepFunc, val
 }
 
 func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
-	v, ok := x.(*Variable)
-	if !ok {
-		of, err := x.(Value).base().reduction(op)
-		return byte(of), err
-	}
-	if v.localWrites && op == Mean {
+	var base *distributed
+	if v, ok := x.(*Variable); !ok {
+		base = x.(Value).base()
+	} else if base = v.value(); v.localWrites && op == Mean {
 		return byte(reduceFirst), nil // a mirrored variable's value is replica 0's
 	}
-	of, err := v.value().reduction(op)
+	of, err := base.reduction(op)
 	return byte(of), err
 }
 
@@ -140,7 +138,8 @@ func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
 
 // What packages strategy/checkpoint, strategy/pretrained and strategy/interrupt use.
 
-// Turn waits for the turn to use a store whose variables are about to be loaded. done gives it back.
+// Turn waits for the turn to use a store whose variables are about to be loaded. done gives it
+// back.
 func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error) {
 	if err := m.Usable(ctx, "loading variables"); err != nil {
 		return nil, nil, err

@@ -99,9 +99,9 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 // [eager.Extended.ReduceTo], [eager.Extended.BatchReduceTo], [eager.Extended.Update],
 // [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
 // [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign, AssignAdd, AssignSub
-// and Scatter build the step's graph: they take and give *[Merged] values, and act in each run. All
-// other calls refuse the context with a [*ContextError], because they would act once, while the
-// step is traced.
+// and Scatter build the step's graph: their arguments and results are *[Merged] values, and act in
+// each run. All other calls refuse the context with a [*ContextError], because they would act once,
+// while the step is traced.
 func (mc *MergeContext) Context() context.Context {
 	return withTracing(mode.With(mc.rc.ctx, mode.Cross(mc.rc.strategy)), mc)
 }
@@ -178,7 +178,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 
 // mirrored reports whether a node of the step is known to be the same on every replica.
 func (mc *MergeContext) mirrored(x *graph.Node) bool {
-	varying, err := mc.rc.differs([]*graph.Node{x}, true)
+	varying, err := mc.rc.varying([]*graph.Node{x}, true)
 	if err != nil {
 		panic(err)
 	}
@@ -223,8 +223,8 @@ func (mc *MergeContext) Read(v *Variable) *Merged {
 }
 
 // Assign gives all components of the variable a new value, by the rules of [Variable.Assign].
-// Nothing is aggregated, so that a mirrored variable takes a value that is the same on every
-// replica only.
+// Nothing is aggregated, so that a mirrored variable accepts only a value that is the same on
+// every replica.
 func (mc *MergeContext) Assign(v *Variable, x *Merged) { mc.write(assign.Set, v, x) }
 
 // AssignAdd adds to all components.

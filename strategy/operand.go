@@ -15,9 +15,9 @@ import (
 )
 
 // A call that is given "a value" sorts it once, by operandOf, and resolves it: in a step's graph by
-// ReplicaContext.node, elsewhere by operand.resolve. So no call refuses what another one
-// accepts. The calls differ only in what they need of an operand: one value for all replicas, or one
-// for each. docs/from-tensorflow.md has the table.
+// ReplicaContext.node, elsewhere by operand.resolve. So no call refuses what another one accepts.
+// The calls differ only in what they need of an operand: one value for all replicas, or one for
+// each. docs/from-tensorflow.md has the table.
 
 // operand is what a caller gave to a call, sorted by its type.
 type operand struct {
@@ -120,7 +120,7 @@ func (o operand) readable() bool {
 // variable, a part, or a value of another strategy that has one tensor for all replicas.
 func (o operand) indirect(s *TPUStrategy) bool {
 	of := o.strategy()
-	return of != nil && (!o.whole() || of != s && !o.value.base().differs())
+	return of != nil && (!o.whole() || of != s && !o.value.base().varying())
 }
 
 // String describes the operand in errors.

@@ -134,7 +134,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 	}()
 	values := make([]Value, len(t.values))
 	for i, v := range t.values {
-		like := v.base().like()
+		like := v.base().outlined()
 		like.strategy, like.shape = t.f.strategy, slices.Clone(like.shape)
 		for d, size := range t.padding.of[i] {
 			if size >= 0 {
@@ -335,8 +335,8 @@ func (f *Function) padding(values []Value) (p paddedDims) {
 	return p
 }
 
-// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The real
-// sizes of ragged arguments follow the arguments.
+// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The
+// real sizes of ragged arguments follow the arguments.
 func (f *Function) microbatchRows(values []Value) int {
 	if f.microbatch == nil {
 		return 0

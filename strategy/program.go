@@ -31,8 +31,8 @@ type program struct {
 	// results, nil without padding.
 	padding paddedDims
 	cut     [][]ragged.Dim
-	// alike says of the step's own results whether they are the same on all replicas.
-	alike []alike
+	// invariant says of the step's own results whether they are the same on all replicas.
+	invariant []invariance
 	// code is the serialized program of a step from a file: some plugins write out a program that
 	// they loaded without its machine code.
 	code []byte
@@ -61,7 +61,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	}
 	told.compile(len(m.Text))
 	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
-		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, alike: t.alike}
+		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, invariant: t.invariant}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
 	}
@@ -242,15 +242,15 @@ func (p *program) compare(result int, v *distributed, values []Value) {
 	if !v.perReplica {
 		return
 	}
-	if v.equal = v.strategy.replicas == 1; result >= len(p.alike) {
+	if v.equal = v.strategy.replicas == 1; result >= len(p.invariant) {
 		return
 	}
-	v.equal = v.equal || p.alike[result].always
-	if v.equal || !p.alike[result].given {
+	v.equal = v.equal || p.invariant[result].always
+	if v.equal || !p.invariant[result].given {
 		return
 	}
 	for _, x := range values {
-		if x.base().differs() {
+		if x.base().varying() {
 			return
 		}
 	}

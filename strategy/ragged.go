@@ -31,8 +31,8 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// perReplicaOf makes a value of the replicas' tensors, or of those of this process's, padding them if
-// they differ: then also to what a's parts divide.
+// perReplicaOf makes a value of the replicas' tensors, or of those of this process's, padding them
+// if they differ: then also to what a's parts divide.
 func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
 	dims := slices.Clone(all[0].Shape().Dimensions)
 	ragged := false

@@ -109,7 +109,7 @@ func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.N
 }
 
 // reduceOutside is an all-reduce outside a step, where what it moves does not matter. The shares of
-// a mean are of a dtype in which they are not rounded, nor their sum again.
+// a mean are of a dtype in which neither they nor their sum are rounded.
 func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)

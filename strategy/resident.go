@@ -161,7 +161,7 @@ func (f *Function) bindResident(ctx context.Context, values []Value) (*residentB
 	for i, host := range f.resident.hosts {
 		slot, base := &b.slots[i], values[i].base()
 		if host == nil {
-			slot.like = base.like()
+			slot.like = base.outlined()
 			continue
 		}
 		slot.feed, slot.host = base, host.Shape()
@@ -218,7 +218,7 @@ func (b *residentBound) takes(batch []any, hosts []*tensors.Tensor) bool {
 			return false
 		case host != nil && (host.DType() != slot.host.DType || !slices.Equal(host.Shape().Dimensions, slot.host.Dimensions)):
 			return false
-		case host == nil && !batch[i].(Value).base().isLike(slot.like):
+		case host == nil && !batch[i].(Value).base().sameSignature(slot.like):
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
-// scatterRule refuses what a variable cannot take.
+// scatterRule refuses the scatters that a variable does not have.
 func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
@@ -42,8 +42,8 @@ var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Re
 // The aggregation is that of TensorFlow's sparse values: SUM applies the updates of all replicas,
 // MEAN divides each of these updates by the number of replicas first, ONLY_FIRST_REPLICA applies
 // those of replica 0. ScatterUpdate, ScatterMin and ScatterMax refuse SUM and MEAN. The cost is k
-// rows of work; multiplying, dividing and replacing take the rows one after the other, and have no
-// gradient.
+// rows of work; multiplying, dividing and replacing go through the rows one after the other, and
+// have no gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	c.own(op.String())

@@ -42,9 +42,9 @@ type trace struct {
 	written []*captured
 
 	// padding is that of the values, cut are the padded dimensions of the step's own results.
-	padding paddedDims
-	cut     [][]ragged.Dim
-	alike   []alike
+	padding   paddedDims
+	cut       [][]ragged.Dim
+	invariant []invariance
 
 	// variables are the module's arguments that are variables, nil for the others; updates are the
 	// arguments whose memory the results after the step's own take.
@@ -135,7 +135,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}}
 	t.rc.ctx = withTracing(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
-	region.SetHeld(t.graph, t.rc.heldVariables)
+	region.SetHeld(t.graph, t.rc.capturedVariables)
 	if s.sharding() {
 		loop.SetSlicing(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.slicing(v)

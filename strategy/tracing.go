@@ -3,8 +3,8 @@ package strategy
 import "context"
 
 // A step's code runs once for each signature, while it is traced. What it is to do in each run has
-// to be built into its graph: a call that acts at once would act once, and never again. So the
-// contexts of a trace carry it, and every call that takes a context either builds graph there or
+// to be built into its graph: a call that acts at once would act once, and not in each run. So the
+// contexts of a trace carry it, and every call with a context either builds graph there or
 // refuses.
 
 type tracingKey struct{}

@@ -52,10 +52,10 @@ type distributed struct {
 type PerReplica struct{ distributed }
 
 // Mirrored reports whether the value is known to be the same on every replica: a collective gave
-// it, one replica alone made it, or a step or an operation made it of such values on every replica
-// alike. A call that asks for one value for all replicas takes such a value. Nothing is compared:
+// it, one replica alone made it, or a step or an operation made it of such values on every replica.
+// A call that asks for one value for all replicas accepts such a value. Nothing is compared:
 // Mirrored is false for tensors that happen to be equal.
-func (v *PerReplica) Mirrored() bool { return !v.differs() }
+func (v *PerReplica) Mirrored() bool { return !v.varying() }
 
 // Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It lives on the
 // devices until Close. It is safe for concurrent use.
@@ -123,8 +123,8 @@ var (
 
 func (v *distributed) base() *distributed { return v }
 
-// differs says whether the replicas' tensors may be different.
-func (v *distributed) differs() bool { return v.perReplica && !v.equal }
+// varying reports whether the value is replica-varying: its tensors may differ between replicas.
+func (v *distributed) varying() bool { return v.perReplica && !v.equal }
 
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
@@ -149,13 +149,14 @@ func (v *distributed) String() string {
 	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
 }
 
-// like is a value without buffers, to compare others with.
-func (v *distributed) like() *distributed {
+// outlined is a value without buffers, to compare others with.
+func (v *distributed) outlined() *distributed {
 	return &distributed{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
 }
 
-// isLike says whether two values have the same signature: a program that takes one takes the other.
-func (v *distributed) isLike(o *distributed) bool {
+// sameSignature reports whether two values have the same signature: a program of one runs on the
+// other.
+func (v *distributed) sameSignature(o *distributed) bool {
 	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
 		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
 }

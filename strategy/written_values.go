@@ -15,13 +15,13 @@ import (
 // averages, such as those of a batch normalisation, are averaged over the replicas, by their rows;
 // any other value that may differ is an error.
 func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
-	differs, err := t.rc.differs(values, true)
+	varying, err := t.rc.varying(values, true)
 	if err != nil {
 		return err
 	}
 	for i, v := range changed {
 		switch {
-		case !differs[i], !values[i].Shape().Equal(v.Shape()): // a part of it
+		case !varying[i], !values[i].Shape().Equal(v.Shape()): // a part of it
 		case !v.Trainable && v.DType().IsFloat():
 			values[i] = t.rc.meanOfStates(values[i])
 		default:
@@ -33,29 +33,29 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 	return nil
 }
 
-// differs says which nodes of the step may differ between replicas. arguments says that those of
-// its arguments that are not mirrored do.
-func (rc *ReplicaContext) differs(nodes []*graph.Node, arguments bool) ([]bool, error) {
-	var differing []*graph.Node
+// varying says which nodes of the step are replica-varying: they may differ between replicas.
+// arguments says that those of its arguments that are not mirrored do.
+func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, error) {
+	var parameters []*graph.Node
 	for i, v := range rc.values {
 		if arguments && v.base().perReplica {
-			differing = append(differing, rc.parameters[i])
+			parameters = append(parameters, rc.parameters[i])
 		}
 	}
 	for _, c := range rc.captured {
 		if c.variable.perReplica() && !c.borrowed {
-			differing = append(differing, rc.graph.GetParameterByName(c.name))
+			parameters = append(parameters, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	differs, err := spmd.Varying(nodes, append(differing, rc.rawParts...))
+	varying, err := spmd.Varying(nodes, append(parameters, rc.rawParts...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}
-	return differs, nil
+	return varying, nil
 }
 
-// alike says whether a result of a step is the same on all replicas.
-type alike struct {
+// invariance says whether a result of a step is the same on all replicas.
+type invariance struct {
 	always bool // whatever its arguments are: what a collective gave, say
 	given  bool // if its arguments are
 }
@@ -68,17 +68,17 @@ func (t *trace) compareReplicas() error {
 		return nil
 	}
 	own := t.outputs[:t.own]
-	differing, err := t.rc.differs(own, true)
+	varying, err := t.rc.varying(own, true)
 	if err != nil {
 		return err
 	}
-	made, err := t.rc.differs(own, false)
+	made, err := t.rc.varying(own, false)
 	if err != nil {
 		return err
 	}
-	t.alike = make([]alike, t.own)
+	t.invariant = make([]invariance, t.own)
 	for i := range own {
-		t.alike[i] = alike{always: !differing[i], given: !made[i]}
+		t.invariant[i] = invariance{always: !varying[i], given: !made[i]}
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
 	}
-	if t.own == 0 || !t.alike[0].always {
+	if t.own == 0 || !t.invariant[0].always {
 		return fault.New(ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
 	}
 	return nil

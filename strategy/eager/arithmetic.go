@@ -58,7 +58,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 			values[i] = v
 			_, replicated := v.(*strategy.Mirrored)
 			mirrored = mirrored && replicated
-			equal = equal && !differs(v)
+			equal = equal && !varying(v)
 		}
 		if a, b := values[0].Shape().DType, values[1].Shape().DType; a != b {
 			return nil, fault.New(strategy.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)

@@ -20,7 +20,7 @@
 //
 // # Values
 //
-// A replica's code takes and returns tensors as [Component]s: a component is the
+// The arguments and results of a replica's code are tensors as [Component]s: a component is the
 // replica's part of a distributed value. [Extended.Regroup] makes distributed values of what the
 // replicas return, and [Extended.SelectReplica] takes them apart.
 //

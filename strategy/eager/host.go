@@ -26,7 +26,7 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 			return nil, nil, unresolved(call, i, x)
 		}
 	case *strategy.PerReplica:
-		if x != nil && machine.Owns(call, x) == nil && differs(x) && rc.NumReplicasInSync() > 1 {
+		if x != nil && machine.Owns(call, x) == nil && varying(x) && rc.NumReplicasInSync() > 1 {
 			return nil, nil, unresolved(call, i, x)
 		}
 	}
@@ -47,13 +47,13 @@ func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
 		return t.read(v, true)
 	}
 	m := t.value(call, x)
-	if rc.differs(m) {
+	if rc.varying(m) {
 		panic(unresolved(call, i, m))
 	}
 	return nodeOf(m)
 }
 
-func (rc *ReplicaContext) differs(m *strategy.Merged) bool {
+func (rc *ReplicaContext) varying(m *strategy.Merged) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 
@@ -67,7 +67,7 @@ func unresolved(call string, i int, x any) error {
 // stays whole.
 func (rc *ReplicaContext) wholes(results []any) []any {
 	for i, x := range results {
-		if v, ok := x.(strategy.Value); ok && !differs(v) {
+		if v, ok := x.(strategy.Value); ok && !varying(v) {
 			results[i] = Component{value: v}
 		}
 	}

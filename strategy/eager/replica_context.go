@@ -16,8 +16,9 @@ import (
 // all must make the same calls in the same order, and each such call is one small program on all
 // devices. Use it inside the function only.
 //
-// It takes and gives tensors as [Component]s: a component is a replica's part of a value on the
-// devices. In place of a component it takes a host value, too: a number or a *tensors.Tensor.
+// The arguments and results of its methods are [Component]s: a component is a replica's part of a
+// value on the devices. In place of a component its methods accept a host value, too: a number or a
+// *tensors.Tensor.
 type ReplicaContext struct {
 	strategy  *strategy.TPUStrategy
 	ctx       context.Context
@@ -168,7 +169,7 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 			// What a replica holds is its own, though it came from a mirrored value.
 			if merged[i], err = nesting.Map("MergeCall", merged[i], func(_ string, x any) (any, error) {
 				if m, ok := x.(*strategy.Mirrored); ok && m != nil {
-					return rc.copyApart(m)
+					return rc.copyPerReplica(m)
 				}
 				return x, nil
 			}); err != nil {

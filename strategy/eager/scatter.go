@@ -78,7 +78,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 // merge makes one value of what the replicas scatter. The components of a mirrored variable take
 // equal rows in an update.
 func (rc *ReplicaContext) merge(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
-	if rc.update && !componentsDiffer(v) {
+	if rc.update && !componentsVary(v) {
 		var err error
 		if column, err = rc.mirrorEqual(name, v, column); err != nil {
 			return nil, nil, err

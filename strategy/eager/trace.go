@@ -115,7 +115,7 @@ func (t *trace) write(w assign.Op, v *strategy.Variable, x any) error {
 	_, err := fault.Traced(func() any {
 		op := fmt.Sprintf("%s %q", w.Name, v.Path())
 		m, _ := t.Value(op, x, v)
-		if !m.Mirrored() && !componentsDiffer(v) {
+		if !m.Mirrored() && !componentsVary(v) {
 			panic(fault.Unequal(op))
 		}
 		return innerStep(t.Replica()).Set(op, v, nodeOf(m), w.Apply)

@@ -130,7 +130,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 	if needsMirrored(v) {
 		for i, arg := range args {
 			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
-				if p, ok := x.(*strategy.PerReplica); ok && p != nil && differs(p) {
+				if p, ok := x.(*strategy.PerReplica); ok && p != nil && varying(p) {
 					return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
 				}
 				if w, ok := x.(*strategy.Variable); ok && w != nil && w.Synchronization() == strategy.OnRead {

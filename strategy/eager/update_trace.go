@@ -86,7 +86,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	if needsMirrored(v) && !m.Mirrored() {
 		return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
 	}
-	if rc.host && rc.differs(m) {
+	if rc.host && rc.varying(m) {
 		return m, nil // as it is: it has no one node
 	}
 	return nodeOf(m), nil

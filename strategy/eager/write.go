@@ -30,7 +30,7 @@ func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if x, err = rc.apart(x); err != nil {
+		if x, err = rc.perReplica(x); err != nil {
 			return nil, err
 		}
 		return Of(rc.strategy).split(x)
@@ -51,7 +51,7 @@ func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if x, err = rc.apart(x); err != nil {
+		if x, err = rc.perReplica(x); err != nil {
 			return nil, err
 		}
 		return Of(rc.strategy).split(x)
@@ -117,30 +117,29 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 
 // apply runs a write and gives each replica the variable's new value.
 func (rc *ReplicaContext) apply(name string, v *strategy.Variable, values []strategy.Value, step strategy.StepFunc) ([]any, error) {
-	results, err := inner(rc.strategy).Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsDiffer(v), v.Annotation())
+	results, err := inner(rc.strategy).Call(rc.outer(), name, step, values, []*strategy.Variable{v}, rc.update && !componentsVary(v), v.Annotation())
 	if err != nil {
 		return nil, err
 	}
-	innerValue(results[0]).Mark(nil, !componentsDiffer(v))
+	innerValue(results[0]).Mark(nil, !componentsVary(v))
 	return Of(rc.strategy).split(results[0])
 }
 
-// apart makes a per-replica value of a mirrored one, in a replica's code: what a replica reads is
-// its own.
-func (rc *ReplicaContext) apart(x strategy.Value) (strategy.Value, error) {
+// perReplica makes a per-replica value of a mirrored one, in a replica's code: what a replica reads
+// is its own.
+func (rc *ReplicaContext) perReplica(x strategy.Value) (strategy.Value, error) {
 	m, ok := x.(*strategy.Mirrored)
 	if !ok || rc.update {
 		return x, nil
 	}
 	defer m.Close()
-	return rc.copyApart(m)
+	return rc.copyPerReplica(m)
 }
 
-// copyApart is a mirrored value's copy with a component for each replica.
-//
-// It counts as mirrored still.
-func (rc *ReplicaContext) copyApart(m *strategy.Mirrored) (strategy.Value, error) {
-	results, err := inner(rc.strategy).Call(rc.outer(), "apart", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
+// copyPerReplica is a mirrored value's copy with a component for each replica. It counts as mirrored
+// still.
+func (rc *ReplicaContext) copyPerReplica(m *strategy.Mirrored) (strategy.Value, error) {
+	results, err := inner(rc.strategy).Call(rc.outer(), "per_replica", func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 		[]strategy.Value{m}, nil, false, m.Annotation())
 	if err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 			return nil, false, nil, fault.NotDistributed(op)
 		}
 	}
-	if rc.update && !componentsDiffer(v) && (!one || !host) {
+	if rc.update && !componentsVary(v) && (!one || !host) {
 		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
 			return nil, false, nil, err
 		}
@@ -211,12 +210,12 @@ func hostObject(x any) (any, bool) {
 func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
 	switch object, one := asOne(xs); of := object.(type) {
 	case *strategy.Variable:
-		if !componentsDiffer(of) {
+		if !componentsVary(of) {
 			return xs, nil
 		}
 		xs = componentsOf(of) // its components may be equal
 	case strategy.Value:
-		if !differs(of) {
+		if !varying(of) {
 			return xs, nil
 		}
 		for r := range xs {
@@ -301,9 +300,9 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 	return v.(*strategy.Variable), nil
 }
 
-// differs reports whether the replicas' tensors of a value may be different, componentsDiffer
-// whether the components of a variable may.
-func differs(v strategy.Value) bool {
+// varying reports whether the replicas' tensors of a value may differ, componentsVary whether the
+// components of a variable may.
+func varying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
 		return !v.Mirrored()
@@ -313,6 +312,6 @@ func differs(v strategy.Value) bool {
 	return false
 }
 
-func componentsDiffer(v *strategy.Variable) bool {
+func componentsVary(v *strategy.Variable) bool {
 	return v.Synchronization() == strategy.OnRead || v.LocalWrites()
 }
