@@ -23,9 +23,9 @@ type ruleUse struct {
 	logical.Reach
 	mu   sync.Mutex
 	told bool
-	// batch and split are set once it was noted that no data is split, and that variables are not
-	// split as rules say.
-	batch, split bool
+	// batch, split and unknown are set once it was noted that no data is split, that variables are not
+	// split as rules say, and that no rule is for their names.
+	batch, split, unknown bool
 }
 
 // validate refuses rules that cannot be meant on a mesh, and what else a backend cannot be made with.
@@ -105,7 +105,7 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	u := &b.rules
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var whole, parts, unsplit []string
+	var whole, parts, unsplit, unknown []string
 	model := false
 	for i, name := range p.ParameterNames {
 		model = model || isVariable(name) && len(p.Parameters[i].Dimensions) > 0
@@ -113,6 +113,9 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 		case isVariable(name) && places[i].Whole != "" && len(places[i].Rules) > 0:
 			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].Whole))
 		case isVariable(name):
+			if len(places[i].Rules) == 0 && large(p.Parameters[i].Dimensions) && logical.StateOf(name, nil) == "" {
+				unknown = append(unknown, name)
+			}
 		case places[i].Whole != "":
 			whole = append(whole, fmt.Sprintf("%s (%s)", name, places[i].Whole))
 		case !places[i].Spec.IsReplicated():
@@ -128,6 +131,39 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 		u.split = true
 		b.note(fmt.Sprintf("program %q: not split as the rules say: %s; change the rules, or the sizes. Said once; explain=1 says it of each program", p.Name, few(unsplit)))
 	}
+	b.noteUnknown(p, unknown)
+}
+
+// noteUnknown notes, once, the matrices that stay whole because no rule of a built-in set is for their
+// names. Who writes rules of their own knows which there are.
+func (b *Backend) noteUnknown(p *lowering.Program, unknown []string) {
+	set := b.opts.RulesName
+	if len(unknown) == 0 || b.rules.unknown || set == "" || strings.HasSuffix(set, ".json") || !slices.ContainsFunc(b.logical.Axes(), b.shares) {
+		return
+	}
+	b.rules.unknown = true
+	b.note(fmt.Sprintf("program %q: whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json. Said once; explain=1 says it of each program",
+		p.Name, set, few(unknown)))
+}
+
+// splits reports whether rules split over an axis of several devices.
+func (b *Backend) splits(axis sharding.Axis) bool {
+	return axis.Size > 1 && b.opts.Rules.Uses(axis.Name)
+}
+
+// shares reports whether rules split over an axis of a replica's own devices.
+func (b *Backend) shares(axis sharding.Axis) bool {
+	return axis.Name != logical.ReplicaName && b.splits(axis)
+}
+
+// large reports whether a variable is worth a split: a matrix of as many elements as the sets of rules
+// split from on.
+func large(dims []int) bool {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return len(dims) > 1 && n >= 1024
 }
 
 // few returns some of many texts.
@@ -143,7 +179,7 @@ func few(all []string) string {
 // device of such an axis does the same work.
 func (b *Backend) noteIdle() {
 	for _, axis := range b.logical.Axes() {
-		if axis.Size > 1 && !b.opts.Rules.Uses(axis.Name) {
+		if axis.Size > 1 && !b.splits(axis) {
 			b.note(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
 				axis.Name, axis.Size))
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -178,6 +179,22 @@ func TestRulesThatReachNothing(t *testing.T) {
 	assert.ErrorContains(t, err, ": option rules: ")
 	require.ErrorAs(t, err, &of)
 	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; name one of replica=1, logical=2`)
+}
+
+// A pair of dense layers of which megatron knows one by its scope.
+func TestMatricesThatABuiltInSetDoesNotKnowAreNamed(t *testing.T) {
+	var notes bytes.Buffer
+	b, _ := fromConfig(t, "devices=2,logical=2,rules=megatron", gomlx.Options{Notes: &notes})
+	exec, err := model.NewExec(b, model.NewStore(), func(scope *model.Scope, x *graph.Node) *graph.Node {
+		return layers.Dense(scope.In("second"), layers.Dense(scope.In("ff1"), x, true, 64), true, 32)
+	})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = exec.Exec([][]float32{make([]float32, 32), make([]float32, 32)})
+		require.NoError(t, err)
+	}
+	assert.Contains(t, notes.String(), "no rule of megatron is for their names: /second/dense/weights;")
+	assert.Equal(t, 1, strings.Count(notes.String(), "is for their names"), "once")
 }
 
 // What does not divide is whole, says so, and is right.
