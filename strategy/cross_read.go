@@ -99,19 +99,12 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 
 // componentValue copies one component to the host, of whichever process it is.
 func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Tensor, error) {
-	s, a := v.strategy, v.annotation
-	if s.everywhere(true, a) {
+	if v.strategy.everywhere(true, v.annotation) {
 		return v.Local(ctx, replica)
 	}
-	if !s.everywhere(false, a) {
-		a = logical.Replicated()
-	}
-	m, err := operand{variable: v, replica: replica}.part(ctx, s, a)
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	return m.Value(ctx)
+	return v.readable(ctx, func(a logical.Annotation) (*Mirrored, error) {
+		return operand{variable: v, replica: replica}.part(ctx, v.strategy, a)
+	})
 }
 
 // combined is Value in every context: the components combined.
@@ -123,11 +116,16 @@ func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
 		}
 		return v.Local(ctx, 0)
 	}
+	return v.readable(ctx, func(a logical.Annotation) (*Mirrored, error) { return v.readAs(ctx, a) })
+}
+
+// readable copies what read reads to the host, in a layout of which each process has all parts.
+func (v *Variable) readable(ctx context.Context, read func(a logical.Annotation) (*Mirrored, error)) (*tensors.Tensor, error) {
 	a := v.annotation
 	if !v.strategy.everywhere(false, a) {
 		a = logical.Replicated()
 	}
-	m, err := v.readAs(ctx, a)
+	m, err := read(a)
 	if err != nil {
 		return nil, err
 	}

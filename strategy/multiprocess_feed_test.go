@@ -124,10 +124,10 @@ func TestAProcessGivesATensorForEachReplicaOrForItsOwn(t *testing.T) {
 			}
 		}
 		for text, values := range map[string][]any{
-			"that of replica 3 is float32[1], that of replica 0 float32[2]; pad": {of(0), of(1), of(2), input.Vector(float32(1))},
-			"that of replica 1 is int64[2], that of replica 0 float32[2]; pad":   {of(0), input.Vector(int64(1), 2), of(2), of(3)},
-			"3 values for 4 replicas, of which this process has 2; give":         {of(0), of(1), of(2)},
-			"cannot be on a device; turn it into numbers with Map":               {input.Vector("a"), input.Vector("b"), input.Vector("c"), input.Vector("d")},
+			"that of replica 3 has shape (Float32)[1], that of replica 0 (Float32)[2]; pad": {of(0), of(1), of(2), input.Vector(float32(1))},
+			"that of replica 1 has shape (Int64)[2], that of replica 0 (Float32)[2]; pad":   {of(0), input.Vector(int64(1), 2), of(2), of(3)},
+			"3 values for 4 replicas, of which this process has 2; give":                    {of(0), of(1), of(2)},
+			"cannot be on a device; turn it into numbers with Map":                          {input.Vector("a"), input.Vector("b"), input.Vector("c"), input.Vector("d")},
 		} {
 			_, err := s.PerReplica(ctx, values, logical.Annotation{})
 			var own *strategy.Error

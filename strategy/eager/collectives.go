@@ -13,9 +13,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// allReplicas is how a value is reduced that each replica has its own of.
-const allReplicas byte = 'r'
-
 // AllReduce combines the leaves of a nest over the replicas; each replica receives the result:
 // TensorFlow's all_reduce. The result is the same on all replicas and counts as mirrored, so that
 // an update takes it. The replicas' tensors have one shape. The mean of integers is that of
@@ -33,7 +30,7 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
 		case op == strategy.Mean && integers && s.Semantics() != strategy.TensorFlowTPU:
-			return []*graph.Node{innerStep(c).Reduce(op, allReplicas, x)}
+			return []*graph.Node{innerStep(c).Reduce(op, 'r', x)} // of a replica-varying value
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // metadataKey is the entry of a checkpoint's metadata that holds a run's point.
@@ -147,6 +149,9 @@ type Point struct {
 // Saved returns where the run stood that saved the last checkpoint in a directory, or at a URL. The
 // error matches checkpoint.ErrNone if there is none.
 func Saved(ctx context.Context, dir string) (at Point, err error) {
+	if err := strategy.RefuseTracing(ctx, "read where a run stood", fault.InsteadOfMeeting); err != nil {
+		return Point{}, err
+	}
 	m, err := checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{})
 	if err != nil {
 		return Point{}, err
