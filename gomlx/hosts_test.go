@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -148,5 +149,30 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 				assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
 			}
 		})
+	}
+}
+
+// TestFinalizeEndsAWait has a process wait for another one that does not come, until its backend is
+// finalized.
+func TestFinalizeEndsAWait(t *testing.T) {
+	sys := plugintest.System(t, 2)
+	ended := make(chan struct{})
+	for _, err := range onHosts(t, sys, 2, gomlx.Options{}, func(process int, b *gomlx.Backend) error {
+		if process == 1 {
+			<-ended
+			return nil
+		}
+		defer close(ended)
+		closed := make(chan struct{})
+		time.AfterFunc(200*time.Millisecond, func() {
+			defer close(closed)
+			b.Finalize()
+		})
+		_, _, err := learned(b, 1)
+		assert.ErrorIs(t, err, gomlx.ErrFinalized)
+		<-closed
+		return nil
+	}) {
+		require.NoError(t, err)
 	}
 }
