@@ -140,7 +140,7 @@ func (b *Bound) run(ctx context.Context) error {
 	if b.closed {
 		return closed("bound function %s", p.function.opts.Name)
 	}
-	if s.isClosed.Load() {
+	if s.closed.Load() {
 		return ErrClosed
 	}
 	if b.generation != s.generation {

@@ -57,7 +57,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 		}
 	}
 	s.mu.Lock()
-	closed := s.closed
+	closed := s.closed.Load()
 	if !closed {
 		s.own = append(s.own, all...)
 	}

@@ -91,7 +91,7 @@ func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 	v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed.Load() {
 		return nil, ErrClosed
 	}
 	s.own = append(s.own, v)

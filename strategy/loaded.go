@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
-// loading puts a step that was taken apart on the devices.
-type loading struct {
+// loader puts a step that was taken apart on the devices.
+type loader struct {
 	*saved.Step
 	f    *Function
 	fail saved.Fail
@@ -41,7 +41,7 @@ func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved
 		Padding: Padding(step.Padding), mirroredResults: step.Mirrored,
 	})
 	f.wholeModel, f.loaded = step.Trains(), step
-	l := &loading{Step: step, f: f, fail: fail}
+	l := &loader{Step: step, f: f, fail: fail}
 	s.rules.came(f)
 	distributed, err := l.distributedVariables(variables)
 	if err != nil {
@@ -60,7 +60,7 @@ func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved
 }
 
 // values are like those that the step was compiled for.
-func (l *loading) values() (values []Value) {
+func (l *loader) values() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
 		if argument.Variable {
@@ -80,7 +80,7 @@ func (l *loading) values() (values []Value) {
 
 // program finds the step's variables in the store and puts its program on the devices. distributed
 // are its other variables.
-func (l *loading) program(ctx context.Context, distributed []*Variable) (*program, error) {
+func (l *loader) program(ctx context.Context, distributed []*Variable) (*program, error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
 	l.setPadding(p)
@@ -129,7 +129,7 @@ func (l *loading) program(ctx context.Context, distributed []*Variable) (*progra
 }
 
 // storedVariable returns the store's variable for an argument of a step.
-func (l *loading) storedVariable(ctx context.Context, argument int) (*Variable, error) {
+func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
 		return nil, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: a.Name, Detail: fmt.Sprintf(format, args...), Hint: hint})
@@ -248,7 +248,7 @@ func realSizes(shape, sizes []int) [][]int {
 }
 
 // setPadding gives the program what the saved step knows of its padding.
-func (l *loading) setPadding(p *program) {
+func (l *loader) setPadding(p *program) {
 	argument := 0
 	for i, a := range l.Arguments {
 		if a.Variable {

@@ -29,11 +29,11 @@ func (v *Variable) kind() string {
 // distributedVariables finds the step's distributed variables: by argument, nil for an argument
 // that is none. given take the places of those of the strategy. The errors name every variable that
 // does not fit.
-func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable, error) {
+func (l *loader) distributedVariables(given map[string]*Variable) ([]*Variable, error) {
 	s := l.f.strategy
 	found := make([]*Variable, len(l.Arguments))
 	unused := maps.Clone(given)
-	taken := map[*Variable]string{}
+	names := map[*Variable]string{}
 	var errs []error
 	fail := func(name string, cause error, hint, format string, args ...any) {
 		errs = append(errs, l.fail(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
@@ -59,14 +59,14 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 			}
 			v = all[0]
 		}
-		switch other, again := taken[v]; {
+		switch other, twice := names[v]; {
 		case v == nil:
 			fail(a.Name, nil, another, "stepfile.Options.Variables has nil for this name; the step has %s", want)
 		case v.strategy != s:
 			fail(a.Name, v.ownedBy(s, "load step"), "", "")
 		case v.kind() != want:
 			fail(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step", v.kind(), want)
-		case again:
+		case twice:
 			fail(a.Name, nil, another, "it is given for %q already, and the step has two", other)
 		default:
 			s.machine.Launch.Lock()
@@ -76,7 +76,7 @@ func (l *loading) distributedVariables(given map[string]*Variable) ([]*Variable,
 				fail(a.Name, err, "", "")
 				continue
 			}
-			taken[v], found[i] = a.Name, v
+			names[v], found[i] = a.Name, v
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(unused)) {

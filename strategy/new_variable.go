@@ -117,7 +117,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed.Load() {
 		return nil, errors.Join(ErrClosed, v.free())
 	}
 	s.own = append(s.own, v)

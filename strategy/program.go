@@ -91,7 +91,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 func (p *program) keep() error {
 	f, s := p.function, p.function.strategy
 	s.mu.Lock()
-	open := !s.closed && !f.closed.Load()
+	open := !s.closed.Load() && !f.closed.Load()
 	if open {
 		s.programs = append(s.programs, p)
 	}

@@ -59,7 +59,7 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	if err := s.runnable("running", f.opts.Name); err != nil {
 		return nil, err
 	}
-	if s.isClosed.Load() || f.closed.Load() {
+	if s.closed.Load() || f.closed.Load() {
 		return nil, f.check()
 	}
 	batch, release, err := resolveArguments(ctx, s, f.opts.Name, batch)

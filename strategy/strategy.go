@@ -116,12 +116,12 @@ type TPUStrategy struct {
 	whole          sharding.Mesh // of the replicas and the logical devices, over which rules lay variables out
 
 	// generation counts the times that the buffers of variables changed other than by a step.
-	// machine.Launch guards both.
+	// machine.Launch guards it.
 	generation int
 
+	closed atomic.Bool // changes under mu
+
 	mu       sync.Mutex
-	closed   bool
-	isClosed atomic.Bool // closed, for the launch path
 	programs []*program
 	// values are the buffers of the values that are held or not yet collected.
 	values    map[weak.Pointer[distributed]]mesh.Buffers
@@ -266,7 +266,7 @@ func (s *TPUStrategy) System() *system.System {
 func (s *TPUStrategy) hold(v *distributed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.values == nil { // a zero value
+	if s.closed.Load() || s.values == nil { // a zero value
 		return ErrClosed
 	}
 	p := weak.Make(v)
@@ -285,9 +285,7 @@ func (s *TPUStrategy) drop(p weak.Pointer[distributed]) mesh.Buffers {
 }
 
 func (s *TPUStrategy) check() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.values == nil {
+	if s.closed.Load() || s.machine == nil { // a zero value
 		return ErrClosed
 	}
 	return nil
@@ -316,8 +314,8 @@ func (s *TPUStrategy) Close() error {
 	defer s.machine.Launch.Unlock()
 	s.mu.Lock()
 	values, variables, programs, own := s.values, s.variables, s.programs, s.own
-	s.isClosed.Store(true)
-	s.closed, s.values, s.variables, s.programs, s.own = true, nil, nil, nil, nil
+	s.closed.Store(true)
+	s.values, s.variables, s.programs, s.own = nil, nil, nil, nil
 	s.mu.Unlock()
 	errs := s.machine.Close()
 	for p, buffers := range values {

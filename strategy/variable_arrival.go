@@ -90,7 +90,7 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 		if err != nil {
 			return err
 		}
-		took, err := first.MakeAgain(ctx, vs.firstOptions(), placed, of)
+		took, err := first.Repeat(ctx, vs.firstOptions(), placed, of)
 		vs.addFirst(took)
 		if !errors.Is(err, first.ErrNotForDevices) {
 			return err

@@ -45,7 +45,7 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	v, ok := s.variables[store]
 	if !ok {
 		v = &Variables{strategy: s, store: store, turn: make(chan struct{}, 1)}
-		if !s.closed {
+		if !s.closed.Load() {
 			s.variables[store] = v
 		}
 	}

@@ -41,7 +41,7 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 		weights[path] = true
 	}
 	var specs []safetensors.Spec
-	byName, names := map[string]*savedParts{}, map[string]bool{}
+	byName, names := map[string]*source{}, map[string]bool{}
 	for i := range c.variables {
 		v := &c.variables[i]
 		if !opts.All && !weights[v.Path] {
@@ -84,7 +84,7 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 }
 
 // copyTo reads the variable from its first element to its last, some rows at a time.
-func (p *savedParts) copyTo(ctx context.Context, write func([]byte) error) error {
+func (p *source) copyTo(ctx context.Context, write func([]byte) error) error {
 	dims := p.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
 	rows, each := 1, p.variable.bytes

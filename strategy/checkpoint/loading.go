@@ -12,24 +12,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
-// savedParts is a saved variable whose parts are read where they are needed.
-type savedParts struct {
+// source is a saved variable whose parts are read where they are needed.
+type source struct {
 	of       *Checkpoint
 	variable *variable
 }
 
-var _ lazy.Parts = (*savedParts)(nil)
+var _ lazy.Parts = (*source)(nil)
 
-func (c *Checkpoint) parts(v *variable) *savedParts { return &savedParts{of: c, variable: v} }
+func (c *Checkpoint) parts(v *variable) *source { return &source{of: c, variable: v} }
 
-func (p *savedParts) Shape() shapes.Shape { return p.variable.Shape }
+func (p *source) Shape() shapes.Shape { return p.variable.Shape }
 
-func (p *savedParts) ReadPart(ctx context.Context, start, size []int, into []byte) error {
+func (p *source) ReadPart(ctx context.Context, start, size []int, into []byte) error {
 	return p.read(ctx, into, box{start, size, into})
 }
 
 // ReadCells reads a box in cells, one after the other.
-func (p *savedParts) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
+func (p *source) ReadCells(ctx context.Context, start, size, cells []int, into []byte) error {
 	cell, n := make([]int, len(size)), p.variable.element
 	for d := range size {
 		cell[d] = size[d] / cells[d]
@@ -53,7 +53,7 @@ func (p *savedParts) ReadCells(ctx context.Context, start, size, cells []int, in
 	return p.read(ctx, into, boxes...)
 }
 
-func (p *savedParts) read(ctx context.Context, into []byte, boxes ...box) error {
+func (p *source) read(ctx context.Context, into []byte, boxes ...box) error {
 	v := p.variable
 	if err := p.of.fill(ctx, v, boxes...); err != nil {
 		return err

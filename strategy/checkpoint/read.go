@@ -17,7 +17,7 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	if c.objects == nil {
 		return errNotOpened
 	}
-	all := make([]*savedParts, len(c.variables))
+	all := make([]*source, len(c.variables))
 	for i := range c.variables {
 		all[i] = c.parts(&c.variables[i])
 	}
@@ -36,7 +36,7 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 		}
 		return c.Verify(ctx)
 	}
-	var mine []*savedParts
+	var mine []*source
 	n := 0
 	for i := range c.variables {
 		some := c.variables[i]
@@ -56,7 +56,7 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 
 // verify reads variables and compares them with their checksums. The error is that of the first
 // damaged one.
-func (c *Checkpoint) verify(ctx context.Context, all []*savedParts) error {
+func (c *Checkpoint) verify(ctx context.Context, all []*source) error {
 	errs := make([]error, len(all))
 	var next, failed atomic.Int64
 	failed.Store(int64(len(all)))
@@ -82,7 +82,7 @@ func (c *Checkpoint) verify(ctx context.Context, all []*savedParts) error {
 }
 
 // verify reads the variable and compares it with its checksums, if it has any.
-func (p *savedParts) verify(ctx context.Context) error {
+func (p *source) verify(ctx context.Context) error {
 	if p.variable.whole != nil {
 		return p.of.compareWhole(ctx, p.variable)
 	}

@@ -43,7 +43,7 @@ func (c *Checkpoint) Restore(ctx context.Context, g Group, opts RestoreOptions) 
 	if c.objects == nil {
 		return errNotOpened
 	}
-	r := &restoring{c: c, group: g, opts: opts}
+	r := &restore{c: c, group: g, opts: opts}
 	r.shared = sharedBy(g)
 	err := r.plan()
 	if err == nil && r.room() {

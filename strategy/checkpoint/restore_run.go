@@ -10,15 +10,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
-// restoring is a restore under way.
-type restoring struct {
+// restore is a restore under way.
+type restore struct {
 	c      *Checkpoint
 	group  Group
 	opts   RestoreOptions
 	shared *strategy.TPUStrategy // by several processes; nil if there is none
 
 	targets []Variable
-	parts   []*savedParts // of the checkpoint's variables
+	parts   []*source // of the checkpoint's variables
 	// variables get from in parts on the devices, and are at places.
 	variables []*strategy.Variable
 	from      []lazy.Parts
@@ -43,11 +43,11 @@ func inParts(v Variable) (*strategy.Variable, bool) {
 }
 
 // plan says which variable gets its value how.
-func (r *restoring) plan() (err error) {
+func (r *restore) plan() (err error) {
 	if r.targets, err = r.c.match(r.group, r.opts); err != nil {
 		return err
 	}
-	r.parts = make([]*savedParts, len(r.c.variables))
+	r.parts = make([]*source, len(r.c.variables))
 	for i := range r.c.variables {
 		r.parts[i] = r.c.parts(&r.c.variables[i])
 	}
@@ -62,17 +62,17 @@ func (r *restoring) plan() (err error) {
 }
 
 // room reports whether the devices have room for the new values beside the old ones.
-func (r *restoring) room() bool { return len(r.variables) == 0 || r.machine().Room(r.variables) }
+func (r *restore) room() bool { return len(r.variables) == 0 || r.machine().Room(r.variables) }
 
 // machine is that of the variables.
-func (r *restoring) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
+func (r *restore) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
 
 // readers is how many parts are read at a time, while others are copied to the devices.
 func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
 // together reads all that goes to the devices to memory beside what they hold, compares everything,
 // and lets the new values take the places of the old.
-func (r *restoring) together(ctx context.Context) error {
+func (r *restore) together(ctx context.Context) error {
 	check := func(ctx context.Context) error { return r.agree(ctx, r.check(ctx)) }
 	if len(r.variables) == 0 {
 		return check(ctx)
@@ -90,7 +90,7 @@ func (r *restoring) together(ctx context.Context) error {
 
 // inTurn compares everything, and then replaces one variable after another. failed is what is wrong
 // already.
-func (r *restoring) inTurn(ctx context.Context, failed error) error {
+func (r *restore) inTurn(ctx context.Context, failed error) error {
 	if failed == nil {
 		failed = r.check(ctx)
 	}
@@ -107,14 +107,14 @@ func (r *restoring) inTurn(ctx context.Context, failed error) error {
 
 // check compares what is not read to the devices with the checksums, unless the options say
 // otherwise; what is read is compared on the way. Of shards that is what this process reads.
-func (r *restoring) check(ctx context.Context) error {
+func (r *restore) check(ctx context.Context) error {
 	if r.opts.SkipVerify {
 		return nil
 	}
 	if r.c.sharded == nil {
 		return r.c.verify(ctx, r.parts)
 	}
-	var rest []*savedParts
+	var rest []*source
 	for i, p := range r.parts {
 		if _, ok := inParts(r.targets[i]); !ok && r.wanted(i) {
 			rest = append(rest, p)
@@ -124,7 +124,7 @@ func (r *restoring) check(ctx context.Context) error {
 }
 
 // wanted reports whether a saved variable is restored.
-func (r *restoring) wanted(i int) bool {
+func (r *restore) wanted(i int) bool {
 	return r.targets[i] != nil || r.group.creates(r.c.variables[i].Info)
 }
 
@@ -132,7 +132,7 @@ func (r *restoring) wanted(i int) bool {
 var errElsewhere = errkind.New(errkind.DataLossError, "another process cannot restore the checkpoint; see its error")
 
 // agree lets the processes agree that nothing is wrong, before any of them changes a variable.
-func (r *restoring) agree(ctx context.Context, mine error) error {
+func (r *restore) agree(ctx context.Context, mine error) error {
 	if r.shared == nil {
 		return mine
 	}
@@ -149,7 +149,7 @@ func (r *restoring) agree(ctx context.Context, mine error) error {
 }
 
 // others restores what does not go to the devices in parts, in the order of the save.
-func (r *restoring) others(ctx context.Context) error {
+func (r *restore) others(ctx context.Context) error {
 	done := map[int]bool{}
 	for _, i := range r.places {
 		done[i] = true

@@ -43,7 +43,7 @@ type Figures struct {
 	Lowering, Compiling, Making time.Duration
 }
 
-// Add adds those of another making.
+// Add adds those of another run.
 func (f *Figures) Add(o Figures) {
 	f.OnDevices, f.OnHost, f.Programs = f.OnDevices+o.OnDevices, f.OnHost+o.OnHost, f.Programs+o.Programs
 	f.Lowering, f.Compiling, f.Making = f.Lowering+o.Lowering, f.Compiling+o.Compiling, f.Making+o.Making
@@ -81,12 +81,12 @@ type maker struct {
 	traced   map[*model.Variable]*initializer // of the large ones
 	agreed   bool                             // on the state of random numbers, over the processes
 	copies   *mesh.Spreading
-	made     []made
+	made     []arrival
 	took     Figures
 }
 
-// made is a value on its way to a variable, which has it when its buffers are ready.
-type made struct {
+// arrival is a value on its way to a variable, which has it when its buffers are ready.
+type arrival struct {
 	variable Variable
 	buffers  mesh.Buffers
 }
@@ -94,7 +94,7 @@ type made struct {
 // Make makes the values of some variables, in their order. Those that were made are with their
 // variables, also after an error.
 func Make(ctx context.Context, o Options, missing []*model.Variable) (Figures, error) {
-	return o.making(ctx, func(m *maker) error {
+	return o.run(ctx, func(m *maker) error {
 		if err := m.prepare(ctx, missing); err != nil {
 			return err
 		}
@@ -107,10 +107,10 @@ func Make(ctx context.Context, o Options, missing []*model.Variable) (Figures, e
 	})
 }
 
-// MakeAgain makes a value that other devices made before. Where the initializer is none for devices it
+// Repeat makes a value that other devices made before. Where the initializer is none for devices it
 // returns ErrNotForDevices.
-func MakeAgain(ctx context.Context, o Options, placed Variable, of *Value) (Figures, error) {
-	return o.making(ctx, func(m *maker) error {
+func Repeat(ctx context.Context, o Options, placed Variable, of *Value) (Figures, error) {
+	return o.run(ctx, func(m *maker) error {
 		start := time.Now()
 		init, err := m.trace(of.init, placed)
 		m.took.Lowering += time.Since(start)
@@ -129,8 +129,8 @@ func MakeAgain(ctx context.Context, o Options, placed Variable, of *Value) (Figu
 	})
 }
 
-// making runs f with a maker, and counts its time.
-func (o Options) making(ctx context.Context, f func(m *maker) error) (Figures, error) {
+// run runs f with a maker, and counts its time.
+func (o Options) run(ctx context.Context, f func(m *maker) error) (Figures, error) {
 	start := time.Now()
 	m := &maker{Options: o, programs: map[[sha256.Size]byte]*program{}, traced: map[*model.Variable]*initializer{}, copies: o.Machine.Spread()}
 	err := f(m)

@@ -174,7 +174,7 @@ func (m *maker) onDevices(ctx context.Context, placed Variable, traced *initiali
 		return nil, errors.Join(err, fresh.Close())
 	}
 	m.took.OnDevices++
-	m.made = append(m.made, made{placed, fresh})
+	m.made = append(m.made, arrival{placed, fresh})
 	return next, m.copies.Start(ctx, int(placed.Shape.ByteSize()), fresh, traced.makers.source)
 }
 
