@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
 	x := graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1)
 	for _, filters := range []int{32, 64} {
-		x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Filters(filters).KernelSize(3).PadSame().Done())
+		x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Channels(filters).KernelSize(3).PadSame().Done())
 		x = graph.MaxPool(x).Window(2).Done()
 	}
 	x = activation.Relu(layers.Dense(rc.Scope("hidden"), graph.Reshape(x, x.Shape().Dimensions[0], -1), true, 128))
