@@ -20,6 +20,7 @@ IMAGE=${IMAGE:-v2-alpha-tpuv5-lite}
 PAUSE=${PAUSE:-10} # seconds between two looks at what is being made or deleted
 TRIES=${TRIES:-30} # looks before something counts as not deletable, or not reachable
 RESTARTS=${RESTARTS:-10} # how often the program is started again after an interruption
+FRUITLESS=${FRUITLESS:-3} # how often in a row after a failure, without a checkpoint in between
 BUCKET=${BUCKET:-} # gs://bucket/folder, for one upload that all hosts read; empty copies to each host
 arguments=(-slice -v -logical 1 -wait 10m "$@")
 
@@ -37,6 +38,7 @@ check IMAGE '^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$' 'letters, digits and -._/:@'
 check TRIES '^(0|[1-9][0-9]{0,8})$' 'a number'
 check PAUSE '^[0-9]{1,9}([.][0-9]{1,9})?$' 'a number of seconds'
 [ -z "$BUCKET" ] || check BUCKET '^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$' 'gs://bucket or gs://bucket/folder'
+check FRUITLESS '^(0|[1-9][0-9]{0,8})$' 'a number'
 check RESTARTS '^(0|[1-9][0-9]{0,8})$' 'a number from 0 to 999999999'
 [ -z "${TMPDIR:-}" ] || check TMPDIR '^/[^:[:cntrl:]]*$' 'the path of a folder without a colon, which scp takes for a machine'
 
@@ -122,6 +124,13 @@ finish() {
     pkill -P "$job"
     kill "$job"
   done 2>/dev/null
+  if [ -n "${running:-}" ] && [ "$code" -ne 0 ]; then
+    if [ "$code" -gt 128 ]; then
+      say "the program is told to end: it may take 60 s to save"
+      bounded everywhere stop || say "a machine does not answer"
+    fi
+    keep_logs
+  fi
   rm -rf "$work"
   if [ "${#made[@]}" -gt 0 ] && [ -n "${KEEP:-}" ]; then
     for thing in "${made[@]}"; do say "kept, and billed: $thing; delete it with: $(how "$thing")"; done
@@ -164,19 +173,68 @@ if newer; then
   exit 1
 fi
 LIBTPU=${LIBTPU:-}
-[ -n "$LIBTPU" ] || LIBTPU=$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu | sed -n 's/^tpu  //p')
+[ -n "$LIBTPU" ] || LIBTPU=$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path)
 cp -- "$LIBTPU" "$work/libtpu.so"
-# What each host runs. A process of an earlier run that still has the TPU is ended.
+# What each host runs. The program is a process of its own that outlives the connection: a second
+# call of the same round, as gcloud makes one after it has lost a connection, follows what runs.
 cat >"$work/start.sh" <<'END_OF_START'
 cd "$(dirname "$0")" || exit 1
-old=$(cat pid 2>/dev/null)
-case $(readlink "/proc/$old/exe") in "$PWD"/*) kill -9 "$old" && sleep 1 ;; esac
-echo $$ >pid
-export TPU_LIBRARY_PATH="$PWD/libtpu.so"
-exec ./multihost "$@"
+alive() { pid=$(cat pid 2>/dev/null) && case $(readlink "/proc/$pid/exe") in "$PWD"/*) ;; *) false ;; esac; }
+stop() { # one that saves when it is told to end has the time for it
+  left=600
+  if alive; then kill "$pid"; fi
+  while alive && [ "$left" -gt 0 ]; do
+    sleep 0.1
+    left=$((left - 1))
+  done
+  if alive; then kill -9 "$pid" && sleep 1; fi
+}
+case $1 in
+  stop) stop && exit ;;
+  log) tail -c 1000000 log && exit ;;
+esac
+boot=$(cat /proc/sys/kernel/random/boot_id)
+lines=+1
+if [ "$(cat round 2>/dev/null)" != "$1" ]; then
+  stop
+  rm -f code pid
+  if [ -f log ]; then mv log log.before; fi
+  cat saved >saved.before 2>/dev/null
+  echo "$boot" >boot
+  echo "$1" >round
+  shift
+  export TPU_LIBRARY_PATH="$PWD/libtpu.so" TPUSTRATEGY_SAVED="$PWD/saved"
+  : >log
+  setsid sh keep.sh "$@" </dev/null >log 2>&1 &
+  echo $! >keeper
+elif [ "$(cat boot)" = "$boot" ]; then
+  echo "the connection was lost: the last lines of the log, and what comes"
+  lines=50
+else
+  echo "the machine was started anew, and the program is gone"
+  exit 69
+fi
+keeper=$(cat keeper)
+tail -n "$lines" -f -s 0.2 --pid="$keeper" log
+if [ ! -f code ]; then
+  if kill -0 "$keeper" 2>/dev/null; then exit 255; fi # nobody reads here any more
+  exit 69
+fi
+code=$(cat code)
+now=$(cat saved 2>/dev/null)
+case $code in 1 | 2 | 134 | 137 | 139) ;; *) exit "$code" ;; esac # what a lost peer makes of libtpu, and of Go
+if [ -z "$now" ]; then exit "$code"; fi
+echo "the program ended with code $code; step $now is saved"
+if [ "$now" = "$(cat saved.before)" ]; then exit 77; fi
+exit 76
 END_OF_START
+cat >"$work/keep.sh" <<'END_OF_KEEP'
+sh -c 'echo $$ >pid && exec ./multihost "$@"' multihost "$@"
+echo $? >code.new
+mv code.new code
+END_OF_KEEP
 archive=$work/$NAME.tar.gz
-tar -C "$work" -cf - multihost libtpu.so start.sh | "$(command -v pigz || echo gzip)" -1 >"$archive"
+tar -C "$work" -cf - multihost libtpu.so start.sh keep.sh | "$(command -v pigz || echo gzip)" -1 >"$archive"
 say "the program, the plugin and what they are packed into: $(wc -c <"$program"), $(wc -c <"$work/libtpu.so"), $(wc -c <"$archive") bytes"
 [ -z "$BUCKET" ] || gcloud storage cp "$archive" "$BUCKET/$NAME.tar.gz" --project="$PROJECT"
 
@@ -185,10 +243,10 @@ there=$(quoted "$NAME")
 unpack="mkdir -p $there && tar -xzf $there.tar.gz -C $there"
 [ -z "$BUCKET" ] || unpack="gcloud storage cp $(quoted "$BUCKET/$NAME.tar.gz") . && $unpack"
 unpack="$unpack && { sudo -n sh -c 'echo always >/sys/kernel/mm/transparent_hugepage/enabled' || true; }"
-start="sh $there/start.sh"
-shown=$start
+words=
+shown="$there/start.sh"
 for word in ${arguments[@]+"${arguments[@]}"}; do
-  start+=" $(quoted "$word")"
+  words+=" $(quoted "$word")"
   shown+=" $(printf '%q' "$word")"
 done
 
@@ -198,11 +256,10 @@ make_all() {
 hosts() { echo "$NAME"; } # gcloud reaches all its machines by itself
 healthy() { [ "$(tpu describe "$NAME" --format='value(state)')" = READY ]; }
 copy() { tpu scp "$archive" "$1:" --worker=all; }
-unpack() { tpu ssh "$1" --worker=all --command="$unpack"; }
-start() { tpu ssh "$1" --worker=all --command="$start"; }
+on() { tpu ssh "$1" --worker=all --command="$2"; } # on MACHINE COMMAND
 
 # everywhere CALL: makes the call for each machine of the slice at once, and waits for all. Its code
-# is that of the first that failed, where 1 and 2 come before the codes of an interruption.
+# is that of the first that failed, where 1 and 2 come before the codes that ask for a restart.
 everywhere() {
   local call=$1 host pids=() pid code worst=0
   for host in $(hosts); do
@@ -215,7 +272,7 @@ everywhere() {
     wait "$pid" || code=$?
     case "$worst.$code" in
       *.0) ;;
-      0.* | 75.* | 69.* | 255.*) worst=$code ;;
+      0.* | 75.* | 69.* | 255.* | 76.* | 77.*) worst=$code ;;
     esac
   done
   return "$worst"
@@ -235,24 +292,61 @@ reached() {
   return 1
 }
 
+unpacked() { on "$1" "$unpack"; }
+start() { on "$1" "sh $there/start.sh $round$words"; }
+stop() { on "$1" "sh $there/start.sh stop"; }
+
+# keep_logs saves the last of what the program said on each machine, before that may go.
+keep_log() { on "$1" "sh $there/start.sh log" >"$1.log"; }
+keep_logs() {
+  if bounded everywhere keep_log; then
+    say "the last that the program said is in $(hosts | sed 's/$/.log/' | paste -s -d ' ' -)"
+  else
+    say "the log of a machine cannot be read"
+  fi
+}
+
+# bounded CALL...: as long as the program may take to save, and somewhat longer.
+bounded() {
+  local job rest=$((60 * 10 + 300))
+  "$@" &
+  job=$!
+  while kill -0 "$job" 2>/dev/null; do
+    if [ "$rest" -le 0 ]; then
+      pkill -P "$job" || true
+      kill "$job" && return 1
+    fi
+    sleep 0.1
+    rest=$((rest - 1))
+  done
+  wait "$job"
+}
+
 equip() {
   make_all
   [ -n "$BUCKET" ] || reached copy
-  reached unpack
+  reached unpacked
 }
 
 equip
 restart=0
-stuck=0 # how often in a row a host did not answer
+stuck=0     # how often in a row a host did not answer
+fruitless=0 # how often in a row the program failed without a new checkpoint
+saved=      # whether it has saved at all
 while :; do
+  round=$(date +%s)-$restart
+  running=1
   say "running: $shown"
   code=0
   everywhere start || code=$?
+  case $saved.$code in 1.1 | 1.2 | 1.134 | 1.137 | 1.139) code=77 ;; esac # on new machines
   case $code in
     0) say "done" && break ;;
-    75) say "interrupted, and saved" ;;
+    75) say "interrupted, and saved" && saved=1 ;;
     69) say "a host did not answer: the last lines of the log name it" ;;
     255) say "the connection to a machine is lost" ;;
+    76) say "the program failed, after it had saved" && saved=1 ;;
+    77) say "the program failed, and has saved nothing new" ;;
     *) say "the program ended with code $code" && exit "$code" ;;
   esac
   restart=$((restart + 1))
@@ -260,12 +354,23 @@ while :; do
     say "not started again: that was done $RESTARTS times"
     exit "$code"
   fi
+  case $code in
+    77) fruitless=$((fruitless + 1)) ;;
+    75 | 76) fruitless=0 ;;
+  esac
+  if [ "$fruitless" -gt "$FRUITLESS" ]; then
+    say "not started again: it failed $fruitless times in a row without a new checkpoint"
+    exit "$code"
+  fi
   if [ "$code" = 69 ]; then stuck=$((stuck + 1)); else stuck=0; fi
   if [ "$stuck" -ge 2 ] || ! healthy; then
     say "the machines are gone, or do not answer again and again: making new ones"
     stuck=0
+    keep_logs
+    running=
     remove_all
     equip
   fi
+  for ((wait = fruitless * fruitless; wait > 0; wait--)); do sleep "$PAUSE"; done
   say "starting again, $restart of $RESTARTS"
 done
