@@ -43,7 +43,7 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	})
 }
 
-type held struct {
+type slot struct {
 	ord int64
 	item
 }
@@ -57,7 +57,7 @@ type shuffler struct {
 	in     Iterator
 	size   int
 	rng    uint64
-	buf    []held
+	buf    []slot
 	pulled int64 // elements taken from the input
 	ended  bool
 	marks  []bookmark // positions of the input; the first is not after the oldest element in buf
@@ -109,14 +109,14 @@ func (s *shuffler) open(ctx context.Context, in Source, pass Pass, from State) (
 // reread fills the buffer with the wanted elements, in that order, and brings the input to where it
 // was.
 func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
-	slot := make(map[int64]int, len(want))
+	places := make(map[int64]int, len(want))
 	for i, ord := range want {
-		slot[ord] = i
+		places[ord] = i
 	}
-	if len(slot) != len(want) {
+	if len(places) != len(want) {
 		return misfit("a shuffle buffer holds an element twice")
 	}
-	s.buf = make([]held, len(want))
+	s.buf = make([]slot, len(want))
 	for ord := base; ord < s.pulled; ord++ {
 		it, err := nextItem(ctx, s.in)
 		if err == io.EOF {
@@ -124,29 +124,29 @@ func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 		} else if err != nil {
 			return err
 		}
-		if i, ok := slot[ord]; ok {
-			s.buf[i] = held{ord, it}
+		if i, ok := places[ord]; ok {
+			s.buf[i] = slot{ord, it}
 		}
 	}
 	return nil
 }
 
 // pull takes one element from the input.
-func (s *shuffler) pull(ctx context.Context) (held, error) {
+func (s *shuffler) pull(ctx context.Context) (slot, error) {
 	if s.pulled-s.marks[len(s.marks)-1].ord >= int64(s.size) {
 		state, err := s.in.State()
 		if err != nil {
-			return held{}, err
+			return slot{}, err
 		}
 		s.marks = append(s.marks, bookmark{s.pulled, state})
 		s.forget()
 	}
 	it, err := nextItem(ctx, s.in)
 	if err != nil {
-		return held{}, err
+		return slot{}, err
 	}
 	s.pulled++
-	return held{s.pulled - 1, it}, nil
+	return slot{s.pulled - 1, it}, nil
 }
 
 // forget drops the marks that no element in the buffer needs any more.
@@ -180,7 +180,7 @@ func (s *shuffler) nextItem(ctx context.Context) (item, error) {
 	out := s.buf[i]
 	last := len(s.buf) - 1
 	s.buf[i] = s.buf[last]
-	s.buf[last] = held{}
+	s.buf[last] = slot{}
 	s.buf = s.buf[:last]
 	return out.item, nil
 }

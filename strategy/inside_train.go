@@ -132,12 +132,12 @@ func (m innerContext) Share(x *graph.Node) *graph.Node {
 	return share(x, m.strategy.replicas)
 }
 
-func (m innerContext) Belonging(v *model.Variable) (spmd.Over, logical.Annotation) {
+func (m innerContext) Belonging(v *model.Variable) (spmd.ReplicaShard, logical.Annotation) {
 	return m.variables().belonging(v)
 }
 
-func (m innerContext) Stored(v *model.Variable) spmd.Over { return m.variables().overOf(v) }
-func (m innerContext) variables() *Variables              { return m.strategy.Variables(m.scope.Store()) }
+func (m innerContext) Stored(v *model.Variable) spmd.ReplicaShard { return m.variables().overOf(v) }
+func (m innerContext) variables() *Variables                      { return m.strategy.Variables(m.scope.Store()) }
 
 func (m innerContext) Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	return m.slicing(v)
@@ -145,7 +145,7 @@ func (m innerContext) Slicing(v *model.Variable) (part *graph.Node, stacks []*gr
 
 func (m innerContext) Unwritten(v *model.Variable) *graph.Node { return unwritten(v, m.graph) }
 
-func (m innerContext) PartOf(v *model.Variable, whole *graph.Node, over spmd.Over) *graph.Node {
+func (m innerContext) PartOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	return m.partOf(v, whole, over)
 }
 

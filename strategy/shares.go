@@ -34,7 +34,7 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 		rc.slices[v.Path()] = part
 	}
 	a, _ := vs.ruled(v)
-	of, split := spmd.Over{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
 		return spmd.Whole(slices[0], of, split)
 	}
@@ -54,7 +54,7 @@ func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 }
 
 // partOf is the replica's part of a variable's value in the step.
-func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.Over) *graph.Node {
+func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	if part := rc.wholes[whole]; part != nil {
 		return part
 	}
@@ -90,7 +90,7 @@ func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 
 // belonging says how what belongs to a trained variable, its gradient and the optimizer's state,
 // is cut over the replicas and split over the logical devices.
-func (vs *Variables) belonging(v *model.Variable) (over spmd.Over, split logical.Annotation) {
+func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation) {
 	s := vs.strategy
 	vs.mu.Lock()
 	like := vs.trained[v.Path()]

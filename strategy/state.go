@@ -97,13 +97,13 @@ func checkRule(r logical.Rule, axes, whole sharding.Mesh) error {
 
 // overFor says along which dimension a tensor that is split over the logical devices is cut over
 // the replicas. Of a stack of layers, each is cut.
-func (s *TPUStrategy) overFor(shape shapes.Shape, stacked bool, split logical.Annotation) spmd.Over {
+func (s *TPUStrategy) overFor(shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
 	smallest := s.opts.SmallestSharded
 	if smallest == 0 {
 		smallest = smallestSharded
 	}
 	if s.replicas == 1 || s.opts.State == ShardNothing || shape.Size() < max(smallest, 2) || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
-		return spmd.Over{}
+		return spmd.ReplicaShard{}
 	}
 	largest := -1
 	for d, n := range shape.Dimensions {
@@ -111,15 +111,15 @@ func (s *TPUStrategy) overFor(shape shapes.Shape, stacked bool, split logical.An
 		case stacked && d == 0:
 		case s.splitsDimension(split, d):
 		case n%s.replicas == 0:
-			return spmd.Over{Dim: d, Size: n}
+			return spmd.ReplicaShard{Dim: d, Size: n}
 		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
 			largest = d
 		}
 	}
 	if largest < 0 {
-		return spmd.Over{}
+		return spmd.ReplicaShard{}
 	}
-	return spmd.Over{Dim: largest, Size: shape.Dimensions[largest]}
+	return spmd.ReplicaShard{Dim: largest, Size: shape.Dimensions[largest]}
 }
 
 // splitsDimension reports whether an annotation splits a dimension.
@@ -130,7 +130,7 @@ func (s *TPUStrategy) splitsDimension(a logical.Annotation, d int) bool {
 
 // placeOf says how a variable of the store lies on the devices: split over the logical devices, by
 // which rule or -1, and in parts over the replicas.
-func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over spmd.Over, err error) {
+func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
 	a, rule = vs.ruled(source)
 	if !vs.strategy.sharding() {
 		return a, rule, over, nil
@@ -172,16 +172,16 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 }
 
 // ruledOver says along which dimension a rule cuts a variable of the store over the replicas.
-func (vs *Variables) ruledOver(source *model.Variable) spmd.Over {
+func (vs *Variables) ruledOver(source *model.Variable) spmd.ReplicaShard {
 	if vs.strategy.replicas == 1 || vs.isProxy(source.Path()) {
-		return spmd.Over{}
+		return spmd.ReplicaShard{}
 	}
 	shape := source.Shape()
 	a, _ := vs.strategy.opts.Variables.For(vs.strategy.whole, source.Path(), shape.Dimensions)
 	if d := a.ReplicaDim(); d >= 0 {
-		return spmd.Over{Dim: d, Size: shape.Dimensions[d]}
+		return spmd.ReplicaShard{Dim: d, Size: shape.Dimensions[d]}
 	}
-	return spmd.Over{}
+	return spmd.ReplicaShard{}
 }
 
 // ruled is how a variable of the store is split over the logical devices, and the rule that says
@@ -239,7 +239,7 @@ func (vs *Variables) byPath() map[string]*model.Variable {
 }
 
 // overOf says how a variable of the store is in parts over the replicas.
-func (vs *Variables) overOf(source *model.Variable) spmd.Over {
+func (vs *Variables) overOf(source *model.Variable) spmd.ReplicaShard {
 	if v, ok := vs.Lookup(source.Path()); ok {
 		return v.over
 	}

@@ -26,7 +26,7 @@ type distributed struct {
 	dtype      dtypes.DType
 	shape      []int // of one replica's tensor
 	annotation logical.Annotation
-	over       spmd.Over // of a variable
+	over       spmd.ReplicaShard // of a variable
 	perReplica bool
 	// equal is set for a per-replica value whose tensors are known to be the same, such as what
 	// replicas received from a collective: it counts as mirrored.

@@ -26,7 +26,7 @@ type Variable struct {
 	shape      []int
 	annotation logical.Annotation
 	// over says along which dimension each replica holds a part of the variable.
-	over       spmd.Over
+	over       spmd.ReplicaShard
 	shardBytes int
 	trainable  bool
 

@@ -26,7 +26,7 @@
 // scalars. The tensor's annotation splits it over the logical devices. Either way the shard that a
 // device holds has the bytes of the replica's tensor, cut by the annotation alone.
 //
-// A tensor that is [Over] the replicas is in parts: each replica holds one, and the global tensor is
+// A tensor with a [ReplicaShard] is in parts: each replica holds one, and the global tensor is
 // the parts one after another along a dimension, with padding at its end. The step takes the part,
 // or the whole tensor, which the module then gathers for it. [Whole], [ScatterPart], [OwnPart] and
 // [PartOf] go from parts to the whole and back; on several logical devices each of these moves its

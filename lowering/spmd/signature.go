@@ -32,7 +32,7 @@ type Tensor struct {
 	// parts one after another along a dimension. The step's parameter is the part, or the whole
 	// tensor, which the module then gathers where the step reads it; a result is a part. A tensor
 	// is not both PerReplica and in parts.
-	Over Over
+	Over ReplicaShard
 	// Annotation splits the tensor over the logical devices. An assigned tensor
 	// is stored whole on each of them.
 	Annotation logical.Annotation

@@ -78,7 +78,7 @@ type tensor struct {
 	Result  int   `json:"result,omitempty"`
 }
 
-// over is a spmd.Over.
+// over is a spmd.ReplicaShard.
 type over struct {
 	Dim  int `json:"dimension"`
 	Size int `json:"size"`
@@ -148,7 +148,7 @@ func (t tensor) in() (p spmd.Placed, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
 	if t.Over != nil {
-		p.Over = spmd.Over{Dim: t.Over.Dim, Size: t.Over.Size}
+		p.Over = spmd.ReplicaShard{Dim: t.Over.Dim, Size: t.Over.Size}
 		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
 			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.Local, p.Over)
 		}

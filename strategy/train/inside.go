@@ -109,8 +109,8 @@ type replica interface {
 	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what
 	// belongs to a trained one is, its gradient and the optimizer's state, and how it is split over
 	// the logical devices.
-	Stored(v *model.Variable) spmd.Over
-	Belonging(v *model.Variable) (over spmd.Over, split logical.Annotation)
+	Stored(v *model.Variable) spmd.ReplicaShard
+	Belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation)
 	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicing]. part is the
 	// replica's, nil for a stack that is whole. Unwritten is the parameter that a variable is, nil
 	// once it was written.
@@ -118,7 +118,7 @@ type replica interface {
 	Unwritten(v *model.Variable) *graph.Node
 	// PartOf is the replica's part of a variable's value. Joined says which part a value is joined
 	// from, InParts that a parameter is a part.
-	PartOf(v *model.Variable, whole *graph.Node, over spmd.Over) *graph.Node
+	PartOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node
 	Joined(whole, part *graph.Node)
 	InParts(parameter *graph.Node)
 	// KeepStates leaves variables of each replica as they were in replicas without rows. It is called

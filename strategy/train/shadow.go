@@ -37,7 +37,7 @@ type shadow struct {
 type shadowPart struct {
 	variable, shadow *model.Variable
 	whole, part      *graph.Node
-	over             spmd.Over
+	over             spmd.ReplicaShard
 }
 
 // update lets an optimizer update the variables, with the gradients of meanGradients.
@@ -86,7 +86,7 @@ func (s *shadow) add(v *model.Variable) *graph.Node {
 	if !v.Trainable && s.inner.Stored(v).Is() {
 		return nil // state, which the optimizer makes of the shape that it wants
 	}
-	shape, over := v.Shape(), spmd.Over{}
+	shape, over := v.Shape(), spmd.ReplicaShard{}
 	if v.Trainable && v.InUseByGraph(s.graph) && !s.freezes(v) {
 		over = s.over(v)
 	}

@@ -49,7 +49,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 		part = spmd.PartGradient(parameter, over)
 		t.slices[v.Path()] = part
 	}
-	of, split := spmd.Over{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
 	rows, _ := t.inner.Rows()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
@@ -169,7 +169,7 @@ func squares(x *graph.Node, dtype dtypes.DType) *graph.Node {
 }
 
 // withoutPadding is a replica's part with zeros for what pads it.
-func (t *trainer) withoutPadding(part *graph.Node, over spmd.Over) *graph.Node {
+func (t *trainer) withoutPadding(part *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	replicas := t.rc.NumReplicasInSync()
 	size := over.Part(replicas)
 	if size*replicas == over.Size {

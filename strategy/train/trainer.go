@@ -39,7 +39,7 @@ type trainer struct {
 	// variable if it is not set.
 	reduceIn dtypes.DType
 	micro    *microbatch // the one at hand
-	overs    map[*model.Variable]spmd.Over
+	overs    map[*model.Variable]spmd.ReplicaShard
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
 	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
@@ -54,7 +54,7 @@ type proxy struct {
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
 	return &trainer{rc: rc, inner: innerContext(rc), graph: rc.Graph(),
-		overs: map[*model.Variable]spmd.Over{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
+		overs: map[*model.Variable]spmd.ReplicaShard{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
 // begin makes the step a training step, before its loss is built.
@@ -204,7 +204,7 @@ func (t *trainer) keepFrozen(f func()) {
 
 // over says how what belongs to a trained variable is cut over the replicas: its gradient and the
 // optimizer's state. split says how it and the variable are split over the logical devices.
-func (t *trainer) over(v *model.Variable) spmd.Over {
+func (t *trainer) over(v *model.Variable) spmd.ReplicaShard {
 	over, ok := t.overs[v]
 	if !ok {
 		over, _ = t.inner.Belonging(v)

@@ -67,7 +67,7 @@ type Variable struct {
 	Path       string
 	Shape      shapes.Shape
 	Annotation logical.Annotation
-	Over       spmd.Over
+	Over       spmd.ReplicaShard
 	Layout     *mesh.Layout
 	// Take gives the variable its buffers, which it owns then.
 	Take func(mesh.Buffers) error

@@ -14,22 +14,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Over says that a tensor is one of all replicas, of which each holds a part along a dimension. All
+// ReplicaShard says that a tensor is cut over the replicas: each holds a part along a dimension. All
 // parts have the same size: the last ones are padded where the number of replicas does not divide
 // the dimension. The zero value says that each replica has the whole tensor.
-type Over struct {
+type ReplicaShard struct {
 	// Dim is the dimension that is cut, Size its size in the whole tensor, without padding.
 	Dim, Size int
 }
 
 // Is reports whether the tensor is in parts.
-func (o Over) Is() bool { return o.Size > 0 }
+func (o ReplicaShard) Is() bool { return o.Size > 0 }
 
 // Part returns the size of dimension Dim in the part of each of so many replicas.
-func (o Over) Part(replicas int) int { return (o.Size + replicas - 1) / replicas }
+func (o ReplicaShard) Part(replicas int) int { return (o.Size + replicas - 1) / replicas }
 
 // Parts returns the dimensions of a part of a tensor of these dimensions.
-func (o Over) Parts(dims []int, replicas int) []int {
+func (o ReplicaShard) Parts(dims []int, replicas int) []int {
 	dims = slices.Clone(dims)
 	if o.Is() {
 		dims[o.Dim] = o.Part(replicas)
@@ -38,7 +38,7 @@ func (o Over) Parts(dims []int, replicas int) []int {
 }
 
 // Wholes returns the dimensions of the tensor that parts of these dimensions make.
-func (o Over) Wholes(dims []int) []int {
+func (o ReplicaShard) Wholes(dims []int) []int {
 	dims = slices.Clone(dims)
 	if o.Is() {
 		dims[o.Dim] = o.Size
@@ -47,7 +47,7 @@ func (o Over) Wholes(dims []int) []int {
 }
 
 // String describes the parts, such as "dimension 1 of 512 over the replicas".
-func (o Over) String() string {
+func (o ReplicaShard) String() string {
 	if !o.Is() {
 		return "whole on each replica"
 	}
@@ -57,7 +57,7 @@ func (o Over) String() string {
 // Whole returns the tensor that the replicas' parts make, the same on each, by one all-gather. split
 // says how the tensor is split over the logical devices, each of which gathers its part alone. The
 // gradient is [ScatterPart]. It panics with an error of kind InvalidArgumentError.
-func Whole(part *graph.Node, o Over, split logical.Annotation) *graph.Node {
+func Whole(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("whole", part)
 	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
 	return cut(t.gather(part, o.Dim, split), o)
@@ -66,7 +66,7 @@ func Whole(part *graph.Node, o Over, split logical.Annotation) *graph.Node {
 // ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
 // reduce-scatter. split says how x is split over the logical devices, each of which sums its part
 // alone. The gradient is [Whole]. It panics with an error of kind InvalidArgumentError.
-func ScatterPart(x *graph.Node, o Over, split logical.Annotation) *graph.Node {
+func ScatterPart(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("scatter_part", x)
 	t.checkOver("scatter_part", x, o, o.Size)
 	return t.scatter(padded0(x, o, t.opts.Replicas), o.Dim, split)
@@ -84,7 +84,7 @@ func (t *Trace) scatter(x *graph.Node, dim int, split logical.Annotation) *graph
 
 // OwnPart returns the replica's part of x, which is the same on all replicas, without
 // communication. It panics with an error of kind InvalidArgumentError.
-func OwnPart(x *graph.Node, o Over) *graph.Node {
+func OwnPart(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("own_part", x)
 	t.checkOver("own_part", x, o, o.Size)
 	x = padded0(x, o, t.opts.Replicas)
@@ -100,7 +100,7 @@ func OwnPart(x *graph.Node, o Over) *graph.Node {
 // PartOf returns the replica's part of a parameter whose argument is in parts, without
 // communication; the step then has no need of the whole. A gradient ends at the part: it is that of
 // the part alone, and none of the parameter.
-func PartOf(parameter *graph.Node, o Over) *graph.Node {
+func PartOf(parameter *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("part_of", parameter)
 	t.checkOver("part_of", parameter, o, o.Size)
 	if parameter.Type() != graph.NodeTypeParameter {
@@ -109,7 +109,7 @@ func PartOf(parameter *graph.Node, o Over) *graph.Node {
 	return t.emit(parameter, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
-		return f.Mark(x, shape, held{})
+		return f.Mark(x, shape, ownedPart{})
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
@@ -126,7 +126,7 @@ func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.N
 
 // PartGradient stands for the replica's part of x where nothing but its gradient counts: it is a
 // node to take gradients of, see [GradientTo], and zeros.
-func PartGradient(x *graph.Node, o Over) *graph.Node {
+func PartGradient(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("part_gradient", x)
 	t.checkOver("part_gradient", x, o, o.Size)
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
@@ -137,14 +137,14 @@ func PartGradient(x *graph.Node, o Over) *graph.Node {
 }
 
 // checkOver refuses a tensor that is not what o says.
-func (t *Trace) checkOver(op string, x *graph.Node, o Over, size int) {
+func (t *Trace) checkOver(op string, x *graph.Node, o ReplicaShard, size int) {
 	if dims := x.Shape().Dimensions; !o.Is() || o.Dim < 0 || o.Dim >= len(dims) || dims[o.Dim] != size {
 		panic(uncollected(op, dims, fmt.Sprintf("not what %s says of %d replicas", o, t.opts.Replicas), "give the tensor that was cut, along the dimension that was"))
 	}
 }
 
 // padded0 pads a tensor with zeros so that its parts have one size.
-func padded0(x *graph.Node, o Over, replicas int) *graph.Node {
+func padded0(x *graph.Node, o ReplicaShard, replicas int) *graph.Node {
 	more := o.Part(replicas)*replicas - o.Size
 	if more == 0 {
 		return x
@@ -155,24 +155,24 @@ func padded0(x *graph.Node, o Over, replicas int) *graph.Node {
 }
 
 // cut leaves out the padding.
-func cut(x *graph.Node, o Over) *graph.Node {
+func cut(x *graph.Node, o ReplicaShard) *graph.Node {
 	if x.Shape().Dimensions[o.Dim] == o.Size {
 		return x
 	}
 	return graph.SliceAxis(x, o.Dim, graph.AxisRange(0, o.Size))
 }
 
-// held asks for the part of a parameter that the replica holds.
-type held struct{}
+// ownedPart asks for the part of a parameter that the replica holds.
+type ownedPart struct{}
 
-func (held) write(w *writer, out, in *ir.Value) *ir.Statement {
+func (ownedPart) write(w *writer, out, in *ir.Value) *ir.Statement {
 	if part := w.parts[in]; part != nil {
 		return unchanged(out, part)
 	}
 	return unchanged(out, in)
 }
 
-func (held) varying() (bool, bool) { return true, true }
+func (ownedPart) varying() (bool, bool) { return true, true }
 
 // parameters are the step's, with the replica's parts in the place of tensors that are in parts
 // and that the step reads whole.
@@ -199,7 +199,7 @@ func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parame
 // wholeValue is a parameter of the step that is made of the replicas' parts.
 type wholeValue struct {
 	value, part *ir.Value
-	over        Over
+	over        ReplicaShard
 	split       logical.Annotation
 }
 

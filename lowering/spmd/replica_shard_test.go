@@ -14,18 +14,18 @@ import (
 )
 
 func TestPartsHaveOneSizeAndMakeTheWhole(t *testing.T) {
-	o := spmd.Over{Dim: 1, Size: 10}
+	o := spmd.ReplicaShard{Dim: 1, Size: 10}
 	assert.Equal(t, []int{3, 3}, o.Parts([]int{3, 10}, 4))
 	assert.Equal(t, []int{3, 10}, o.Wholes([]int{3, 3}))
 	assert.Equal(t, "dimension 1 of 10 over the replicas", o.String())
-	assert.Equal(t, "whole on each replica", spmd.Over{}.String())
-	assert.Equal(t, []int{3, 10}, spmd.Over{}.Parts([]int{3, 10}, 4))
+	assert.Equal(t, "whole on each replica", spmd.ReplicaShard{}.String())
+	assert.Equal(t, []int{3, 10}, spmd.ReplicaShard{}.Parts([]int{3, 10}, 4))
 }
 
 // TestAParameterInPartsIsGatheredWhereItIsRead holds the text of a step that reads the whole of one
 // argument in parts and the replica's part of another.
 func TestAParameterInPartsIsGatheredWhereItIsRead(t *testing.T) {
-	o := spmd.Over{Dim: 0, Size: 6}
+	o := spmd.ReplicaShard{Dim: 0, Size: 6}
 	for _, c := range []struct {
 		opts                   spmd.Options
 		global, shard          []int
@@ -61,10 +61,10 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		tensor spmd.Tensor
 		dims   []int
 	}{
-		"a dimension that is split":     {spmd.Tensor{Over: spmd.Over{Dim: 1, Size: 8}, Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
-		"a dimension that is not there": {spmd.Tensor{Over: spmd.Over{Dim: 2, Size: 8}}, []int{4, 8}},
-		"another size":                  {spmd.Tensor{Over: spmd.Over{Dim: 1, Size: 6}}, []int{4, 8}},
-		"of each replica":               {spmd.Tensor{Over: spmd.Over{Dim: 1, Size: 8}, PerReplica: true}, []int{4, 8}},
+		"a dimension that is split":     {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 8}, Annotation: logical.SplitInto(1, 2)}, []int{4, 8}},
+		"a dimension that is not there": {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 2, Size: 8}}, []int{4, 8}},
+		"another size":                  {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 6}}, []int{4, 8}},
+		"of each replica":               {spmd.Tensor{Over: spmd.ReplicaShard{Dim: 1, Size: 8}, PerReplica: true}, []int{4, 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := spmd.NewTrace(opts)
@@ -80,17 +80,17 @@ func TestPartsThatDoNotFitAreRefused(t *testing.T) {
 		tr := spmd.NewTrace(opts)
 		g := graph.NewGraph(tr, "step")
 		require.NoError(t, g.Compile(graph.Neg(param(g, "w", 4))))
-		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}}, Results: []spmd.Tensor{{Name: "y", Over: spmd.Over{Size: 4}}}})
+		_, err := tr.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "w"}}, Results: []spmd.Tensor{{Name: "y", Over: spmd.ReplicaShard{Size: 4}}}})
 		assert.ErrorContains(t, err, `result "y"`)
 	})
-	o := spmd.Over{Dim: 0, Size: 5}
+	o := spmd.ReplicaShard{Dim: 0, Size: 5}
 	for name, call := range map[string]func(x *graph.Node){
 		"whole":        func(x *graph.Node) { spmd.Whole(x, o, logical.Annotation{}) },
 		"scatter_part": func(x *graph.Node) { spmd.ScatterPart(x, o, logical.Annotation{}) },
 		"own_part":     func(x *graph.Node) { spmd.OwnPart(x, o) },
 		"part_of":      func(x *graph.Node) { spmd.PartOf(x, o) },
-		"no parameter": func(x *graph.Node) { spmd.PartOf(graph.Neg(x), spmd.Over{Size: 4}) },
-		"no dimension": func(x *graph.Node) { spmd.OwnPart(x, spmd.Over{Dim: 3, Size: 4}) },
+		"no parameter": func(x *graph.Node) { spmd.PartOf(graph.Neg(x), spmd.ReplicaShard{Size: 4}) },
+		"no dimension": func(x *graph.Node) { spmd.OwnPart(x, spmd.ReplicaShard{Dim: 3, Size: 4}) },
 	} {
 		g := graph.NewGraph(spmd.NewTrace(opts), "step")
 		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(caught(func() { call(param(g, "w", 4)) })), name)
