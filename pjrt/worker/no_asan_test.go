@@ -1,0 +1,5 @@
+//go:build !asan
+
+package worker_test
+
+const sanitized = false
