@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gomlx/compute/shapes"
+
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -113,7 +115,7 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 		case isVariable(name) && places[i].Whole != "" && len(places[i].Rules) > 0:
 			unsplit = append(unsplit, fmt.Sprintf("%s (%s)", name, places[i].Whole))
 		case isVariable(name):
-			if len(places[i].Rules) == 0 && large(p.Parameters[i].Dimensions) && logical.StateOf(name, nil) == "" {
+			if len(places[i].Rules) == 0 && large(p.Parameters[i]) && logical.StateOf(name, nil) == "" {
 				unknown = append(unknown, name)
 			}
 		case places[i].Whole != "":
@@ -146,25 +148,14 @@ func (b *Backend) noteUnknown(p *lowering.Program, unknown []string) {
 		p.Name, set, few(unknown)))
 }
 
-// splits reports whether rules split over an axis of several devices.
-func (b *Backend) splits(axis sharding.Axis) bool {
-	return axis.Size > 1 && b.opts.Rules.Uses(axis.Name)
-}
-
 // shares reports whether rules split over an axis of a replica's own devices.
 func (b *Backend) shares(axis sharding.Axis) bool {
-	return axis.Name != logical.ReplicaName && b.splits(axis)
+	return axis.Name != logical.ReplicaName && axis.Size > 1 && b.opts.Rules.Uses(axis.Name)
 }
 
 // large reports whether a variable is worth a split: a matrix of as many elements as the sets of rules
 // split from on.
-func large(dims []int) bool {
-	n := 1
-	for _, d := range dims {
-		n *= d
-	}
-	return len(dims) > 1 && n >= 1024
-}
+func large(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
 // few returns some of many texts.
 func few(all []string) string {
@@ -179,7 +170,7 @@ func few(all []string) string {
 // device of such an axis does the same work.
 func (b *Backend) noteIdle() {
 	for _, axis := range b.logical.Axes() {
-		if axis.Size > 1 && !b.splits(axis) {
+		if axis.Size > 1 && !b.opts.Rules.Uses(axis.Name) {
 			b.note(fmt.Sprintf("no rule splits variables over the axis %s, so its %d devices do the same work: give rules=megatron or rules=FILE.json, or leave the axis out",
 				axis.Name, axis.Size))
 		}
