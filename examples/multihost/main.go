@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
@@ -21,7 +22,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -40,6 +43,11 @@ type config struct {
 	// wait bounds the start-up, and each wait of a simulated host for another.
 	wait    time.Duration
 	verbose bool
+	// place is where the hosts see each other's records. exit ends the process of a host that waits for
+	// ever; nil where the hosts share one.
+	place string
+	exit  func(code int)
+	log   *slog.Logger // of who does not go on, also without -v
 }
 
 // quiet is the logger without -v.
@@ -48,8 +56,9 @@ var quiet = slog.New(slog.DiscardHandler)
 func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1 for a failure, 2
-// for settings that cannot be run, 75 after an interrupt that has saved, which asks to be started
-// again, and 130 after another. The last line, also after an interrupt, is the result as JSON.
+// for settings that cannot be run, 75 after an interrupt that has saved and 69 where a host does not
+// go on, which ask to be started again, and 130 after another interrupt. The last line, also after
+// an interrupt, is the result as JSON.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -59,9 +68,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "multihost:", err)
 		return command.Usage
 	}
+	cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
 	logger := quiet
 	if cfg.verbose {
-		logger = slog.New(slog.NewTextHandler(stderr, nil))
+		logger = cfg.log
 	}
 	if cfg.Out != "" {
 		defer command.Hold(ctx)() // until it has saved
@@ -84,8 +94,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		result.Interrupted = true
 	default:
-		fmt.Fprintln(stderr, "multihost:", err)
-		return command.Failed
+		fmt.Fprintln(stderr, "multihost:", strings.ReplaceAll(err.Error(), "\n", "; ")) // in one line, which -processes shows
+		return interrupt.Code(err)
 	}
 	line, err := json.Marshal(result)
 	if err == nil {
@@ -169,11 +179,14 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return cfg, nil
 }
 
+// lostAfter is how long a host that is known not to go on is waited for.
+const lostAfter = 30 * time.Second
+
 // runHost is what each host does: open its devices together with the others, train and test on all
 // of the slice, and shut down.
 func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hooks) (result job.Result, err error) {
 	defer func() { err = job.Again(ctx, cfg.Config, result, err) }()
-	starting, cancel := context.WithTimeout(ctx, cfg.wait)
+	starting, cancel := context.WithTimeoutCause(ctx, cfg.wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + cfg.wait.String(), Class: errkind.DeadlineExceededError})
 	defer cancel()
 	sys, err := system.Open(starting, opts)
 	if err != nil {
@@ -194,6 +207,9 @@ func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hoo
 	if sys.Process() != 0 {
 		hooks.Show = nil // one host tells
 	}
+	if sys.NumProcesses() > 1 { // a host that waits for another does not wait for ever
+		hooks.Fit = append(hooks.Fit, fit.Watch(watchdog.Options{Place: cfg.place, Patience: lostAfter, Exit: cfg.exit, Logger: cfg.log}))
+	}
 	return job.Train(ctx, sys, cfg.Config, data, hooks)
 }
 
@@ -203,6 +219,7 @@ func onSlice(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Wri
 	// Beside the signals: maintenance and pre-emption of this host end the run on all of them.
 	ctx, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Metadata: metadata, Logger: logger})
 	defer stop()
+	cfg.place, cfg.exit = cfg.Out, os.Exit
 	return runHost(ctx, cfg, system.Options{
 		Plugin:   cfg.Plugin,
 		Resolver: clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata}),

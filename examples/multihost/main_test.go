@@ -97,7 +97,7 @@ func TestTheCommand(t *testing.T) {
 	}{
 		"trains": {args: []string{"-steps", "20", "-v"}, stdout: []string{"Mesh(replica=4, logical=2)", "Host 0: held-out accuracy", "Host 3: held-out accuracy", "after 20 steps"},
 			stderr: []string{`msg="system: check devices" host=3`}},
-		"missing host":  {args: []string{"-missing", "1", "-wait", "200ms"}, code: 1, stderr: []string{"host 0: system: create client", "host-1:8476"}},
+		"missing host":  {args: []string{"-missing", "1", "-wait", "200ms"}, code: 69, stderr: []string{"host 0: system: create client", "host-1:8476"}},
 		"uneven":        {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},
 		"no logical":    {args: []string{"-logical", "0"}, code: 2, stderr: []string{"-logical"}},
 		"too many":      {args: []string{"-replicas", "9", "-steps", "1"}, code: 2, stderr: []string{"-replicas"}},

@@ -47,17 +47,32 @@ func asProcesses(ctx context.Context, cfg config, logger *slog.Logger, stdout, s
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	outcomes := make([]outcome, cfg.hosts)
 	screen := &shared{stdout: stdout, stderr: stderr}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var wg sync.WaitGroup
+	var first sync.Once
 	for i := range cfg.hosts {
 		if i != cfg.missing {
 			wg.Go(func() {
 				outcomes[i].result, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
+				first.Do(func() { time.AfterFunc(min(cfg.wait, lostAfter), func() { cancel(errLate) }) })
 			})
 		}
 	}
 	wg.Wait()
 	return tell(cfg, outcomes, stdout)
 }
+
+// errLate matches the error of a host whose process was stopped, or hangs.
+var errLate = errkind.New(errkind.DeadlineExceededError, "it had not ended a while after another host had, and was killed")
+
+// processError is the error of a host's process that ended with a code of its own.
+type processError struct {
+	*errkind.Fault
+	code int
+}
+
+func (e *processError) ExitCode() int { return e.code }
 
 // startHost runs a host's process to its end and returns its result.
 func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result job.Result, err error) {
@@ -72,7 +87,12 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 	}
 	cmd := exec.CommandContext(ctx, path, cfg.args...)
 	cmd.Env = append(os.Environ(), append(cfg.environ, env)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		if context.Cause(ctx) == errLate {
+			return cmd.Process.Kill() // a process that is stopped does not hear SIGTERM
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	cmd.WaitDelay = 30 * time.Second
 	out := &lines{screen: screen, to: screen.stdout, show: host.Process == 0}
 	said := &lines{screen: screen, to: screen.stderr, show: cfg.verbose}
@@ -86,7 +106,15 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 		if cmd.ProcessState.ExitCode() == interrupt.ExitCode && json.Unmarshal([]byte(out.last()), &result) == nil {
 			return result, &interrupt.Error{Step: int64(result.Steps), Notice: &interrupt.Notice{Reason: last}}
 		}
-		return result, &errkind.Fault{Op: fmt.Sprintf("process %d", cmd.Process.Pid), Reason: last, Class: errkind.RuntimeError}
+		failed := &errkind.Fault{Op: fmt.Sprintf("process %d", cmd.Process.Pid), Reason: last, Class: errkind.RuntimeError}
+		code := cmd.ProcessState.ExitCode()
+		switch {
+		case code < 0 && context.Cause(ctx) == errLate:
+			failed.Reason, failed.Err = "", errLate
+		case code > 1:
+			return result, &processError{failed, code}
+		}
+		return result, failed
 	}
 	// The last line is the result as JSON.
 	if err := json.Unmarshal([]byte(out.last()), &result); err != nil {
@@ -98,6 +126,10 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 // oneProcess is a host that is a process of its own.
 func oneProcess(ctx context.Context, cfg config, host prochost.Host, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
 	logger = logger.With("host", host.Process)
+	cfg.exit = os.Exit
+	if cfg.place = cfg.Out; cfg.place == "" {
+		cfg.place = filepath.Dir(host.Address) // which all hosts share
+	}
 	return runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: logger}, job.Hooks{Show: stdout, Compiling: func(c strategy.Compilation) {
 		logger.Info(c.String())
 	}})

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/status"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 const hostArguments = "MULTIHOST_TEST_ARGUMENTS"
@@ -55,6 +60,33 @@ func TestAMissingProcessIsNamed(t *testing.T) {
 	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), quiet, &bytes.Buffer{}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "waited in vain for host 2")
 	require.ErrorContains(t, err, "missing: /job:worker/task:2")
+}
+
+// TestAStoppedProcessIsNamedAndEnded stops the process of a host by SIGSTOP once it trains: the
+// others end by themselves, and name it, and the command ends it.
+func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
+	cfg := small(t, 4, 2)
+	cfg.Out, cfg.Steps, cfg.wait = filepath.Join(t.TempDir(), "run"), 1000000, 4*time.Second
+	go func() {
+		board, err := status.Open(t.Context(), cfg.Out)
+		if err != nil {
+			return // the test's wait fails
+		}
+		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
+			all, _, _ := board.Read(t.Context())
+			if len(all) == cfg.hosts && all[2].Checkpoint > 0 {
+				_ = syscall.Kill(all[2].PID, syscall.SIGSTOP)
+				return
+			}
+		}
+	}()
+	began := time.Now()
+	_, err := asProcesses(t.Context(), asTest(cfg, "-wait 20s -save-every 20 -out "+cfg.Out), quiet, &bytes.Buffer{}, &bytes.Buffer{})
+	assert.Less(t, time.Since(began), 90*time.Second)
+	require.ErrorContains(t, err, "host 0: ")
+	require.ErrorContains(t, err, "is stopped")
+	require.ErrorIs(t, err, errLate)
+	assert.Equal(t, watchdog.ExitCode, interrupt.Code(err), "which asks for a restart: %v", err)
 }
 
 func TestProcessesOfASliceAreRefused(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -75,7 +74,7 @@ func TestProcessesSaveAndGoOn(t *testing.T) {
 	go func() {
 		defer cancel()
 		for saved := 0; saved == 0 && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			names, _ := os.ReadDir(cfg.Out)
+			names, _ := filepath.Glob(filepath.Join(cfg.Out, "step-*", "*.json"))
 			saved = len(names)
 		}
 	}()

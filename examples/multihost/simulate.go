@@ -19,6 +19,8 @@ import (
 // simulate runs all hosts in this process, each on its share of the CPU devices.
 func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
 	outcomes, err := simulateEach(ctx, cfg, logger, func(_ int, opts system.Options) (job.Result, error) {
+		cfg := cfg
+		cfg.place = cfg.Out
 		return runHost(ctx, cfg, opts, job.Hooks{Show: stdout})
 	})
 	if err != nil {

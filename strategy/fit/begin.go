@@ -79,7 +79,7 @@ func (r *run) beginHooks(ctx context.Context, from *point) error {
 		r.begun = i
 		if h := &r.hooks[i]; h.Begin != nil {
 			r.does(watchdog.Hook, h.Name)
-			if err := r.call(h, func() error { return h.Begin(ctx, &r.state) }); err != nil {
+			if err := r.call(h, func() error { return h.Begin(r.work(ctx), &r.state) }); err != nil {
 				return r.orInterrupted(ctx, err)
 			}
 		}

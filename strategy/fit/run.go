@@ -64,7 +64,7 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	if r.agreement != nil {
 		err = errors.Join(err, r.agreement.Close())
 	}
-	err = r.endWatch(err)
+	err = r.apart(r.endWatch(err))
 	r.result.Seconds = time.Since(start).Seconds()
 	return r.result, err
 }
@@ -86,6 +86,9 @@ type run struct {
 	dog              *watchdog.Watchdog
 	firmly           context.Context
 	release, unwatch func()
+	// doing is what the run does, and lost who the watchdog knows to be the reason of its failure.
+	doing watchdog.Activity
+	lost  error
 
 	state  State
 	source source
@@ -155,6 +158,7 @@ func (r *run) all(ctx context.Context) error {
 	if err == nil {
 		err = r.loop(ctx)
 	}
+	doing := r.doing
 	if !r.state.began.IsZero() {
 		err = errors.Join(err, r.settle(ctx, err))
 		r.result.TrainSeconds = r.state.Elapsed().Seconds()
@@ -165,9 +169,14 @@ func (r *run) all(ctx context.Context) error {
 	if r.saver != nil {
 		r.saver.hurry(r, err)
 	}
+	r.blame(err, doing)
 	saved := r.last(ctx, err)
 	if r.saver != nil {
 		saved = errors.Join(saved, r.saver.end(r))
+	}
+	if err == nil && saved != nil { // which the processes do not agree on
+		r.agreed = false
+		r.blame(saved, r.doing)
 	}
 	var stopped *InterruptedError
 	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {

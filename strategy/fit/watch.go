@@ -1,10 +1,15 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -23,7 +28,9 @@ import (
 // A run that the watchdog ends returns an error that is a [*watchdog.StuckError]; its exit code
 // (interrupt.Code) is [watchdog.ExitCode]. With several processes no checkpoint is saved then, as
 // that takes all of them. What takes no notice of its context, such as a launch on a TPU, cannot be
-// ended: where Run does not return, the watchdog's Exit ends the process.
+// ended: where Run does not return, the watchdog's Exit ends the process. Where a launch or an
+// exchange fails, as it may when another process has died, Run waits up to twice Options.Floor until
+// it is known which one, and its error names that and has the same code.
 //
 // It adds less than a microsecond to a step, and no allocation.
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
@@ -41,6 +48,9 @@ func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	if o.Run == "" {
 		o.Run = rand.Text()
 		if r.several() {
+			ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
+				Reason: fmt.Sprintf("not all %d processes came to it", r.strategy.NumProcesses()), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
+			defer cancel()
 			id, err := r.strategy.BroadcastBytes(ctx, "fit: the run's name", []byte(o.Run))
 			if err != nil {
 				return ctx, err
@@ -57,13 +67,36 @@ func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	return ctx, r.agree(ctx, err, nil)
 }
 
+// startTime is how long the processes may be apart when their runs begin: watchdog.Options.First.
+const startTime = 30 * time.Minute
+
+// blame waits, where what all processes do together has failed, until the watchdog knows because of
+// which of them: the plugin's error names none. The others wait, too, and see the same.
+func (r *run) blame(err error, doing watchdog.Activity) {
+	if stopped := (*InterruptedError)(nil); r.dog == nil || err == nil || !r.several() || r.agreed || !doing.Together() && !unreached(err) || errors.As(err, &stopped) {
+		return
+	}
+	r.does(watchdog.Exchange, "fit: who is lost")
+	limit := time.Now().Add(2 * cmp.Or(r.watch.Floor, defaultFloor))
+	for r.lost = r.dog.Suspected(); r.lost == nil && time.Now().Before(limit); r.lost = r.dog.Suspected() {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// defaultFloor is that of watchdog.Options.
+const defaultFloor = 5 * time.Second
+
 // endWatch ends the watchdog with the run's error, which it returns.
 func (r *run) endWatch(err error) error {
 	if r.dog == nil {
 		return err
 	}
 	if err != nil {
-		if stuck := r.dog.Suspected(); stuck != nil && !errors.Is(err, stuck) {
+		stuck := r.lost
+		if stuck == nil {
+			stuck = r.dog.Suspected()
+		}
+		if stuck != nil && !errors.Is(err, stuck) {
 			err = errors.Join(stuck, err)
 		}
 	}
@@ -71,6 +104,30 @@ func (r *run) endWatch(err error) error {
 	r.unwatch()
 	r.release()
 	return err
+}
+
+// apartError is the error of a run whose processes are at different places, as one of them does not
+// answer. Whoever starts them again starts all of them.
+type apartError struct{ error }
+
+func (e *apartError) Unwrap() error { return e.error }
+
+func (e *apartError) Kind() errkind.Kind { return errkind.Of(e.error) }
+
+func (*apartError) ExitCode() int { return watchdog.ExitCode }
+
+// apart gives the run's error its exit code where the processes do not reach each other any more.
+func (r *run) apart(err error) error {
+	if r.strategy != nil && r.several() && !r.agreed && unreached(err) && interrupt.Code(err) == 1 {
+		return &apartError{err}
+	}
+	return err
+}
+
+// unreached reports whether an error says that another process, or a service, does not answer.
+func unreached(err error) bool {
+	kind := errkind.Of(err)
+	return kind == errkind.UnavailableError || kind == errkind.DeadlineExceededError
 }
 
 // stuck returns the error with which the watchdog has ended the run, or nil.
@@ -91,6 +148,7 @@ func (r *run) firm(ctx context.Context) context.Context {
 
 // does tells the watchdog, and the hooks that ask, what the run does.
 func (r *run) does(what watchdog.Activity, name string) {
+	r.doing = what
 	if r.dog != nil {
 		r.dog.Do(what, name)
 	}

@@ -151,32 +151,14 @@ func Train(ctx context.Context, sys *system.System, cfg Config, data Data, hooks
 		return result, err
 	}
 	defer func() { err = errors.Join(err, strat.Close()) }()
-	// Hosts that differ would learn nonsense, or hang.
-	if err := strat.Agree(ctx, "the job's settings and data", fmt.Sprintf("%s: %d to train on, %d held out; batches of %d, %d steps, seed %d",
-		data.Name, data.Train.Len(), data.Test.Len(), cfg.Batch, cfg.Steps, cfg.Seed)); err != nil {
-		return result, err
-	}
-
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(cfg.Seed))
 	r := runner{
 		strat: strat, store: store, cfg: cfg, data: data, hooks: hooks, result: &result,
 		hidden: roundUp(data.Hidden, cfg.Logical),
 	}
-	// What the hosts do together goes on until all of them know of an interrupt.
-	together := ctx
-	if strat.NumProcesses() > 1 {
-		together = context.WithoutCancel(ctx)
-	}
-	if err = r.train(together, ctx); err != nil {
-		return result, err
-	}
-	accuracy, err := r.test(together)
-	if err != nil {
-		return result, err
-	}
-	result.Accuracy = &accuracy
-	return result, nil
+	err = r.train(ctx)
+	return result, err
 }
 
 // Again returns the error of a run that ctx ended: where there is a place for checkpoints, one whose
@@ -201,26 +183,31 @@ type runner struct {
 	result *Result
 }
 
-// train takes the steps that are left, until notice ends.
-func (r *runner) train(ctx, notice context.Context) (err error) {
+// train takes the steps that are left, and tests. All that the hosts do together they do within
+// fit.Run, whose watchdog, if there is one, bounds their waits for each other.
+func (r *runner) train(ctx context.Context) (err error) {
 	adam := optimizer.Adam().LearningRate(r.data.LearningRate).Done()
 	step, err := train.New(r.strat, r.store, adam, Loss(r.hidden), train.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, step.Close()) }()
-	if err := r.compile(ctx, step); err != nil {
+	together := ctx
+	if r.strat.NumProcesses() > 1 { // which agree on an interrupt, within fit.Run
+		together = context.WithoutCancel(ctx)
+	}
+	if err := r.compile(together, step); err != nil {
 		return err
 	}
 	opts := fit.Options{Steps: int64(r.cfg.Steps), Every: fit.Every(r.cfg.LossEvery), Settings: map[string]string{
 		"data": fmt.Sprintf("%s, %d to train on", r.data.Name, r.data.Train.Len()), "batch": fmt.Sprint(r.cfg.Batch), "seed": fmt.Sprint(r.cfg.Seed)}}
-	hooks := append([]fit.Hook{fit.Finite()}, r.hooks.Fit...)
+	hooks := append([]fit.Hook{r.agree(), fit.Finite()}, r.hooks.Fit...)
 	if r.cfg.Out != "" {
 		opts.Resume = true
 		// Every host saves what its devices hold.
 		hooks = append(hooks, fit.Checkpoint(r.cfg.Out, fit.Every(r.cfg.SaveEvery), fit.CheckpointOptions{Keep: 2, Background: true}))
 	}
-	done, err := fit.Run(notice, step, fit.Batches(r.batches), opts, hooks...)
+	done, err := fit.Run(ctx, step, fit.Batches(r.batches), opts, append(hooks, r.test(ctx))...)
 	r.result.Steps, r.result.Resumed, r.result.TrainSeconds = int(done.Step), int(done.Resumed), done.TrainSeconds
 	if done.Taken > 0 {
 		r.result.ExamplesPerSecond = float64(done.Rows) / done.TrainSeconds
@@ -259,8 +246,33 @@ func (r *runner) compile(ctx context.Context, step *train.Step) error {
 	return show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
 }
 
-// test returns the share of the held-out images that are classified rightly.
-func (r *runner) test(ctx context.Context) (share float64, err error) {
+// agree has the hosts compare what they do: those that differ would learn nonsense, or hang.
+func (r *runner) agree() fit.Hook {
+	return fit.Hook{Name: "agree", Begin: func(ctx context.Context, _ *fit.State) error {
+		return r.strat.Agree(ctx, "the job's settings and data", fmt.Sprintf("%s: %d to train on, %d held out; batches of %d, %d steps, seed %d",
+			r.data.Name, r.data.Train.Len(), r.data.Test.Len(), r.cfg.Batch, r.cfg.Steps, r.cfg.Seed))
+	}}
+}
+
+// test tests at the end of a run that is through. One host alone can be interrupted meanwhile.
+func (r *runner) test(notice context.Context) fit.Hook {
+	return fit.Hook{Name: "test", End: func(ctx context.Context, _ *fit.State, err error) error {
+		if err != nil {
+			return nil
+		}
+		if r.strat.NumProcesses() == 1 {
+			ctx = notice
+		}
+		accuracy, err := r.accuracy(ctx)
+		if err == nil {
+			r.result.Accuracy = &accuracy
+		}
+		return err
+	}}
+}
+
+// accuracy returns the share of the held-out images that are classified rightly.
+func (r *runner) accuracy(ctx context.Context) (share float64, err error) {
 	f := r.strat.Function(Correct(r.hidden), strategy.FunctionOptions{Name: "correct", Store: r.store, SplitBatch: true})
 	defer func() { err = errors.Join(err, f.Close()) }()
 	right := 0.0

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // patience is how long hosts wait for each other, and limit how long they may take to end once one
@@ -31,6 +33,9 @@ const (
 type harm struct {
 	name string
 	do   func(c *campaign, l *life, victim int)
+	// at is what the victim is to be at: "save", "restore" or "exchange", which is an agreement; ""
+	// leaves that to chance.
+	at string
 	// store is what the store does wrong from the beginning.
 	store faults
 	needs string // "", "others", "tmpfs" or "store"
@@ -39,6 +44,9 @@ type harm struct {
 var harms = []harm{
 	{name: "SIGKILL of a host", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
 	{name: "SIGKILL of all hosts", do: func(_ *campaign, l *life, _ int) { l.killed() }},
+	{name: "SIGKILL of a host in a save", at: "save", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGKILL of a host in a restore", at: "restore", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGKILL of a host in an agreement", at: "exchange", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
 	{name: "SIGTERM", do: (*campaign).terminate},
 	{name: "SIGSTOP, then SIGKILL", needs: "others", do: func(c *campaign, l *life, v int) {
 		c.stop(l, v)
@@ -179,10 +187,17 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	c.lied = c.lied || h.store.Lie > 0
 	l := begin(c.t, c.machine, name, hosts, j)
 	defer l.killed()
-	first := l.hosts[0]
+	first, victim := l.hosts[0], c.chance.IntN(hosts)
 	switch {
 	case h.do == nil:
 		l.until(time.Minute, first.over)
+	case h.at != "":
+		times, p := 1+c.chance.IntN(3), l.hosts[victim]
+		if h.at == "restore" {
+			times = 1 // there is no more in a life
+		}
+		l.until(time.Minute, func() bool { return p.did(h.at) >= times || p.over() })
+		time.Sleep(time.Duration(c.chance.IntN(12)) * time.Millisecond)
 	case c.chance.IntN(8) == 0: // in the start-up
 		time.Sleep(time.Duration(c.chance.IntN(700)) * time.Millisecond)
 	default:
@@ -200,11 +215,12 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 	if h.do != nil && !first.over() {
 		c.counts[h.name]++
 		c.counts[fmt.Sprintf("%d hosts", hosts)]++
-		h.do(c, l, c.chance.IntN(hosts))
+		h.do(c, l, victim)
 	}
 	if hung := l.end(limit); hung != nil {
 		c.fail(l, "hosts %v hang after %s", hung, h.name)
 	}
+	c.codes(l, h)
 	through = true
 	for i, p := range l.hosts {
 		_, resumed := p.at()
@@ -228,6 +244,19 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 		return through && c.mended(l)
 	}
 	return through
+}
+
+// codes checks that whoever starts the hosts again would: the hosts that nobody killed were done, were
+// interrupted, or say that another does not answer.
+func (c *campaign) codes(l *life, h harm) {
+	if h.store != (faults{}) || h.needs == "tmpfs" {
+		return // what a store or a disk says is an end of its own
+	}
+	for i, p := range l.hosts {
+		if p.signal < 0 && p.code != 0 && p.code != interrupt.ExitCode && p.code != watchdog.ExitCode {
+			c.fail(l, "after %s host %d ended with code %d", h.name, i, p.code)
+		}
+	}
 }
 
 // mended reports whether a run that is through has its last checkpoint, where its store has lied: if

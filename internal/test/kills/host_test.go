@@ -31,6 +31,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -205,9 +206,15 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 	_, err = fit.Run(ctx, step, data, fit.Options{
 		Epochs: epochs, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	},
+		fit.Watch(watchdog.Options{Place: j.Directory, Floor: 2 * time.Second, Exit: os.Exit}),
 		fit.CSV(filepath.Join(j.Directory, "table.csv")),
 		fit.Checkpoint(place, saveEvery, options),
 		fit.Hook{Name: "tell",
+			Doing: func(what watchdog.Activity, _ string) {
+				if what == watchdog.Save || what == watchdog.Restore || what == watchdog.Exchange {
+					fmt.Println("doing", what)
+				}
+			},
 			Begin: func(_ context.Context, s *fit.State) error {
 				fmt.Println("resumed", s.Resumed())
 				return nil

@@ -160,6 +160,9 @@ func (c *campaign) hosts() int { return hostCounts[c.chance.IntN(len(hostCounts)
 func (c *campaign) harm(hosts int) harm {
 	for {
 		h := harms[c.chance.IntN(len(harms))]
+		if c.chance.IntN(5) == 0 {
+			h = harms[slices.IndexFunc(harms, func(h harm) bool { return h.at == "save" })]
+		}
 		if h.needs == "others" && hosts == 1 || h.needs == "tmpfs" && !c.tmpfs || h.needs == "store" && c.saving != toStore {
 			continue
 		}

@@ -26,8 +26,9 @@ type process struct {
 
 	mu      sync.Mutex
 	said    []string
-	step    int64 // the last it told of; -1 before the first
-	resumed int64 // -1 before it is known
+	doing   map[string]int // how often it has told of each thing that it does
+	step    int64          // the last it told of; -1 before the first
+	resumed int64          // -1 before it is known
 	stderr  bytes.Buffer
 	ended   chan struct{}
 	code    int
@@ -57,7 +58,7 @@ func begin(t *testing.T, m *prochost.Machine, name string, hosts int, j job) *li
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{cmd: exec.Command(os.Args[0]), step: -1, resumed: -1, ended: make(chan struct{})}
+		p := &process{cmd: exec.Command(os.Args[0]), step: -1, resumed: -1, doing: map[string]int{}, ended: make(chan struct{})}
 		// One thread of Go for each: many processes share few processors.
 		p.cmd.Env = append(os.Environ(), env, jobVariable+"="+string(text), "GOMAXPROCS=2", "TF_CPP_MIN_LOG_LEVEL=2")
 		p.cmd.Stderr = &locked{to: &p.stderr, mu: &p.mu}
@@ -108,8 +109,12 @@ func (l *locked) Write(p []byte) (int, error) {
 func (p *process) hear(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.said = append(p.said, line)
 	word, number, _ := strings.Cut(line, " ")
+	if word == "doing" {
+		p.doing[number]++
+		return
+	}
+	p.said = append(p.said, line)
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil:
@@ -125,6 +130,13 @@ func (p *process) at() (step, resumed int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.step, p.resumed
+}
+
+// did returns how often the host has told of a thing that it does.
+func (p *process) did(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doing[what]
 }
 
 // log returns what the host wrote to its standard error.
