@@ -28,7 +28,7 @@ func TestThePageStandsAlone(t *testing.T) {
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
-	_, picture := browsertest.Show(t, b.Bytes(), 1000, 1200)
+	picture := browsertest.Show(t, b.Bytes(), "", browsertest.Window{Width: 1000, Height: 1200})[0].Picture
 	type color [3]uint8
 	first, count := map[color]int{}, map[color]int{}
 	bounds := picture.Bounds()

@@ -122,7 +122,7 @@ func runSteps(ctx context.Context, r *rig) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	return repeat{turns: 1000, limit: 4 * time.Second, ops: 1}.time(ours, func(n int) (time.Duration, error) { return inC(steps * n) })
+	return repeat{turns: 1000, limit: 4 * time.Second, ops: 1, blocks: 4}.time(ours, func(n int) (time.Duration, error) { return inC(steps * n) })
 }
 
 // allReduce is an all-reduce of 1 MiB for each replica.

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/report/curve"
@@ -13,21 +17,23 @@ import (
 const maxTable = 256 << 20
 
 type curveCmd struct {
-	Table  string   `arg:"" help:"A table that package strategy/fit wrote of a run, as CSV." type:"localpath"`
-	Output string   `help:"The picture to write: a name that ends in .svg or .html." short:"o" required:"" type:"localpath"`
+	Runs   []string `arg:"" name:"run" help:"The folder of a run, or a table that package strategy/fit wrote of it, as CSV."`
+	Output string   `help:"The page to write: a name that ends in .html." short:"o" default:"curve.html" type:"localpath"`
 	Series []string `help:"The columns to draw; without it, those that have loss in their names."`
-	Title  string   `help:"The picture's title; without it, the table's name."`
+	Title  string   `help:"The page's title; without it, the names of the runs."`
 	LogX   bool     `help:"Make the axis of steps logarithmic."`
 	LogY   bool     `help:"Make the axis of values logarithmic."`
 }
 
 // Help is the text under --help.
 func (curveCmd) Help() string {
-	return `Draws a run's learning curve, as a picture or as a page that shows the values under the pointer.
+	return `Draws the learning curves of a run, or of several in one chart, as a page for a browser. On the page one zooms,
+hides lines and runs, makes axes logarithmic, and sees the values as they are or smoothed.
 
 Examples:
-  tpustrategy curve run.csv -o curve.svg
-  tpustrategy curve run.csv -o curve.html --series loss,held/loss,learning_rate
+  tpustrategy curve run
+  tpustrategy curve run1 run2 run3 -o compare.html
+  tpustrategy curve run/losses.csv --series loss,held/loss,learning_rate
 
 What was measured at many steps is smoothed, and learning_rate has an axis of its own.`
 }
@@ -39,49 +45,103 @@ type drawn struct {
 }
 
 type drawnSeries struct {
-	Name   string `json:"name"`
-	Points int    `json:"points"`
+	Run  string `json:"run,omitempty"`
+	Name string `json:"name"`
+	curve.Figures
 }
 
-// Run draws the table.
+// Run draws the tables.
 func (c *curveCmd) Run(a *app, root *cli) error {
 	if err := curve.CheckPath(c.Output); err != nil {
 		return &usageError{Err: err}
 	}
-	data, err := files.Read(c.Table, maxTable)
-	if err != nil {
-		return refused("curve", err)
+	var series []curve.Series
+	names := runNames(c.Runs)
+	for i, path := range c.Runs {
+		of, err := readRun(path)
+		if err != nil {
+			return err
+		}
+		for _, s := range of {
+			if len(c.Runs) > 1 {
+				s.Run = names[i]
+			}
+			series = append(series, s)
+		}
 	}
-	series, err := curve.ReadCSV(bytes.NewReader(data))
-	if err != nil {
-		return refused(c.Table, err)
-	}
-	title := c.Title
+	subject, title := strings.Join(c.Runs, ", "), c.Title
 	if title == "" {
-		title = filepath.Base(c.Table)
+		title = strings.Join(names, ", ")
 	}
 	plot, err := curve.Learning(title, series, c.Series...)
 	if err != nil {
-		return refused(c.Table, err)
+		return refused(subject, err)
 	}
 	plot.LogX, plot.LogY = c.LogX, c.LogY
-	if _, err := plot.SVG(); err != nil {
-		return refused(c.Table, err)
+	if _, err := plot.HTML(); err != nil {
+		return refused(subject, err)
 	}
 	if err := plot.Save(c.Output); err != nil {
 		return err
 	}
 	answer := drawn{Output: c.Output}
 	for _, s := range plot.Series {
-		answer.Series = append(answer.Series, drawnSeries{s.Name, len(s.Points)})
+		answer.Series = append(answer.Series, drawnSeries{s.Run, s.Name, s.Figures()})
 	}
 	if root.JSON {
 		return a.printJSON(answer)
 	}
 	fmt.Fprintf(a.stdout, "%s shows", c.Output)
 	for i, s := range answer.Series {
-		fmt.Fprintf(a.stdout, "%s %s (%d values)", map[bool]string{true: ","}[i > 0], s.Name, s.Points)
+		name := s.Name
+		if s.Run != "" {
+			name = s.Run + " " + name
+		}
+		fmt.Fprintf(a.stdout, "%s %s (%d values)", map[bool]string{true: ","}[i > 0], name, s.Points)
 	}
 	fmt.Fprintln(a.stdout)
 	return nil
+}
+
+// readRun reads the table of a run: that of a file, or losses.csv of a folder, as package
+// strategy/trainer writes it, or its only table.
+func readRun(path string) ([]curve.Series, error) {
+	if err := files.Local(path); err != nil {
+		return nil, &usageError{Err: err}
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		tables, _ := fs.Glob(os.DirFS(path), "*.csv") // the pattern is one
+		switch {
+		case slices.Contains(tables, "losses.csv"):
+			path = filepath.Join(path, "losses.csv")
+		case len(tables) == 1:
+			path = filepath.Join(path, tables[0])
+		default:
+			return nil, misused(path, "give the table of the run that is meant", "of the tables %q in the folder, none is losses.csv", tables)
+		}
+	}
+	data, err := files.Read(path, maxTable)
+	if err != nil {
+		return nil, refused("curve", err)
+	}
+	series, err := curve.ReadCSV(bytes.NewReader(data))
+	if err != nil {
+		return nil, refused(path, err)
+	}
+	return series, nil
+}
+
+// runNames are the last parts of paths, or all of them where the last parts do not tell the runs
+// apart.
+func runNames(paths []string) (names []string) {
+	seen := map[string]bool{}
+	for _, path := range paths {
+		name := filepath.Base(path)
+		if seen[name] {
+			return paths
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return names
 }

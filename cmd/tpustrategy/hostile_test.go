@@ -21,7 +21,7 @@ func TestWhatIsNoFileIsNotReadByACommand(t *testing.T) {
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{pipe, "/dev/zero"} {
-		for _, args := range [][]string{{"curve", path, "-o", filepath.Join(dir, "x.svg")}, {"report", path}} {
+		for _, args := range [][]string{{"curve", path, "-o", filepath.Join(dir, "x.html")}, {"report", path}} {
 			hangtest.Within(t, func() {
 				code, _, stderr := commandLine(t, nil, args...)
 				assert.NotZero(t, code, args)
@@ -50,8 +50,8 @@ func TestEscapeCodesDoNotReachTheTerminal(t *testing.T) {
 	require.NoError(t, os.WriteFile(table, []byte("step,loss"+strings.ReplaceAll(evil, "\r", "")+"\n1,2\n"), 0o644))
 	bad := filepath.Join(dir, "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("step,loss\n"+evil+",2\n"), 0o644))
-	for _, args := range [][]string{{"watch", dir, "--once"}, {"watch", dir, "--once", "--json"}, {"watch", dir + "none"}, {"curve", table, "-o", filepath.Join(dir, "c.svg")},
-		{"curve", bad, "-o", filepath.Join(dir, "c.svg")}, {"curve", table, "-o", evil}, {"export", dir, filepath.Join(dir, "o")}, {"report", dir + "none"},
+	for _, args := range [][]string{{"watch", dir, "--once"}, {"watch", dir, "--once", "--json"}, {"watch", dir + "none"}, {"curve", table, "-o", filepath.Join(dir, "c.html")},
+		{"curve", bad, "-o", filepath.Join(dir, "c.html")}, {"curve", table, "-o", evil}, {"export", dir, filepath.Join(dir, "o")}, {"report", dir + "none"},
 		{"topology", evil}, {"visualize", evil, "--shape", "8", "--mesh", evil}, {"doctor"}, {"doctor", "--json"}, {evil}, {"--" + evil},
 		{"launch", evil, "--on", "gce", "--dry-run"}, {"accept", "--cpu", "1", "--store", dir + "none/x://" + evil, "--only", evil}} {
 		_, stdout, stderr := commandLine(t, []string{"TPU_NAME=" + evil, "TF_CONFIG=" + evil, "TPUSTRATEGY_CPU_PLUGIN=" + evil, "TPUSTRATEGY_TPU_PLUGIN=" + evil,

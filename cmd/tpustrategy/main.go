@@ -6,7 +6,7 @@
 //	tpustrategy topology v5e:4x4
 //	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 //	tpustrategy compile --example digits --topology v5e:2x4 --logical 2
-//	tpustrategy curve run.csv -o curve.html
+//	tpustrategy curve RUN [RUN...]
 //	tpustrategy watch run
 //	tpustrategy accept
 //

@@ -20,8 +20,11 @@ func (m *Machine) Buffers() Buffers { return make(Buffers, len(m.All)) }
 func (all Buffers) Close() error {
 	var errs []error
 	for _, b := range all {
-		if b != nil {
-			errs = append(errs, b.Close())
+		if b == nil {
+			continue
+		}
+		if err := b.Close(); err != nil { // a step that is fed comes here for each argument, and allocates nothing
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -22,9 +22,10 @@ func (m *Machine) Put(ctx context.Context, l *Layout, tensor func(group int) []b
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
 		for _, i := range m.mine {
+			of := tensor(i / l.group) // here, so that no closure of a caller is allocated
 			group.Go(func() error {
 				var scratch []byte
-				return m.PutPart(ctx, l, i, tensor(i/l.group), &scratch, into)
+				return m.PutPart(ctx, l, i, of, &scratch, into)
 			})
 		}
 		err = group.Wait()

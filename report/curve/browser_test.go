@@ -1,15 +1,10 @@
 package curve
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
-	"html"
-	"image"
-	"image/color"
-	"math"
-	"regexp"
-	"strconv"
-	"strings"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,137 +13,119 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/browsertest"
 )
 
-func near(a color.Color, b color.NRGBA, by int) bool {
-	r, g, bl, _ := a.RGBA()
-	d := func(x uint32, y uint8) bool { return math.Abs(float64(x>>8)-float64(y)) <= float64(by) }
-	return d(r, b.R) && d(g, b.G) && d(bl, b.B)
+func TestPagesAreLegible(t *testing.T) {
+	browsertest.Legible(t, draws(t, append([]Plot{sample(), twoRuns()}, slices.Collect(maps.Values(odd()))...)...))
 }
 
-// inks are the colors of the light theme, or of the dark one, by their names.
-func inks(dark bool) map[string]color.NRGBA {
-	of := strings.Split(css, "@media")[map[bool]int{true: 1}[dark]]
-	all := map[string]color.NRGBA{}
-	for _, m := range regexp.MustCompile(`\.(\w+)\{color:#([0-9a-f]{6})\}`).FindAllStringSubmatch(of, -1) {
-		v, _ := strconv.ParseUint(m[2], 16, 32)
-		all[m[1]] = color.NRGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 255}
+// A browser shows what is odd: each chart has numbers on its axes, and none is NaN.
+func TestOddPlotsAreDrawn(t *testing.T) {
+	names := slices.Sorted(maps.Keys(odd()))
+	var plots []Plot
+	for _, name := range names {
+		p := odd()[name]
+		p.Title = name
+		plots = append(plots, p)
 	}
-	return all
+	page := draws(t, plots...)
+	assert.NotContains(t, string(page), "</script><h1>")
+	var found []struct {
+		Size    float64
+		Ticks   int
+		Strange []string
+	}
+	view := browsertest.Show(t, page, `
+		written.length = 0;
+		const found = [];
+		for (const one of charts) {
+			one.chart.redraw(false, true);
+			await null; await null;
+			const numbers = written.splice(0).map((w) => w.text);
+			found.push({ size: one.chart.height, ticks: numbers.length, strange: numbers.filter((text) => /NaN|Infinity|undefined|null/.test(text)) });
+		}
+		return found;`, browsertest.Window{Width: 400, Height: 2000})[0]
+	require.NoError(t, json.Unmarshal(view.Found, &found))
+	require.Len(t, found, len(names))
+	for i, f := range found {
+		assert.Greater(t, f.Ticks, 2, names[i])
+		assert.Empty(t, f.Strange, names[i])
+	}
 }
 
-// hasLine reports whether the color is found within two pixels of a place.
-func hasLine(picture image.Image, x, y float64, c color.NRGBA) bool {
-	for dx := -2; dx <= 2; dx++ {
-		for dy := -2; dy <= 2; dy++ {
-			if near(picture.At(int(x)+dx, int(y)+dy), c, 40) {
-				return true
-			}
-		}
+// The lines are where their values say, and each thing that a reader can do does what it says.
+func TestAReaderOfAPage(t *testing.T) {
+	var got struct {
+		Shares                           []float64
+		First, Last, Here                string
+		Numbers                          []float64
+		All, Zoomed, Back                [2]float64
+		Log, LogX                        int
+		Smooth, Rough, Hidden, Run, Runs []bool
 	}
-	return false
-}
-
-// hits is the share of the points of each line that have its color in a picture, of which a pixel of
-// the plot is scale pixels, from a place on.
-func hits(s *scene, picture image.Image, inks map[string]color.NRGBA, scale, left, top float64) (out []float64) {
-	for i, l := range s.lines {
-		y := s.y
-		if l.right {
-			y = s.right
-		}
-		found := 0.0
-		for _, at := range l.points {
-			if hasLine(picture, left+s.x.at(at.Step)*scale, top+y.at(at.Value)*scale, inks[inkOf(i)]) {
-				found++
-			}
-		}
-		out = append(out, found/float64(len(l.points)))
+	p := twoRuns()
+	view := browsertest.Show(t, draws(t, p), `
+		const one = charts[0], found = {}, $ = (s) => document.querySelectorAll(s), ready = async () => { await null; await null; await null; };
+		const shown = () => one.chart.series.slice(1).map((s) => s.show);
+		const context = one.chart.ctx, ratio = devicePixelRatio;
+		found.shares = one.plot.lines.map((line) => {
+			const [steps, values] = line.smooth || line.raw, ink = color("--ink" + line.ink);
+			let hits = 0;
+			steps.forEach((x, i) => {
+				const left = one.chart.valToPos(x, "x", true), top = one.chart.valToPos(values[i], line.right ? "right" : "y", true);
+				const { data } = context.getImageData(left - 5, top - 5, 11, 11);
+				for (let k = 0; k < data.length; k += 4)
+					if ([1, 3, 5].every((at, c) => Math.abs(parseInt(ink.trim().slice(at, at + 2), 16) - data[k + c]) < 40) && data[k + 3] > 128) { hits++; return; }
+			});
+			return hits / steps.length;
+		});
+		const ends = one.plot.lines[0].smooth[1];
+		found.first = ends[0].toFixed(3); found.last = ends.at(-1).toFixed(3);
+		found.numbers = [...$("data")].map((d) => Number(d.value));
+		const box = one.chart.over.getBoundingClientRect();
+		one.chart.over.dispatchEvent(new MouseEvent("mousemove", { clientX: box.left + one.chart.valToPos(150, "x"), clientY: box.top + 50 }));
+		await ready();
+		found.here = $("tr[data-line] .here")[1].textContent;
+		const range = () => [one.chart.scales.x.min, one.chart.scales.x.max];
+		found.all = range();
+		$("[name=from]")[0].value = 50; $("[name=to]")[0].value = 60; $("[name=to]")[0].dispatchEvent(new Event("change")); await ready();
+		found.zoomed = range();
+		$("[name=all]")[0].click(); await ready();
+		found.back = range();
+		found.smooth = shown();
+		$("[name=smooth]")[0].click(); await ready();
+		found.rough = shown();
+		$("tr[data-line] input")[0].click(); await ready();
+		found.hidden = shown();
+		$("input.run")[1].click(); await ready();
+		found.run = shown();
+		$("input.run")[1].click(); await ready();
+		found.runs = shown();
+		$("[name=logY]")[0].click(); await ready();
+		found.log = one.chart.scales.y.distr;
+		$("[name=logX]")[0].click(); await ready();
+		found.logX = one.chart.scales.x.distr;
+		return found;`, browsertest.Windows[0])[0]
+	require.NoError(t, json.Unmarshal(view.Found, &got))
+	for i, share := range got.Shares {
+		assert.Greater(t, share, 0.8, p.Series[i].Name) // others cross it
 	}
-	return out
-}
-
-// TestThePictureHasItsLines reads the picture back: each point of each line is on its path, and no text
-// stands on another, or outside.
-func TestThePictureHasItsLines(t *testing.T) {
-	s, err := sample().draw()
-	require.NoError(t, err)
-	picture := s.out.String()
-	for _, l := range s.lines {
-		y := s.y
-		if l.right {
-			y = s.right
-		}
-		for _, at := range l.points {
-			require.Contains(t, picture, coordinate(s.x.at(at.Step))+" "+coordinate(y.at(at.Value)), l.name)
-		}
+	var numbers []float64
+	for _, s := range p.Series {
+		f := s.Figures()
+		numbers = append(numbers, f.First.Value, f.Last.Value, f.Lowest.Value, f.Highest.Value)
 	}
-	var boxes [][4]float64
-	for _, m := range regexp.MustCompile(`<text x="(\S+)" y="(\S+)" font-size="(\S+)" (.*) fill="currentColor">(.*)</text>`).FindAllStringSubmatch(picture, -1) {
-		var x, y, size float64
-		_, err := fmt.Sscan(m[1], &x)
-		require.NoError(t, err)
-		_, err = fmt.Sscan(m[2], &y)
-		require.NoError(t, err)
-		_, err = fmt.Sscan(m[3], &size)
-		require.NoError(t, err)
-		w := measure(html.UnescapeString(m[5]), size)
-		switch {
-		case strings.Contains(m[4], "middle"):
-			x -= w / 2
-		case strings.Contains(m[4], "end"):
-			x -= w
-		}
-		box := [4]float64{x, y - 0.7*size, x + w, y}
-		assert.True(t, box[0] >= 0 && box[1] >= 0 && box[2] <= 960 && box[3] <= 540, m[5])
-		for _, other := range boxes {
-			assert.False(t, box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3], m[5])
-		}
-		boxes = append(boxes, box)
-	}
-	require.Greater(t, len(boxes), 15)
-}
-
-// A browser shows the page in both themes: the lines where they should be, nothing beside the window,
-// and the values under the pointer.
-func TestAPageLooksRight(t *testing.T) {
-	page, err := sample().HTML()
-	require.NoError(t, err)
-	s, err := sample().draw()
-	require.NoError(t, err)
-	script := `<script>
-const area = plot.getBoundingClientRect();
-plot.dispatchEvent(new PointerEvent("pointermove", {clientX: area.left + area.width * ` + fmt.Sprintf("%g", s.x.at(150)/960) + `, clientY: area.top + 100}));
-document.body.dataset.found = [document.documentElement.scrollWidth, innerWidth, area.left, area.top, area.width, tip.style.visibility,
-	tip.getBoundingClientRect().right <= innerWidth, tip.innerText.replace(/\s+/g, " ")].join("|");
-</script></body>`
-	page = bytes.Replace(page, []byte("</body>"), []byte(script), 1)
-	for _, dark := range []bool{false, true} {
-		colors := inks(dark)
-		scheme := map[bool]string{false: "1", true: "0"}[dark]
-		printed, picture := browsertest.Show(t, page, 1000, 900, "--blink-settings=preferredColorScheme="+scheme)
-		found := regexp.MustCompile(`data-found="([^"]*)"`).FindStringSubmatch(printed)
-		require.Len(t, found, 2, "the page's program ran")
-		var wide, window, left, top, width float64
-		parts := strings.Split(found[1], "|")
-		require.Len(t, parts, 8, found[1])
-		for i, v := range []*float64{&wide, &window, &left, &top, &width} {
-			_, err := fmt.Sscan(parts[i], v)
-			require.NoError(t, err)
-		}
-		assert.LessOrEqual(t, wide, window, "nothing is wider than the window")
-		assert.Equal(t, "visible", parts[5])
-		assert.Equal(t, "true", parts[6])
-		var held float64
-		for _, at := range sample().Series[1].Points {
-			if at.Step == 150 {
-				held = at.Value
-			}
-		}
-		assert.Contains(t, parts[7], "step 150 ")
-		assert.Contains(t, parts[7], fmt.Sprintf("held/loss %.5g", held))
-		assert.True(t, near(picture.At(5, 5), colors["b"], 0), "the page's ground")
-		for i, share := range hits(s, picture, colors, width/960, left, top) {
-			// The values beside the pointer stand before some of the lines.
-			assert.Greater(t, share, 0.6, s.lines[i].name)
-		}
-	}
+	assert.Equal(t, numbers, got.Numbers, "the table has the figures, to the last digit")
+	assert.Equal(t, fmt.Sprintf("%.3f", numbers[0]), got.First, "the smoothed line begins with the first value")
+	assert.Equal(t, fmt.Sprintf("%.3f", numbers[1]), got.Last)
+	held := p.Series[1].Points[5]
+	assert.Equal(t, fmt.Sprintf("%.5g at %g", held.Value, held.Step), got.Here)
+	assert.Equal(t, [2]float64{1, 300}, got.All)
+	assert.Equal(t, [2]float64{50, 60}, got.Zoomed)
+	assert.Equal(t, got.All, got.Back)
+	// Of each run a loss with its means, one that is held out, and a rate.
+	assert.Equal(t, []bool{true, true, true, true, true, true, true, true}, got.Smooth)
+	assert.Equal(t, []bool{true, false, true, true, true, false, true, true}, got.Rough)
+	assert.Equal(t, []bool{false, false, true, true, true, false, true, true}, got.Hidden)
+	assert.Equal(t, []bool{false, false, true, true, false, false, false, false}, got.Run)
+	assert.Equal(t, got.Hidden, got.Runs)
+	assert.Equal(t, []int{3, 3}, []int{got.Log, got.LogX})
 }

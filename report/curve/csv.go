@@ -80,25 +80,25 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 	return out, nil
 }
 
-// Learning returns the plot of a run's series as they are usually looked at: the named ones, or those
-// whose names have "loss" in them if none are named. What is measured at many steps is smoothed; a
-// series named learning_rate is on the right. The error of a name that no series has matches
-// [ErrPlot].
+// Learning returns the plot of the series of one run, or of several, as they are usually looked at: the
+// named ones, or those whose names have "loss" in them if none are named. What is measured at many
+// steps is smoothed; a series named learning_rate is on the right. The error of a name that no series
+// has matches [ErrPlot].
 func Learning(title string, series []Series, names ...string) (Plot, error) {
 	p := Plot{Title: title}
 	var have []string
 	for _, s := range series {
-		have = append(have, s.Name)
-		if len(names) == 0 && strings.Contains(s.Name, "loss") && len(s.Points) > 0 {
+		if !slices.Contains(have, s.Name) {
+			have = append(have, s.Name)
+		}
+		if len(names) == 0 && strings.Contains(s.Name, "loss") && len(s.Points) > 0 || slices.Contains(names, s.Name) {
 			p.Series = append(p.Series, s)
 		}
 	}
 	for _, name := range names {
-		i := slices.Index(have, name)
-		if i < 0 {
+		if !slices.Contains(have, name) {
 			return Plot{}, undrawable(name, "no series has this name", fmt.Sprintf("name some of %q", have))
 		}
-		p.Series = append(p.Series, series[i])
 	}
 	if len(p.Series) == 0 {
 		return Plot{}, undrawable("", fmt.Sprintf("none of the series %q has loss in its name", have), "name those to draw")

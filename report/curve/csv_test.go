@@ -1,12 +1,10 @@
 package curve
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,17 +75,20 @@ func TestLearningChoosesWhatIsLookedAt(t *testing.T) {
 	assert.True(t, p.Series[1].Right)
 	assert.Equal(t, "learning rate", p.Right)
 
+	// Of several runs each has its own.
+	other := Series{Run: "other", Name: "loss", Points: points(1, 2)}
+	p, err = Learning("title", append(series, other), "loss")
+	require.NoError(t, err)
+	assert.Equal(t, []Series{{Name: "loss", Points: long, Smooth: 0.9}, other}, p.Series)
+
 	_, err = Learning("title", series, "none")
 	require.ErrorContains(t, err, `series "none": no series has this name; name some of ["loss" "accuracy" "held/loss" "learning_rate"]`)
 	_, err = Learning("title", series[1:2])
 	require.ErrorContains(t, err, "name those to draw")
 }
 
-// notNumbers matches a number of a picture that is none.
-var notNumbers = regexp.MustCompile(`="[^"]*(NaN|Inf)[^"]*"`)
-
-// draws draws series in each way, and checks that the pictures have numbers in them only.
-func draws(t *testing.T, series []Series) {
+// drawn draws series in each way, where they can be drawn.
+func drawn(t *testing.T, series []Series) {
 	for _, p := range []Plot{{Series: series}, {Series: series, LogY: true}, {Series: series, LogX: true, LogY: true}} {
 		p.Series = slices.Clone(p.Series)
 		for i := range p.Series {
@@ -95,31 +96,9 @@ func draws(t *testing.T, series []Series) {
 				p.Series[i].Smooth = 0.9
 			}
 		}
-		svg, err := p.SVG()
-		if err != nil {
-			require.ErrorIs(t, err, ErrPlot)
-			continue
+		if p.check() == nil {
+			draws(t, p)
 		}
-		if found := notNumbers.Find(svg); found != nil {
-			t.Fatalf("%s is in the picture of %v", found, series)
-		}
-		_, err = p.HTML()
-		require.NoError(t, err, "%v", series)
-	}
-}
-
-// A picture of values next to nothing, or of all that there are, has a place for each.
-func TestExtremeValuesHavePlaces(t *testing.T) {
-	const least, most = math.SmallestNonzeroFloat64, math.MaxFloat64
-	for _, values := range [][]float64{{least, 2 * least}, {least, 3 * least, -least}, {0, least}, {1e-320, 5e-320, 2e-310}, {1e-308, 2e-308}, {1e-300, 3e-300},
-		{-most, most}, {most, most / 2}, {least, most}, {most, math.Inf(1)}, {-1e308, 1e308, 5}, {1, 1 + 1e-15}, {1e-310, 1}} {
-		steps := make([]Point, len(values))
-		for i, v := range values {
-			steps[i] = Point{math.Abs(v), float64(i)}
-		}
-		slices.SortFunc(steps, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
-		draws(t, []Series{{Name: "loss", Points: points(values...)}})
-		draws(t, []Series{{Name: "steps", Points: steps}})
 	}
 }
 
@@ -134,7 +113,7 @@ func FuzzReadCSV(f *testing.F) {
 		if err != nil {
 			require.Equal(t, errkind.ValueError, errkind.Of(err))
 		} else {
-			draws(t, series)
+			drawn(t, series)
 		}
 		var table strings.Builder
 		table.WriteString("step,epoch,loss,held/loss,learning_rate\r\n")
@@ -156,6 +135,6 @@ func FuzzReadCSV(f *testing.F) {
 		series, err = ReadCSV(strings.NewReader(table.String()))
 		require.NoError(t, err, "%s", table.String())
 		require.Len(t, series, 3)
-		draws(t, series)
+		drawn(t, series)
 	})
 }

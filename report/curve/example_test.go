@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// The table of a run as a picture.
+// The table of a run as a page.
 func Example() {
 	table := "step,epoch,loss,held/loss\n1,0,5.5,\n2,0,4.1,4.2\n3,0,3.2,\n4,0,2.9,3.1\n"
 	series, err := curve.ReadCSV(strings.NewReader(table))
@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := plot.Save(filepath.Join(dir, "curve.svg")); err != nil {
+	if err := plot.Save(filepath.Join(dir, "curve.html")); err != nil {
 		log.Fatal(err)
 	}
 	for _, s := range series {
@@ -43,11 +43,11 @@ func ExamplePlot() {
 		{Name: "tokens", Points: []curve.Point{{Step: 1, Value: 900}, {Step: 2, Value: 1400}, {Step: 3, Value: 1420}}},
 		{Name: "loss", Points: []curve.Point{{Step: 1, Value: 5.5}, {Step: 2, Value: 4.1}, {Step: 3, Value: 3.2}}, Right: true},
 	}}
-	picture, err := plot.SVG()
+	page, err := plot.HTML()
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(strings.Count(string(picture), "<circle"), "points")
+	fmt.Println(strings.Count(string(page), "<tr data-line="), "lines; last:", plot.Series[0].Figures().Last.Value)
 	// Output:
-	// 6 points
+	// 2 lines; last: 1420
 }

@@ -2,12 +2,13 @@ package curve
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
-	"encoding/json"
 	"html/template"
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,104 +16,185 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-//go:embed page.html
-var pageText string
+// The page, and uPlot, which draws its charts; uplot/fetch.sh says where it is from.
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed page.js
+	program template.JS
+	//go:embed uplot/uPlot.iife.min.js
+	library string
+	//go:embed uplot/uPlot.min.css
+	style template.CSS
+	//go:embed uplot/LICENSE
+	license string
+)
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": short, "exact": exact}).Parse(pageText))
+
+// mostPoints bounds the points of a page, of all lines together: those that look alike at a few times
+// the width of a window are left out.
+const mostPoints = 32000
 
 // The page's program reads these.
 type (
-	pageAxis struct {
-		Low  float64 `json:"low"`
-		High float64 `json:"high"`
-		From float64 `json:"from"`
-		To   float64 `json:"to"`
-		Log  bool    `json:"log"`
+	chart struct {
+		Title string `json:"-"`
+		X     string `json:"x"`
+		Y     string `json:"y"`
+		Right string `json:"right"`
+		LogX  bool   `json:"logX"`
+		LogY  bool   `json:"logY"`
+		// Smooth says that a line is smoothed.
+		Smooth bool   `json:"-"`
+		Runs   []run  `json:"-"`
+		Lines  []line `json:"lines"`
 	}
-	pageLine struct {
-		Name   string    `json:"name"`
-		Ink    string    `json:"ink"`
-		Right  bool      `json:"right"`
-		Steps  []float64 `json:"steps"`
-		Values []float64 `json:"values"`
+	line struct {
+		Ink    int     `json:"ink"`  // of the page's colors
+		Dash   int     `json:"dash"` // tells the lines of a color apart
+		Right  bool    `json:"right"`
+		Raw    table   `json:"raw"`
+		Smooth *table  `json:"smooth,omitempty"`
+		Lost   numbers `json:"lost"` // the steps of values that are not finite
+	}
+	// table is steps and values.
+	table [2]numbers
+	// numbers are null where they have no place.
+	numbers []float64
+)
+
+// The page's tables are made of these.
+type (
+	run struct {
+		Name string
+		Rows []row
+	}
+	row struct {
+		Line, Ink int
+		Name      string
+		Lost      int
+		Figures
 	}
 )
 
-// pageRow is a line of the page's table.
-type pageRow struct{ Name, Ink, Low, LowAt, High, HighAt, Last, LastAt string }
-
-// HTML returns the plot as a page that stands alone: the picture, which shows the values at the step
-// under the pointer, and a table of each series' lowest, highest and last value. The page needs no
-// network and follows the browser's theme. The same plot gives the same bytes.
-func (p Plot) HTML() ([]byte, error) {
-	s, err := p.draw()
-	if err != nil {
-		return nil, err
-	}
-	lines := []pageLine{}
-	var rows []pageRow
-	for _, l := range s.lines {
-		one := pageLine{Name: l.title(), Ink: inkOf(l.series), Right: l.right, Steps: []float64{}, Values: []float64{}}
-		for _, at := range l.points {
-			if !math.IsNaN(at.Value) {
-				one.Steps, one.Values = append(one.Steps, at.Step), append(one.Values, at.Value)
-			}
+// MarshalJSON writes values in seven digits, those of a float32, and whole numbers in all of theirs.
+func (n numbers) MarshalJSON() ([]byte, error) {
+	out := []byte{'['}
+	for i, v := range n {
+		if i > 0 {
+			out = append(out, ',')
 		}
-		lines, rows = append(lines, one), append(rows, l.row())
+		switch {
+		case !hasPlace(v):
+			out = append(out, "null"...)
+		case math.Abs(v) < nothing:
+			out = append(out, '0')
+		case v == math.Trunc(v) && math.Abs(v) < 1<<53:
+			out = strconv.AppendFloat(out, v, 'f', -1, 64)
+		default:
+			out = strconv.AppendFloat(out, v, 'g', 7, 64)
+		}
 	}
-	data, err := json.Marshal(map[string]any{"width": s.plot.Width, "box": s.box, "x": s.x.data(), "left": s.y.data(), "right": s.right.data(), "lines": lines})
-	if err != nil {
-		return nil, err
-	}
-	title := p.Title
-	if title == "" {
-		title = "Learning curve"
+	return append(out, ']'), nil
+}
+
+// Page returns a page that stands alone, with a chart of each plot and a table of its series: first,
+// last, lowest and highest value. It needs no network and follows the browser's theme. In a browser
+// that runs no programs it has the tables. The same plots give the same bytes. The error of a plot that
+// cannot be drawn matches [ErrPlot].
+func Page(title string, plots ...Plot) ([]byte, error) {
+	var charts []chart
+	for _, p := range plots {
+		c, err := p.chart()
+		if err != nil {
+			return nil, err
+		}
+		charts = append(charts, c)
 	}
 	var out bytes.Buffer
-	err = page.Execute(&out, map[string]any{"Title": title, "Picture": template.HTML(`<svg id="plot" ` + s.out.String()), "Data": template.JS(data), "Rows": rows, "X": s.plot.X})
+	err := page.Execute(&out, map[string]any{"Title": title, "Charts": charts, "Style": style, "Library": template.JS("/*\n" + license + "*/\n" + library), "Program": program})
 	return out.Bytes(), err
 }
 
-func (a axis) data() pageAxis { return pageAxis{a.low, a.high, a.from, a.to, a.log} }
+// HTML returns the plot as a page that stands alone, see [Page].
+func (p Plot) HTML() ([]byte, error) { return Page(cmp.Or(p.Title, "Learning curve"), p) }
 
-// row is the line's lowest, highest and last value, before it was smoothed.
-func (l line) row() pageRow {
-	row := pageRow{Name: l.name, Ink: inkOf(l.series)}
-	if l.raw != nil {
-		l.points = l.raw
+func (p Plot) chart() (chart, error) {
+	if err := p.check(); err != nil {
+		return chart{}, err
 	}
-	last, ok := l.last()
-	if !ok {
-		return row
+	c := chart{Title: p.Title, X: cmp.Or(p.X, "step"), Y: p.Y, Right: p.Right, LogX: p.LogX, LogY: p.LogY}
+	place := func(step float64) float64 { return step }
+	if p.LogX {
+		place = func(step float64) float64 { return math.Log(max(step, nothing)) }
 	}
-	low, high := last, last
-	for _, at := range l.points {
-		if at.Value < low.Value {
-			low = at
+	var names []string
+	for _, s := range p.Series {
+		if !slices.ContainsFunc(c.Runs, func(r run) bool { return r.Name == s.Run }) {
+			c.Runs = append(c.Runs, run{Name: s.Run})
 		}
-		if at.Value > high.Value {
-			high = at
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
 		}
+		c.Smooth = c.Smooth || s.Smooth > 0
 	}
-	of := func(at Point) (value, step string) { return short(at.Value), strconv.FormatFloat(at.Step, 'g', 10, 64) }
-	row.Low, row.LowAt = of(low)
-	row.High, row.HighAt = of(high)
-	row.Last, row.LastAt = of(last)
-	return row
+	stretches := max(mostPoints/8/len(p.Series), 25)
+	for i, s := range p.Series {
+		all := sorted(s.Points)
+		l := line{Ink: i, Right: s.Right, Raw: tableOf(thin(all, stretches, place)), Lost: numbers{}}
+		r := slices.IndexFunc(c.Runs, func(r run) bool { return r.Name == s.Run })
+		if len(c.Runs) > 1 {
+			l.Ink, l.Dash = r, slices.Index(names, s.Name)
+		}
+		if s.Smooth > 0 {
+			t := tableOf(thin(smooth(all, s.Smooth), stretches, place))
+			l.Smooth = &t
+		}
+		lost := slices.DeleteFunc(all, func(at Point) bool { return hasPlace(at.Value) })
+		for _, at := range thin(lost, stretches, place) {
+			l.Lost = append(l.Lost, at.Step)
+		}
+		c.Runs[r].Rows = append(c.Runs[r].Rows, row{Line: i, Ink: l.Ink % inks, Name: cmp.Or(s.Name, "value"), Lost: len(lost), Figures: s.Figures()})
+		l.Ink %= inks
+		c.Lines = append(c.Lines, l)
+	}
+	return c, nil
 }
 
-// Save writes the plot to a file, in the form that the path's extension names: .svg or .html. The
-// file is written whole or not at all: what stood there stays as it is until the new picture is on
-// the disk. The error of a full disk is a ResourceExhaustedError.
+// inks is the number of the page's colors.
+const inks = 8
+
+func tableOf(points []Point) table {
+	t := table{numbers{}, numbers{}}
+	for _, p := range points {
+		t[0], t[1] = append(t[0], p.Step), append(t[1], p.Value)
+	}
+	return t
+}
+
+// short writes a value in four digits.
+func short(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	if size := math.Abs(v); size >= 0.01 && size < 1e6 {
+		return strconv.FormatFloat(v, 'f', max(0, 3-int(math.Floor(math.Log10(size)))), 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// exact writes a value in all its digits.
+func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// Save writes the plot to a file, as a page. The file is written whole or not at all: what stood there
+// stays as it is until the new page is on the disk. The error of a full disk is a
+// ResourceExhaustedError.
 func (p Plot) Save(path string) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
-	draw := p.HTML
-	if strings.EqualFold(filepath.Ext(path), ".svg") {
-		draw = p.SVG
-	}
-	data, err := draw()
+	data, err := p.HTML()
 	if err != nil {
 		return err
 	}
@@ -130,9 +212,9 @@ func (p Plot) Save(path string) error {
 // know, before there is anything to draw.
 func CheckPath(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".svg", ".html", ".htm":
+	case ".html", ".htm":
 		return nil
 	}
 	return &errkind.Fault{Op: "curve: save", Subject: path, Class: errkind.ValueError,
-		Reason: "it is not clear which form the picture shall have", Hint: "give a path that ends in .svg or .html"}
+		Reason: "it is not the name of a page", Hint: "give a path that ends in .html"}
 }

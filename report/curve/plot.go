@@ -9,39 +9,54 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Plot is a picture of values over steps. It is plain data; the zero values of its fields are the
+// Plot is a chart of values over steps. It is plain data; the zero values of its fields are the
 // usual choices.
 type Plot struct {
 	Title string
 	// X, Y and Right are the titles of the axes: below, on the left and on the right. They may be
 	// empty; X is then "step".
 	X, Y, Right string
-	// LogX and LogY make the axes of steps and of the left values logarithmic. A value of 0 or below is
-	// then marked as one that is not finite, and a point at step 0 or below is left out.
+	// LogX and LogY make the axes of steps and of the left values logarithmic when the page opens; the
+	// reader can change it. A logarithmic axis has no place for what is 0 or below.
 	LogX, LogY bool
-	// Width and Height are those of the picture in pixels of a page; 0: 960 and 540.
-	Width, Height int
-	Series        []Series
+	Series     []Series
 }
 
 // Series is values over steps that belong together: one line.
 type Series struct {
+	// Run names the run that the values are of. The series of a run are shown and hidden together,
+	// and have one color if there are several runs. It may be empty.
+	Run    string
 	Name   string
 	Points []Point // in any order; those of the same step stay in theirs
-	// Smooth makes the line that of means over neighbours: how much the next neighbour weighs of what
-	// the one before it weighs, from 0 to below 1, such as 0.9. The values themselves are drawn faintly.
-	// 0 smooths nothing.
+	// Smooth draws a line of means over neighbours: how much the next neighbour weighs of what the
+	// one before it weighs, from 0 to below 1, such as 0.9. It begins and ends with the first and the
+	// last value. The values themselves are drawn faintly. 0 smooths nothing.
 	Smooth float64
 	// Right puts the values on an axis of their own, on the right.
 	Right bool
 }
 
 // Point is a value at a step. A value that is not finite has no place: the line has a gap there, and
-// a cross on the axis below marks the step.
-type Point struct{ Step, Value float64 }
+// a mark on the axis below shows the step.
+type Point struct {
+	Step  float64 `json:"step"`
+	Value float64 `json:"value"`
+}
 
-// farthest is the size of values from which on they have no place.
-const farthest = 1e300
+// Figures are the numbers of a series that its row in the page's table has. They are nil for a series
+// without a finite value.
+type Figures struct {
+	Points  int    `json:"points"`
+	First   *Point `json:"first,omitempty"`
+	Last    *Point `json:"last,omitempty"`
+	Lowest  *Point `json:"lowest,omitempty"`
+	Highest *Point `json:"highest,omitempty"`
+}
+
+// Values from farthest on, and steps and differences nearer to 0 than nothing, have no place: the
+// sizes of a picture have no quotients with them.
+const farthest, nothing = 1e300, 1e-300
 
 // ErrPlot is matched by the error of what cannot be drawn.
 var ErrPlot = errkind.New(errkind.ValueError, "curve: draw")
@@ -55,135 +70,105 @@ func undrawable(series, reason, hint string) error {
 	return f
 }
 
-// line is a series as it is drawn.
-type line struct {
-	name   string
-	series int
-	right  bool
-	raw    []Point // faint; nil without smoothing
-	points []Point // in the order of steps; values that have no place are NaN
-	lost   []float64
-}
+// hasPlace reports whether a value can be drawn.
+func hasPlace(v float64) bool { return math.Abs(v) <= farthest } // NaN is not
 
-// title is the line's name and how it is drawn.
-func (l line) title() string {
-	how := map[[2]bool]string{{true, true}: " (smoothed, right)", {true, false}: " (smoothed)", {false, true}: " (right)"}
-	return cmp.Or(l.name, "value") + how[[2]bool{l.raw != nil, l.right}]
-}
-
-// last is the last value of a line that has a place.
-func (l line) last() (Point, bool) {
-	for _, at := range slices.Backward(l.points) {
-		if !math.IsNaN(at.Value) {
-			return at, true
+// Figures returns the numbers that a page shows of the series: of the values as they are, not of the
+// smoothed ones.
+func (s Series) Figures() Figures {
+	f := Figures{Points: len(s.Points)}
+	for _, p := range sorted(s.Points) {
+		if !hasPlace(p.Value) {
+			continue
+		}
+		f.Last = &p
+		if f.First == nil {
+			f.First, f.Lowest, f.Highest = &p, &p, &p
+		}
+		if p.Value < f.Lowest.Value {
+			f.Lowest = &p
+		}
+		if p.Value > f.Highest.Value {
+			f.Highest = &p
 		}
 	}
-	return Point{}, false
+	return f
 }
 
-// check returns the plot with its defaults.
-func (p Plot) check() (Plot, error) {
-	p.X, p.Width, p.Height = cmp.Or(p.X, "step"), cmp.Or(p.Width, 960), cmp.Or(p.Height, 540)
-	if p.Width < 200 || p.Height < 150 || p.Width > 8000 || p.Height > 8000 {
-		return p, undrawable("", fmt.Sprintf("a picture of %d x %d pixels", p.Width, p.Height), "give 200 x 150 to 8000 x 8000, or 0 for the usual size")
-	}
-	return p, nil
+// sorted returns the points in the order of their steps.
+func sorted(points []Point) []Point {
+	points = slices.Clone(points)
+	slices.SortStableFunc(points, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
+	return points
 }
 
-// lines sorts, smooths and checks the series.
-func (p Plot) lines() ([]line, error) {
-	var out []line
+// check refuses what has no place.
+func (p Plot) check() error {
 	places := 0
-	for i, s := range p.Series {
+	for _, s := range p.Series {
 		if !(s.Smooth >= 0 && s.Smooth < 1) {
-			return nil, undrawable(s.Name, fmt.Sprintf("smoothing by %g", s.Smooth), "give a number from 0 to below 1, such as 0.9")
+			return undrawable(s.Name, fmt.Sprintf("smoothing by %g", s.Smooth), "give a number from 0 to below 1, such as 0.9")
 		}
-		l := line{name: s.Name, series: i, right: s.Right, points: slices.Clone(s.Points)}
-		for k := range l.points {
-			at := &l.points[k]
-			at.Step, at.Value = noLess(at.Step), noLess(at.Value)
-			if math.IsNaN(at.Step) || math.Abs(at.Step) > farthest {
-				return nil, undrawable(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
+		for k, at := range s.Points {
+			if !hasPlace(at.Step) {
+				return undrawable(s.Name, fmt.Sprintf("point %d is at step %g", k, at.Step), "give steps that are finite numbers")
 			}
-		}
-		slices.SortStableFunc(l.points, func(a, b Point) int { return cmp.Compare(a.Step, b.Step) })
-		if p.LogX {
-			l.points = slices.DeleteFunc(l.points, func(at Point) bool { return at.Step <= 0 })
-		}
-		log := p.LogY && !s.Right
-		for k, at := range l.points {
-			if math.IsNaN(at.Value) || math.Abs(at.Value) > farthest || log && at.Value <= 0 {
-				l.points[k].Value = math.NaN()
-				l.lost = append(l.lost, at.Step)
-			} else {
+			if hasPlace(at.Value) && !(p.LogY && !s.Right && at.Value <= 0) && !(p.LogX && at.Step <= 0) {
 				places++
 			}
 		}
-		if s.Smooth > 0 {
-			l.raw = l.points
-			l.points = smooth(l.points, s.Smooth)
-		}
-		out = append(out, l)
 	}
 	if places == 0 {
-		return nil, undrawable("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
+		return undrawable("", "no value has a place in it", "give at least one point that is finite, and above 0 on a logarithmic axis")
 	}
-	return out, nil
+	return nil
 }
 
-// noLess is 0 for a number so near to it that the sizes of a picture have no quotients with it.
-func noLess(v float64) float64 {
-	if math.Abs(v) < nothing {
-		return 0
-	}
-	return v
-}
-
-// smooth takes means over the neighbours on both sides, of which each weighs by times what the one
-// nearer weighs, so that the line lags behind neither way.
+// smooth takes means over as many neighbours on one side as on the other, of which each weighs by
+// times what the one nearer weighs: the line lags behind neither way, and its ends are the values'.
 func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
-	type mean struct{ sum, weight float64 }
-	after := make([]mean, len(points)+1) // of a point and those after it
-	for i := len(points) - 1; i >= 0; i-- {
-		after[i] = after[i+1]
-		if v := points[i].Value; !math.IsNaN(v) {
-			after[i] = mean{by*after[i+1].sum + v, by*after[i+1].weight + 1}
+	var at []int // the points that have a place
+	for i, p := range points {
+		if hasPlace(p.Value) {
+			at = append(at, i)
 		}
 	}
-	before := mean{}
-	for i, p := range points {
-		if math.IsNaN(p.Value) {
-			continue
+	const least = 1e-3 // a neighbour that weighs less counts no more
+	for i, k := range at {
+		sum, weight, w := points[k].Value, 1.0, by
+		for d := 1; d <= min(i, len(at)-1-i) && w > least; d++ {
+			sum += w * (points[at[i-d]].Value + points[at[i+d]].Value)
+			weight += 2 * w
+			w *= by
 		}
-		out[i].Value = (before.sum + after[i].sum) / (before.weight + after[i].weight)
-		before = mean{by * (before.sum + p.Value), by * (before.weight + 1)}
+		out[k].Value = sum / weight
 	}
 	return out
 }
 
-// thin leaves of the points that fall on one column of pixels the first, the lowest, the highest and
-// the last, in their order, so that a line of any number of points looks as it would.
-func thin(points []Point, column func(step float64) int) []Point {
-	if len(points) < 16 {
+// thin leaves, of so many stretches of steps, the first, the lowest, the highest and the last point,
+// in their order, so that a line of any number of points looks as it would.
+func thin(points []Point, stretches int, place func(step float64) float64) []Point {
+	if len(points) <= 4*stretches {
 		return points
 	}
+	first, last := place(points[0].Step), place(points[len(points)-1].Step)
+	column := func(i int) int { return int((place(points[i].Step) - first) / (last - first) * float64(stretches)) }
 	var out []Point
 	for from := 0; from < len(points); {
-		at := column(points[from].Step)
-		to, low, high := from, -1, -1
-		gap := -1
-		for ; to < len(points) && column(points[to].Step) == at; to++ {
-			v := points[to].Value
-			if math.IsNaN(v) {
+		to, low, high, gap := from, -1, -1, -1
+		for at := column(from); to < len(points) && column(to) == at; to++ {
+			switch v := points[to].Value; {
+			case !hasPlace(v):
 				gap = to
-				continue
-			}
-			if low < 0 || v < points[low].Value {
-				low = to
-			}
-			if high < 0 || v > points[high].Value {
-				high = to
+			default:
+				if low < 0 || v < points[low].Value {
+					low = to
+				}
+				if high < 0 || v > points[high].Value {
+					high = to
+				}
 			}
 		}
 		keep := []int{from, low, high, gap, to - 1}

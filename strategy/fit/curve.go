@@ -14,17 +14,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/curve"
 )
 
-// Curve draws the learning curve of the run, see package report/curve: an SVG picture or a
-// page, as the extension of the path says. It draws the metrics that are named, or those with
-// "loss" in their names, at the end of the run and from time to time before; a picture that is
-// there is replaced. The points are part of a checkpoint, at most 2000 of each metric: of more,
+// Curve draws the learning curve of the run as a page, see package report/curve; the path ends in
+// .html. It draws the metrics that are named, or those with "loss" in their names, at the end of the
+// run and from time to time before; a page that is there is replaced. `tpustrategy curve` draws several
+// runs in one chart, from their tables. The points are part of a checkpoint, at most 2000 of each metric: of more,
 // every second one is left out.
 //
-// A picture that cannot be drawn or written on the way is a warning. At the end a disk that is full
+// A page that cannot be drawn or written on the way is a warning. At the end a disk that is full
 // is a [*WriteError].
 func Curve(path string, metrics ...string) Hook {
 	c := &drawing{path: path, names: metrics}
-	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPicture(path),
+	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPage(path),
 		reset: func() { *c = drawing{path: path, names: metrics} },
 		Begin: func(_ context.Context, s *State) error {
 			if !s.First() {
@@ -60,10 +60,10 @@ func Curve(path string, metrics ...string) Hook {
 	}
 }
 
-// checkPicture refuses a path of no form of picture.
-func checkPicture(path string) error {
+// checkPage refuses a path of no page.
+func checkPage(path string) error {
 	if err := curve.CheckPath(path); err != nil {
-		return option("hook curve "+path, "give a path that ends in .svg or .html", "it is not clear which form the picture shall have")
+		return option("hook curve "+path, "give a path that ends in .html", "it is not the name of a page")
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (c *drawing) due() bool {
 	return c.drawn.IsZero() || time.Since(c.drawn) > max(10*time.Second, 50*c.took)
 }
 
-// draw writes the picture.
+// draw writes the page.
 func (c *drawing) draw() error {
 	start := time.Now()
 	defer func() { c.drawn, c.took = time.Now(), time.Since(start) }()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,50 +16,45 @@ import (
 )
 
 func TestTheCurveOfAResumedRunIsThatOfTheWhole(t *testing.T) {
-	for _, name := range []string{"curve.svg", "curve.html"} {
-		dir := t.TempDir()
-		path := filepath.Join(dir, name)
-		whole, err := begin(t, Curve(path), 0, nil)
-		require.NoError(t, err)
-		for step := range int64(30) {
-			require.NoError(t, whole.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
-		}
-		require.NoError(t, whole.end())
-		want, err := os.ReadFile(path)
-		require.NoError(t, err)
-		if name == "curve.svg" {
-			assert.Contains(t, string(want), "<svg")
-			assert.NotContains(t, string(want), "rate", "only losses, if none are named")
-		}
-
-		// Killed after step 20, gone on from the checkpoint of step 15.
-		part, err := begin(t, Curve(path), 0, nil)
-		require.NoError(t, err)
-		var saved []byte
-		for step := range int64(20) {
-			require.NoError(t, part.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
-			if step+1 == 15 {
-				saved, err = part.h.Save()
-				require.NoError(t, err)
-			}
-		}
-		part, err = begin(t, Curve(path), 15, saved)
-		require.NoError(t, err)
-		for step := int64(15); step < 30; step++ {
-			require.NoError(t, part.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
-		}
-		require.NoError(t, part.end())
-		got, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.True(t, bytes.Equal(want, got), name)
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		assert.Len(t, entries, 1)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "curve.html")
+	whole, err := begin(t, Curve(path), 0, nil)
+	require.NoError(t, err)
+	for step := range int64(30) {
+		require.NoError(t, whole.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
 	}
+	require.NoError(t, whole.end())
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(want), "data-line="), "only losses, if none are named")
+
+	// Killed after step 20, gone on from the checkpoint of step 15.
+	part, err := begin(t, Curve(path), 0, nil)
+	require.NoError(t, err)
+	var saved []byte
+	for step := range int64(20) {
+		require.NoError(t, part.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
+		if step+1 == 15 {
+			saved, err = part.h.Save()
+			require.NoError(t, err)
+		}
+	}
+	part, err = begin(t, Curve(path), 15, saved)
+	require.NoError(t, err)
+	for step := int64(15); step < 30; step++ {
+		require.NoError(t, part.at(step+1, loss(1/float64(step+1)), Metric{"rate", 5}))
+	}
+	require.NoError(t, part.end())
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
 }
 
 func TestACurveStaysSmall(t *testing.T) {
-	h := Curve(filepath.Join(t.TempDir(), "curve.svg"), Loss)
+	h := Curve(filepath.Join(t.TempDir(), "curve.html"), Loss)
 	f, err := begin(t, h, 0, nil)
 	require.NoError(t, err)
 	for step := range int64(9000) {
@@ -76,14 +72,14 @@ func TestCurvesThatCannotBe(t *testing.T) {
 	for _, path := range []string{"curve.gif", "curve"} {
 		require.Equal(t, errkind.ValueError, errkind.Of(Curve(path).wrong))
 	}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.svg"), 0o755))
-	_, err := begin(t, Curve(filepath.Join(dir, "folder.svg")), 0, nil)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.html"), 0o755))
+	_, err := begin(t, Curve(filepath.Join(dir, "folder.html")), 0, nil)
 	require.ErrorContains(t, err, "a directory")
-	_, err = begin(t, Curve(filepath.Join(dir, "none", "curve.svg")), 0, nil)
+	_, err = begin(t, Curve(filepath.Join(dir, "none", "curve.html")), 0, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	// Losses that are no numbers are a warning, not an error.
-	f, err := begin(t, Curve(filepath.Join(dir, "curve.svg")), 0, nil)
+	f, err := begin(t, Curve(filepath.Join(dir, "curve.html")), 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(math.NaN())))
 	require.NoError(t, f.end())
@@ -92,7 +88,7 @@ func TestCurvesThatCannotBe(t *testing.T) {
 	// A folder that goes away is one.
 	gone := filepath.Join(dir, "gone")
 	require.NoError(t, os.Mkdir(gone, 0o755))
-	f, err = begin(t, Curve(filepath.Join(gone, "curve.svg")), 0, nil)
+	f, err = begin(t, Curve(filepath.Join(gone, "curve.html")), 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(1)))
 	require.NoError(t, os.RemoveAll(gone))

@@ -6,7 +6,7 @@
 //		fit.Evaluate("held", held, fit.Dataset(heldOut), 50),
 //		fit.CSV("run/losses.csv"),
 //		fit.Events("run/events"),
-//		fit.Curve("run/curve.svg"),
+//		fit.Curve("run/curve.html"),
 //		fit.Checkpoint("run/checkpoints", 100),
 //		fit.KeepBest("run/best", "held/loss"),
 //		fit.EarlyStop("held/loss", 5))

@@ -74,15 +74,9 @@ func Perplexity() Metric { return Metric{Name: "perplexity", loss: true, Form: E
 // BitsPerToken is the metric "bits": the mean loss over all rows, in bits instead of nats.
 func BitsPerToken() Metric { return Metric{Name: "bits", loss: true, Form: Bits} }
 
-// Reported is a metric that the loss function hands over with [Report], as a mean unless a form is
-// given.
-func Reported(name string, form ...Form) Metric {
-	m := Metric{Name: name}
-	if len(form) > 0 {
-		m.Form = form[0]
-	}
-	return m
-}
+// Reported is a metric that the loss function hands over with [Report], as a mean. For another form
+// set the metric's Form.
+func Reported(name string) Metric { return Metric{Name: name} }
 
 // Correct is 1 where the greatest logit is that of the label, and otherwise 0: the values of an
 // accuracy. logits are [..., classes]; labels are integers, [...] or [..., 1].

@@ -237,7 +237,7 @@ func TestMetricsThatCannotBe(t *testing.T) {
 		`two metrics are called "loss"`:          {train.MeanLoss(), train.Reported("loss")},
 		`two metrics are called "gradient_norm"`: {train.Reported("gradient_norm")},
 		"metric 0 has no name":                   {{}},
-		`metric "accuracy" has the form Form(9)`: {train.Reported("accuracy", 9)},
+		`metric "accuracy" has the form Form(9)`: {{Name: "accuracy", Form: 9}},
 	} {
 		_, err := train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), classes, train.Options{Metrics: metrics, Norms: true})
 		assert.ErrorContains(t, err, want)

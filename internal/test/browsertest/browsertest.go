@@ -4,22 +4,116 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"html"
 	"image"
+	"image/draw"
 	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Show opens a page in a window of so many pixels, and returns the document as the browser prints it
-// and a picture. The arguments are further ones of the browser. Without a browser that works the
-// test is skipped, or fails where TPUSTRATEGY_REQUIRE_BROWSER is set.
-func Show(t *testing.T, page []byte, width, height int, args ...string) (printed string, picture image.Image) {
+// Window is what a page is shown in, in pixels.
+type Window struct {
+	Width, Height int
+	Dark          bool
+}
+
+// Windows are those of a desk and of a phone, by day and by night.
+var Windows = []Window{{1200, 1000, false}, {1200, 1000, true}, {400, 1600, false}, {400, 1600, true}}
+
+// String names the window.
+func (w Window) String() string {
+	return fmt.Sprintf("%d-%s", w.Width, map[bool]string{false: "light", true: "dark"}[w.Dark])
+}
+
+// listen keeps what a page writes on its canvases, as no document has it.
+const listen = `<script>const written = [];
+{ const fill = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    written.push({ text, size: parseFloat(/([\d.]+)px/.exec(this.font)[1]) * Math.hypot(this.getTransform().a, this.getTransform().b) / devicePixelRatio }); return fill.call(this, text, ...rest); };
+}</script>`
+
+// View is a page in a window.
+type View struct {
+	Window
+	// Found is what the script returned, as JSON.
+	Found   []byte
+	Picture image.Image
+}
+
+// Show opens a page in windows, and in each runs a script when the page is there: the body of a
+// async function, which awaits nothing but what is ready, and whose result is in the view. It writes the pictures into the folder that
+// TPUSTRATEGY_PICTURES names, for people. The windows are frames of one, as a browser has none as
+// narrow as a phone's. Without a browser that works the test is skipped, or fails where
+// TPUSTRATEGY_REQUIRE_BROWSER is set.
+func Show(t *testing.T, page []byte, script string, windows ...Window) (views []View) {
+	t.Helper()
+	var frames strings.Builder
+	wide, high := 0, 0
+	for i, w := range windows {
+		text := strings.Replace(string(page), "<head>", "<head>"+listen, 1)
+		end := strings.LastIndex(text, "</body>")
+		text = text[:end] + fmt.Sprintf(`<script>(async () => {%[2]s})().then((found) => { parent.document.body.dataset.found%[1]d = JSON.stringify(found ?? null); });</script>`, i, script) + text[end:]
+		fmt.Fprintf(&frames, `<iframe width="%d" height="%d" style="border:0;display:block;color-scheme:%s" srcdoc="%s"></iframe>`, w.Width, w.Height,
+			map[bool]string{false: "light", true: "dark"}[w.Dark], html.EscapeString(text))
+		wide, high = max(wide, w.Width), high+w.Height
+	}
+	printed, picture := open(t, `<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0">`+frames.String()+`</body></html>`, wide, high)
+	top := 0
+	for i, w := range windows {
+		at := regexp.MustCompile(fmt.Sprintf(`data-found%d="([^"]*)"`, i)).FindStringSubmatch(printed)
+		require.Len(t, at, 2, "the page's program ran")
+		part := image.NewNRGBA(image.Rect(0, 0, w.Width, w.Height))
+		draw.Draw(part, part.Bounds(), picture, image.Pt(0, top), draw.Src)
+		top += w.Height
+		views = append(views, View{w, []byte(html.UnescapeString(at[1])), part})
+		if dir := os.Getenv("TPUSTRATEGY_PICTURES"); dir != "" {
+			var b bytes.Buffer
+			require.NoError(t, png.Encode(&b, part))
+			name := strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()) + "-" + w.String() + ".png"
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644))
+		}
+	}
+	return views
+}
+
+// legible finds texts that are too small, what is wider than the window, and texts that stand on one
+// another in a drawing.
+const legible = `
+const wrong = [], wide = document.documentElement.scrollWidth;
+if (wide > innerWidth) wrong.push("the page is " + wide + " pixels wide");
+for (const { text, size } of written) if (size < 11.99) wrong.push(text + " is of " + size + " pixels");
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) {
+  const text = walk.currentNode.data.trim(), of = walk.currentNode.parentElement;
+  if (!text || of.closest("script, style, title")) continue;
+  let size = parseFloat(getComputedStyle(of).fontSize);
+  if (of.ownerSVGElement) size *= Math.hypot(of.getScreenCTM().a, of.getScreenCTM().b);
+  if (size < 11.99) wrong.push(text + " is of " + size + " pixels");
+  const range = document.createRange(); range.selectNodeContents(walk.currentNode);
+  for (const box of range.getClientRects()) if (box.left < -0.5 || box.right > innerWidth + 0.5) wrong.push(text + " is beside the window");
+}
+return wrong;`
+
+// Legible opens a page in each of the [Windows], and fails where a text is smaller than 12 pixels, or
+// something is beside the window.
+func Legible(t *testing.T, page []byte) {
+	t.Helper()
+	for _, v := range Show(t, page, legible, Windows...) {
+		assert.Equal(t, "[]", string(v.Found), "%v", v.Window)
+	}
+}
+
+// open starts the browser.
+func open(t *testing.T, page string, width, height int) (printed string, picture image.Image) {
 	t.Helper()
 	reason := "no chromium is installed"
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -32,11 +126,11 @@ func Show(t *testing.T, page []byte, width, height int, args ...string) (printed
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser may still write there
 			path, shot := filepath.Join(dir, "page.html"), filepath.Join(dir, "page.png")
-			require.NoError(t, os.WriteFile(path, page, 0o644))
+			require.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			cmd := exec.CommandContext(ctx, browser, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-				"--user-data-dir=" + filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", width, height),
-				"--dump-dom", "--screenshot=" + shot}, append(args, "file://"+path)...)...)
+			cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+				"--user-data-dir="+filepath.Join(dir, "profile"), fmt.Sprintf("--window-size=%d,%d", width, height),
+				"--dump-dom", "--screenshot="+shot, "file://"+path)
 			cmd.WaitDelay = time.Second // its children hold the pipe
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
