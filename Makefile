@@ -55,7 +55,7 @@ run: plugin
 
 # The tiny preset as 4 replicas of 2 logical devices: three minutes on two cores.
 gpt: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/gpt -replicas 4 -logical 2 $(ARGS)
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/gpt -replicas 4 -logical 2 -generate 'func main() {' $(ARGS)
 
 # A program with its compiled step inside, for SLICE: cpu:8, or a slice such as v5e:2x4. Steps for other
 # slices that are in examples/onebinary/steps go inside, too.

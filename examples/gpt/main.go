@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
@@ -31,7 +32,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
 	vocabulary := flags.Int("vocab", 0, "number of tokens, learned from the texts; 256 takes bytes, 0 the preset's number")
 	data := flags.String("data", "", "text file to train on; empty takes the sources of Go's standard library")
-	prompt := flags.String("generate", "", "text to continue after the training")
+	prompt := flags.String("generate", "", "text to continue, now and then and after the training")
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}
@@ -71,12 +72,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	samples := f.Samples(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
+		Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, fit.Every(max(f.Steps/12, 1)), stdout)
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
-		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), append(held, f.Hooks(stderr, third, "loss", "held/nats")...)...)
-	if err == nil && *prompt != "" {
-		err = trainer.Write(ctx, step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
-			Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, stdout)
-	}
+		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held, f.Hooks(third, "loss", "held/nats"), samples)...)
 	fmt.Fprintf(stdout, "Held out: %d bytes. By the frequency of tokens alone %.3f bits per byte, by gzip -9 %.3f. Files: %s\n", corpus.HeldOut.Bytes(), corpus.Unigram, corpus.Gzip, f.Out)
 	return errors.Join(err, trainer.WriteOutcome(stdout, result, c.Sequence, c.Parameters()))
 }

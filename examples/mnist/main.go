@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName)) // over the logical devices
-	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout, stderr)
+	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout)
 }
 
 func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {

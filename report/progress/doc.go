@@ -18,4 +18,8 @@
 // much again or two thirds. When they are over, the longest of these is said ("of up to 5m0s"). When
 // that is over too, or after a minute without any such record, the line says that the end is not
 // known, and once, above it, what one can do, and whether the compiler gets little of a processor.
+//
+// The line also says what work begins between programs ([Line.Say]), shows the state of a run while no
+// program is made ([Line.Status]), and lets text pass above it ([Line.Write]), so that one goroutine
+// draws all that a terminal's line shows.
 package progress

@@ -27,7 +27,8 @@ type Options struct {
 	Every time.Duration
 }
 
-// Line shows the programs that are being made, one line for all. It is safe for concurrent use.
+// Line shows the programs that are being made, one line for all; on a terminal, where none is, what
+// [Line.Say] and [Line.Status] were given. It is safe for concurrent use.
 type Line struct {
 	w    io.Writer
 	opts Options
@@ -39,8 +40,11 @@ type Line struct {
 	mu    sync.Mutex
 	under []*making // the newest last
 	pid   int       // of the compiler's process; 0 is this one
-	drawn bool      // there is text on the terminal's line
-	stop  func()    // ends the drawing; nil while nothing is under way
+	said  string    // on a terminal, the work that began then; see Say
+	began time.Time
+	state func(width int) string // see Status
+	drawn bool                   // there is text on the terminal's line
+	stop  func()                 // ends the drawing; nil while nothing is under way
 }
 
 // making is a program on its way.
@@ -103,16 +107,14 @@ func (l *Line) note(p phase.Phase, now time.Time, like known) (took time.Duratio
 	}
 	switch {
 	case p.Stage != phase.Done && i < 0:
+		l.settle(now)
 		l.under = append(l.under, &making{Phase: p, since: now, known: like})
-		if l.stop == nil {
-			l.stop = l.draw()
-		}
+		l.start()
 	case p.Stage != phase.Done:
 		*l.under[i] = making{Phase: p, since: now, known: like}
 	case i >= 0:
-		if l.under = slices.Delete(l.under, i, i+1); len(l.under) == 0 {
-			l.end()
-		}
+		l.under = slices.Delete(l.under, i, i+1)
+		l.end()
 	}
 	return took, of
 }
@@ -129,16 +131,30 @@ func (l *Line) Process(pid int) {
 func (l *Line) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.under = nil
+	l.settle(time.Now())
+	l.under, l.state = nil, nil
 	l.end()
 }
 
-// end ends the drawing and wipes the line.
+// start starts the drawing, and end ends it if there is nothing to draw.
+func (l *Line) start() {
+	if l.stop == nil {
+		l.stop = l.draw()
+	}
+}
+
 func (l *Line) end() {
-	if l.stop != nil {
+	if len(l.under) > 0 {
+		return
+	}
+	l.wipe()
+	if l.stop != nil && l.said == "" && l.state == nil {
 		l.stop()
 		l.stop = nil
 	}
+}
+
+func (l *Line) wipe() {
 	if l.drawn {
 		_, _ = io.WriteString(l.w, "\r\x1b[K")
 		l.drawn = false
@@ -174,8 +190,45 @@ func (l *Line) draw() (stop func()) {
 	return sync.OnceFunc(func() { close(done) })
 }
 
-// show writes the line, and above it, once, that the end of a compilation is not known any more.
+// show writes the line.
 func (l *Line) show(now time.Time) {
+	var text string
+	switch {
+	case len(l.under) > 0:
+		text = l.program(now)
+	case l.said != "":
+		text = l.work(now)
+	default:
+		text = l.state(l.width() - 1)
+	}
+	if l.width == nil {
+		l.leave(text)
+		return
+	}
+	fmt.Fprintf(l.w, "\r\x1b[K%s", l.cut(text))
+	l.drawn = true
+}
+
+// leave writes a line that stays.
+func (l *Line) leave(text string) {
+	l.wipe()
+	fmt.Fprintln(l.w, l.cut(text))
+}
+
+// cut is a text in one line of the terminal.
+func (l *Line) cut(text string) string {
+	text = plain.Line(text)
+	if l.width != nil {
+		if r, width := []rune(text), l.width()-1; len(r) > width { // the last column would wrap
+			return string(r[:width])
+		}
+	}
+	return text
+}
+
+// program is the line of the newest program, and writes above it, once, that the end of its
+// compilation is not known any more.
+func (l *Line) program(now time.Time) string {
 	m := l.under[len(l.under)-1]
 	passed := now.Sub(m.since)
 	if m.pid != l.pid || m.at.IsZero() {
@@ -183,24 +236,14 @@ func (l *Line) show(now time.Time) {
 	}
 	if m.Stage == phase.Compiling && m.known.over(passed) && passed > unguided && !m.told {
 		m.told = true
-		if l.drawn {
-			_, _ = io.WriteString(l.w, "\r\x1b[K")
-		}
-		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now))))
+		l.wipe()
+		fmt.Fprintln(l.w, plain.Line(l.opts.Prefix+m.advice(l.share(m, now)))) // whole
 	}
-	text := plain.Line(l.opts.Prefix + m.text(passed, memoryOf(l.pid)))
+	text := l.opts.Prefix + m.text(passed, memoryOf(l.pid))
 	if others := len(l.under) - 1; others > 0 {
 		text += fmt.Sprintf(", and %d more", others)
 	}
-	if l.width == nil {
-		fmt.Fprintln(l.w, text)
-		return
-	}
-	if width := l.width() - 1; len(text) > width { // the last column would wrap
-		text = strings.ToValidUTF8(text[:width], "")
-	}
-	fmt.Fprintf(l.w, "\r\x1b[K%s", text)
-	l.drawn = true
+	return text
 }
 
 // share returns how much of one processor a compilation has had since the line was first shown; 1 if

@@ -253,3 +253,60 @@ func TestANameDoesNotMoveTheCursor(t *testing.T) {
 		assert.Equal(t, "p: tracing a\\u001b[2J b\\xff for v5e:4x4 (4 x 4 devices): 10s\n", noMemory(w.String()))
 	})
 }
+
+// TestATerminalsLineHasOneOwner: work that is said counts seconds and stays, a program takes the line
+// from the state of the run and gives it back, and text passes above.
+func TestATerminalsLineHasOneOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w bytes.Buffer
+		l := To(&w, Options{Prefix: "p: "})
+		l.width = func() int { return 50 }
+		l.Process(-1)
+		shown := func() string { // what a terminal shows: the lines, the last as it is drawn now
+			synctest.Wait()
+			var lines []string
+			for line := range strings.SplitSeq(w.String(), "\n") {
+				lines = append(lines, regexp.MustCompile(`^.*\x1b\[K`).ReplaceAllString(line, ""))
+			}
+			return strings.Join(lines, "|")
+		}
+		l.Say("reading")
+		assert.Equal(t, "p: reading", w.String()[len("\r\x1b[K"):])
+		time.Sleep(3100 * time.Millisecond)
+		assert.Equal(t, "p: reading: 3s", shown())
+		l.Say("writing")
+		begun := time.Now()
+		l.Status(func(width int) string {
+			return fmt.Sprintf("%d columns, %s", width, time.Since(begun).Round(time.Second))
+		})
+		time.Sleep(2100 * time.Millisecond)
+		assert.Equal(t, "p: reading: 3s|p: writing|49 columns, 2s", shown())
+		fmt.Fprintln(l, "a warning")
+		time.Sleep(time.Second)
+		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 3s", shown())
+		l.Phase(at(phase.Compiling, "s", 900))
+		time.Sleep(time.Second)
+		assert.Equal(t, "p: reading: 3s|p: writing|a warning|p: compiling s for v5e:4x4 (4 x 4 devices): 1s, 0", shown(), "cut off")
+		l.Phase(at(phase.Done, "s", 900))
+		time.Sleep(time.Second)
+		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s", shown())
+		l.Status(nil)
+		size := w.Len()
+		time.Sleep(time.Minute)
+		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s|", shown())
+		assert.Equal(t, size, w.Len(), "nothing draws on")
+		l.Say("on")
+		l.Close()
+		assert.True(t, strings.HasSuffix(shown(), "|p: on|"))
+		synctest.Wait()
+	})
+	var w bytes.Buffer
+	l := To(&w, Options{Prefix: "p: "})
+	l.Say("reading\x1b[2J")
+	l.Status(func(int) string { panic("no terminal") })
+	fmt.Fprintln(l, "step 1")
+	l.Status(nil)
+	l.Close()
+	assert.Equal(t, "p: reading\\u001b[2J\nstep 1\n", w.String())
+	assert.False(t, l.Terminal())
+}

@@ -60,7 +60,7 @@ type Classified struct {
 // folder best of Out. What else is in Out is said at [Flags.Hooks]. With -topology it compiles the
 // step for a slice that is not here. The result is whole batches' of training; the test has every
 // example once.
-func (f *Flags) Classify(ctx context.Context, c Classifier, stdout, stderr io.Writer) (err error) {
+func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) (err error) {
 	batch := cmp.Or(f.Batch, c.Batch, 128)
 	example, err := c.example(batch)
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout, stderr io.Wr
 		pass = fit.Every(max(f.Steps/10, 1))
 	}
 	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
-	hooks := append(f.Hooks(stderr, pass, "loss", "accuracy", "test/loss", "test/accuracy"),
+	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"),
 		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false)), pass),
 		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)), fit.KeepBest(below(f.Out, "best"), "test/loss"))
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(map[string]string{"batch": fmt.Sprint(batch)}), hooks...)

@@ -19,7 +19,7 @@
 //		defer done()
 //		step, err := newStep(strat)
 //		...
-//		result, err := fit.Run(ctx, step, data, f.Fit(nil), f.Hooks(stderr, 100)...)
+//		result, err := fit.Run(ctx, step, data, f.Fit(nil), f.Hooks(100)...)
 //		...
 //	}
 //

@@ -40,9 +40,6 @@ type Flags struct {
 	Devices int
 	Plugin  string
 
-	// Say writes a line about the work that begins to the writer of [Flags.Parse].
-	Say func(line string)
-
 	set *flag.FlagSet
 	// local is the folder of the files that a store does not take; see [Flags.here].
 	local string
@@ -83,14 +80,13 @@ func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(strin
 }
 
 // Parse parses the program's arguments. After -help it writes the flags to w and returns
-// flag.ErrHelp; later w receives the warnings of the run, and tells what takes long before the first
-// step. Other errors are of kind ValueError: a flag that is unknown or has no such value, an argument
-// that is no flag, and a flag of [Flags] with a number that no program can take.
+// flag.ErrHelp; later w receives the warnings of the run, and tells what takes long and how far it is.
+// Other errors are of kind ValueError: a flag that is unknown or has no such value, an argument that
+// is no flag, and a flag of [Flags] with a number that no program can take.
 func (f *Flags) Parse(args []string, w io.Writer) error {
 	to := f.set
 	f.line = progress.To(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.RecordFile()})
-	f.Say = func(line string) { fmt.Fprintf(w, "%s: %s\n", to.Name(), line) }
-	f.log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	f.log = slog.New(slog.NewTextHandler(f.line, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	to.SetOutput(io.Discard)
 	err := to.Parse(args)
 	switch {
@@ -124,6 +120,10 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 	}
 	return nil
 }
+
+// Say writes a line about work that begins to the writer of [Flags.Parse]. On a terminal it counts the
+// seconds until the next line.
+func (f *Flags) Say(line string) { f.line.Say(line) }
 
 // bad is the error of a command line.
 func bad(hint, reason string, args ...any) error {

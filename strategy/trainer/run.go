@@ -107,6 +107,7 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err := f.here(); err != nil {
 		return nil, nil, err
 	}
+	f.Say("opening the devices")
 	sys, err := f.open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -152,17 +153,17 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
 }
 
-// Hooks returns the hooks of a run that writes into Out: a bar on w, losses.csv, event files in
-// events, checkpoints in checkpoints, each time that every says and at the end, and the metrics of
-// the names over the steps as curve.html. The run is watched: `tpustrategy watch`
+// Hooks returns the hooks of a run that writes into Out: a bar on the writer of [Flags.Parse],
+// losses.csv, event files in events, checkpoints in checkpoints, each time that every says and at the
+// end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
 // shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
 // several, Out is a folder that they share, or a URL such as gs://bucket/run. Below a URL are the
 // records and the checkpoints at once; the table and the curve are put there at the end of the run,
 // and the event files stay in a folder of this machine.
-func (f *Flags) Hooks(w io.Writer, every fit.Every, metrics ...string) []fit.Hook {
+func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
 	fetch, put := f.copies("losses.csv", "curve.html")
-	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.New(w), fit.CSV(in("losses.csv")),
+	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.On(f.line), fit.CSV(in("losses.csv")),
 		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(below(f.Out, "checkpoints"), every))
 	return append(hooks, put...)
 }

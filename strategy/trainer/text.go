@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -45,28 +47,58 @@ func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, b
 // Nats is the name under which the loss function of [BitsPerByte] reports the losses of its tokens.
 const Nats = "nats"
 
-// Write continues a prompt with the variables that a step has trained, up to o.Length tokens or the
-// end of the text, and writes it to w as it is made. Tokens are drawn among the 50 most likely
-// ones, at a temperature of 0.7; for other ways use package generate.
-func Write(ctx context.Context, step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, w io.Writer) error {
-	tokens := words.Append(nil, []byte(prompt))
-	g, err := generate.New(step.Strategy(), step.Store(), m, o)
-	if err != nil {
-		return err
+// Samples returns the hooks by which a language model continues a prompt: a line or a few, above the
+// bar, after each of the steps that every says, and at the end of the run, up to o.Length tokens or the
+// end of the text, on w as it is made. Tokens are drawn among the 50 most likely ones, at a temperature
+// of 0.7; for other ways use package generate. Without a prompt there are no hooks.
+func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
+	if prompt == "" {
+		return nil
 	}
-	_, begun := fmt.Fprint(w, prompt)
-	_, err = g.Generate(ctx, [][]int32{tokens}, generate.Sampling{
-		MaxTokens: o.Length - len(tokens), Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
-		Stream: func(_ int, tokens []int32) error {
-			more, err := words.AppendText(nil, tokens)
-			if err == nil {
-				_, err = w.Write(more)
+	var g *generate.Generator
+	tokens := words.Append(nil, []byte(prompt))
+	write := func(ctx context.Context, most int, w io.Writer) error {
+		_, begun := fmt.Fprint(w, prompt)
+		_, err := g.Generate(ctx, [][]int32{tokens}, generate.Sampling{
+			MaxTokens: most, Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
+			Stream: func(_ int, tokens []int32) error {
+				more, err := words.AppendText(nil, tokens)
+				if err == nil {
+					_, err = w.Write(more)
+				}
+				return err
+			},
+		})
+		_, ended := fmt.Fprintln(w)
+		return errors.Join(err, begun, ended)
+	}
+	return []fit.Hook{{Name: "sample", Every: every,
+		Begin: func(context.Context, *fit.State) (err error) {
+			g, err = generate.New(step.Strategy(), step.Store(), m, o)
+			return err
+		},
+		Measure: func(ctx context.Context, s *fit.State) error {
+			if s.Step() == s.Steps() { // End writes more
+				return nil
+			}
+			var sample bytes.Buffer
+			err := write(ctx, min(o.Length-len(tokens), 32), &sample)
+			if err == nil && s.First() {
+				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.Text(sample.String()))
 			}
 			return err
 		},
-	})
-	_, ended := fmt.Fprintln(w)
-	return errors.Join(err, begun, ended, g.Close())
+		End: func(ctx context.Context, s *fit.State, err error) error {
+			switch {
+			case err != nil:
+			case s.First():
+				err = write(ctx, o.Length-len(tokens), w)
+			default:
+				err = write(ctx, o.Length-len(tokens), io.Discard)
+			}
+			return errors.Join(err, g.Close())
+		},
+	}}
 }
 
 // Outcome is what came of the training of a language model, in the form of a program's last line.
