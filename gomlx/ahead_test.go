@@ -39,7 +39,7 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	for _, want := range []string{
 		`program "Trainer#1" is compiled for cpu:8 and not run, as topology= asks; the report is in ` + file,
 		"Trainer#1 on cpu:8 (8 x cpu): 4 replicas of 2 logical devices",
-		"memory of one core", "temporaries", "collectives of one core in one step", "all-reduce", "over({}, {logical})", "operations of one core",
+		"memory of one core", "temporaries", "collectives of one core in one step", "all-reduce", "-,logical", "operations of one core",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -96,7 +95,7 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 		Compile:           b.compile,
 		Data:              data{b},
 		Name:              b.opts.Name,
-		Description:       fmt.Sprintf("%s: %s, %d device(s) as %s", b.opts.Name, platform, devices, strings.TrimPrefix(b.mesh.String(), "Mesh")),
+		Description:       fmt.Sprintf("%s: %s, %d device(s) as %v", b.opts.Name, platform, devices, b.mesh),
 		NumDevices:        devices,
 		DeviceDescription: describe,
 	}

@@ -1,6 +1,7 @@
 package gomlx
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -119,19 +120,20 @@ func count(to *int, value string) (reason, hint string) {
 	return "", ""
 }
 
-// readAxes reads axes as in "model:4+sequence:2".
+// readAxes reads axes as in "model:4+sequence:2", which needs no quotes, or "model=4,sequence=2".
 func readAxes(c *config, value string) (reason, hint string) {
-	const form = "give names and sizes as axes=model:4+sequence:2, the slowest axis first"
-	for part := range strings.SplitSeq(value, "+") {
-		name, size, _ := strings.Cut(part, ":")
-		n := 0
-		if reason, _ := count(&n, size); reason != "" || name == "" {
-			return fmt.Sprintf("%q is no axis", part), form
-		}
-		c.axes = append(c.axes, sharding.Axis{Name: name, Size: n})
+	mesh, err := sharding.ParseMesh(strings.NewReplacer(":", "=", "+", ",").Replace(value))
+	switch {
+	case errors.Is(err, sharding.ErrSyntax):
+		err = fmt.Errorf("%q has no axes with sizes", value)
+	case err == nil && mesh.Size() > maxDevices:
+		err = fmt.Errorf("%v are more than %d devices", mesh, maxDevices)
+	case err == nil:
+		c.axes = mesh.Axes()
+		_, err = logical.Mesh(0, c.axes...)
 	}
-	if _, err := logical.Mesh(0, c.axes...); err != nil {
-		return err.Error(), form
+	if err != nil {
+		return err.Error(), "give names and sizes as axes=model:4+sequence:2, the slowest axis first"
 	}
 	return "", ""
 }

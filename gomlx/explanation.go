@@ -18,7 +18,7 @@ import (
 
 // Explanation says how a program is split over the devices, and why. It is plain data.
 type Explanation struct {
-	// Program is the program's name, and Mesh its devices, such as replica=4, logical=2.
+	// Program is the program's name, and Mesh its devices, such as replica=4,logical=2.
 	Program string
 	Mesh    string
 	// Parameters and Results are the program's, in its order.
@@ -43,7 +43,7 @@ type Tensor struct {
 	DType    string
 	// Shape is the whole tensor's, and Shard that of the part that one device holds.
 	Shape, Shard []int
-	// Spec is how the tensor is laid over the mesh, such as P(replica, nil).
+	// Spec is how the tensor is laid over the mesh, such as replica,-; see [sharding.ParseSpec].
 	Spec string
 	// Why is what the placement follows from. Whole says why dimensions that were to be split are
 	// not, and is empty if all are.
@@ -54,7 +54,7 @@ type Tensor struct {
 
 // explain returns the explanation of an assembled program. places are those of its arguments.
 func explain(name string, m *spmd.Module, places []logical.Placement, rules logical.Rules) *Explanation {
-	e := &Explanation{Program: name, Mesh: strings.TrimSuffix(strings.TrimPrefix(m.Mesh.String(), "Mesh("), ")"), Rules: map[int]string{}}
+	e := &Explanation{Program: name, Mesh: m.Mesh.String(), Rules: map[int]string{}}
 	for _, p := range places {
 		for _, i := range p.Rules {
 			e.Rules[i] = rules[i].String()
@@ -266,11 +266,11 @@ func replicaView(all []spmd.Placed, replicas int) []spmd.Placed {
 		names := make([]string, p.Spec.Rank())
 		for dim := range names {
 			axes := p.Spec.Dim(dim).Axes
-			names[dim] = strings.Join(axes, ",")
+			names[dim] = strings.Join(axes, "+")
 			if !isVariable(p.Name) && slices.Contains(axes, logical.ReplicaName) {
 				out[i].PerReplica, out[i].Local = true, slices.Clone(p.Local)
 				out[i].Local[dim] /= replicas
-				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }), ",")
+				names[dim] = strings.Join(slices.DeleteFunc(slices.Clone(axes), func(axis string) bool { return axis == logical.ReplicaName }), "+")
 			}
 		}
 		if !p.Spec.IsReplicated() && strings.Join(names, "") != "" {

@@ -24,6 +24,6 @@ func Example() {
 	fmt.Println(b.Description())
 	fmt.Println(sum.Value())
 	// Output:
-	// tpustrategy: cpu, 8 device(s) as (replica=4, logical=2)
+	// tpustrategy: cpu, 8 device(s) as replica=4,logical=2
 	// 10
 }

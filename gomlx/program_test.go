@@ -82,7 +82,7 @@ func TestAnUnchangedProgramTrainsAsItsEnvironmentSays(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.InDeltaSlice(t, a[:], b[:], 1e-4)
-	assert.Contains(t, stderr, `tpustrategy: program "Trainer#1" on replica=2, logical=2`)
+	assert.Contains(t, stderr, `tpustrategy: program "Trainer#1" on replica=2,logical=2`)
 
 	_, stderr, code = run(t, ":devices=4,logicl=2", args...)
 	assert.Equal(t, 1, code)

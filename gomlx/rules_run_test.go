@@ -90,13 +90,13 @@ func TestRulesGiveTheLossesOfOneDevice(t *testing.T) {
 		gathers bool
 	}{
 		{"devices=8,logical=2,rules=megatron", 1. / 2, map[string]string{
-			"/ff1/dense/weights": "P(nil, logical)", "/ff2/dense/weights": "P(logical, nil)", "/token_embed/embeddings": "P(logical, nil)",
-			"/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, logical)"}, false},
-		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(nil, replica)", "/AdamOptimizer/ff2/dense/weights_2nd_moment": "P(replica, nil)"}, true},
-		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "P(nil, nil)", "/AdamOptimizer/ff1/dense/weights_1st_moment": "P(nil, replica)"}, false},
-		{"devices=8,logical=4,rules=megatron+fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "P(replica, logical)"}, true},
+			"/ff1/dense/weights": "-,logical", "/ff2/dense/weights": "logical,-", "/token_embed/embeddings": "logical,-",
+			"/AdamOptimizer/ff1/dense/weights_1st_moment": "-,logical"}, false},
+		{"devices=8,rules=fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "-,replica", "/AdamOptimizer/ff2/dense/weights_2nd_moment": "replica,-"}, true},
+		{"devices=4,rules=zero1", 1./3 + 2./3/4, map[string]string{"/ff1/dense/weights": "-,-", "/AdamOptimizer/ff1/dense/weights_1st_moment": "-,replica"}, false},
+		{"devices=8,logical=4,rules=megatron+fsdp", 1. / 8, map[string]string{"/ff1/dense/weights": "replica,logical"}, true},
 		{"devices=8,axes=model:2,rules=" + file, 0.32, map[string]string{
-			"/output/dense/weights": "P(replica, model)", "/token_embed/embeddings": "P((model, replica), nil)"}, false},
+			"/output/dense/weights": "replica,model", "/token_embed/embeddings": "model+replica,-"}, false},
 	} {
 		t.Run(c.config, func(t *testing.T) {
 			var notes bytes.Buffer
@@ -155,7 +155,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 	// another program may come.
 	for text, want := range map[string]string{
 		`{"rules": [{"variable": "/fff1/dense/weights$", "split": ["", "logical"], "optional": true}]}`:                                         "reaches a variable of program",
-		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to over({logical})) reaches no variable of program "Trainer#1" or of one before it: it splits a variable of 1 dimensions, and those of its name have others: "/ff2/dense/weights"`,
+		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to logical) reaches no variable of program "Trainer#1" or of one before it: it splits a variable of 1 dimensions, and those of its name have others: "/ff2/dense/weights"`,
 	} {
 		write(text)
 		var notes bytes.Buffer
@@ -178,7 +178,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 	require.ErrorIs(t, err, gomlx.ErrConfig)
 	assert.ErrorContains(t, err, ": option rules: ")
 	require.ErrorAs(t, err, &of)
-	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; name one of replica=1, logical=2`)
+	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; name one of replica=1,logical=2`)
 }
 
 // A pair of dense layers of which megatron knows one by its scope.

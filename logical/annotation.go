@@ -3,7 +3,6 @@ package logical
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -62,26 +61,6 @@ func (a Annotation) Parts() []int { return slices.Clone(a.parts) }
 func (a Annotation) Equal(b Annotation) bool {
 	return a.kind == b.kind && a.device == b.device && slices.Equal(a.parts, b.parts) &&
 		(a.axes == nil) == (b.axes == nil) && slices.EqualFunc(a.axes, b.axes, slices.Equal)
-}
-
-// String prints the annotation as split(1, 2), over({}, {model}), assign(0), replicate or none.
-func (a Annotation) String() string {
-	switch a.kind {
-	case KindAssign:
-		return fmt.Sprintf("assign(%d)", a.device)
-	case KindReplicate:
-		return "replicate"
-	case KindSplit:
-		if a.axes != nil {
-			return a.overText()
-		}
-		parts := make([]string, len(a.parts))
-		for i, p := range a.parts {
-			parts[i] = fmt.Sprint(p)
-		}
-		return "split(" + strings.Join(parts, ", ") + ")"
-	}
-	return "none"
 }
 
 // Error reports why an annotation does not fit a tensor, or why a region cannot run on a logical
@@ -146,8 +125,8 @@ func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) e
 	}
 	fail := a.failure(tensor, shape, mesh.Size())
 	if len(a.axes) != len(shape) {
-		return fail("split", -1, fmt.Sprintf(`give %d entries, "" for a dimension that stays whole`, len(shape)),
-			"%s has %d entries for %d dimensions", a, len(a.axes), len(shape))
+		return fail("split", -1, fmt.Sprintf("give %d entries, - for a dimension that stays whole", len(shape)),
+			"%q has %d entries for %d dimensions", a, len(a.axes), len(shape))
 	}
 	if dim, reason, hint := a.misnamed(mesh); reason != "" {
 		return fail("split", dim, hint, "%s", reason)

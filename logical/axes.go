@@ -44,12 +44,7 @@ func Mesh(devices int, axes ...sharding.Axis) (sharding.Mesh, error) {
 	}
 	if devices != 0 && mesh.Size() != devices {
 		return fail(nil, "let the sizes multiply to the number of logical devices",
-			"%s make %d logical devices, and the replica has %d", axesText(mesh), mesh.Size(), devices)
+			"%v make %d logical devices, and the replica has %d", mesh, mesh.Size(), devices)
 	}
 	return mesh, nil
-}
-
-// axesText returns a mesh's axes as model=2, sequence=4.
-func axesText(mesh sharding.Mesh) string {
-	return strings.TrimSuffix(strings.TrimPrefix(mesh.String(), "Mesh("), ")")
 }

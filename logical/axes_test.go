@@ -21,9 +21,9 @@ func ExampleOver() {
 	factors, _ := logical.Cut(mesh, columns, logical.SplitInto(2, 4))
 	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
 	// Output:
-	// Mesh(model=4, sequence=2) <nil>
-	// over({}, {model}) [1 4] logical: split "weights" of shape [64 30]: dimension 1 of size 30 is not divisible into 4 parts (model=4); pad the dimension to 32 or split another one
-	// [{model.0 2} {model.1 2} {sequence 2}] P(nil, (model.0, model.1)) P(model.0, (model.1, sequence))
+	// model=4,sequence=2 <nil>
+	// -,model [1 4] logical: split "weights" of shape [64 30]: dimension 1 of size 30 is not divisible into 4 parts (model=4); pad the dimension to 32 or split another one
+	// [{model.0 2} {model.1 2} {sequence 2}] -,model.0+model.1 model.0,model.1+sequence
 }
 
 func axes(t *testing.T, devices int, of ...any) sharding.Mesh {
@@ -43,7 +43,7 @@ func TestAMeshOfAxesThatAreNoneIsRefused(t *testing.T) {
 		axes    []sharding.Axis
 		says    string
 	}{
-		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "model=2, sequence=4 make 8 logical devices, and the replica has 4; let the sizes multiply"},
+		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "model=2,sequence=4 make 8 logical devices, and the replica has 4; let the sizes multiply"},
 		{4, []sharding.Axis{{Name: "", Size: 4}}, "the name is empty"},
 		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": it is given twice`},
 		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis "replica" is that of the replicas`},
@@ -59,9 +59,9 @@ func TestAMeshOfAxesThatAreNoneIsRefused(t *testing.T) {
 		assert.Equal(t, "axes", bad.Op)
 		assert.ErrorContains(t, err, c.says)
 	}
-	assert.Equal(t, "Mesh(logical=6)", axes(t, 6).String())
-	assert.Equal(t, "Mesh(logical=1)", axes(t, 0).String())
-	assert.Equal(t, "Mesh(model=2, expert=1)", axes(t, 0, "model", 2, "expert", 1).String())
+	assert.Equal(t, "logical=6", axes(t, 6).String())
+	assert.Equal(t, "logical=1", axes(t, 0).String())
+	assert.Equal(t, "model=2,expert=1", axes(t, 0, "model", 2, "expert", 1).String())
 }
 
 func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
@@ -72,13 +72,13 @@ func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
 		dim   int
 		says  string
 	}{
-		{[]string{"model"}, []int{4, 4}, -1, `over({model}) has 1 entries for 2 dimensions; give 2 entries, "" for a dimension`},
-		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; name one of model=2, sequence=2, expert=2`},
+		{[]string{"model"}, []int{4, 4}, -1, `"model" has 1 entries for 2 dimensions; give 2 entries, - for a dimension`},
+		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; name one of model=2,sequence=2,expert=2`},
 		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; name an axis once`},
 		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
 		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
 		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
-		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; name axes of the replica (model=2, sequence=2, expert=2); only rules"},
+		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; name axes of the replica (model=2,sequence=2,expert=2); only rules"},
 		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
 	} {
 		err := logical.Over(c.over...).ValidateOn(mesh, "w", c.shape)
@@ -109,12 +109,12 @@ func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
 	assert.Equal(t, 0, a.ReplicaDim())
 	assert.Equal(t, -1, logical.SplitInto(2).ReplicaDim())
 	within := a.WithinReplica()
-	assert.Equal(t, "over({model}, {})", within.String())
+	assert.Equal(t, "model,-", within.String())
 	assert.False(t, within.NamesReplicas())
-	assert.Equal(t, "over({replica, model}, {})", a.String(), "the annotation itself is as it was")
+	assert.Equal(t, "replica+model,-", a.String(), "the annotation itself is as it was")
 	factors, err := logical.Cut(axes(t, 2, "model", 2), a)
 	require.NoError(t, err)
-	assert.Equal(t, "P((replica, model), nil)", a.Spec(2, factors).String())
+	assert.Equal(t, "replica+model,-", a.Spec(2, factors).String())
 }
 
 func TestPartsOfASplitByNames(t *testing.T) {
@@ -125,14 +125,14 @@ func TestPartsOfASplitByNames(t *testing.T) {
 		divides bool
 		spec    string
 	}{
-		{logical.Over("model", ""), []int{2, 1}, true, "P(model, nil)"},
-		{logical.Over("", "sequence,model"), []int{1, 12}, true, "P(nil, (sequence.0, sequence.1, model))"},
-		{logical.Over("one", ""), []int{1, 1}, false, "P(one, nil)"},
-		{logical.Over("", ""), []int{1, 1}, false, "P(nil, nil)"},
-		{logical.SplitInto(4, 3), []int{4, 3}, true, "P((model, sequence.0), sequence.1)"},
-		{logical.Replicated(), nil, false, "P(nil, nil)"},
-		{logical.AssignTo(3), nil, false, "P(nil, nil)"},
-		{logical.Annotation{}, nil, false, "P(nil, nil)"},
+		{logical.Over("model", ""), []int{2, 1}, true, "model,-"},
+		{logical.Over("", "sequence,model"), []int{1, 12}, true, "-,sequence.0+sequence.1+model"},
+		{logical.Over("one", ""), []int{1, 1}, false, "one,-"},
+		{logical.Over("", ""), []int{1, 1}, false, "-,-"},
+		{logical.SplitInto(4, 3), []int{4, 3}, true, "model+sequence.0,sequence.1"},
+		{logical.Replicated(), nil, false, "-,-"},
+		{logical.AssignTo(3), nil, false, "-,-"},
+		{logical.Annotation{}, nil, false, "-,-"},
 	} {
 		factors, err := logical.Cut(mesh, logical.SplitInto(4, 3), c.a)
 		require.NoError(t, err)
@@ -164,11 +164,11 @@ func TestAxesAreCutWhereNumbersCutThem(t *testing.T) {
 	_, err = logical.Cut(axes(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
 	var bad *logical.Error
 	require.True(t, errors.As(err, &bad), "%v", err)
-	assert.ErrorContains(t, err, "the logical axes model=2, sequence=3 and the splits of one step cut its 6 logical devices both after 2 and after 3")
+	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of one step cut its 6 logical devices both after 2 and after 3")
 	one, err := logical.Cut(axes(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
 	require.NoError(t, err)
 	assert.Equal(t, 1, one.Divided())
-	assert.Equal(t, "P(model)", logical.SplitInto(2).Spec(1, one).String())
+	assert.Equal(t, "model", logical.SplitInto(2).Spec(1, one).String())
 }
 
 func TestAnnotationsThatLayOutATensorAlike(t *testing.T) {

@@ -59,11 +59,12 @@
 //	axes := []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}
 //	strat, err := strategy.New(sys, strategy.Options{LogicalAxes: axes})
 //	...
-//	x = logical.SplitOver(x, "", "sequence", "")          // [batch, sequence, features]
-//	q = logical.SplitOver(q, "", "sequence", "model", "") // [batch, sequence, heads, features]
+//	x = logical.SplitOver(x, "-", "sequence", "-")          // [batch, sequence, features]
+//	q = logical.SplitOver(q, "-", "sequence", "model", "-") // [batch, sequence, heads, features]
 //
-// A split by names has one entry for each dimension, as JAX's PartitionSpec: "" for a dimension
-// that stays whole, an axis, or several axes with commas between them. Each axis appears once at
+// A split by names has one entry for each dimension, as JAX's PartitionSpec: - for a dimension that
+// stays whole, an axis, or several axes joined by +. As one text, in files, flags and messages, it has
+// commas between the entries: -,sequence,model+expert (see [ParseAnnotation]). Each axis appears once at
 // most. Over the axes that it does not name, the tensor is replicated: a split need not use all
 // devices. Without LogicalAxes a replica has one axis, [AxisName].
 //

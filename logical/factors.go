@@ -58,7 +58,7 @@ func Cut(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
 		if cuts[i]%cuts[i-1] != 0 {
 			what := "splits of one step"
 			if mesh.Rank() > 1 {
-				what = fmt.Sprintf("the logical axes %s and the splits of one step", axesText(mesh))
+				what = fmt.Sprintf("the logical axes %v and the splits of one step", mesh)
 			}
 			return Factors{}, &Error{
 				Op: "split", Dim: -1, Devices: devices,

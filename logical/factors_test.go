@@ -19,7 +19,7 @@ func ExampleFactorize() {
 	fmt.Println(err)
 	// Output:
 	// [2 4] [logical.0 logical.1] <nil>
-	// P(nil, (logical.0, logical.1))
+	// -,logical.0+logical.1
 	// logical: split: splits of one step cut its 6 logical devices both after 2 and after 3; let one cut be a multiple of the other, as 2 and 4
 }
 

@@ -9,19 +9,19 @@ import (
 )
 
 // Over returns the annotation of [SplitOver], the value form of a split by names: JAX's
-// PartitionSpec. dims has one entry for each dimension of the tensor: "" for a dimension that stays
-// whole, the name of an axis, or names with commas between them, the slowest axis first, as
-// "expert,model". A tensor is replicated over the axes that no entry names.
+// PartitionSpec. dims has one entry for each dimension of the tensor: "-" or "" for a dimension that
+// stays whole, the name of an axis, or names joined by + (or commas), the slowest axis first, as
+// "expert+model". A tensor is replicated over the axes that no entry names.
 //
 // In a rule for variables (see [Rules]) one entry may be the axis of the replicas, [ReplicaName]: of
 // such a variable each replica holds a part along that dimension.
 func Over(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
-		if strings.TrimSpace(dim) == "" {
+		if dim = strings.TrimSpace(dim); dim == "" || dim == "-" {
 			continue
 		}
-		for name := range strings.SplitSeq(dim, ",") {
+		for name := range strings.SplitSeq(strings.ReplaceAll(dim, ",", "+"), "+") {
 			axes[i] = append(axes[i], strings.TrimSpace(name))
 		}
 	}
@@ -156,11 +156,11 @@ func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) 
 			first, repeated := at[name]
 			switch {
 			case name == "":
-				return dim, fmt.Sprintf("dimension %d has an axis without a name", dim), `give names with one comma between two, or "" for a dimension that stays whole`
+				return dim, fmt.Sprintf("dimension %d has an axis without a name", dim), "give names with one + between two, or - for a dimension that stays whole"
 			case !known && name == ReplicaName:
-				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim), "name axes of the replica (" + axesText(mesh) + "); only rules for the variables of a store name the replicas"
+				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim), "name axes of the replica (" + mesh.String() + "); only rules for the variables of a store name the replicas"
 			case !known:
-				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name), "name one of " + axesText(mesh) + ", or give the replica the axis"
+				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name), "name one of " + mesh.String() + ", or give the replica the axis"
 			case repeated && first == dim:
 				return dim, fmt.Sprintf("dimension %d is split over axis %q twice", dim, name), "name an axis once"
 			case repeated:
@@ -180,15 +180,6 @@ func sizesText(mesh sharding.Mesh, names []string) string {
 		texts[i] = fmt.Sprintf("%s=%d", name, size)
 	}
 	return strings.Join(texts, ", ")
-}
-
-// overText prints a split by names as over({}, {model}, {expert, sequence}).
-func (a Annotation) overText() string {
-	dims := make([]string, len(a.axes))
-	for i, names := range a.axes {
-		dims[i] = "{" + strings.Join(names, ", ") + "}"
-	}
-	return "over(" + strings.Join(dims, ", ") + ")"
 }
 
 // pieces returns into how many parts a split by numbers cuts a tensor, or 0 for another annotation

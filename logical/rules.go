@@ -49,13 +49,13 @@ func Match(pattern string, annotation Annotation) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), Annotation: annotation}
 }
 
-// String returns the rule as in `"/dense/weights$" to over({}, {logical})`.
+// String returns the rule as in `"/dense/weights$" to -,logical`.
 func (r Rule) String() string {
 	switch {
 	case r.Pattern == nil:
 		return "a rule without a pattern"
 	case len(r.Largest) > 0:
-		return fmt.Sprintf("%q to largest(%s)", r.Pattern, strings.Join(r.Largest, ","))
+		return fmt.Sprintf("%q to largest(%s)", r.Pattern, strings.Join(r.Largest, "+"))
 	}
 	return fmt.Sprintf("%q to %s", r.Pattern, r.Annotation)
 }
@@ -141,7 +141,7 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 		named := func(r Rule) bool { return r.Annotation.Kind() == KindAssign || r.Annotation.Parts() != nil }
 		split := r.Annotation
 		if len(r.Largest) > 0 {
-			split = Over(strings.Join(r.Largest, ","))
+			split = Over(strings.Join(r.Largest, "+"))
 		}
 		switch {
 		case r.Pattern == nil:
@@ -155,7 +155,7 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 		case r.Optional && r.Required:
 			return fail(nil, "choose one", "it is optional and required")
 		case len(r.Largest) > 0 && slices.ContainsFunc(rules, named):
-			return fail(nil, `name the axes of the others, as logical.Over("", "logical")`, "axes for the largest dimension come on top of splits by names, and another rule has numbers or a device")
+			return fail(nil, "name the axes of the others, as in -,logical", "axes for the largest dimension come on top of splits by names, and another rule has numbers or a device")
 		}
 		if _, reason, hint := split.misnamed(mesh); reason != "" {
 			return fail(nil, hint, "%s", reason)

@@ -19,13 +19,13 @@ type rulesFile struct {
 
 // ruleEntry is the JSON form of a rule: the pattern, and one of split, largest and replicate.
 type ruleEntry struct {
-	Variable  *string   `json:"variable"`
-	Split     *[]string `json:"split,omitempty"`
-	Largest   *string   `json:"largest,omitempty"`
-	Replicate bool      `json:"replicate,omitempty"`
-	Smallest  int       `json:"smallest,omitempty"`
-	Optional  bool      `json:"optional,omitempty"`
-	Required  bool      `json:"required,omitempty"`
+	Variable  *string `json:"variable"`
+	Split     any     `json:"split,omitempty"`
+	Largest   *string `json:"largest,omitempty"`
+	Replicate bool    `json:"replicate,omitempty"`
+	Smallest  int     `json:"smallest,omitempty"`
+	Optional  bool    `json:"optional,omitempty"`
+	Required  bool    `json:"required,omitempty"`
 }
 
 // maxRulesFile bounds a file of rules.
@@ -49,22 +49,22 @@ func ReadRules(path string) (Rules, error) {
 // ParseRules reads rules in their JSON form:
 //
 //	{"rules": [
-//	  {"variable": "/(query|key|value)/dense/weights$", "split": ["", "logical"]},
-//	  {"variable": "/output/dense/weights$", "split": ["logical", ""], "required": true},
+//	  {"variable": "/(query|key|value)/dense/weights$", "split": "-,logical"},
+//	  {"variable": "/output/dense/weights$", "split": "logical,-", "required": true},
 //	  {"variable": "/norm", "replicate": true, "optional": true},
 //	  {"variable": "", "largest": "replica", "smallest": 65536}
 //	]}
 //
 // "variable" is a regular expression that is searched for in the path. "split" has one entry for
-// each dimension: "" for a dimension that stays whole, an axis, or axes with commas between them.
-// "largest" has one axis or several. The other fields are those of [Rule]. Unknown and repeated
-// fields are errors; an error is a [*RuleError]. Axes are checked where the mesh is known, by
-// [Rules.Validate].
+// each dimension: - for a dimension that stays whole, an axis, or axes joined by +; see
+// [ParseAnnotation]. A list of entries, ["", "logical"], is read as well. "largest" has one axis or
+// several, joined by +. The other fields are those of [Rule]. Unknown and repeated fields are errors; an
+// error is a [*RuleError]. Axes are checked where the mesh is known, by [Rules.Validate].
 func ParseRules(data []byte) (Rules, error) {
 	wrong := func(rule int, err error, hint, format string, args ...any) error {
 		return &RuleError{Rule: rule, Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint}
 	}
-	const form = `write {"rules": [{"variable": "/dense/weights$", "split": ["", "logical"]}]}`
+	const form = `write {"rules": [{"variable": "/dense/weights$", "split": "-,logical"}]}`
 	if err := noRepeats(data); err != nil {
 		return nil, wrong(-1, err, form, "the JSON is not right")
 	}
@@ -94,7 +94,9 @@ func ParseRules(data []byte) (Rules, error) {
 		given := 0
 		if e.Split != nil {
 			given++
-			r.Annotation = Over(*e.Split...)
+			if r.Annotation, err = splitOf(e.Split); err != nil {
+				return nil, wrong(i, err, `write the axes of each dimension, as in "-,logical"`, "its split cannot be read")
+			}
 		}
 		if e.Largest != nil {
 			given++
@@ -123,25 +125,42 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 		e := ruleEntry{Variable: &pattern, Smallest: r.Smallest, Optional: r.Optional, Required: r.Required}
 		switch {
 		case len(r.Largest) > 0:
-			names := strings.Join(r.Largest, ",")
+			names := strings.Join(r.Largest, "+")
 			e.Largest = &names
 		case r.Annotation.Kind() == KindReplicate:
 			e.Replicate = true
 		case r.Annotation.axes == nil:
-			return nil, &RuleError{Rule: i, Text: r.String(), Reason: "the JSON form has splits by names only", Hint: `name the axes, as logical.Over("", "logical")`}
+			return nil, &RuleError{Rule: i, Text: r.String(), Reason: "the JSON form has splits by names only", Hint: "name the axes, as in -,logical"}
 		default:
-			dims := []string{}
-			for _, names := range r.Annotation.axes {
-				dims = append(dims, strings.Join(names, ","))
-			}
-			e.Split = &dims
+			e.Split = r.Annotation.String()
 		}
 		file.Rules = append(file.Rules, e)
 	}
 	return json.Marshal(file)
 }
 
-// axesOf reads axes with commas between them.
+// splitOf reads a split by names: its text, or a list of its entries.
+func splitOf(value any) (Annotation, error) {
+	switch value := value.(type) {
+	case string:
+		if a, err := ParseAnnotation(value); err != nil || a.axes != nil {
+			return a, err
+		}
+	case []any:
+		dims := make([]string, len(value))
+		for i, entry := range value {
+			text, ok := entry.(string)
+			if !ok {
+				return Annotation{}, fmt.Errorf("entry %d is no text: %v", i, entry)
+			}
+			dims[i] = text
+		}
+		return Over(dims...), nil
+	}
+	return Annotation{}, fmt.Errorf("%v names no axes", value)
+}
+
+// axesOf reads axes that + joins.
 func axesOf(text string) []string {
 	axes := Over(text).Axes()
 	if len(axes) == 0 {

@@ -38,19 +38,19 @@ func TestRulesPlaceVariables(t *testing.T) {
 		whole string
 		why   string
 	}{
-		{"/a/dense/weights", []int{8, 4}, "P(nil, logical)", "", `rule 1`},
-		{"/a/dense/weights", []int{16, 4}, "P(replica, logical)", "", `rule 1, rule 3`},
-		{"/AdamOptimizer/a/dense/weights_1st_moment", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
-		{"/acc_grads/a/dense/weights", []int{8, 4}, "P(nil, logical)", "", `rule 1, as state of /a/dense/weights`},
-		{"/a/dense/weights", []int{8, 3}, "P(nil, nil)", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
-		{"/a/dense/weights", []int{8}, "P(nil)", "", "no rule (rule 1: it splits 2 dimensions, and the variable has 1)"},
-		{"/table", []int{16, 8}, "P((replica, logical), nil)", "", `rule 2`},
-		{"/table", []int{12, 8}, "P(replica, nil)", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
-		{"/norm/table", []int{16, 8}, "P(nil, nil)", "", `rule 0`},
-		{"/other", []int{7, 11}, "P(nil, nil)", "rule 3: no dimension of [7 11] is divisible by replica=4", "no rule"},
-		{"/other", []int{3, 8, 8}, "P(nil, replica, nil)", "", `rule 3`},
-		{"/step", nil, "P()", "", "no rule"},
-		{"/empty", []int{0, 8}, "P(nil, nil)", "", "no rule"},
+		{"/a/dense/weights", []int{8, 4}, "-,logical", "", `rule 1`},
+		{"/a/dense/weights", []int{16, 4}, "replica,logical", "", `rule 1, rule 3`},
+		{"/AdamOptimizer/a/dense/weights_1st_moment", []int{8, 4}, "-,logical", "", `rule 1, as state of /a/dense/weights`},
+		{"/acc_grads/a/dense/weights", []int{8, 4}, "-,logical", "", `rule 1, as state of /a/dense/weights`},
+		{"/a/dense/weights", []int{8, 3}, "-,-", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
+		{"/a/dense/weights", []int{8}, "-", "", "no rule (rule 1: it splits 2 dimensions, and the variable has 1)"},
+		{"/table", []int{16, 8}, "replica+logical,-", "", `rule 2`},
+		{"/table", []int{12, 8}, "replica,-", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
+		{"/norm/table", []int{16, 8}, "-,-", "", `rule 0`},
+		{"/other", []int{7, 11}, "-,-", "rule 3: no dimension of [7 11] is divisible by replica=4", "no rule"},
+		{"/other", []int{3, 8, 8}, "-,replica,-", "", `rule 3`},
+		{"/step", nil, "()", "", "no rule"},
+		{"/empty", []int{0, 8}, "-,-", "", "no rule"},
 	} {
 		p, err := rules.Place(mesh, c.path, c.dims)
 		require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 	// Axes of one device split nothing, and are in no spec.
 	p, err := rules.Place(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
 	require.NoError(t, err)
-	assert.Equal(t, "P(nil, nil)", p.Spec.String())
+	assert.Equal(t, "-,-", p.Spec.String())
 	assert.Empty(t, p.Whole)
 }
 
@@ -72,7 +72,7 @@ func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
 	_, err := Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2, 3})
 	var of *RuleError
 	require.ErrorAs(t, err, &of)
-	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to over({}, {logical})): variable "/a/w" of shape [2 3]: `+
+	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to -,logical): variable "/a/w" of shape [2 3]: `+
 		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or leave required out`)
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
@@ -81,15 +81,15 @@ func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
 
 func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		`dimension 1 is split over axis "modle", which the replica does not have; name one of replica=4, logical=2`: Match("w", Over("", "modle")),
-		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                      Match("w", Over("logical", "logical")),
-		`dimension 0 is split over axis "logical" twice; name an axis once`:                                         Match("w", Over("logical,logical", "")),
-		`dimension 0 has an axis without a name`:                                                                    Match("w", Over("logical,", "")),
-		`it has no pattern`:                                                                                         {Annotation: Over("logical")},
-		`it has an annotation and axes for the largest dimension`:                                                   {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
-		`it is optional and required`:                                                                               {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
-		`it is for variables of -1 elements or more`:                                                                {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
-		`a size counts only for the largest dimension's axes`:                                                       {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
+		`dimension 1 is split over axis "modle", which the replica does not have; name one of replica=4,logical=2`: Match("w", Over("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                     Match("w", Over("logical", "logical")),
+		`dimension 0 is split over axis "logical" twice; name an axis once`:                                        Match("w", Over("logical,logical", "")),
+		`dimension 0 has an axis without a name`:                                                                   Match("w", Over("logical,", "")),
+		`it has no pattern`:                                                                                        {Annotation: Over("logical")},
+		`it has an annotation and axes for the largest dimension`:                                                  {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
+		`it is optional and required`:                                                                              {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
+		`it is for variables of -1 elements or more`:                                                               {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
+		`a size counts only for the largest dimension's axes`:                                                      {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var of *RuleError
@@ -99,18 +99,23 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 }
 
 func TestRulesInJSON(t *testing.T) {
-	text := `{"rules":[{"variable":"/w$","split":["","replica,logical"],"required":true},` +
-		`{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica","smallest":64}]}`
+	const rest = `,"required":true},{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica+logical","smallest":64}]}`
+	text := `{"rules":[{"variable":"/w$","split":"-,replica+logical"` + rest
+	before := `{"rules":[{"variable":"/w$","split":["","replica,logical"]` + strings.ReplaceAll(rest, "+", ",") // as files had it
 	path := filepath.Join(t.TempDir(), "rules.json")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	rules, err := ReadRules(path)
-	require.NoError(t, err)
-	require.Len(t, rules, 3)
-	assert.True(t, rules[0].Required && rules[1].Optional)
-	assert.True(t, rules.Uses("replica") && rules.Uses("logical") && !rules.Uses("model"))
-	again, err := json.Marshal(rules)
-	require.NoError(t, err)
-	assert.JSONEq(t, text, string(again))
+	for _, text := range []string{text, before} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		rules, err := ReadRules(path)
+		require.NoError(t, err)
+		require.Len(t, rules, 3)
+		assert.True(t, rules[0].Required && rules[1].Optional)
+		assert.True(t, rules.Uses("replica") && rules.Uses("logical") && !rules.Uses("model"))
+		assert.True(t, rules[0].Annotation.Equal(Over("", "replica,logical")))
+		assert.Equal(t, []string{"replica", "logical"}, rules[2].Largest)
+		again, err := json.Marshal(rules)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"rules":[{"variable":"/w$","split":"-,replica+logical"`+rest, string(again))
+	}
 
 	for _, c := range []struct{ text, want string }{
 		{``, "the JSON is not right"},
@@ -125,7 +130,10 @@ func TestRulesInJSON(t *testing.T) {
 		{`{"rules": [{"variable": "w"}]}`, `"w" has 0 of the ways to place a variable`},
 		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`, `"w" has 2 of the ways`},
 		{`{"rules": [{"variable": "w", "largest": ""}]}`, `"w" has 1 of the ways`},
-		{`{"rules": [{"variable": "w", "split": 3}]}`, "the JSON is not right"},
+		{`{"rules": [{"variable": "w", "split": 3}]}`, `rule 0: its split cannot be read: 3 names no axes; write the axes of each dimension, as in "-,logical"`},
+		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "1,2 names no axes"},
+		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that stays whole at offset 2`},
+		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is no text: 3"},
 		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is not right"},
 	} {
 		_, err := ParseRules([]byte(c.text))
@@ -133,7 +141,7 @@ func TestRulesInJSON(t *testing.T) {
 		require.ErrorAs(t, err, &of, c.text)
 		assert.Contains(t, err.Error(), c.want, c.text)
 	}
-	_, err = ReadRules(filepath.Join(t.TempDir(), "none.json"))
+	_, err := ReadRules(filepath.Join(t.TempDir(), "none.json"))
 	assert.ErrorContains(t, err, "the built-in sets: fsdp, megatron, zero1")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -147,6 +155,13 @@ func FuzzParseRules(f *testing.F) {
 			var of *RuleError
 			require.ErrorAs(t, err, &of)
 			return
+		}
+		text, err := json.Marshal(rules)
+		require.NoError(t, err)
+		again, err := ParseRules(text)
+		require.NoError(t, err, string(text))
+		for i, r := range rules {
+			require.True(t, r.Annotation.Equal(again[i].Annotation), string(text))
 		}
 		mesh := grid(t, 4, 2)
 		if rules.Validate(mesh) != nil {
@@ -171,21 +186,21 @@ func TestBuiltinRules(t *testing.T) {
 		dims []int
 		want string
 	}{
-		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/weights", []int{64, 64}, "P(replica, logical)"},
-		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/biases", []int{64}, "P(logical)"},
-		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/weights", []int{64, 64}, "P(logical, replica)"},
-		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/biases", []int{64}, "P(nil)"},
-		{"/transformer/output/dense/biases", []int{64}, "P(logical)"},
-		{"/transformer/layer_0/ff1/dense/weights", []int{64, 256}, "P(replica, logical)"},
-		{"/transformer/layer_0/ff2/dense/weights", []int{256, 64}, "P(logical, replica)"},
-		{"/AdamOptimizer/transformer/layer_0/ff2/dense/weights_2nd_moment", []int{256, 64}, "P(logical, replica)"},
-		{"/transformer/output/dense/weights", []int{64, 1000}, "P(replica, logical)"},
-		{"/transformer/token_embed/embeddings", []int{1000, 64}, "P(logical, replica)"},
-		{"/transformer/token_embed/embeddings", []int{1001, 64}, "P(nil, logical)"},
-		{"/model/fnn_hidden_layer_0/weights", []int{64, 64}, "P(replica, logical)"},
-		{"/model/fnn_hidden_layer_11/weights", []int{64, 64}, "P(logical, replica)"},
-		{"/model/fnn_output_layer/weights", []int{64, 64}, "P(replica, nil)"},
-		{"/transformer/layer_0/norm1/layer_normalization/gain", []int{64}, "P(nil)"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/weights", []int{64, 64}, "replica,logical"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/query/dense/biases", []int{64}, "logical"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/weights", []int{64, 64}, "logical,replica"},
+		{"/transformer/layer_0/attn/MultiHeadAttention/output/dense/biases", []int{64}, "-"},
+		{"/transformer/output/dense/biases", []int{64}, "logical"},
+		{"/transformer/layer_0/ff1/dense/weights", []int{64, 256}, "replica,logical"},
+		{"/transformer/layer_0/ff2/dense/weights", []int{256, 64}, "logical,replica"},
+		{"/AdamOptimizer/transformer/layer_0/ff2/dense/weights_2nd_moment", []int{256, 64}, "logical,replica"},
+		{"/transformer/output/dense/weights", []int{64, 1000}, "replica,logical"},
+		{"/transformer/token_embed/embeddings", []int{1000, 64}, "logical,replica"},
+		{"/transformer/token_embed/embeddings", []int{1001, 64}, "-,logical"},
+		{"/model/fnn_hidden_layer_0/weights", []int{64, 64}, "replica,logical"},
+		{"/model/fnn_hidden_layer_11/weights", []int{64, 64}, "logical,replica"},
+		{"/model/fnn_output_layer/weights", []int{64, 64}, "replica,-"},
+		{"/transformer/layer_0/norm1/layer_normalization/gain", []int{64}, "-"},
 	} {
 		p, err := both.Place(mesh, c.path, c.dims)
 		require.NoError(t, err)
@@ -195,10 +210,10 @@ func TestBuiltinRules(t *testing.T) {
 	require.NoError(t, err)
 	p, err := zero.Place(mesh, "/a/weights", []int{64, 64})
 	require.NoError(t, err)
-	assert.Equal(t, "P(nil, nil)", p.Spec.String())
+	assert.Equal(t, "-,-", p.Spec.String())
 	p, err = zero.Place(mesh, "/AdamOptimizer/a/weights_1st_moment", []int{64, 64})
 	require.NoError(t, err)
-	assert.Equal(t, "P(replica, nil)", p.Spec.String())
+	assert.Equal(t, "replica,-", p.Spec.String())
 
 	named, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)

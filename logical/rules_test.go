@@ -28,8 +28,8 @@ func ExampleRules() {
 		fmt.Println(path, annotation)
 	}
 	// Output:
-	// /hidden/dense/weights split(1, 2)
-	// /AdamOptimizer/hidden/dense/weights_1st_moment split(1, 2)
+	// /hidden/dense/weights 1,2
+	// /AdamOptimizer/hidden/dense/weights_1st_moment 1,2
 	// /output/dense/biases none
 }
 

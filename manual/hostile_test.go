@@ -56,7 +56,7 @@ func TestHostileRegions(t *testing.T) {
 		want string
 	}{
 		"an axis that is not there": {func(x *graph.Node) { over(x, []string{"stage"}, whole, same) },
-			`axis "stage": the replica does not have it; name one of expert=4, model=2`},
+			`axis "stage": the replica does not have it; name one of expert=4,model=2`},
 		"an axis named twice":  {func(x *graph.Node) { over(x, []string{"model", "model"}, whole, same) }, `axis "model": it is named twice`},
 		"no axes":              {func(x *graph.Node) { over(x, []string{}, whole, same) }, "no axes"},
 		"no arguments":         {func(*graph.Node) { manual.Region(nil, nil, nil, nil) }, "there are no arguments"},
@@ -72,11 +72,11 @@ func TestHostileRegions(t *testing.T) {
 		"an argument's axis, unknown":   {func(x *graph.Node) { run(experts, manual.In(x, "stage"), whole, same) }, `over axis "stage", which the replica does not have`},
 		"an argument's axis twice":      {func(x *graph.Node) { run(experts, manual.In(x, "expert", "expert"), whole, same) }, `names axis "expert" twice`},
 		"an argument's part of no kind": {func(x *graph.Node) { run(experts, manual.In(x, 3), whole, same) }, "not int"},
-		"an open spec":                  {func(x *graph.Node) { run(experts, manual.In(x, sharding.Open()), whole, same) }, "dimension 0 of its spec P(?) is open"},
+		"an open spec":                  {func(x *graph.Node) { run(experts, manual.In(x, sharding.Open()), whole, same) }, "dimension 0 of its spec \"?\" is open"},
 		"a spec with replicated axes": {func(x *graph.Node) {
 			run(experts, manual.Arg{Node: x, Spec: sharding.P().WithReplicated("model")}, whole, same)
 		}, "leave them out"},
-		"a result of fewer dimensions": {inside(func(x *graph.Node) *graph.Node { return graph.ReduceAllSum(x) }), "result 0 of shape []: its spec P(expert) has 1 dimensions"},
+		"a result of fewer dimensions": {inside(func(x *graph.Node) *graph.Node { return graph.ReduceAllSum(x) }), "result 0 of shape []: its spec \"expert\" has 1 dimensions"},
 		"a result that differs":        {func(x *graph.Node) { over(x, experts, whole, same) }, "result 0 of shape [3 8]: its spec does not name the axis expert"},
 		"a result that differs on one axis": {func(x *graph.Node) {
 			run(nil, manual.In(x, "expert", "model"), whole, func(x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Sum, "expert") })

@@ -98,27 +98,27 @@ func crossing(mesh sharding.Mesh, axes []string, what string, x *graph.Node, spe
 		panic(&errkind.Fault{Op: op, Subject: what, Class: errkind.ValueError, Err: err})
 	}
 	if spec.Rank() > len(shape) {
-		fail(op, what, fmt.Sprintf("its spec %s has %d dimensions", spec, spec.Rank()), "give one part for each dimension at most")
+		fail(op, what, fmt.Sprintf("its spec %q has %d dimensions", spec, spec.Rank()), "give one part for each dimension at most")
 	}
 	if len(spec.ReplicatedAxes()) > 0 {
-		fail(op, what, fmt.Sprintf("its spec %s lists replicated axes", spec), "leave them out: a tensor is whole over the axes that no dimension names")
+		fail(op, what, fmt.Sprintf("its spec %q lists replicated axes", spec), "leave them out: a tensor is whole over the axes that no dimension names")
 	}
 	shard := region.Shard{Axes: make([][]sharding.Axis, len(shape))}
 	used := map[string]bool{}
 	for i, dim := range spec.Dims() {
 		if dim.Open {
-			fail(op, what, fmt.Sprintf("dimension %d of its spec %s is open", i, spec), "name its axes, or none")
+			fail(op, what, fmt.Sprintf("dimension %d of its spec %q is open", i, spec), "name its axes, or none")
 		}
 		parts := 1
 		for _, name := range dim.Axes {
 			size, ok := mesh.AxisSize(name)
 			switch {
 			case !ok:
-				fail(op, what, fmt.Sprintf("dimension %d is cut over axis %q, which the replica does not have", i, name), "name one of "+axesText(mesh))
+				fail(op, what, fmt.Sprintf("dimension %d is cut over axis %q, which the replica does not have", i, name), "name one of "+mesh.String())
 			case !slices.Contains(axes, name):
 				fail(op, what, fmt.Sprintf("dimension %d is cut over axis %q, over which the region is not manual", i, name), "name one of "+list(axes)+", or make the region manual over the axis")
 			case used[name]:
-				fail(op, what, fmt.Sprintf("its spec %s names axis %q twice", spec, name), "name an axis once")
+				fail(op, what, fmt.Sprintf("its spec %q names axis %q twice", spec, name), "name an axis once")
 			}
 			used[name] = true
 			parts *= size
@@ -169,11 +169,11 @@ func manualAxes(t target) (all []string) {
 // checkAxes refuses names that the replica lacks, or that are given twice.
 func checkAxes(op string, mesh sharding.Mesh, axes []string) {
 	if len(axes) == 0 {
-		fail(op, "", "no axes", "name one of "+axesText(mesh)+", or pass nil for all of them")
+		fail(op, "", "no axes", "name one of "+mesh.String()+", or pass nil for all of them")
 	}
 	for i, name := range axes {
 		if _, ok := mesh.AxisSize(name); !ok {
-			fail(op, fmt.Sprintf("axis %q", name), "the replica does not have it", "name one of "+axesText(mesh)+", or give the replica the axis")
+			fail(op, fmt.Sprintf("axis %q", name), "the replica does not have it", "name one of "+mesh.String()+", or give the replica the axis")
 		}
 		if slices.Contains(axes[:i], name) {
 			fail(op, fmt.Sprintf("axis %q", name), "it is named twice", "name an axis once")
@@ -186,8 +186,3 @@ func fail(op, subject, reason, hint string) {
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }
-
-// axesText returns a mesh's axes as model=2, sequence=4.
-func axesText(mesh sharding.Mesh) string {
-	return strings.TrimSuffix(strings.TrimPrefix(mesh.String(), "Mesh("), ")")
-}

@@ -11,12 +11,12 @@ func sample() *Report {
 	return &Report{
 		Version: FormatVersion, Step: "train_step",
 		Target:   Target{Name: "v5e:2x2", Kind: "TPU v5 lite", Platform: "TFRT", Devices: 4, Chips: 4, Hosts: 1, HBMBytes: 16 << 30, PeakFLOPS: 197e12, HBMBandwidth: 819e9},
-		Replicas: 2, LogicalDevices: 2, Mesh: "Mesh(replica=2, logical=2)",
+		Replicas: 2, LogicalDevices: 2, Mesh: "replica=2,logical=2",
 		Memory: Memory{Arguments: 4 << 30, Outputs: 3 << 30, Aliased: 2 << 30, Temporaries: 6 << 30, Code: 1 << 20, Total: 11<<30 + 1<<20, Needs: 11<<30 + 1<<20,
 			Peak: 10 << 30, Limit: 16 << 30, Verdict: Fits},
 		Tensors: []Tensor{
-			{Role: "variable", Name: "/up/weights", DType: "Float32", Shape: []int{1024, 2048}, Shard: []int{1024, 1024}, Annotation: "split(1, 2)",
-				Spec: "P(nil, logical)", BytesPerCore: 4 << 20, TotalBytes: 8 << 20, Copies: 1, Donated: true, Starts: [][]int{{0, 0}, {0, 1024}}},
+			{Role: "variable", Name: "/up/weights", DType: "Float32", Shape: []int{1024, 2048}, Shard: []int{1024, 1024}, Annotation: "1,2",
+				Spec: "-,logical", BytesPerCore: 4 << 20, TotalBytes: 8 << 20, Copies: 1, Donated: true, Starts: [][]int{{0, 0}, {0, 1024}}},
 			{Role: "variable", Name: "/bias<script>", DType: "Float32", Shape: []int{2048}, Shard: []int{2048}, Annotation: "none", BytesPerCore: 8 << 10, TotalBytes: 8 << 10, Copies: 2},
 			{Role: "argument", Name: "argument_0", DType: "Float32", Shape: []int{64, 1024}, Shard: []int{64, 1024}, PerReplica: true, Annotation: "none", BytesPerCore: 256 << 10, TotalBytes: 256 << 10, Copies: 2},
 			{Role: "result", Name: "result_0", DType: "Float32", Shape: []int{}, Shard: []int{}, Annotation: "none", BytesPerCore: 4, TotalBytes: 4, Copies: 2},

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -113,6 +114,10 @@ func (r *Report) tensorsText(b *strings.Builder) {
 	}
 }
 
+// overReplicas matches a split that names the axis of the replicas, also as reports had it before, in
+// braces.
+var overReplicas = regexp.MustCompile(`\breplica\b`)
+
 // layout says in words where a tensor is.
 func (t Tensor) layout() string {
 	text := t.Annotation
@@ -130,7 +135,7 @@ func (t Tensor) layout() string {
 		}
 		return text + fmt.Sprintf("dimension %d over %d replicas", t.Cut.Dim, t.Cut.Replicas)
 	}
-	if strings.Contains(text, "{replica") || strings.Contains(text, ", replica") {
+	if overReplicas.MatchString(text) {
 		return text // each replica holds a part
 	}
 	return text + ", mirrored"

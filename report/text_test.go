@@ -59,14 +59,15 @@ func TestUnits(t *testing.T) {
 
 func TestTheTextSaysWhatReplicasHave(t *testing.T) {
 	for want, x := range map[string]Tensor{
-		"whole, mirrored":                          {Annotation: "none"},
-		"over({}, {logical}), mirrored":            {Annotation: "over({}, {logical})"},
-		"replicate, mirrored":                      {Annotation: "replicate"},
-		"over({replica}, {logical})":               {Annotation: "over({replica}, {logical})"},
-		"over({logical, replica}, {})":             {Annotation: "over({logical, replica}, {})"},
-		"whole, per replica":                       {Annotation: "none", PerReplica: true},
-		"dimension 0 over 4 replicas":              {Annotation: "none", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
-		"split(1, 2), dimension 0 over 4 replicas": {Annotation: "split(1, 2)", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
+		"whole, mirrored":                  {Annotation: "none"},
+		"-,logical, mirrored":              {Annotation: "-,logical"},
+		"replicate, mirrored":              {Annotation: "replicate"},
+		"replica,logical":                  {Annotation: "replica,logical"},
+		"logical+replica,-":                {Annotation: "logical+replica,-"},
+		"over({replica}, {logical})":       {Annotation: "over({replica}, {logical})"}, // as it was written before
+		"whole, per replica":               {Annotation: "none", PerReplica: true},
+		"dimension 0 over 4 replicas":      {Annotation: "none", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
+		"1,2, dimension 0 over 4 replicas": {Annotation: "1,2", Cut: &Cut{Dim: 0, Replicas: 4, Part: 64}},
 	} {
 		assert.Equal(t, want, x.layout())
 	}

@@ -44,7 +44,7 @@ func TestAuditFindsLargeCopies(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	assert.Equal(t, []string{"embedding", "odd", "dense/weights"}, names)
-	assert.Equal(t, "P(replica, nil)", report.Findings[0].Suggestion)
+	assert.Equal(t, "replica,-", report.Findings[0].Suggestion)
 	assert.Empty(t, report.Findings[1].Suggestion)
 	assert.Equal(t, []string{"replica"}, report.Findings[2].Axes)
 	assert.EqualValues(t, 512*2048*4/4/2, report.Findings[2].SavedBytes)
@@ -64,7 +64,7 @@ func TestAuditFindsLargeCopies(t *testing.T) {
 
 	meant, err := sharding.Audit(m, tensors, sharding.AuditOptions{CopyAxes: []string{"replica"}})
 	require.NoError(t, err)
-	assert.Equal(t, sharding.Finding{Name: "embedding", SavedBytes: 32000 * 512 * 4 / 4 * 3, Axes: []string{"logical"}, Suggestion: "P(logical, nil)"}, meant.Findings[0])
+	assert.Equal(t, sharding.Finding{Name: "embedding", SavedBytes: 32000 * 512 * 4 / 4 * 3, Axes: []string{"logical"}, Suggestion: "logical,-"}, meant.Findings[0])
 	assert.Len(t, meant.Findings, 2)
 	none, err := sharding.Audit(m, tensors, sharding.AuditOptions{LargeBytes: -1})
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func ExampleP() {
 	ranges, err := sharding.IndexRanges(mesh, spec, []int{8, 128}, 6)
 	fmt.Println("device 6 holds", ranges, err)
 	// Output:
-	// Mesh(replica=2, logical=4) P(replica, logical)
+	// replica=2,logical=4 replica,logical
 	// sdy.mesh @mesh = <["replica"=2, "logical"=4]>
 	// #sdy.sharding<@mesh, [{"replica"}, {"logical"}]>
 	// device 6 holds [4:8 64:96] <nil>
@@ -39,7 +39,7 @@ func ExampleSpec_Validate() {
 	// Output:
 	// unknown axis in dimension 1
 	// indivisible in dimension 0
-	// sharding: dimension 1: the mesh has no axis "model"; Mesh(replica=2, logical=4) has axes replica, logical
+	// sharding: dimension 1: the mesh has no axis "model"; replica=2,logical=4 has axes replica, logical
 	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (nil)
 }
 
@@ -56,7 +56,7 @@ func ExampleSpec_OpSharding() {
 	// Output:
 	// {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}
 	// {devices=[4,1,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}
-	// P(logical, nil) <nil>
+	// logical,- <nil>
 }
 
 func ExampleSplitToLogicalDevices() {
@@ -75,7 +75,7 @@ func ExampleVisualize() {
 		panic(err)
 	}
 	// Output:
-	// P(nil, logical) of [8 128] on Mesh(replica=2, logical=4), dimension 0 down, dimension 1 across
+	// -,logical of [8 128] on replica=2,logical=4, dimension 0 down, dimension 1 across
 	//       0:32   32:64   64:96   96:128
 	//     +------+-------+-------+--------+
 	// 0:8 | 0,4  | 1,5   | 2,6   | 3,7    |
@@ -94,10 +94,10 @@ func ExampleAudit() {
 		panic(err)
 	}
 	// Output:
-	// Mesh(replica=2, logical=4), 8 devices
-	// tensor     shape        spec             bytes     per device  copies
-	// weights    [512 2048]   P(nil, logical)  4194304   1048576     2
-	// embedding  [32000 512]  P(nil, nil)      32768000  32768000    8
-	// total                                    36962304  33816576
-	// finding: embedding is copied over logical; splitting it would save 24576000 bytes per device; for example P(logical, nil)
+	// replica=2,logical=4, 8 devices
+	// tensor     shape        spec       bytes     per device  copies
+	// weights    [512 2048]   -,logical  4194304   1048576     2
+	// embedding  [32000 512]  -,-        32768000  32768000    8
+	// total                              36962304  33816576
+	// finding: embedding is copied over logical; splitting it would save 24576000 bytes per device; for example logical,-
 }

@@ -196,15 +196,6 @@ func (m Mesh) SortAxes(names []string) []string {
 // Equal reports whether both meshes have the same axes in the same order.
 func (m Mesh) Equal(other Mesh) bool { return slices.Equal(m.axes, other.axes) }
 
-// String returns the mesh as Mesh(replica=2, logical=4).
-func (m Mesh) String() string {
-	parts := make([]string, len(m.axes))
-	for i, axis := range m.axes {
-		parts[i] = axis.Name + "=" + strconv.Itoa(axis.Size)
-	}
-	return "Mesh(" + strings.Join(parts, ", ") + ")"
-}
-
 // Shardy returns the mesh as a Shardy operation named name, without a leading '@': sdy.mesh @mesh =
 // <["replica"=2, "logical"=4]>.
 func (m Mesh) Shardy(name string) string {

@@ -27,7 +27,7 @@ func TestMeshNumbersDevicesRowMajor(t *testing.T) {
 	assert.Equal(t, []int{1, 2}, m.Coordinates(6))
 	assert.Nil(t, m.Coordinates(8))
 	assert.Nil(t, m.Coordinates(-1))
-	assert.Equal(t, "Mesh(replica=2, logical=4)", m.String())
+	assert.Equal(t, "replica=2,logical=4", m.String())
 	assert.Equal(t, `sdy.mesh @mesh = <["replica"=2, "logical"=4]>`, m.Shardy("mesh"))
 	size, ok := m.AxisSize("logical")
 	assert.True(t, ok)
@@ -76,7 +76,7 @@ func TestMeshIsImmutable(t *testing.T) {
 	m := mesh(t, axes...)
 	axes[0].Size = 9
 	m.Axes()[0].Name = "changed"
-	assert.Equal(t, "Mesh(a=2)", m.String())
+	assert.Equal(t, "a=2", m.String())
 	assert.True(t, m.Equal(mesh(t, sharding.Axis{Name: "a", Size: 2})))
 	assert.False(t, m.Equal(mesh2x4(t)))
 }

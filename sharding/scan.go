@@ -18,6 +18,7 @@ var ErrSyntax = errkind.New(errkind.ValueError, "sharding: syntax")
 // reports failure.
 type scanner struct {
 	form string
+	hint string // what to write instead
 	text string
 	pos  int
 	err  error
@@ -27,7 +28,7 @@ func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
 		const span = 24
 		at := min(max(s.pos, 0), len(s.text))
-		s.err = &errkind.Fault{Op: "sharding: " + s.form, Match: ErrSyntax, Class: errkind.ValueError,
+		s.err = &errkind.Fault{Op: "sharding: " + s.form, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
 			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, s.text[at:min(at+span, len(s.text))])}
 	}
 }

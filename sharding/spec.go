@@ -3,7 +3,6 @@ package sharding
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Dim says how one tensor dimension is split: over Axes, the major axis first. A dimension without
@@ -151,36 +150,4 @@ func (s Spec) Equal(other Spec) bool {
 		slices.EqualFunc(s.dims, other.dims, func(a, b Dim) bool {
 			return a.Open == b.Open && slices.Equal(a.Axes, b.Axes)
 		})
-}
-
-// String returns the spec as P(data, nil, (model, expert)). An open dimension ends in '?', and
-// explicitly replicated axes follow as replicated=(x).
-func (s Spec) String() string {
-	parts := make([]string, 0, len(s.dims)+1)
-	for _, dim := range s.dims {
-		parts = append(parts, dim.String())
-	}
-	if len(s.replicated) > 0 {
-		parts = append(parts, "replicated=("+strings.Join(s.replicated, ", ")+")")
-	}
-	return "P(" + strings.Join(parts, ", ") + ")"
-}
-
-// String returns the dimension as it appears in [Spec.String].
-func (d Dim) String() string {
-	text := ""
-	switch len(d.Axes) {
-	case 0:
-		if !d.Open {
-			return "nil"
-		}
-	case 1:
-		text = d.Axes[0]
-	default:
-		text = "(" + strings.Join(d.Axes, ", ") + ")"
-	}
-	if d.Open {
-		text += "?"
-	}
-	return text
 }

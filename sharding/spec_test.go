@@ -15,17 +15,17 @@ func TestSpecPrints(t *testing.T) {
 		text   string
 		shardy string
 	}{
-		"scalar":        {sharding.P(), "P()", `<@mesh, []>`},
-		"whole":         {sharding.P(nil, nil), "P(nil, nil)", `<@mesh, [{}, {}]>`},
-		"split":         {sharding.P("replica", nil), "P(replica, nil)", `<@mesh, [{"replica"}, {}]>`},
-		"several":       {sharding.P(nil, []string{"b", "a"}), "P(nil, (b, a))", `<@mesh, [{}, {"b", "a"}]>`},
-		"open":          {sharding.P("replica", sharding.Open()), "P(replica, ?)", `<@mesh, [{"replica"}, {?}]>`},
-		"open split":    {sharding.P(sharding.Open("replica")), "P(replica?)", `<@mesh, [{"replica", ?}]>`},
-		"replicated":    {sharding.P(nil).WithReplicated("x"), "P(nil, replicated=(x))", `<@mesh, [{}], replicated={"x"}>`},
-		"replicated2":   {sharding.Replicated(1), "P(nil)", `<@mesh, [{}]>`},
-		"unconstrained": {sharding.Unconstrained(2), "P(?, ?)", `<@mesh, [{?}, {?}]>`},
-		"leading":       {sharding.P("b").WithLeading(sharding.Dim{Axes: []string{"a"}}), "P(a, b)", `<@mesh, [{"a"}, {"b"}]>`},
-		"filled":        {sharding.P("b").WithRank(3), "P(b, nil, nil)", `<@mesh, [{"b"}, {}, {}]>`},
+		"scalar":        {sharding.P(), "()", `<@mesh, []>`},
+		"whole":         {sharding.P(nil, nil), "-,-", `<@mesh, [{}, {}]>`},
+		"split":         {sharding.P("replica", nil), "replica,-", `<@mesh, [{"replica"}, {}]>`},
+		"several":       {sharding.P(nil, []string{"b", "a"}), "-,b+a", `<@mesh, [{}, {"b", "a"}]>`},
+		"open":          {sharding.P("replica", sharding.Open()), "replica,?", `<@mesh, [{"replica"}, {?}]>`},
+		"open split":    {sharding.P(sharding.Open("replica")), "replica?", `<@mesh, [{"replica", ?}]>`},
+		"replicated":    {sharding.P(nil).WithReplicated("x"), "-,replicated=x", `<@mesh, [{}], replicated={"x"}>`},
+		"replicated2":   {sharding.Replicated(1), "-", `<@mesh, [{}]>`},
+		"unconstrained": {sharding.Unconstrained(2), "?,?", `<@mesh, [{?}, {?}]>`},
+		"leading":       {sharding.P("b").WithLeading(sharding.Dim{Axes: []string{"a"}}), "a,b", `<@mesh, [{"a"}, {"b"}]>`},
+		"filled":        {sharding.P("b").WithRank(3), "b,-,-", `<@mesh, [{"b"}, {}, {}]>`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSpecIsImmutable(t *testing.T) {
 	s.UsedAxes()[0] = "z"
 	longer := s.WithRank(2)
 	_ = s.WithReplicated("c")
-	assert.Equal(t, "P((a, b))", s.String())
-	assert.Equal(t, "P((a, b), nil)", longer.String())
+	assert.Equal(t, "a+b", s.String())
+	assert.Equal(t, "a+b,-", longer.String())
 }
 
 func TestSpecCanonicalSortsReplicatedAxesOnly(t *testing.T) {

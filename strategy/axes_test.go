@@ -24,17 +24,17 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	pairs := strategytest.Axes("model", "sequence")
 	for says, opts := range map[string]strategy.Options{
-		"model=2, sequence=2 make 4 logical devices, and the replica has 2":                                {LogicalDevices: 2, LogicalAxes: pairs},
+		"model=2,sequence=2 make 4 logical devices, and the replica has 2":                                 {LogicalDevices: 2, LogicalAxes: pairs},
 		"option LogicalAxes: not right: logical: axes: bad axes: sharding: mesh axis 0: the name is empty": {LogicalAxes: strategytest.Axes("")},
 		`mesh axis "model": it is given twice`:                                                             {LogicalAxes: strategytest.Axes("model", "model")},
 		`axis "replica" is that of the replicas`:                                                           {LogicalAxes: strategytest.Axes("replica")},
 		"its size is 0":                                                                                    {LogicalAxes: []sharding.Axis{{Name: "model"}}},
 		"no block of 3 devices":                                                                            {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
-		`rule 0 ("w" to over({}, {modle})): logical: split: dimension 1 is split over axis "modle", which the replica does not have; name one of model=2, sequence=2, or give the replica the axis`: {
+		`rule 0 ("w" to -,modle): logical: split: dimension 1 is split over axis "modle", which the replica does not have; name one of model=2,sequence=2, or give the replica the axis`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
 		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
 		"dimension 0 has an axis without a name":          {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
-		`over({replica, model})): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
+		`replica+model): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica,model"))}},
 		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica", "replica"))}},
 	} {
@@ -46,8 +46,8 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	s := strategytest.On(t, sys, strategy.Options{LogicalAxes: pairs})
 	assert.Equal(t, 4, s.NumLogicalDevices())
 	assert.Equal(t, 2, s.NumReplicasInSync())
-	assert.Equal(t, "Mesh(model=2, sequence=2)", s.LogicalMesh().String())
-	assert.Equal(t, "Mesh(logical=2)", strategytest.On(t, sys, strategy.Options{LogicalDevices: 2}).LogicalMesh().String())
+	assert.Equal(t, "model=2,sequence=2", s.LogicalMesh().String())
+	assert.Equal(t, "logical=2", strategytest.On(t, sys, strategy.Options{LogicalDevices: 2}).LogicalMesh().String())
 	_, err := s.Mirror(t.Context(), []float32{1, 2, 3}, logical.Over("sequence"))
 	var misfit *logical.Error
 	require.ErrorAs(t, err, &misfit)

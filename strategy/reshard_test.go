@@ -103,13 +103,13 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	_, err = s.Function(double, opts).Run(ctx, x)
 	var wrong *strategy.ArgumentError
 	require.ErrorAs(t, err, &wrong)
-	require.ErrorContains(t, err, "halves: argument 0: not laid out as split(1, 3): logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
+	require.ErrorContains(t, err, "halves: argument 0: not laid out as 1,3: logical: split of shape [1 4]: dimension 1 of size 4 is not divisible into 3 parts")
 	_, err = strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{Arguments: opts.Arguments})).Run(ctx, x)
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "dimension 1 of size 4")
 	opts.Arguments = []logical.Annotation{{}, logical.SplitInto(3)}
 	_, err = s.Function(double, opts).Run(ctx, x)
-	require.ErrorContains(t, err, "annotated split(3), but the step has 1 arguments")
+	require.ErrorContains(t, err, "annotated 3, but the step has 1 arguments")
 }
 
 // A value that comes in another layout is laid out as the step asks, wherever a step

@@ -79,7 +79,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			var wrong *strategy.OptionError
 			require.ErrorAs(t, err, &wrong)
 			assert.Equal(t, "Variables", wrong.Option)
-			assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable; the nearest names are "/hidden/dense/weights" (Float32[2 `)
+			assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to 1,2) matches no variable; the nearest names are "/hidden/dense/weights" (Float32[2 `)
 		})
 	}
 }
@@ -90,7 +90,7 @@ func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
 	_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, `rule 0 ("biases" to split(1, 2)) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" (Float32[4])`)
+	assert.ErrorContains(t, err, `rule 0 ("biases" to 1,2) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" (Float32[4])`)
 }
 
 func TestRulesOfOneModelAmongSeveral(t *testing.T) {
@@ -128,7 +128,7 @@ func TestRulesOfOneModelAmongSeveral(t *testing.T) {
 		_, err := encode.Run(ctx, x)
 		require.NoError(t, err)
 		_, err = decode.Run(ctx, x)
-		require.ErrorContains(t, err, `rule 2 ("/decodr/" to split(1, 2)) matches no variable; the nearest names are "/decoder/`)
+		require.ErrorContains(t, err, `rule 2 ("/decodr/" to 1,2) matches no variable; the nearest names are "/decoder/`)
 	})
 	t.Run("a training step has its whole model", func(t *testing.T) {
 		s, store := open(t, rules), model.NewStore()

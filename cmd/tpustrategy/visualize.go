@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -56,13 +55,13 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	if c.Mesh == "" {
 		return misused("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
 	}
-	mesh, err := parseMesh(c.Mesh)
+	mesh, err := sharding.ParseMesh(c.Mesh)
 	if err != nil {
-		return err
+		return refused("visualize: --mesh", err)
 	}
 	spec, err := parseSpec(c.Spec)
 	if err != nil {
-		return err
+		return refused("visualize", err)
 	}
 	if err := spec.ValidateTensor(mesh, "", c.Shape); err != nil {
 		return refused("visualize", err)
@@ -84,45 +83,12 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 	return nil
 }
 
-// maxMesh bounds the devices that are drawn.
-const maxMesh = 1 << 16
-
-// parseMesh reads replica=2,logical=4.
-func parseMesh(text string) (sharding.Mesh, error) {
-	var axes []sharding.Axis
-	total := 1
-	for _, part := range strings.Split(text, ",") {
-		name, size, ok := strings.Cut(part, "=")
-		n, err := strconv.Atoi(size)
-		if !ok || err != nil || n < 1 || n > maxMesh/total {
-			return sharding.Mesh{}, misused("visualize", fmt.Sprintf("write axes with their sizes, as in replica=2,logical=4, of at most %d devices", maxMesh), "--mesh %q", part)
-		}
-		total *= n
-		axes = append(axes, sharding.Axis{Name: name, Size: n})
-	}
-	mesh, err := sharding.NewMesh(axes...)
-	if err != nil {
-		return mesh, refused("visualize: --mesh", err)
-	}
-	return mesh, nil
-}
-
 // parseSpec reads replica,-,a+b, or Shardy's text.
-func parseSpec(text string) (sharding.Spec, error) {
+func parseSpec(text string) (spec sharding.Spec, err error) {
 	if strings.Contains(text, "<@") {
-		_, spec, err := sharding.ParseShardy(text)
-		if err != nil {
-			return spec, refused("visualize", err)
-		}
-		return spec, nil
+		_, spec, err = sharding.ParseShardy(text)
+	} else {
+		spec, err = sharding.ParseSpec(text)
 	}
-	var dims []sharding.Dim
-	for _, part := range strings.Split(text, ",") {
-		var dim sharding.Dim
-		if part != "-" && part != "" {
-			dim.Axes = strings.Split(part, "+")
-		}
-		dims = append(dims, dim)
-	}
-	return sharding.NewSpec(dims...), nil
+	return spec, err
 }

@@ -57,7 +57,7 @@ func TestTheLastLineIsJSON(t *testing.T) {
 	for _, name := range []string{"accuracy", "seconds", "examples_per_second"} {
 		assert.Positive(t, fields[name], name)
 	}
-	assert.Contains(t, stdout.String(), "Mesh(replica=4, logical=2)")
+	assert.Contains(t, stdout.String(), "replica=4,logical=2")
 	assert.Contains(t, stderr.String(), "step 20 of 20  loss ")
 	assert.NotContains(t, stdout.String(), "step 20 of 20", "progress goes to the standard error")
 }

@@ -95,7 +95,7 @@ func TestTheCommand(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		"trains": {args: []string{"-steps", "20", "-v"}, stdout: []string{"Mesh(replica=4, logical=2)", "Host 0: held-out accuracy", "Host 3: held-out accuracy", "after 20 steps"},
+		"trains": {args: []string{"-steps", "20", "-v"}, stdout: []string{"replica=4,logical=2", "Host 0: held-out accuracy", "Host 3: held-out accuracy", "after 20 steps"},
 			stderr: []string{`msg="system: check devices" host=3`}},
 		"missing host":  {args: []string{"-missing", "1", "-wait", "200ms"}, code: 69, stderr: []string{"host 0: system: create client", "host-1:8476"}},
 		"uneven":        {args: []string{"-hosts", "3"}, code: 2, stderr: []string{"-hosts: 3 hosts cannot share 8 devices"}},

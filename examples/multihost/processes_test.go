@@ -49,7 +49,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 	require.NoError(t, err, "%s", &stderr)
 	assert.Equal(t, want[len(want)-1], *result.Loss)
 	assert.Equal(t, accuracy, *result.Accuracy)
-	assert.Contains(t, stdout.String(), "Mesh(replica=4, logical=2)")
+	assert.Contains(t, stdout.String(), "replica=4,logical=2")
 	assert.Contains(t, stdout.String(), "Host 3: held-out accuracy")
 	assert.Equal(t, 1, strings.Count(stdout.String(), "Mesh("), "one host shows the tables")
 }

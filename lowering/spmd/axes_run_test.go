@@ -153,7 +153,7 @@ func TestRegionsOfAMeshOfNamedAxes(t *testing.T) {
 		m := build(t, n.options(), signature(n), step(n, p))
 		if n.axes[len(n.axes)-1].Size == 4 && len(n.axes) == 2 {
 			assert.Contains(t, string(m.Text), `["replica"=1, "model"=2, "sequence.0"=2, "sequence.1"=2]`)
-			assert.Equal(t, "Mesh(model=2, sequence=4)", m.Logical.String())
+			assert.Equal(t, "model=2,sequence=4", m.Logical.String())
 		}
 		got := run(t, m, x, w)
 		for i := range want {
@@ -176,7 +176,7 @@ func TestTheTextOfNamedAxes(t *testing.T) {
 		assert.Contains(t, string(m.Text), text)
 	}
 	assert.NotContains(t, string(m.Text), "logical")
-	require.Equal(t, "Mesh(replica=2, model=2, sequence=2)", m.Mesh.String())
+	require.Equal(t, "replica=2,model=2,sequence=2", m.Mesh.String())
 	assert.Equal(t, []int{4, 8}, m.Arguments[0].Shard)
 	assert.Equal(t, []int{2, 2, 4}, m.Arguments[2].Shard)
 }

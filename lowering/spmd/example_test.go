@@ -40,8 +40,8 @@ func Example() {
 		}
 	}
 	// Output:
-	// Mesh(replica=2, logical=2)
-	// x global [8 8] P(replica, nil) a device [4 8]
-	// w global [8 16] P(nil, logical) a device [8 8]
+	// replica=2,logical=2
+	// x global [8 8] replica,- a device [4 8]
+	// w global [8 16] -,logical a device [8 8]
 	// %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"logical"}]> : tensor<4x16xf32>
 }

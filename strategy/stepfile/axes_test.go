@@ -36,7 +36,7 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 	require.NoError(t, err)
 	again, err := loaded.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	assert.Equal(t, "Mesh(model=2, sequence=2)", again.Module.Logical.String())
+	assert.Equal(t, "model=2,sequence=2", again.Module.Logical.String())
 	assert.Equal(t, file, mustSave(t, again))
 	assert.Equal(t, want, strategytest.NamedLosses(t, loaded, 1, 2))
 
@@ -46,7 +46,7 @@ func TestAStepOverNamedAxesIsSavedWithTheirNames(t *testing.T) {
 		var refused *stepfile.Error
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, stepfile.Axes, refused.Reason)
-		assert.ErrorContains(t, err, "it was compiled for other logical axes: Mesh(model=2, sequence=2), and the strategy has "+other.LogicalMesh().String())
+		assert.ErrorContains(t, err, "it was compiled for other logical axes: model=2,sequence=2, and the strategy has "+other.LogicalMesh().String())
 	}
 	for old, new := range map[string]string{
 		`"logical_axes":[{"Name":"model"`: `"logical_axes":[{"Name":"other"`,

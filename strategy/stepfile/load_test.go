@@ -203,7 +203,7 @@ func TestALoadedStepIsHeldAgainstTheRules(t *testing.T) {
 	_, err = stepfile.LoadTrain(ctx, s, bytes.NewReader(file), store)
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to split(1, 2)) matches no variable`)
+	assert.ErrorContains(t, err, `rule 0 ("/hiden/dense/weights" to 1,2) matches no variable`)
 }
 
 // A training step has one loss for all replicas: as a function it is bound, not run.

@@ -219,7 +219,7 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 		want     string
 	}{
 		"missing": {func(*testing.T, *strategy.TPUStrategy) variables { return nil },
-			"metric", "there is none of this name in the strategy; the step has Float32[4], ON_READ, SUM, laid out as split(2); make it with NewVariable"},
+			"metric", "there is none of this name in the strategy; the step has Float32[4], ON_READ, SUM, laid out as 2; make it with NewVariable"},
 		"ambiguous": {func(t *testing.T, s *strategy.TPUStrategy) variables {
 			addMetric(t, s, "metric", strategy.VariableOptions{})
 			addMetric(t, s, "metric", strategy.VariableOptions{})
@@ -230,7 +230,7 @@ func TestDistributedVariablesThatDoNotFitAreNamed(t *testing.T) {
 				Aggregation: strategy.AggregateSum, Annotation: logical.SplitInto(2)})
 			require.NoError(t, err)
 			return nil
-		}, "metric", "it is Float32[2], ON_READ, SUM, laid out as split(2) here, and Float32[4], "},
+		}, "metric", "it is Float32[2], ON_READ, SUM, laid out as 2 here, and Float32[4], "},
 		"another dtype": {func(t *testing.T, s *strategy.TPUStrategy) variables {
 			_, err := s.NewVariable(ctx, []int32{1, 2, 3, 4}, strategy.VariableOptions{Name: "metric", Synchronization: strategy.OnRead,
 				Aggregation: strategy.AggregateSum, Annotation: logical.SplitInto(2)})

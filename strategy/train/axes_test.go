@@ -156,7 +156,7 @@ func TestAPartialSplitTakesTheMemoryOfItsParts(t *testing.T) {
 	require.NoError(t, err)
 	r, err := compiled.Report()
 	require.NoError(t, err)
-	assert.Equal(t, "Mesh(replica=1, model=2, sequence=2)", r.Mesh)
+	assert.Equal(t, "replica=1,model=2,sequence=2", r.Mesh)
 	copies, sizes := map[string]int{}, map[string][]int{}
 	for _, tensor := range r.Tensors {
 		if tensor.Role == "variable" {

@@ -60,7 +60,7 @@ func ExampleNew() {
 	}
 	weights, _ := strat.Variables(store).Lookup("/hidden/dense/weights")
 	fmt.Println(value < 0.01, weights.Annotation(), weights.BytesPerDevice(), "bytes a device")
-	// Output: true split(1, 2) 16 bytes a device
+	// Output: true 1,2 16 bytes a device
 }
 
 // A batch with a number that is not finite changes nothing, and is counted.

@@ -119,10 +119,12 @@ func (r *run) split() (data, variables int) {
 		return 0, 0
 	}
 	step, _, _ := strings.Cut(r.output[begin[1]:], `tpustrategy: program "`)
-	for _, parameter := range splitLine.FindAllStringSubmatch(step, -1) {
-		if strings.HasPrefix(parameter[1], "/") {
+	for _, parameter := range parameterLine.FindAllStringSubmatch(step, -1) {
+		switch {
+		case parameter[2] == "whole":
+		case strings.HasPrefix(parameter[1], "/"):
 			variables++
-		} else {
+		default:
 			data++
 		}
 	}
@@ -132,5 +134,5 @@ func (r *run) split() (data, variables int) {
 // stepLine begins the explanation of the training step.
 var stepLine = regexp.MustCompile(`(?m)^tpustrategy: program "Trainer[^"]*" on `)
 
-// splitLine is a parameter's line where it is split: name, shape, shape on one device, axes.
-var splitLine = regexp.MustCompile(`(?m)^tpustrategy:   (\S.*?) +\w+\[[^\]]*\] +\[[^\]]*\] +P\(`)
+// parameterLine is a parameter's line: name, shape, shape on one device, split.
+var parameterLine = regexp.MustCompile(`(?m)^tpustrategy:   (\S.*?) +\w+\[[^\]]*\] +\[[^\]]*\] +(\S+)  `)

@@ -73,18 +73,18 @@ func TestLossesAreReadWithTheirTimes(t *testing.T) {
 }
 
 func TestWhatIsSplitIsReadFromTheExplanation(t *testing.T) {
-	r := &run{output: `tpustrategy: program "VariableInitialization" on replica=8, logical=1
-tpustrategy:   /w  Float32[64 8]  [8 8]  P(replica, nil)  rule 1
+	r := &run{output: `tpustrategy: program "VariableInitialization" on replica=8,logical=1
+tpustrategy:   /w  Float32[64 8]  [8 8]  replica,-  rule 1
 tpustrategy: program "Trainer#1": not split as the rules say: /a b/biases (rule 2: dimension 0 of size 5 is not divisible by logical=2)
-tpustrategy: program "Trainer#1" on replica=8, logical=1
-tpustrategy:   parameter        shape          on one device  split            why
-tpustrategy:   arg0             Int32[32 40]   [4 40]         P(replica, nil)  data
-tpustrategy:   arg1             Int8[3]        [3]            whole            data; 8 does not divide 3
-tpustrategy:   /a b/weights     Float32[64 8]  [64 4]         P(nil, logical)  rule 1
-tpustrategy:   /tokens/biases   Float32[8]     [8]            whole            no rule
+tpustrategy: program "Trainer#1" on replica=8,logical=1
+tpustrategy:   parameter        shape          on one device  split      why
+tpustrategy:   arg0             Int32[32 40]   [4 40]         replica,-  data
+tpustrategy:   arg1             Int8[3]        [3]            whole      data; 8 does not divide 3
+tpustrategy:   /a b/weights     Float32[64 8]  [64 4]         -,logical  rule 1
+tpustrategy:   /tokens/biases   Float32[8]     [8]            whole      no rule
 said by the program
-tpustrategy: program "Evaluator" on replica=8, logical=1
-tpustrategy:   arg0             Int32[32 40]   [4 40]         P(replica, nil)  data
+tpustrategy: program "Evaluator" on replica=8,logical=1
+tpustrategy:   arg0             Int32[32 40]   [4 40]         replica,-  data
 `}
 	data, variables := r.split()
 	assert.Equal(t, [2]int{1, 1}, [2]int{data, variables})
