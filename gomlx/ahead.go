@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -33,6 +34,7 @@ type ahead struct {
 	target report.Target
 	line   *progress.Line // says how far it is, to Options.Notes
 	file   string         // to write the report to; empty is none
+	stop   sync.Once      // tells Options.Stopped
 	host   hostPrograms
 }
 
@@ -44,8 +46,8 @@ func (a *ahead) notHere(what string) error {
 
 // NewAheadOfTime returns a backend that compiles for a slice which is described and need not be
 // here. It runs nothing there: the first execution of a program that takes variables and data, such
-// as a training step, is compiled for the slice and returns an [*AheadOfTimeError] with the report,
-// which GoMLX's loops hand on.
+// as a training step, is compiled for the slice, tells Options.Stopped and returns an
+// [*AheadOfTimeError] with the report, which GoMLX's loops hand on.
 //
 // Programs before it, such as the initializers of variables and what prepares data, take no variables
 // or no data. They run when somebody reads what they give, on a CPU device of this machine, so that
@@ -202,7 +204,11 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 		data, variables = data || !isVariable(name), variables || isVariable(name)
 	}
 	if data && variables {
-		return nil, e.state.report(donate)
+		stopped := e.state.report(donate)
+		if of := (*AheadOfTimeError)(nil); b.opts.Stopped != nil && errors.As(stopped, &of) {
+			b.ahead.stop.Do(func() { b.opts.Stopped(of) })
+		}
+		return nil, stopped
 	}
 	run := &hostRun{of: &b.ahead.host, program: p}
 	for i, input := range inputs {

@@ -3,9 +3,13 @@ package gomlx
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 // AheadOfTimeError reports that a backend which compiles for devices that are not here has come to the
@@ -55,6 +59,42 @@ func (e *AheadOfTimeError) Error() string {
 		_ = e.Explanation.WriteText(&b)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// ExitCode returns the exit code of a program that ends with the report: 0, or 4 if a device has too
+// little memory, 5 if the compiler's process has died, and 1 for other failures. The command tpustrategy
+// has the same codes.
+func (e *AheadOfTimeError) ExitCode() int {
+	var compiler *pjrt.Error
+	var gone *worker.Error
+	switch {
+	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted:
+		return 4
+	case errors.As(e.Err, &gone) && gone.Reason != worker.NotStarted:
+		return 5
+	case e.Err != nil:
+		return 1
+	case e.Explanation != nil && e.Explanation.Report != nil && e.Explanation.Report.Memory.Verdict == report.TooLarge:
+		return 4
+	}
+	return 0
+}
+
+// Exit ends the process with e.ExitCode, after it has written e to the standard output, or to the
+// standard error if the program could not be compiled. It is for Options.Stopped: GoMLX's programs know
+// nothing of compiling ahead of time, and would take the report for a fault, with a stack. Deferred calls
+// do not run.
+func Exit(e *AheadOfTimeError) {
+	to := os.Stdout
+	if e.Err != nil {
+		to = os.Stderr
+	}
+	_, err := fmt.Fprintln(to, e)
+	code := e.ExitCode()
+	if code == 0 && err != nil {
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // Unwrap returns the cause.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/gomlx"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -62,6 +65,29 @@ func TestAheadOfTimeStopsAtTheFirstStepWithTheReport(t *testing.T) {
 	assert.Equal(t, run.Cost.ModelFLOPs, r.Cost.ModelFLOPs)
 	const parameters = 64*32 + 32*64 + 64 + 64*32 + 32 + 32*64
 	assert.EqualValues(t, parameters, r.Parameters)
+}
+
+// The backend that GoMLX makes by its name ends the process.
+func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
+	for want, e := range map[int]*gomlx.AheadOfTimeError{
+		0: {Explanation: &gomlx.Explanation{Report: &report.Report{}}},
+		1: {Err: errors.New("no answer")},
+		4: {Err: fmt.Errorf("compiling: %w", &pjrt.Error{Code: pjrt.ResourceExhausted})},
+		5: {Err: fmt.Errorf("compiling: %w", &worker.Error{Reason: worker.Died})},
+	} {
+		assert.Equal(t, want, e.ExitCode())
+	}
+	full := &gomlx.AheadOfTimeError{Explanation: &gomlx.Explanation{Report: &report.Report{Memory: report.Memory{Verdict: report.TooLarge}}}}
+	assert.Equal(t, 4, full.ExitCode())
+
+	var told []*gomlx.AheadOfTimeError
+	b, _ := fromConfig(t, "topology=cpu:2", gomlx.Options{Stopped: func(e *gomlx.AheadOfTimeError) { told = append(told, e) }})
+	for range 2 {
+		_, err := trainWords(b, 16, 1)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+	require.Len(t, told, 1)
+	assert.NotNil(t, told[0].Explanation.Report)
 }
 
 // A compiler for a slice takes minutes, and says nothing.

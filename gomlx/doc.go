@@ -51,9 +51,10 @@
 // cache=DIR keeps compiled programs: another process that runs the same program compiles nothing.
 //
 // topology=v5e-16 compiles for a slice that is not here. The first program that takes variables and
-// data, such as a training step, is compiled by the slice's compiler in a process of its own, and
-// its execution returns an [*AheadOfTimeError], which prints the report. A long compilation says each
-// ten seconds how far it is. See [NewAheadOfTime].
+// data, such as a training step, is compiled by the slice's compiler in a process of its own. A long
+// compilation says each ten seconds how far it is. The program then ends with the report on its standard
+// output and exit code 0, or 4 if the step does not fit: see [Exit], and [Options].Stopped for programs
+// that go on with the [*AheadOfTimeError] instead.
 //
 // # Buffers
 //

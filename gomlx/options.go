@@ -46,6 +46,9 @@ type Options struct {
 	// Notes receives lines that are no errors and may surprise, such as that a rule reaches no variable,
 	// and with explain=1 the explanations. Nil discards them; NewFromConfig takes standard error then.
 	Notes io.Writer
+	// Stopped is called with what ends the work of a backend that compiles ahead of time, before the
+	// error is returned. Nil is nobody; [Exit], which the backend of [Name] has, ends the process.
+	Stopped func(*AheadOfTimeError)
 	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
 	// called from several goroutines at once.
 	Compiled func(*Compiled)

@@ -21,11 +21,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Name is the name under which the package registers the backend of the zero [Options].
+// Name is the name under which the package registers a backend whose Options.Stopped is [Exit]. Register
+// Options{} under it if the program is to go on after topology= with the error.
 const Name = "tpustrategy"
 
 // The process that compiles ahead of time (topology=) is the program again, and ends here.
-func init() { Register(Name, Options{Worker: worker.Main()}) }
+func init() { Register(Name, Options{Worker: worker.Main(), Stopped: Exit}) }
 
 // Register offers backends to GoMLX under name, so that compute.NewWithConfig("name:config"), or
 // the GOMLX_BACKEND variable set to it, makes one with [NewFromConfig]. opts are the options of
