@@ -37,7 +37,7 @@ REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 # Packages that must build and pass without cgo: the values and the lowering. Those whose tests also
 # have a plugin are built without cgo, and tested with it.
 PURE      = ./strategy/watchdog ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
-            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./strategy/train/schedule ./internal/activity ./strategy/status
+            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./report/events ./report/curve ./report/xspace ./strategy/train/schedule ./internal/activity ./strategy/status
 PUREBUILT = ./manual ./lowering/spmd
 
 # The longest packages are named first, so that no core waits for them at the end.
@@ -182,6 +182,7 @@ test-watchdog:
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
 	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
+	packages=$$(internal/tools/python.sh requirements-xprof.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/xspace
 	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run TheOfficialPackageMakes ./strategy/pretrained
 
 # Copies of the modules in a temporary folder; nothing is downloaded. A quarter of an hour on two cores.

@@ -15,7 +15,7 @@ func (r *run) isRecord() bool {
 	if step == 1 || r.options.Every.due(step) || step == r.state.steps || r.pending != nil {
 		return true
 	}
-	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.asks() && h.Every.due(step) })
+	return slices.ContainsFunc(r.hooks, func(h Hook) bool { return h.asksFor(step) })
 }
 
 // upcoming returns the next step with something to do.
@@ -31,6 +31,11 @@ func (r *run) upcoming() int64 {
 	for i := range r.hooks {
 		if h := &r.hooks[i]; h.asks() || h.keep != nil {
 			next = min(next, h.Every.next(step))
+		}
+		for _, asked := range r.hooks[i].steps {
+			if asked > step {
+				next = min(next, asked)
+			}
 		}
 	}
 	return next

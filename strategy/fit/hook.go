@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -82,6 +83,8 @@ type Hook struct {
 	wrong error
 	// reset prepares the hook for a run.
 	reset func()
+	// steps are others that the hook makes records.
+	steps []int64
 	// keep saves variables, after all Record functions, if due says so.
 	due  func(s *State) bool
 	keep func(ctx context.Context, s *State) error
@@ -96,8 +99,13 @@ func (h *Hook) measures() bool { return h.Measure != nil && len(h.Publishes) == 
 // at reports whether the hook's Measure and Record are due at a record.
 func (h *Hook) at(step int64) bool { return h.Every == 0 || h.Every.due(step) }
 
-// asks reports whether the hook makes a step a record.
+// asks reports whether the hook makes a step a record by its interval.
 func (h *Hook) asks() bool { return h.Every > 0 && (h.Measure != nil || h.Record != nil) }
+
+// asksFor reports whether the hook makes a step a record.
+func (h *Hook) asksFor(step int64) bool {
+	return h.asks() && h.Every.due(step) || slices.Contains(h.steps, step)
+}
 
 // Each calls f after each of the steps that every says. f may read the loss with [State.Value], set
 // metrics of its own with [State.Set], which later hooks record, and end the run with [State.Stop].

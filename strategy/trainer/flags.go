@@ -40,6 +40,9 @@ type Flags struct {
 	Devices int
 	Plugin  string
 
+	// Profile are the steps that are recorded for XProf, none if both are 0; see fit.Profile.
+	Profile struct{ From, To int64 }
+
 	set *flag.FlagSet
 	// local is the folder of the files that a store does not take; see [Flags.here].
 	local string
@@ -65,6 +68,12 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves; empty makes one")
 	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
 	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	to.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out", func(text string) error {
+		if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 || f.Profile.To < f.Profile.From {
+			return errors.New("give two numbers of steps, counted from 1, such as 100-110")
+		}
+		return nil
+	})
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", strategy.ParseStateSharding)
 	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
 	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)

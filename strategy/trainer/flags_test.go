@@ -40,6 +40,9 @@ func TestFlagsHaveTheirDefaults(t *testing.T) {
 	assert.Equal(t, strategy.Options{Replicas: 4, LogicalDevices: 2, State: strategy.ShardParameters}, f.Strategy(nil))
 	assert.Equal(t, precision.MixedBFloat16, f.Precision)
 	assert.Equal(t, "Nothing()", f.Keep.String())
+	f, _, err = parsed("-profile 100-110 -steps 7 -resume -out x")
+	require.NoError(t, err)
+	assert.Equal(t, []int64{100, 110}, []int64{f.Profile.From, f.Profile.To})
 	opts := f.Fit(nil)
 	opts.Logger = nil
 	assert.Equal(t, fit.Options{Steps: 7, Resume: true}, opts)
@@ -51,6 +54,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 		"-steps -1": "-steps -1", "-batch -8": "-batch -8", "-accumulate 0": "-accumulate 0", "-devices 1000": "-devices 1000", "-logical 0": "-logical 0",
 		"-shard-state all": `"all" is none`, "-precision fp8": `no policy "fp8"`, "-remat some": `no policy "some"`, "-resume": "-resume does not say from where",
 		"-steps x": "invalid value", "-bogus": "not defined", "stray": `"stray" is no flag`, "-seed 1.5": "invalid value",
+		"-profile 5": "such as 100-110", "-profile 0-3": "such as 100-110", "-profile 5-4": "such as 100-110", "-profile 3-4x": "such as 100-110",
 	} {
 		_, _, err := parsed(line)
 		assert.ErrorContains(t, err, want, line)
@@ -58,7 +62,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 	}
 	_, said, err := parsed("-help")
 	assert.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"steps", "batch", "accumulate", "shard-state", "remat", "precision", "resume", "seed", "out", "devices", "plugin", "topology"} {
+	for _, name := range []string{"steps", "batch", "accumulate", "shard-state", "remat", "precision", "resume", "seed", "out", "devices", "plugin", "topology", "profile"} {
 		assert.Contains(t, said, "  -"+name)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/profile"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -158,12 +159,15 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 // end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
 // shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
 // several, Out is a folder that they share, or a URL such as gs://bucket/run. Below a URL are the
-// records and the checkpoints at once; the table and the curve are put there at the end of the run,
+// records, the profiles and the checkpoints at once; the table and the curve are put there at the end of the run,
 // and the event files stay in a folder of this machine.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
 	fetch, put := f.copies("losses.csv", "curve.html")
 	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.On(f.line), fit.CSV(in("losses.csv")),
 		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(below(f.Out, "checkpoints"), every))
+	if f.Profile.From > 0 {
+		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
+	}
 	return append(hooks, put...)
 }

@@ -56,6 +56,14 @@ void tps_store_close(tps_store *s);
 void tps_question_read(uint64_t question, int *kind, tps_str *key, tps_str *value, int *timeout_ms);
 void tps_question_answer(uint64_t question, int code, const char *p, size_t n);
 
+// The profiler extension. A fault's text is malloced; its code is 0 for success, and 12 with no text
+// for a plugin without a profiler. The data of tps_profiler_stop is the profiler's, which
+// tps_profiler_destroy frees.
+typedef struct { int code; char *text; size_t n; } tps_fault;
+tps_fault tps_profiler_start(const tps_Api *api, const char *options, size_t n, void **profiler);
+tps_fault tps_profiler_stop(const tps_Api *api, void *profiler, tps_list *data);
+void tps_profiler_destroy(const tps_Api *api, void *profiler);
+
 void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_store *store, void **client);
 void *tps_client_destroy(const tps_Api *api, void *client);
 void *tps_client_platform_name(const tps_Api *api, void *client, tps_str *out);

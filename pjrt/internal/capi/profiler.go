@@ -1,0 +1,42 @@
+package capi
+
+/*
+#include <stdlib.h>
+#include "shims.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Profiler is a plugin's profiler that was started.
+type Profiler struct{ p unsafe.Pointer }
+
+// StartProfiler makes a profiler, for an encoded tensorflow.ProfileOptions, and starts it. A plugin
+// without one is an Error with CodeUnimplemented.
+func (a *API) StartProfiler(options []byte) (Profiler, error) {
+	var p Profiler
+	f := C.tps_profiler_start(a.p, bytesOf(options), C.size_t(len(options)), &p.p)
+	return p, fault(f)
+}
+
+// StopProfiler stops it and returns what it has recorded, an encoded tensorflow.profiler.XSpace. The
+// profiler is gone afterwards, whatever happens.
+func (a *API) StopProfiler(p Profiler) ([]byte, error) {
+	defer C.tps_profiler_destroy(a.p, p.p)
+	var data C.tps_list
+	if err := fault(C.tps_profiler_stop(a.p, p.p, &data)); err != nil {
+		return nil, err
+	}
+	return append([]byte(nil), unsafe.Slice((*byte)(data.p), data.n)...), nil
+}
+
+func fault(f C.tps_fault) error {
+	if f.code == 0 {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(f.text))
+	if f.text == nil && f.code == CodeUnimplemented {
+		return &Error{Code: CodeUnimplemented, Msg: "the plugin has no profiler"}
+	}
+	return &Error{Code: int(f.code), Msg: C.GoStringN(f.text, C.int(f.n))}
+}

@@ -1,0 +1,64 @@
+package pjrt
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+)
+
+// Profile records what a plugin and its devices do, until Stop. It is safe for concurrent use.
+type Profile struct {
+	plugin *Plugin
+	mu     sync.Mutex
+	handle *capi.Profiler // nil once it was stopped
+}
+
+// StartProfile starts a recording through the plugin's profiler extension, which libtpu and the CUDA
+// plugin have. The error of a plugin without one matches errors.ErrUnsupported. A plugin records for
+// the whole process: of two recordings at a time the devices may be in one only.
+func (p *Plugin) StartProfile() (*Profile, error) {
+	if p.api == nil {
+		return nil, errNotMade("start profile", "plugin", "Open")
+	}
+	handle, err := p.api.StartProfiler(profileOptions())
+	if err != nil {
+		return nil, p.wrap("start profile", err)
+	}
+	return &Profile{plugin: p, handle: &handle}, nil
+}
+
+// Stop ends the recording and returns it: an encoded message tensorflow.profiler.XSpace, with times
+// in nanoseconds since 1970, which package report/xspace makes a file of. Wait first for the results
+// of the steps that are to be in it. A TPU takes seconds to hand its data over; if ctx ends first,
+// Stop returns its error, and the recording ends nevertheless. A second Stop is an error that matches
+// ErrClosed.
+func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
+	r.mu.Lock()
+	handle := r.handle
+	r.handle = nil
+	r.mu.Unlock()
+	if handle == nil {
+		return nil, fail("stop profile", r.plugin.String(), ErrClosed)
+	}
+	return await(ctx, "stop profile", func() ([]byte, error) {
+		data, err := r.plugin.api.StopProfiler(*handle)
+		return data, r.plugin.wrap("stop profile", err)
+	}, func([]byte) {}, nil)
+}
+
+// profileOptions is a tensorflow.ProfileOptions with what TensorFlow takes where nothing is said. A
+// plugin reads it as it stands: without it the devices would not be recorded.
+func profileOptions() []byte {
+	const hostLevel, deviceLevel, version, hloProto = 2, 3, 5, 7
+	var b []byte
+	for _, f := range []struct {
+		field protowire.Number
+		value uint64
+	}{{hostLevel, 2}, {deviceLevel, 1}, {version, 1}, {hloProto, 1}} {
+		b = protowire.AppendVarint(protowire.AppendTag(b, f.field, protowire.VarintType), f.value)
+	}
+	return b
+}

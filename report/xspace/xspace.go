@@ -1,0 +1,184 @@
+package xspace
+
+import (
+	"path"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// Event is something that took a while.
+type Event struct {
+	Name  string
+	Begin time.Time
+	Took  time.Duration
+	// Step is the number of the training step that the event is, counted from 1; 0 is that of any
+	// other event.
+	Step int64
+}
+
+// Line is a row of events, such as those of one goroutine.
+type Line struct {
+	Name   string
+	Events []Event
+}
+
+// Profile is what was recorded on one host.
+type Profile struct {
+	// Begin and End are the wall time of the recording.
+	Begin, End time.Time
+	// Host is the host's name.
+	Host string
+	// Lines are what the host did.
+	Lines []Line
+	// Devices is what a plugin recorded, an encoded XSpace, or nil.
+	Devices []byte
+}
+
+// Path is the slash-separated path below a log directory at which the tools look for the profile of
+// a host. The profiles of all hosts of a run have the same run.
+func Path(run, host string) string {
+	return path.Join("plugins", "profile", run, host+".xplane.pb")
+}
+
+// The fields of the messages, by tsl/profiler/protobuf/xplane.proto.
+const (
+	spacePlanes, spaceHosts                                  = 1, 4
+	planeName, planeLines, planeEvents, planeStats, planeOwn = 2, 3, 4, 5, 6
+	lineID, lineName, lineBegin, lineEvents                  = 1, 2, 3, 4
+	eventKind, eventOffset, eventDuration, eventStats        = 1, 2, 3, 4
+	statKind, statUnsigned, statSigned                       = 1, 3, 4
+	entryKey, entryValue                                     = 1, 2
+	metadataID, metadataName                                 = 1, 2
+)
+
+// The names of statistics that the tools know.
+const (
+	statStep, statRoot        = 1, 2
+	statProfiled, statStopped = 1, 2
+)
+
+// Encode returns the profile as an XSpace. Malformed Devices are an error of kind ValueError.
+func (p Profile) Encode() ([]byte, error) {
+	b, err := since(p.Devices, uint64(p.Begin.UnixNano()))
+	if err != nil {
+		return nil, err
+	}
+	b = message(b, spacePlanes, p.host())
+	b = message(b, spacePlanes, p.environment())
+	return message(b, spaceHosts, []byte(p.Host)), nil
+}
+
+// host is the plane of the host.
+func (p Profile) host() []byte {
+	plane := message(nil, planeName, []byte("/host:CPU"))
+	kinds := map[string]uint64{}
+	for i, l := range p.Lines {
+		line := number(nil, lineID, uint64(i+1))
+		line = message(line, lineName, []byte(l.Name))
+		for _, e := range l.Events {
+			kind := kinds[e.Name]
+			if kind == 0 {
+				kind = uint64(len(kinds) + 1)
+				kinds[e.Name] = kind
+				plane = named(plane, planeEvents, kind, e.Name)
+			}
+			event := number(nil, eventKind, kind)
+			event = number(event, eventOffset, picoseconds(e.Begin.Sub(p.Begin)))
+			event = number(event, eventDuration, picoseconds(e.Took))
+			if e.Step > 0 {
+				event = message(event, eventStats, number(number(nil, statKind, statStep), statSigned, uint64(e.Step)))
+				event = message(event, eventStats, number(number(nil, statKind, statRoot), statSigned, 1))
+			}
+			line = message(line, lineEvents, event)
+		}
+		plane = message(plane, planeLines, line)
+	}
+	plane = named(plane, planeStats, statStep, "step_num")
+	return named(plane, planeStats, statRoot, "_r")
+}
+
+// environment is the plane that says when the recording was.
+func (p Profile) environment() []byte {
+	plane := message(nil, planeName, []byte("Task Environment"))
+	plane = named(plane, planeStats, statProfiled, "profile_start_time")
+	plane = named(plane, planeStats, statStopped, "profile_stop_time")
+	plane = message(plane, planeOwn, number(number(nil, statKind, statProfiled), statUnsigned, uint64(p.Begin.UnixNano())))
+	return message(plane, planeOwn, number(number(nil, statKind, statStopped), statUnsigned, uint64(p.End.UnixNano())))
+}
+
+// since copies an XSpace whose lines begin at absolute times, and lets them begin at those since begin.
+func since(space []byte, begin uint64) ([]byte, error) {
+	return edit(space, spacePlanes, func(plane []byte) ([]byte, error) {
+		return edit(plane, planeLines, func(line []byte) ([]byte, error) { return moved(line, begin) })
+	})
+}
+
+// moved copies a line, with its begin counted from another.
+func moved(line []byte, begin uint64) ([]byte, error) {
+	var out []byte
+	for len(line) > 0 {
+		field, kind, n := protowire.ConsumeTag(line)
+		size := protowire.ConsumeFieldValue(field, kind, line[max(n, 0):])
+		if n < 0 || size < 0 {
+			return nil, malformed(n, size)
+		}
+		if at, _ := protowire.ConsumeVarint(line[n:]); field == lineBegin && kind == protowire.VarintType && at >= begin {
+			out = number(out, field, at-begin)
+		} else {
+			out = append(out, line[:n+size]...)
+		}
+		line = line[n+size:]
+	}
+	return out, nil
+}
+
+// edit copies a message, with another value for each of one field's.
+func edit(m []byte, of protowire.Number, do func([]byte) ([]byte, error)) ([]byte, error) {
+	var out []byte
+	for len(m) > 0 {
+		if len(m) == 1 && m[0] == 0 { // libtpu ends its data with a byte that is none of the message
+			break
+		}
+		field, kind, n := protowire.ConsumeTag(m)
+		size := protowire.ConsumeFieldValue(field, kind, m[max(n, 0):])
+		if n < 0 || size < 0 {
+			return nil, malformed(n, size)
+		}
+		if field == of && kind == protowire.BytesType {
+			inner, _ := protowire.ConsumeBytes(m[n:])
+			changed, err := do(inner)
+			if err != nil {
+				return nil, err
+			}
+			out = message(out, field, changed)
+		} else {
+			out = append(out, m[:n+size]...)
+		}
+		m = m[n+size:]
+	}
+	return out, nil
+}
+
+func malformed(n, size int) error {
+	return &errkind.Fault{Op: "xspace: read what the plugin recorded", Reason: "it is no XSpace", Class: errkind.ValueError, Err: protowire.ParseError(min(n, size))}
+}
+
+// named adds an entry of a map from ids to names.
+func named(b []byte, field protowire.Number, id uint64, name string) []byte {
+	value := message(number(nil, metadataID, id), metadataName, []byte(name))
+	return message(b, field, message(number(nil, entryKey, id), entryValue, value))
+}
+
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func message(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}
+
+// picoseconds is a duration in the unit of events; what began before the recording begins with it.
+func picoseconds(d time.Duration) uint64 { return uint64(max(0, d)) * 1000 }
