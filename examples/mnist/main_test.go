@@ -20,7 +20,11 @@ import (
 // classified runs the command and returns its last line.
 func classified(t *testing.T, args ...string) (c trainer.Classified, err error) {
 	var stdout bytes.Buffer
-	err = run(t.Context(), append(args, "-plugin", plugintest.Path(t, "cpu")), &stdout, io.Discard)
+	own := os.Getenv("XDG_CACHE_HOME")
+	plugin := plugintest.Path(t, "cpu")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // each run is on a machine of its own
+	err = run(t.Context(), append(args, "-plugin", plugin), &stdout, io.Discard)
+	t.Setenv("XDG_CACHE_HOME", own)
 	if stdout.Len() > 0 {
 		require.NoError(t, json.Unmarshal(stdout.Bytes(), &c))
 	}
@@ -32,15 +36,24 @@ func classified(t *testing.T, args ...string) (c trainer.Classified, err error) 
 func TestAClassifierLearnsAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	out := "file://" + dir
-	first, err := classified(t, "-steps", "60", "-out", out)
+	first, err := classified(t, "-steps", "60", "-out", out, "-profile", "10-12", "-cache", out+"/programs")
 	require.NoError(t, err)
 	require.NotNil(t, first.Accuracy)
 	assert.Greater(t, *first.Accuracy, 0.8)
 	assert.Equal(t, int64(60), first.Steps)
-	for _, name := range []string{"losses.csv", "curve.html", "checkpoints", "best", "status"} {
+	for _, name := range []string{"losses.csv", "curve.html", "checkpoints", "best", "status", "programs/compile-cache.key", "profile/plugins/profile/steps_10-12"} {
 		_, err := os.Stat(filepath.Join(dir, name))
 		assert.NoError(t, err)
 	}
+	programs := func() int {
+		entries, err := os.ReadDir(filepath.Join(dir, "programs"))
+		require.NoError(t, err)
+		return len(entries)
+	}
+	kept := programs()
+	_, err = classified(t, "-steps", "1", "-cache", out+"/programs")
+	require.NoError(t, err)
+	assert.Equal(t, kept, programs(), "another machine compiles nothing")
 	second, err := classified(t, "-steps", "90", "-out", out, "-resume", "-replicas", "2", "-logical", "4")
 	require.NoError(t, err)
 	assert.Equal(t, int64(90), second.Steps)

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/storage"
 )
 
 // Options configure a cache. The zero value works.
@@ -31,6 +32,11 @@ type Options struct {
 	// is none, it is made. Without Key and KeyFile it is tpustrategy/compile-cache.key in the
 	// user's folder of settings (os.UserConfigDir).
 	KeyFile string
+	// Store is one that hosts and runs share, such as a bucket: a program that is not in the directory
+	// is fetched from there, and one that was compiled is put there, once, by whoever is first. Those
+	// who share it need one Key or KeyFile, which may be the store's own ([SharedKey]). Nothing is
+	// removed from it for space. It stays the caller's, to close when the cache is not used any more.
+	Store storage.Store
 	// Shared takes a directory that others may write to, or that somebody else owns. They can
 	// remove entries; without the key that signs the entries they can do nothing else.
 	Shared bool
@@ -67,8 +73,9 @@ type Cache struct {
 	// out.
 	keep   bool
 	key    []byte
+	shared storage.Store // nil without one
 	logger *slog.Logger
-	stats  struct{ hits, misses, corrupt, failed atomic.Int64 }
+	stats  struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
 	known  atomic.Pointer[knownClient]
 }
 
@@ -98,7 +105,9 @@ type Stats struct {
 	// Hits counts the programs that were loaded, and Misses those that were compiled. Corrupt
 	// counts the misses whose entry was there, and was damaged or refused by the plugin.
 	Hits, Misses, Corrupt int64
-	// Failed counts the entries that could not be written.
+	// Fetched counts the entries that came from the Store.
+	Fetched int64
+	// Failed counts the entries that could not be written, into the directory or into the Store.
 	Failed int64
 }
 
@@ -133,6 +142,10 @@ func Open(dir string, o Options) (*Cache, error) {
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
+	if c.shared = o.Store; c.shared != nil && len(o.Key) == 0 && o.KeyFile == "" {
+		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Reason: "this user's own key would sign entries that no other host can read", Class: errkind.ValueError,
+			Hint: "give all hosts one Key or KeyFile, or the store's own by cache.SharedKey"}
+	}
 	if c.key, err = signingKey(o.Key, o.KeyFile, path, c.logger); err != nil {
 		return nil, err
 	}
@@ -144,7 +157,7 @@ func (c *Cache) Dir() string { return c.dir }
 
 // Stats returns the counts so far.
 func (c *Cache) Stats() Stats {
-	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.failed.Load()}
+	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.fetched.Load(), c.stats.failed.Load()}
 }
 
 // Compile loads the program from the cache, or compiles it and keeps it there. The executable is
@@ -173,7 +186,7 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 		return nil, err
 	}
 	c.logger.Debug("compile cache miss", "entry", c.path(k), "compiling", time.Since(start))
-	c.store(k, x)
+	c.store(ctx, k, x)
 	return x, nil
 }
 
@@ -192,33 +205,58 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-// path is where the entry of a key is. Users with another key of their own have their entries
+// name is that of the entry of a key. Users with another key of their own have their entries
 // elsewhere, and do not take this user's for damaged.
-func (c *Cache) path(k key) string {
-	return filepath.Join(c.dir, hex.EncodeToString(sign(c.key, []byte("name"), k[:])))
-}
+func (c *Cache) name(k key) string { return hex.EncodeToString(sign(c.key, []byte("name"), k[:])) }
 
-// load returns the entry of a key, or nil if there is none that can be used.
+// path is where the entry is in the directory.
+func (c *Cache) path(k key) string { return filepath.Join(c.dir, c.name(k)) }
+
+// load returns the entry of a key, from the directory or else from the store, or nil if there is none
+// that can be used.
 func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
 	path := c.path(k)
 	data, err := c.read(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, fs.ErrNotExist) {
+		// Whatever lies there makes room for the next entry, a folder only if it is empty.
+		if x := c.use(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
+			now := time.Now()
+			// The time of use decides what is removed first; it is no loss if it cannot be noted.
+			_ = os.Chtimes(path, now, now)
+			return x
+		}
+	}
+	if c.shared == nil {
 		return nil
 	}
+	name := c.name(k)
+	data, err = storage.ReadAll(ctx, c.shared, name, c.limit())
+	if err != nil {
+		if !errors.Is(err, storage.ErrNotExist) && ctx.Err() == nil {
+			c.logger.Warn("compile cache's store unread, compiling", "store", c.shared.String(), "entry", name, "error", err)
+		}
+		return nil
+	}
+	x := c.use(ctx, client, k, c.shared.String()+": "+name, data, nil, func() error { return c.shared.Remove(ctx, name) })
+	if x != nil {
+		c.stats.fetched.Add(1)
+		c.write(k, data)
+	}
+	return x
+}
+
+// use loads the program of an entry that was read, or removes it and returns nil.
+func (c *Cache) use(ctx context.Context, client *pjrt.Client, k key, entry string, data []byte, err error, remove func() error) *pjrt.LoadedExecutable {
 	var payload []byte
 	if err == nil {
 		payload, err = decode(c.key, k, data)
 	}
-	var x *pjrt.LoadedExecutable
 	if err == nil {
 		start := time.Now()
-		x, err = client.Load(ctx, payload, pjrt.LoadOptions{Keep: c.keep})
-		if err == nil {
+		var x *pjrt.LoadedExecutable
+		if x, err = client.Load(ctx, payload, pjrt.LoadOptions{Keep: c.keep}); err == nil {
 			c.stats.hits.Add(1)
-			c.logger.Debug("compile cache hit", "entry", path, "loading", time.Since(start))
-			now := time.Now()
-			// The time of use decides what is removed first; it is no loss if it cannot be noted.
-			_ = os.Chtimes(path, now, now)
+			c.logger.Debug("compile cache hit", "entry", entry, "loading", time.Since(start))
 			return x
 		}
 	}
@@ -226,10 +264,9 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 		return nil // nothing is wrong with the entry
 	}
 	c.stats.corrupt.Add(1)
-	c.logger.Warn("compile cache entry unusable, compiling again", "entry", path, "error", err)
-	// Whatever lies there makes room for the next entry, a folder only if it is empty.
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.logger.Warn("compile cache entry not removed", "entry", path, "error", err)
+	c.logger.Warn("compile cache entry unusable, compiling again", "entry", entry, "error", err)
+	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.logger.Warn("compile cache entry not removed", "entry", entry, "error", err)
 	}
 	return nil
 }
@@ -237,12 +274,17 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 // maxEntry bounds an entry: plugins serialize programs as messages of less than 2 GiB.
 const maxEntry = 2 << 30
 
+// limit bounds an entry of this cache.
+func (c *Cache) limit() int64 {
+	if c.max > 0 {
+		return min(maxEntry, c.max)
+	}
+	return maxEntry
+}
+
 // read reads an entry, which is a regular file and no link, of no more bytes than one can have.
 func (c *Cache) read(path string) ([]byte, error) {
-	limit := int64(maxEntry)
-	if c.max > 0 {
-		limit = min(limit, c.max)
-	}
+	limit := c.limit()
 	f, info, err := files.OpenHere(path)
 	if err != nil {
 		return nil, err
@@ -255,7 +297,7 @@ func (c *Cache) read(path string) ([]byte, error) {
 }
 
 // store keeps a program.
-func (c *Cache) store(k key, x *pjrt.LoadedExecutable) {
+func (c *Cache) store(ctx context.Context, k key, x *pjrt.LoadedExecutable) {
 	payload, err := x.Executable().Serialize()
 	if errors.Is(err, errors.ErrUnsupported) {
 		c.logger.Debug("compile cache unused: the plugin cannot serialize programs")
@@ -265,15 +307,28 @@ func (c *Cache) store(k key, x *pjrt.LoadedExecutable) {
 		c.logger.Debug("compile cache: the program is larger than the cache", "bytes", len(payload))
 		return
 	}
-	if err == nil {
-		err = write(c.path(k), encode(c.key, k, payload))
-	}
 	if err != nil {
-		c.stats.failed.Add(1)
-		c.logger.Warn("compile cache entry not written", "entry", c.path(k), "error", err)
+		c.unwritten(c.path(k), err)
 		return
 	}
-	c.trim(c.path(k))
+	entry := encode(c.key, k, payload)
+	c.write(k, entry)
+	c.share(ctx, k, entry)
+}
+
+// write puts an entry into the directory.
+func (c *Cache) write(k key, entry []byte) {
+	path := c.path(k)
+	if err := write(path, entry); err != nil {
+		c.unwritten(path, err)
+		return
+	}
+	c.trim(path)
+}
+
+func (c *Cache) unwritten(entry string, err error) {
+	c.stats.failed.Add(1)
+	c.logger.Warn("compile cache entry not written", "entry", entry, "error", err)
 }
 
 // abandoned is the age at which a file that is being written is taken for one that a process left

@@ -18,7 +18,7 @@ import (
 )
 
 // magic begins every entry; the number is the version of the form.
-const magic = "tpustrategy program 3\n"
+const magic = "tpustrategy program 4\n"
 
 // headerSize is that of an entry's header: the magic, its key, the signature of all else, and the
 // length of the contents.
@@ -30,7 +30,8 @@ var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 // key is what an entry is found by.
 type key [sha256.Size]byte
 
-// keyOf hashes everything that a compiled program depends on.
+// keyOf hashes everything that a compiled program depends on. All processes of a slice have the same
+// devices, and one program.
 func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) key {
 	hash := sha256.New()
 	// Every part is written with its length, so that none runs into the next.
@@ -46,7 +47,6 @@ func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt
 		attributes := device.Attributes()
 		text(fmt.Sprintf("device %d of %d, %s, %v, %v", device.ID(), device.ProcessIndex(), device.Kind(), attributes["coords"], attributes["core_on_chip"]))
 	}
-	text(fmt.Sprintf("process %d", client.ProcessIndex()))
 	text(fmt.Sprintf("%d x %d, %v, spmd %t, shardy %t", opts.Replicas, opts.Partitions, opts.DeviceAssignment, opts.SPMD, opts.Shardy))
 	for _, name := range slices.Sorted(maps.Keys(opts.Overrides)) {
 		text(fmt.Sprintf("%s = %T %v", name, opts.Overrides[name], opts.Overrides[name]))

@@ -40,6 +40,9 @@ type Flags struct {
 	Devices int
 	Plugin  string
 
+	// Cache is a folder or URL of compiled programs, which later runs and other hosts load; none if it
+	// is empty.
+	Cache string
 	// Profile are the steps that are recorded for XProf, none if both are 0; see fit.Profile.
 	Profile struct{ From, To int64 }
 
@@ -66,6 +69,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
 	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
 	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves; empty makes one")
+	to.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
 	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
 	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
 	to.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out", func(text string) error {

@@ -62,7 +62,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 	}
 	_, said, err := parsed("-help")
 	assert.ErrorIs(t, err, flag.ErrHelp)
-	for _, name := range []string{"steps", "batch", "accumulate", "shard-state", "remat", "precision", "resume", "seed", "out", "devices", "plugin", "topology", "profile"} {
+	for _, name := range []string{"steps", "batch", "accumulate", "shard-state", "remat", "precision", "resume", "seed", "out", "devices", "plugin", "topology", "profile", "cache"} {
 		assert.Contains(t, said, "  -"+name)
 	}
 }

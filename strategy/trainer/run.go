@@ -17,6 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
@@ -108,23 +110,56 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err := f.here(); err != nil {
 		return nil, nil, err
 	}
+	programs, closeStore, err := f.programs(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	f.Say("opening the devices")
 	sys, err := f.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, closeStore())
 	}
 	if opts.Phases == nil {
 		opts.Phases = f.line.Phase
 	}
+	if opts.Compiler == nil && programs != nil {
+		opts.Compiler = programs
+	}
 	if strat, err = strategy.New(sys, opts); err != nil {
-		return nil, nil, errors.Join(err, sys.Close())
+		return nil, nil, errors.Join(err, sys.Close(), closeStore())
 	}
 	release := f.watch(ctx)
 	return strat, func() error {
 		defer release()
 		defer f.line.Close()
-		return errors.Join(strat.Close(), sys.Close())
+		return errors.Join(strat.Close(), sys.Close(), closeStore())
 	}, nil
+}
+
+// programs opens the cache of compiled programs, if there is to be one. Where that is a URL, the
+// programs lie in a folder of this machine, too.
+func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
+	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
+	if dir == "" {
+		return nil, closeStore, nil
+	}
+	if storage.IsURL(dir) {
+		if opts.Store, err = storage.Open(ctx, dir); err != nil {
+			return nil, nil, err
+		}
+		closeStore = opts.Store.Close
+		if opts.Key, err = cache.SharedKey(ctx, opts.Store); err == nil {
+			dir, err = os.UserCacheDir()
+		}
+		dir = filepath.Join(dir, "tpustrategy", "programs")
+	}
+	if err == nil {
+		programs, err = cache.Open(dir, opts)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeStore())
+	}
+	return programs, closeStore, nil
 }
 
 // startTime is how long the hosts of a slice wait for each other at the start.
