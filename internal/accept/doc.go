@@ -13,9 +13,10 @@
 // links, memories and units give. A part records facts and figures, findings, which do not keep
 // the slice from use, and failures.
 //
-// Each part has a time of its own. A part that does not end by then is cut off and named, and the
-// next one begins if the devices still answer. A launch that hangs cannot be stopped: what needs
-// the devices is then not run.
+// Each part has a time of its own, in which what other programs took of the machine's processors
+// does not count. A part that does not end by then is cut off and named, and the next one begins if
+// the devices still answer. A launch that hangs cannot be stopped: what needs the devices is then
+// not run.
 //
 // # Several hosts
 //

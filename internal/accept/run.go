@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	steps := &startLog{}
 	s := &session{opts: o, steps: steps, logger: slog.New(steps), report: &Report{Version: Version, Quick: o.Quick, Began: began.UTC().Truncate(time.Second)}}
 	whole := o.Whole()
-	ctx, cancel := context.WithTimeoutCause(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over", whole))
+	ctx, cancel := within(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over", whole))
 	defer cancel()
 	for _, p := range parts {
 		if o.wanted(p.name) {
@@ -120,7 +120,7 @@ func (s *session) meet(ctx context.Context, p part, mine Outcome, all *[]Outcome
 	if s.sys.NumProcesses() > 1 {
 		wait += s.opts.budget(p) // another may still be at it
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	ctx, cancel := within(context.WithoutCancel(ctx), wait, fmt.Errorf("no answer in %v", wait))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -190,7 +190,7 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.valu
 // do runs a part within its time. It returns Hung if the part has not come back.
 func (w *work) do(ctx context.Context) (came Status) {
 	budget := w.session.opts.budget(w.part)
-	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
+	ctx, cancel := within(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
 	defer cancel()
 	began := time.Now()
 	defer func() {
