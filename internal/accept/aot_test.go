@@ -49,3 +49,20 @@ func TestAOTLargeEachProgramCompiles(t *testing.T) {
 		})
 	}
 }
+
+// TestAOTLargeTheTrainingCompilesOverTwoSlices compiles each mesh of the training, the one of four axes
+// and the compact one of as many devices, too.
+func TestAOTLargeTheTrainingCompilesOverTwoSlices(t *testing.T) {
+	plugintest.Large(t)
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	slice := plugintest.Slice(t, "2x v5litepod-16")
+	names := map[string]bool{}
+	for _, c := range trainCases(len(deviceIDs(slice.Topology().DeviceIDs())), slice.Topology().NumSlices()) {
+		assert.NoError(t, compileTraining(t.Context(), slice, c), c.name)
+		names[c.name] = true
+	}
+	assert.Contains(t, names, "float32, 4 x 8")
+	assert.Contains(t, names, "float32 on four axes, 4 x 8")
+}

@@ -41,7 +41,7 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 	store := storage.Sub(whole, strings.TrimSuffix(checkpointPrefix, "/"))
 	w.fact("place", "%s", whole)
 	n := w.n()
-	first := trainCases(n)[0].strategy
+	first := trainCases(n, 1)[0].strategy
 	last := first
 	if n%2 == 0 && first.Replicas%2 == 0 {
 		last.Replicas, last.LogicalDevices = first.Replicas/2, 2*n/first.Replicas

@@ -85,13 +85,15 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 	for _, own := range []bool{false, true} {
 		with(fmt.Sprintf("random own=%t", own), strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) { return randomFunction(s, own), nil })
 	}
-	for _, c := range trainCases(n) {
-		x, y := trainingBatch(0)
-		with(c.name, c.strategy, []any{x, y}, func(s *strategy.TPUStrategy) (compilable, error) {
-			return trainingStep(s, c.losses)
-		})
+	for _, c := range trainCases(n, slice.Topology().NumSlices()) {
+		tell(c.name, false, compileTraining(ctx, slice, c))
 	}
 	return errors.Join(failures...)
+}
+
+func compileTraining(ctx context.Context, slice *system.Slice, c trainCase) error {
+	x, y := trainingBatch(0)
+	return compileOn(ctx, slice, c.strategy, []any{x, y}, func(s *strategy.TPUStrategy) (compilable, error) { return trainingStep(s, c.losses) })
 }
 
 func compileOn(ctx context.Context, slice *system.Slice, opts strategy.Options, args []any, make func(s *strategy.TPUStrategy) (compilable, error)) (err error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -58,26 +59,35 @@ type trainCase struct {
 	strategy strategy.Options
 }
 
-// trainCases are the meshes and precisions: replicas alone, two logical devices, state in parts,
-// half precision.
-func trainCases(n int) (all []trainCase) {
+// trainCases are the meshes and precisions: replicas alone, two logical devices, eight of them as one
+// axis and as three, which makes four with the replicas' (over slices the compiler may take one and
+// not the other), state in parts, half precision. State in parts over several slices is left out:
+// libtpu ends the process of such a step's compilation (cross_slice_rewrites.cc, kMixed).
+func trainCases(n, slices int) (all []trainCase) {
 	replicas := gcd(n, trainBatch)
 	add := func(losses, what string, r, p int, o strategy.Options) {
 		o.Replicas, o.LogicalDevices = r, p
 		if losses == "float32" {
 			o.Precision = lowering.PrecisionHighest
 		}
-		if p > 1 && trainHidden%p == 0 {
+		if p > 1 && trainHidden%p == 0 && len(o.LogicalAxes) == 0 {
 			o.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output", logical.SplitInto(p, 1))}
 		}
 		all = append(all, trainCase{fmt.Sprintf("%s%s, %d x %d", losses, what, r, p), losses, o})
 	}
 	add("float32", "", replicas, n/replicas, strategy.Options{})
-	if replicas > 1 {
+	if replicas > 1 && slices == 1 {
 		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{State: strategy.ShardParameters})
 	}
 	if replicas%2 == 0 {
 		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})
+	}
+	if p := 8 * n / replicas; replicas%8 == 0 && p == 8 {
+		add("float32", "", replicas/8, p, strategy.Options{})
+		add("float32", " on four axes", replicas/8, p, strategy.Options{
+			LogicalAxes: []sharding.Axis{{Name: "x", Size: 2}, {Name: "y", Size: 2}, {Name: "z", Size: 2}},
+			Variables:   logical.Rules{logical.Match("hidden", logical.Over("x", "y,z")), logical.Match("output", logical.Over("y,z", ""))},
+		})
 	}
 	add("bfloat16", "", replicas, n/replicas, strategy.Options{})
 	return all
@@ -199,7 +209,11 @@ func training(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	all := trainCases(w.n())
+	slices := w.sys().Topology().NumSlices()
+	all := trainCases(w.n(), slices)
+	if slices > 1 {
+		w.fact("left out", "state in parts over %d slices, which libtpu cannot compile", slices)
+	}
 	if w.session.opts.Quick {
 		all = []trainCase{all[0], all[len(all)-1]}
 	}
