@@ -68,10 +68,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "multihost:", err)
 		return command.Usage
 	}
-	cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
+	cfg.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	logger := quiet
 	if cfg.verbose {
-		logger = cfg.log
+		logger = slog.New(slog.NewTextHandler(stderr, nil))
+		cfg.log = logger
 	}
 	if cfg.Out != "" {
 		defer command.Hold(ctx)() // until it has saved

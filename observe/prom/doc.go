@@ -11,7 +11,8 @@
 //	tpustrategy_steps_total              counter: steps taken by this process's run
 //	tpustrategy_rows_total               counter: rows of the batches, on all replicas
 //	tpustrategy_step_seconds             gauge: seconds a step between the last two records
-//	tpustrategy_metric{name}             gauge: what was measured last, such as loss or held/loss
+//	tpustrategy_metric{name}             gauge: what was measured last, such as loss, held/loss
+//	                                     or, of the hook fit.Goodput, goodput and mfu
 //	tpustrategy_running                  gauge: 1 while a run is under way
 //	tpustrategy_runs_total{result}       counter: runs that ended, "done", "interrupted", "stuck" or "failed"
 //	tpustrategy_activity_seconds_total{activity}  counter: seconds of input, launch, result, exchange,

@@ -100,7 +100,7 @@ func (b *Board) Read(ctx context.Context) (all []Record, unreadable []error, err
 	}
 	for i, host := range hosts {
 		group.Go(func() error {
-			answers[i].record, answers[i].err = b.get(ctx, host)
+			answers[i].record, answers[i].err = b.Get(ctx, host)
 			return nil
 		})
 	}
@@ -116,7 +116,8 @@ func (b *Board) Read(ctx context.Context) (all []Record, unreadable []error, err
 	return all, unreadable, nil
 }
 
-func (b *Board) get(ctx context.Context, host int) (Record, error) {
+// Get reads the last record of a host, of any run. Without one the error matches fs.ErrNotExist.
+func (b *Board) Get(ctx context.Context, host int) (Record, error) {
 	name := nameOf(host)
 	data, err := b.place.get(ctx, name)
 	if err != nil {

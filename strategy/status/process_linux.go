@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Machine says on which machine, and among which of its processes, the number of this process
@@ -19,6 +20,33 @@ func Machine() string {
 		return ""
 	}
 	return strings.TrimSpace(string(boot)) + " " + space
+}
+
+// ticks are those of a second in the kernel's times of processes.
+const ticks = 100
+
+// ProcessAge is how long this process has been running; 0 where that is not known.
+func ProcessAge() time.Duration {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0
+	}
+	const start = 19 // of the fields behind the command, which may contain anything
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	up, _, _ := strings.Cut(string(uptime), " ")
+	now, err := strconv.ParseFloat(up, 64)
+	if err != nil || len(fields) <= start {
+		return 0
+	}
+	began, err := strconv.ParseFloat(fields[start], 64)
+	if err != nil {
+		return 0
+	}
+	return max(time.Duration((now-began/ticks)*float64(time.Second)), 0)
 }
 
 // processState says what became of a record's process, if it is of this machine.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/strategy/goodput"
 )
 
 // State is the state of a host.
@@ -85,6 +86,8 @@ type Record struct {
 	// Shares are the parts of the last seconds, of Window, that went into each kind of activity.
 	Shares map[string]Number `json:"shares,omitempty"`
 	Window Number            `json:"window,omitempty"`
+	// History is where the time of the run went, over all of its lives; host 0 has it.
+	History *goodput.History `json:"history,omitempty"`
 	// Trouble is what fails without ending the run, such as a save on a full disk.
 	Trouble string `json:"trouble,omitempty"`
 	// Findings say who this host thinks is stuck.

@@ -63,6 +63,9 @@ func Summary(all []Sight) string {
 	if ended > 0 {
 		text += fmt.Sprintf(", %d ended", ended)
 	}
+	if h := all[0].Record.History; h != nil {
+		text += ", " + h.Shares().String()
+	}
 	return text
 }
 

@@ -1,10 +1,14 @@
 package watchdog
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/strategy/goodput"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
@@ -80,8 +84,61 @@ func (w *Watchdog) look() state {
 	if r.State == status.Running && slices.ContainsFunc(r.Findings, stops) {
 		r.State = status.Stuck
 	}
+	if w.opts.Host == 0 {
+		h := w.history(now)
+		r.History = &h
+	}
 	s.record = r
 	return s
+}
+
+// History says where the time of the run has gone so far, over all of its lives as far as host 0
+// knows them by its last record in Options.Place; elsewhere it is that of this life.
+func (w *Watchdog) History() goodput.History {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.history(now)
+}
+
+// history is History. It is called under mu.
+func (w *Watchdog) history(now time.Duration) goodput.History {
+	h := w.life
+	h.Seen, h.To, h.Seconds = w.opts.clock().UTC().Round(0), w.record.Step, map[string]float64{}
+	for k, spent := range w.sumsAt(now) {
+		if spent > 0 {
+			h.Seconds[activity.Kind(k).String()] = spent.Seconds()
+		}
+	}
+	if w.past == nil {
+		return h
+	}
+	if !w.resumed && h.To == 0 { // it is not known yet from where this life goes on
+		h.From, h.To = w.past.To, w.past.To
+	}
+	return w.past.Then(h)
+}
+
+// sumsAt are the times that went into each kind of activity. It is called under mu.
+func (w *Watchdog) sumsAt(now time.Duration) [activity.Kinds]time.Duration {
+	sums := w.sums
+	sums[w.stack[len(w.stack)-1].kind] += max(now-w.mark, 0)
+	return sums
+}
+
+// lives reads the last record of the life before, once. A place that cannot be read is tried again
+// before the next record, which would be put over it.
+func (w *Watchdog) lives(ctx context.Context) error {
+	r, err := w.board.Get(ctx, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, status.ErrRecord) {
+		return nil
+	}
+	if err == nil && r.History != nil {
+		w.mu.Lock()
+		w.past = r.History
+		w.mu.Unlock()
+	}
+	return err
 }
 
 // sample is where a host was at a time.
@@ -99,8 +156,7 @@ const window = 6 * time.Second
 func (w *Watchdog) recent(r *status.Record) {
 	now := w.now()
 	w.mu.Lock()
-	s := sample{at: now, step: w.record.Step, sums: w.sums}
-	s.sums[w.stack[len(w.stack)-1].kind] += max(now-w.mark, 0)
+	s := sample{at: now, step: w.record.Step, sums: w.sumsAt(now)}
 	w.mu.Unlock()
 	for len(w.ring) > 1 && now-w.ring[1].at >= window {
 		w.ring = w.ring[1:]

@@ -230,9 +230,20 @@ func (w *Watchdog) write() {
 		_ = w.board.Clear(ctx, w.opts.Hosts)
 		cancel()
 	}
+	known := w.opts.Host > 0
 	for r := range w.records {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
-		err := w.board.Put(ctx, r)
+		var err error
+		if !known {
+			if err = w.lives(ctx); err == nil {
+				known = true
+				h := w.History()
+				r.History = &h
+			}
+		}
+		if err == nil {
+			err = w.board.Put(ctx, r)
+		}
 		cancel()
 		w.failed(&w.putErr, &w.putAt, err)
 	}

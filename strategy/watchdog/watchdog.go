@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/strategy/goodput"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
@@ -59,6 +60,9 @@ type Watchdog struct {
 	took      [activity.Kinds]time.Duration
 	suspected []status.Finding // the last that were sure, and when
 	suspectAt time.Duration
+	past      *goodput.History // of the lives before, on host 0
+	life      goodput.History  // this one's start
+	resumed   bool             // life.From is known
 
 	seen    sync.Mutex // guards what follows
 	view    *status.View
@@ -96,6 +100,7 @@ func start(ctx context.Context, o Options, now func() time.Duration) (*Watchdog,
 		view: status.NewView(), records: make(chan *status.Record, 1), done: make(chan struct{})}
 	w.record = status.Record{Version: status.Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(),
 		Machine: machine(), State: status.Running}
+	w.life.Began = o.clock().Add(-status.ProcessAge())
 	w.verdict, w.cancel = context.WithCancelCause(context.Background())
 	if o.Place != "" {
 		board, err := status.Open(ctx, o.Place)
@@ -222,6 +227,9 @@ func (w *Watchdog) pace(f *frame) *pace {
 func (w *Watchdog) At(step, steps int64) {
 	w.mu.Lock()
 	w.record.Step, w.record.Steps = step, steps
+	if !w.resumed {
+		w.resumed, w.life.From = true, step
+	}
 	w.mu.Unlock()
 }
 
@@ -286,7 +294,7 @@ func (w *Watchdog) Suspected() error {
 // closeWait bounds the last record's way.
 const closeWait = 2 * time.Second
 
-// Close ends the watchdog. The other hosts are told that this one has left the loop, and why: err
+// Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are told that this one has left the loop, and why: err
 // is the run's error, or nil.
 func (w *Watchdog) Close(err error) error {
 	w.mu.Lock()
@@ -302,6 +310,9 @@ func (w *Watchdog) Close(err error) error {
 		}
 	}
 	w.mu.Unlock()
+	if h := w.History(); w.opts.Host == 0 && h.To > 0 {
+		w.opts.Logger.Info("watchdog: " + h.Shares().String())
+	}
 	close(w.done)
 	left := make(chan struct{})
 	go func() {
