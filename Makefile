@@ -9,6 +9,7 @@
 #   make bench      benchmarks, one JSON object a line
 #   make onebinary  a program with its compiled step inside, in build/ (SLICE=cpu:8, or a slice such as v5e:2x4)
 #   make lint       gofmt, go vet, staticcheck, the law of imports and the sizes
+#   make deadcode   functions that neither a command nor a test reaches
 #   make fuzz       each fuzz target for FUZZTIME
 #   make goldens    write anew the files and texts that tests compare with
 #   make plugin     install the pinned CPU plugin (done by run and test)
@@ -100,6 +101,10 @@ lint:
 	cd $(BLOBSTORE) && $(GO) vet ./... && $(GO) tool -modfile=../../internal/tools/go.mod staticcheck ./...
 	cd internal/test/gomlxexamples && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./...
 	CGO_ENABLED=0 $(GO) test ./internal/imports
+
+.PHONY: deadcode
+deadcode:
+	$(GO) tool -modfile=internal/tools/go.mod deadcode -test ./...
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins

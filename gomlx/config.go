@@ -219,18 +219,6 @@ func (c *config) check() error {
 	return nil
 }
 
-// replica returns the number of logical devices of a replica, at least 1.
-func (c *config) replica() int {
-	size := max(c.logical, 1)
-	if c.axes != nil {
-		size = 1
-		for _, axis := range c.axes {
-			size *= axis.Size
-		}
-	}
-	return size
-}
-
 // splitItems cuts a string at the commas that are not within double quotes. It returns false if a
 // quoted value does not end.
 func splitItems(text string) (items []string, ok bool) {

@@ -115,6 +115,6 @@ func FuzzConfig(f *testing.F) {
 			require.ErrorIs(t, err, ErrConfig)
 			return
 		}
-		require.GreaterOrEqual(t, c.replica(), 1)
+		require.GreaterOrEqual(t, c.options(Options{}).replica(), 1)
 	})
 }

@@ -61,12 +61,6 @@ var collectiveKinds = map[string]string{
 	"send":                 "send",
 }
 
-// collectives finds the collectives of a program whose partitions are the devices of a mesh, most
-// bytes first.
-func (m *hloModule) collectives(mesh sharding.Mesh) []Collective {
-	return m.counted(mesh).collectives()
-}
-
 // counted walks a program whose partitions are the devices of a mesh.
 func (m *hloModule) counted(mesh sharding.Mesh) *counter {
 	c := &counter{module: m, mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
@@ -74,6 +68,7 @@ func (m *hloModule) counted(mesh sharding.Mesh) *counter {
 	return c
 }
 
+// collectives returns what was found, most bytes first.
 func (c *counter) collectives() []Collective {
 	var all []Collective
 	for _, one := range c.byKey {

@@ -129,7 +129,7 @@ func FuzzParseProgram(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, c := range m.collectives(pairs) {
+			for _, c := range m.counted(pairs).collectives() {
 				if c.Count < 1 || c.GroupSize < 1 || c.Bytes < 0 || c.Moved < 0 {
 					t.Fatalf("%+v", c)
 				}

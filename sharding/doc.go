@@ -37,6 +37,5 @@
 //
 // # Looking at a layout
 //
-// [Audit] reports what each device holds of a set of tensors, and the large tensors that are copied
-// where they could be split. [Visualize] draws which device holds which part.
+// [Visualize] draws which device holds which part, and [BytesPerDevice] says how much.
 package sharding

@@ -81,23 +81,3 @@ func ExampleVisualize() {
 	// 0:8 | 0,4  | 1,5   | 2,6   | 3,7    |
 	//     +------+-------+-------+--------+
 }
-
-func ExampleAudit() {
-	report, err := sharding.Audit(exampleMesh(), []sharding.Tensor{
-		{Name: "weights", Shape: []int{512, 2048}, ElementBytes: 4, Spec: sharding.P(nil, "logical")},
-		{Name: "embedding", Shape: []int{32000, 512}, ElementBytes: 2, Spec: sharding.P(nil, nil)},
-	}, sharding.AuditOptions{CopyAxes: []string{"replica"}})
-	if err != nil {
-		panic(err)
-	}
-	if err := report.WriteTable(os.Stdout); err != nil {
-		panic(err)
-	}
-	// Output:
-	// replica=2,logical=4, 8 devices
-	// tensor     shape        spec       bytes     per device  copies
-	// weights    [512 2048]   -,logical  4194304   1048576     2
-	// embedding  [32000 512]  -,-        32768000  32768000    8
-	// total                              36962304  33816576
-	// finding: embedding is copied over logical; splitting it would save 24576000 bytes per device; for example logical,-
-}

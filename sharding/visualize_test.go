@@ -1,8 +1,11 @@
 package sharding_test
 
 import (
+	"flag"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +17,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
 
 func TestVisualizeDrawsWhoHoldsWhat(t *testing.T) {
 	m := mesh2x4(t)

@@ -32,7 +32,7 @@ A dimension that is not split is -, one that is split over two axes is a+b.`
 // Run draws the sharding.
 func (c *visualizeCmd) Run(a *app, root *cli) error {
 	if root.JSON {
-		return misused("visualize", "leave out --json; sharding.Audit gives figures", "a drawing has no JSON form")
+		return misused("visualize", "leave out --json; sharding.BytesPerDevice gives figures", "a drawing has no JSON form")
 	}
 	if c.Slices < 1 || c.Slices > 1 && (c.Mesh == "" || strings.HasPrefix(c.Spec, "{")) {
 		return misused("visualize", "give a number from 1, with axes of a --mesh", "--slices %d", c.Slices)
