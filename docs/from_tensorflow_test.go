@@ -2,10 +2,6 @@ package docs_test
 
 import (
 	"encoding/json"
-	"go/ast"
-	"go/format"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -163,48 +159,5 @@ func TestTheTensorFlowPageHasEverySymbol(t *testing.T) {
 		for _, name := range strings.Fields(list) {
 			assert.Contains(t, seen, class+name)
 		}
-	}
-}
-
-// TestTheGoOfTheTensorFlowPageIsTested compares each block with what is compiled and run: trainEpochs
-// of package strategy's examples, and the imports, a function or the body of one of
-// from_tensorflow_cases_test.go.
-func TestTheGoOfTheTensorFlowPageIsTested(t *testing.T) {
-	page, err := os.ReadFile(tensorFlowPage)
-	require.NoError(t, err)
-	tested := map[string]string{}
-	for _, name := range []string{filepath.Join("..", "strategy", "example_pages_test.go"), "from_tensorflow_cases_test.go"} {
-		source, err := os.ReadFile(name)
-		require.NoError(t, err)
-		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, name, source, parser.ParseComments|parser.SkipObjectResolution)
-		require.NoError(t, err)
-		text := func(from, to token.Pos) string {
-			return string(source[set.Position(from).Offset:set.Position(to).Offset])
-		}
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.GenDecl:
-				if d.Tok == token.IMPORT {
-					tested[text(d.Pos(), d.End())+"\n"] = name
-				}
-			case *ast.FuncDecl:
-				if d.Doc != nil {
-					tested[text(d.Doc.Pos(), d.End())+"\n"] = d.Name.Name
-				}
-				body, err := format.Source([]byte(text(d.Body.Lbrace+1, d.Body.Rbrace)))
-				require.NoError(t, err)
-				tested[strings.TrimSpace(strings.ReplaceAll("\n"+string(body), "\n\t", "\n"))+"\n"] = d.Name.Name
-			}
-		}
-	}
-	shown := map[string]bool{}
-	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		require.Contains(t, tested, block[1], "no test compiles this")
-		shown[tested[block[1]]] = true
-	}
-	assert.Len(t, shown, 10)
-	for _, name := range []string{"trainEpochs", "fitted", "checkpointed", "noisy", "savedModel"} {
-		assert.True(t, shown[name], name)
 	}
 }

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheLanguageModelOfThePageIsTheExamples holds the page's snippets to the sources, and its
-// counts of lines to the files.
-func TestTheLanguageModelOfThePageIsTheExamples(t *testing.T) {
+// TestTheLanguageModelsLinesAreCounted holds the page's counts of lines to the files.
+func TestTheLanguageModelsLinesAreCounted(t *testing.T) {
 	read := func(path string) string {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -22,13 +20,6 @@ func TestTheLanguageModelOfThePageIsTheExamples(t *testing.T) {
 	lines := func(path string) int { return strings.Count(read(path), "\n") }
 	page := read("train-a-language-model.md")
 	const folder = "../examples/gpt/"
-	sources := read(folder+"main.go") + read(folder+"decoder/model.go")
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page, -1)
-	assert.Len(t, snippets, 5)
-	for _, snippet := range snippets {
-		assert.Contains(t, sources, snippet[1])
-	}
-
 	model := lines(folder + "decoder/model.go")
 	all := lines(folder+"main.go") + model + lines(folder+"decoder/presets.go")
 	assert.Less(t, model, 100)
