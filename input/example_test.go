@@ -188,3 +188,31 @@ func ExampleZip() {
 	// float32[2] int32[2] <nil>
 	// float32[1] int32[1] <nil>
 }
+
+// Records of a file, made into numbers, as batches in a shuffled order.
+func ExampleTFRecords() {
+	var file []byte
+	for i := range 6 {
+		file = input.AppendTFRecord(file, []byte{byte(i)})
+	}
+	records := input.TFRecords([]string{"bytes.tfrecord"}, input.FileOptions{FS: fstest.MapFS{"bytes.tfrecord": {Data: file}}})
+	numbers := records.Map(func(_ context.Context, e input.Element) (input.Element, error) {
+		return input.Leaf(input.Scalar(int32(e.Leaf().Flat().([]string)[0][0]))), nil
+	}, input.MapOptions{})
+	for batch, err := range numbers.Shuffle(6, input.ShuffleOptions{Seed: 1}).Batch(4, false).All(context.Background()) {
+		fmt.Println(batch.Leaf().Flat(), err)
+	}
+	// Output:
+	// [5 2 1 3] <nil>
+	// [0 4] <nil>
+}
+
+func ExampleLines() {
+	files := fstest.MapFS{"poem": {Data: []byte("first\nsecond\n")}}
+	for line, err := range input.Lines([]string{"poem"}, input.FileOptions{FS: files}).All(context.Background()) {
+		fmt.Println(line.Leaf().Flat(), err)
+	}
+	// Output:
+	// [first] <nil>
+	// [second] <nil>
+}

@@ -64,3 +64,24 @@ func ExampleRun() {
 	// loss
 	// held/loss
 }
+
+// A run that stops when the held-out loss falls no more, and what its checkpoint says of it.
+func ExampleEarlyStop() {
+	dir := strategytest.OK(os.MkdirTemp("", "fit-"))
+	defer os.RemoveAll(dir)
+	s, done := strategytest.Example(2, 1)
+	defer done()
+	store := model.NewStore()
+	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{})) // which learns nothing
+	held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.EvaluationOptions{}))
+	result, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
+		fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 5),
+		fit.EarlyStop("held/loss", 2),
+		fit.Checkpoint(dir, 100))
+	fmt.Println(result.Step, err)
+	at, err := fit.Saved(context.Background(), dir)
+	fmt.Println(at.Step, err)
+	// Output:
+	// 15 <nil>
+	// 15 <nil>
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -167,4 +168,24 @@ func ExampleNew_shardedState() {
 	// (Float32)[2, 8] takes 16 bytes a device
 	// (Float32)[2, 8] takes 16 bytes a device
 	// (Float32)[8] takes 32 bytes a device
+}
+
+// A metric of the training step itself: how far the answers are off, over all rows since it was read.
+func ExampleReport() {
+	s, done := strategytest.Example(2, 1)
+	defer done()
+	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().WithLearningRate(0).Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			w := rc.Scope().VariableWithValue("w", float32(3))
+			off := graph.Abs(graph.Sub(graph.Mul(in[0], w.NodeValue(rc.Graph())), in[1]))
+			train.Report(rc, "off", off, nil)
+			return graph.ReduceAllMean(graph.Square(off))
+		}, train.Options{Metrics: []train.Metric{train.Reported("off")}}))
+	for _, y := range []float32{2, 4} {
+		_ = strategytest.OK(step.Run(context.Background(), []float32{1, 1}, []float32{y, y + 2}))
+	}
+	for _, m := range strategytest.OK(step.Metrics(context.Background())) {
+		fmt.Println(m.Name, m.Value, m.Weight)
+	}
+	// Output: off 1.5 4
 }
