@@ -108,5 +108,5 @@ func TestCollectivesAreToldApartByDType(t *testing.T) {
 	require.NoError(t, r.WriteText(&text))
 	assert.Contains(t, text.String(), "all-reduce  logical  2      2      256 B     256 B           bf16 128 B, f32 128 B\n")
 	require.NoError(t, r.WriteHTML(&page))
-	assert.Contains(t, page.String(), "<td>bf16 128 B, f32 128 B</td>")
+	assert.Contains(t, page.String(), ">bf16 128 B, f32 128 B</td>")
 }

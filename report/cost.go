@@ -8,10 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// addCost takes the compiler's account of a program, in which each loop counts once, and adds what
-// the other rounds do by the optimized program, which is nil if it cannot be read. text is the
-// StableHLO, of one replica if it is ours.
-func (r *Report) addCost(p *pjrt.Executable, m *hloModule, text []byte, ours bool) error {
+// addModelFLOPs counts what the StableHLO text asks for, which is of one replica if it is ours.
+func (r *Report) addModelFLOPs(text []byte, ours bool) {
 	flops, unknown := modelFLOPs(text)
 	r.Cost = Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: flops}
 	if unknown > 0 {
@@ -21,6 +19,11 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule, text []byte, ours boo
 		// The step function is one replica's.
 		r.Cost.ModelFLOPs *= float64(r.Replicas)
 	}
+}
+
+// addCost takes the compiler's account of a program, in which each loop counts once, and adds what
+// the other rounds do by the optimized program, which is nil if it cannot be read.
+func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	var all, once work
 	if m != nil {
 		all, once = m.work(r.Target, false), m.work(r.Target, true)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -37,6 +38,7 @@ type hloInstruction struct {
 	id       uint64
 	name     string
 	opcode   string
+	source   string // what the step called it
 	shape    hloShape
 	operands []uint64
 	called   []uint64
@@ -143,6 +145,13 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			i.opcode = string(v.bytes)
 		case 3:
 			i.shape, err = parseShape(v.bytes, 0)
+		case 7: // the metadata
+			err = fields(v.bytes, func(n protowire.Number, v value) error {
+				if n == 2 {
+					i.source = strings.ToValidUTF8(string(v.bytes), "\ufffd")
+				}
+				return nil
+			})
 		case 8:
 			i.scalar, i.hasScalar, err = parseScalar(v.bytes)
 		case 9:

@@ -15,7 +15,7 @@ import (
 var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bytes": Bytes, "si": SI, "seconds": Seconds,
+	"bytes": Bytes, "size": sizeData, "si": SI, "seconds": Seconds,
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
 	"percent":  func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
 	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf,
@@ -28,17 +28,15 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	largest := r.Largest("")
 	data := struct {
 		*Report
-		Bar   []barPiece
-		Maps  []shardingMap
-		Rows  []Tensor
-		More  int
-		Ratio float64
+		Bar  []barPiece
+		Maps []shardingMap
+		Rows []Tensor
+		More int
+		// Verdict says whether the program fits.
+		Verdict string
 		// SeveralDTypes says that the collectives have a column of dtypes.
 		SeveralDTypes bool
-	}{Report: r, SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(), Rows: largest[:min(len(largest), pageTensors)], More: max(len(largest)-pageTensors, 0)}
-	if r.Memory.Limit > 0 {
-		data.Ratio = float64(r.Memory.Needs) / float64(r.Memory.Limit)
-	}
+	}{Report: r, Verdict: r.Memory.verdict(), SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(), Rows: largest[:min(len(largest), pageTensors)], More: max(len(largest)-pageTensors, 0)}
 	for _, t := range largest {
 		if len(data.Maps) < pageMaps && len(t.Shape) > 0 && t.Role != "result" {
 			data.Maps = append(data.Maps, t.shardingMap(r.LogicalDevices))
@@ -55,6 +53,11 @@ const (
 	pageTensors = 100
 	pageMaps    = 12
 )
+
+// sizeData is a number of bytes with its exact value beside it.
+func sizeData(n int64) template.HTML {
+	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, Bytes(n)))
+}
 
 func dimsText(dims []int) string {
 	parts := make([]string, len(dims))
@@ -99,8 +102,8 @@ type tile struct {
 	Color, Text         string
 }
 
-// mapSide is the longer side of a drawing, in pixels.
-const mapSide = 150
+// The longer side of a drawing, and the least of the shorter, in pixels.
+const mapSide, mapLeast = 150, 48
 
 // shardingMap draws the last two dimensions; a vector is one row.
 func (t Tensor) shardingMap(logicalDevices int) shardingMap {
@@ -111,16 +114,16 @@ func (t Tensor) shardingMap(logicalDevices int) shardingMap {
 	}
 	m := shardingMap{Tensor: t, Width: mapSide, Height: mapSide}
 	if rows < columns {
-		m.Height = max(mapSide*rows/columns, 24)
+		m.Height = max(mapSide*rows/columns, mapLeast)
 	} else {
-		m.Width = max(mapSide*columns/rows, 24)
+		m.Width = max(mapSide*columns/rows, mapLeast)
 	}
 	if len(t.Starts) == 0 {
 		text := "all"
 		if logicalDevices == 1 {
 			text = "0"
 		}
-		m.Tiles = []tile{{0, 0, m.Width, m.Height, "hsl(0,0%,85%)", text}}
+		m.Tiles = []tile{{0, 0, m.Width, m.Height, "var(--all)", text}}
 		return m
 	}
 	at := map[[2]int]int{} // place -> its tile

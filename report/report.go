@@ -27,12 +27,19 @@ type Report struct {
 	Replicas       int    `json:"replicas"`
 	LogicalDevices int    `json:"logical_devices"`
 	Mesh           string `json:"mesh,omitempty"`
+	// Options are those that the step was made with, by name, as far as the caller of [New] gave them.
+	Options map[string]string `json:"options,omitempty"`
 	// Parameters is the number of elements of the step's trainable variables: of a training step,
 	// those of the model. It is 0 for a program from elsewhere.
 	Parameters int64 `json:"parameters,omitempty"`
 	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int    `json:"text_bytes,omitempty"`
 	Memory    Memory `json:"memory"`
+	// Advice says of a step that does not fit what to change.
+	Advice []string `json:"advice,omitempty"`
+	// Temporaries are the largest values between the operations of the optimized program, largest
+	// first; it is empty if the program is not known.
+	Temporaries []Temporary `json:"temporaries,omitempty"`
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
@@ -82,7 +89,11 @@ type Memory struct {
 	// Needs is the greater of Total and Peak + Code. The verdict compares it with Limit.
 	Needs int64 `json:"needs"`
 	// Limit is the size of the core's memory; 0 if it is not known.
-	Limit   int64   `json:"limit,omitempty"`
+	Limit int64 `json:"limit,omitempty"`
+	// Refused says that the compiler refused the program as too large. Of it only Arguments, which has
+	// the step's variables and arguments, Needs, the compiler's figure, and Limit are known; each is 0 if
+	// it is not.
+	Refused bool    `json:"refused,omitempty"`
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -177,8 +188,12 @@ type Input struct {
 	Target Target
 	// Replicas and LogicalDevices are those of the strategy; 0 stands for 1.
 	Replicas, LogicalDevices int
-	// Program is the compiled program. The caller still owns it.
+	// Program is the compiled program. The caller still owns it. It is nil if the compiler refused the
+	// program as too large, of which Refused says what [RefusalOf] read.
 	Program *pjrt.Executable
+	Refused *Refusal
+	// Options are those that the step was made with, by name.
+	Options map[string]string
 	// Module is the step as package lowering assembled it. For a program from elsewhere it is nil,
 	// and Text is the program's StableHLO.
 	Module *spmd.Module
@@ -201,7 +216,7 @@ func New(in Input) (*Report, error) {
 		Version: FormatVersion, Step: in.Step, Target: in.Target,
 		Replicas: max(in.Replicas, 1), LogicalDevices: max(in.LogicalDevices, 1),
 		Tensors: []Tensor{}, Collectives: []Collective{}, Parameters: in.Parameters,
-		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds,
+		LoweringSeconds: in.LoweringSeconds, CompilingSeconds: in.CompilingSeconds, Options: in.Options,
 	}
 	if in.Module != nil {
 		r.Mesh = in.Module.Mesh.String()
@@ -211,9 +226,17 @@ func New(in Input) (*Report, error) {
 		}
 	}
 	r.TextBytes = len(in.Text)
+	ours := in.Module != nil && !in.Global
+	if in.Refused != nil {
+		r.addRefusal(in.Refused)
+		r.addModelFLOPs(in.Text, ours)
+		r.addAdvice()
+		return r, nil
+	}
 	if err := r.addMemory(in.Program); err != nil {
 		return nil, err
 	}
+	r.addAdvice()
 	program, err := r.optimized(in.Program)
 	if err != nil {
 		return nil, err
@@ -223,7 +246,11 @@ func New(in Input) (*Report, error) {
 		return nil, err
 	}
 	r.addCollectives(program, mesh)
-	if err := r.addCost(in.Program, program, in.Text, in.Module != nil && !in.Global); err != nil {
+	if program != nil {
+		r.Temporaries = program.temporaries()
+	}
+	r.addModelFLOPs(in.Text, ours)
+	if err := r.addCost(in.Program, program); err != nil {
 		return nil, err
 	}
 	return r, nil

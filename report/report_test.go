@@ -6,6 +6,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden texts anew")
 
+// refused is the report of a program that the compiler refused.
+func refused() *Report {
+	r := sample()
+	r.Collectives, r.Temporaries, r.Notes, r.Cost = []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
+	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
+	r.addAdvice()
+	return r
+}
+
 // sample is a report with a bit of everything.
 func sample() *Report {
 	return &Report{
@@ -20,6 +29,11 @@ func sample() *Report {
 			{Role: "variable", Name: "/bias<script>", DType: "Float32", Shape: []int{2048}, Shard: []int{2048}, Annotation: "none", BytesPerCore: 8 << 10, TotalBytes: 8 << 10, Copies: 2},
 			{Role: "argument", Name: "argument_0", DType: "Float32", Shape: []int{64, 1024}, Shard: []int{64, 1024}, PerReplica: true, Annotation: "none", BytesPerCore: 256 << 10, TotalBytes: 256 << 10, Copies: 2},
 			{Role: "result", Name: "result_0", DType: "Float32", Shape: []int{}, Shard: []int{}, Annotation: "none", BytesPerCore: 4, TotalBytes: 4, Copies: 2},
+		},
+		Options: map[string]string{"precision": "bf16", "shard-state": "parameters"},
+		Temporaries: []Temporary{
+			{Operation: "fusion", Source: "/layers/up", DType: "bf16", Shape: []int{64, 2048}, Bytes: 256 << 10, Count: 2},
+			{Operation: "copy", DType: "f32", Shape: []int{64}, Bytes: 256, Count: 1},
 		},
 		Collectives: []Collective{
 			{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20},

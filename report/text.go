@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,14 @@ import (
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: %d replicas of %d logical devices\n", r.Step, r.Target, r.Replicas, r.LogicalDevices)
+	for i, name := range slices.Sorted(maps.Keys(r.Options)) {
+		fmt.Fprintf(&b, "%s%s %s", map[bool]string{true: "with ", false: ", "}[i == 0], name, r.Options[name])
+	}
+	if len(r.Options) > 0 {
+		b.WriteString("\n")
+	}
 	r.memoryText(&b)
+	r.temporariesText(&b)
 	r.tensorsText(&b)
 	r.collectivesText(&b)
 	r.costText(&b)
@@ -55,12 +63,14 @@ func (r *Report) memoryText(b *strings.Builder) {
 	for _, part := range m.parts() {
 		fmt.Fprintf(b, "  %-12s %12s\n", part.Name, Bytes(part.Bytes))
 	}
-	fmt.Fprintf(b, "  %-12s %12s\n", "total", Bytes(m.Total))
+	if !m.Refused {
+		fmt.Fprintf(b, "  %-12s %12s\n", "total", Bytes(m.Total))
+	}
 	if m.Peak > 0 {
 		fmt.Fprintf(b, "  %-12s %12s  (the compiler's figure, without the code)\n", "peak", Bytes(m.Peak))
 	}
 	if m.Limit == 0 {
-		fmt.Fprintf(b, "  verdict: %s: the memory of a core is not known\n", m.Verdict)
+		fmt.Fprintf(b, "  verdict: %s\n", m.verdict())
 		return
 	}
 	bar := ""
@@ -71,7 +81,21 @@ func (r *Report) memoryText(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "  [%s%s] of %s\n", bar, strings.Repeat(".", barWidth-len(bar)), Bytes(m.Limit))
-	fmt.Fprintf(b, "  verdict: %s: %s, %.1f%% of the memory of a core\n", m.Verdict, Bytes(m.Needs), 100*float64(m.Needs)/float64(m.Limit))
+	fmt.Fprintf(b, "  verdict: %s\n", m.verdict())
+	for i, advice := range r.Advice {
+		fmt.Fprintf(b, "  %-12s %s\n", map[bool]string{true: "to fit, try"}[i == 0], advice)
+	}
+}
+
+// verdict says whether the program fits, and by how much.
+func (m Memory) verdict() string {
+	switch {
+	case m.Limit == 0:
+		return fmt.Sprintf("%s: the memory of a core is not known", m.Verdict)
+	case m.Needs == 0:
+		return fmt.Sprintf("%s: more than the %s of a core", m.Verdict, Bytes(m.Limit))
+	}
+	return fmt.Sprintf("%s: %s, %.1f%% of the memory of a core", m.Verdict, Bytes(m.Needs), 100*float64(m.Needs)/float64(m.Limit))
 }
 
 // memoryPart is a part of a program's memory.
@@ -84,6 +108,9 @@ type memoryPart struct {
 
 // parts are those of the bar: outputs that take over arguments count once.
 func (m Memory) parts() []memoryPart {
+	if m.Refused {
+		return []memoryPart{{"arguments", "a", m.Arguments, "arguments"}}
+	}
 	return []memoryPart{
 		{"arguments", "a", m.Arguments, "arguments"},
 		{"outputs", "o", m.Outputs - m.Aliased, "outputs"},
@@ -93,8 +120,23 @@ func (m Memory) parts() []memoryPart {
 	}
 }
 
-// textTensors bounds the tensors of the text form; JSON has them all.
-const textTensors = 20
+// temporariesText lists the largest values between the operations.
+func (r *Report) temporariesText(b *strings.Builder) {
+	if len(r.Temporaries) == 0 {
+		return
+	}
+	b.WriteString("\ntemporaries of one core, largest first, not all of which are there at once\n")
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  operation\tshape\tbytes\tcount\tof")
+	for _, x := range r.Temporaries[:min(len(r.Temporaries), textTemporaries)] {
+		fmt.Fprintf(t, "  %s\t%s%v\t%s\t%d\t%s\n", x.Operation, x.DType, x.Shape, Bytes(x.Bytes), x.Count, x.Source)
+	}
+	// A strings.Builder takes everything.
+	_ = t.Flush()
+}
+
+// What bounds the tensors and the temporaries of the text form; JSON has them all.
+const textTensors, textTemporaries = 20, 5
 
 func (r *Report) tensorsText(b *strings.Builder) {
 	largest := r.Largest("")
@@ -142,6 +184,9 @@ func (t Tensor) layout() string {
 }
 
 func (r *Report) collectivesText(b *strings.Builder) {
+	if r.Memory.Refused {
+		return
+	}
 	b.WriteString("\ncollectives of one core in one step\n")
 	if len(r.Collectives) == 0 {
 		b.WriteString("  none\n")

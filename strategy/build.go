@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Compiler compiles and loads programs in the place of the system's client: a cache of compiled
@@ -58,14 +56,4 @@ func (o *Options) goesOn() func(mesh.Compilation) {
 		}
 	}
 	return nil
-}
-
-// build compiles a step's module, or waits for the compilation of it that is under way, with other
-// work meanwhile; see [mesh.Machine.Build].
-func (s *TPUStrategy) build(ctx context.Context, name string, m *spmd.Module, opts pjrt.CompileOptions, meanwhile func() error) (system.Executable, time.Duration, error) {
-	x, took, err := s.machine.Build(ctx, name, pjrt.Program{Code: m.Text, Trusted: true}, opts, meanwhile)
-	if memory := memoryError(name, m, err); memory != nil {
-		return nil, took, memory
-	}
-	return x, took, err
 }

@@ -65,12 +65,30 @@ func (c *Compiled) Report() (*report.Report, error) {
 		return nil, &errkind.Fault{Op: "strategy: report", Subject: c.Name, Reason: "the runtime gives no compiled program",
 			Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
 	}
+	return report.New(c.input())
+}
+
+// input is what a report is made from.
+func (c *Compiled) input() report.Input {
 	s := c.program.function.strategy
-	return report.New(report.Input{
+	return report.Input{
 		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,
 		Program: c.Program, Module: c.Module, Variables: c.Variables, Parameters: c.program.parameters(),
 		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
-	})
+	}
+}
+
+// refused makes the compiler's error one that has a report, if the program does not fit.
+func (p *program) refused(err error) error {
+	refusal := report.RefusalOf(err)
+	if refusal == nil {
+		return err
+	}
+	c := p.compiled()
+	e, in := memoryError(c.Name, c.Module, refusal, err), c.input()
+	in.Refused = refusal
+	e.Report, _ = report.New(in) // nil if a sharding of it has no words: the error counts
+	return e
 }
 
 // parameters counts the elements of the trainable variables that the step takes.

@@ -2,15 +2,12 @@ package strategy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -24,6 +21,9 @@ type MemoryError struct {
 	Used, Limit, Excess string
 	// Largest lists the largest arguments of the step, by the bytes that one device holds of each.
 	Largest []TensorBytes
+	// Report is what is known of the step without the compiler: its variables and arguments, what the
+	// model asks for, the compiler's figures, and what to change.
+	Report *report.Report
 	// Log is the compiler's whole message, which lists the largest allocations.
 	Log string
 	Err error
@@ -64,33 +64,12 @@ func (e *MemoryError) Unwrap() error { return e.Err }
 // Kind returns ResourceExhaustedError.
 func (*MemoryError) Kind() Kind { return errkind.ResourceExhaustedError }
 
-// The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G.", or
-// "the total memory required for HLO temporaries (25.00G) exceeds available HBM (15.75G)".
-var (
-	usedMemory     = regexp.MustCompile(`[Uu]sed ([0-9.]+[A-Za-z]*) of ([0-9.]+[A-Za-z]*) hbm`)
-	requiredMemory = regexp.MustCompile(`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
-	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
-)
-
 // largestTensors bounds MemoryError.Largest.
 const largestTensors = 5
 
-// memoryError turns the compiler's refusal into a MemoryError, or returns nil if it is about
-// something else.
-func memoryError(name string, m *spmd.Module, err error) *MemoryError {
-	var refused *pjrt.Error
-	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
-		return nil
-	}
-	e := &MemoryError{Function: name, Log: cmp.Or(refused.Log, refused.Msg), Err: err}
-	for _, figures := range []*regexp.Regexp{usedMemory, requiredMemory} {
-		if f := figures.FindStringSubmatch(e.Log); f != nil {
-			e.Used, e.Limit = f[1], f[2]
-		}
-	}
-	if f := exceededMemory.FindStringSubmatch(e.Log); f != nil {
-		e.Excess = f[1]
-	}
+// memoryError is the compiler's refusal with the largest arguments of the module.
+func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error) *MemoryError {
+	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess, Log: refusal.Log, Err: err}
 	for _, a := range m.Arguments {
 		bytes := int64(a.DType.Size())
 		for _, d := range a.Shard {

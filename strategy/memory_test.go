@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -61,5 +62,10 @@ func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *test
 	assert.Contains(t, memory.Largest[0].Name, "/wide/dense/weights")
 	assert.Equal(t, int64(4*width*width), memory.Largest[0].BytesPerDevice)
 	assert.ErrorContains(t, err, "use more logical devices")
+	require.NotNil(t, memory.Report, "what does not fit leaves a report")
+	assert.Equal(t, report.TooLarge, memory.Report.Memory.Verdict)
+	assert.Greater(t, memory.Report.Memory.Needs, memory.Report.Memory.Limit)
+	assert.NotEmpty(t, memory.Report.Advice)
+	assert.Equal(t, memory.Largest[0].BytesPerDevice, memory.Report.Largest("variable")[0].BytesPerCore)
 	require.NoError(t, compile(8))
 }

@@ -77,8 +77,9 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if to != toRun {
 		arrive = nil
 	}
-	if p.executable, p.compiling, err = s.build(ctx, f.opts.Name, m, s.machine.Options(m.Replicas), arrive); err != nil {
-		return nil, err
+	p.executable, p.compiling, err = s.machine.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas), arrive)
+	if err != nil {
+		return nil, p.refused(err)
 	}
 	if p.rows, err = s.machine.Rows(p.executable); err != nil {
 		return nil, errors.Join(err, p.executable.Close())

@@ -5,16 +5,17 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// advice says, of an example that does not fit, by how much and which options to try that are not
-// given yet.
-func (c *compileCmd) advice(o ahead.Outcome) string {
+// advise says, of an example that does not fit, by how much, and which options to try that are not
+// given yet: in the error, and in the report.
+func (c *compileCmd) advise(o *ahead.Outcome) {
 	if o.Error == nil || o.Error.Sort != "memory" || c.Example == "" {
-		return ""
+		return
 	}
 	var try []string
-	if c.ShardState != "parameters" {
+	if c.ShardState != "parameters" && (o.Report == nil || o.Report.Replicas > 1) {
 		try = append(try, "--shard-state parameters")
 	}
 	if c.Example == gptModel.name {
@@ -32,31 +33,35 @@ func (c *compileCmd) advice(o ahead.Outcome) string {
 		try = append(try, "a smaller --batch")
 	}
 	text := "try " + strings.Join(try, ", ") + ", or a larger slice"
-	if excess := excessOf(o.Error.Memory); excess != "" {
-		text = excess + " too much: " + text
+	if o.Report != nil {
+		o.Report.Advice = append(try, "a larger slice")
+		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
+			text = report.Bytes(m.Needs-m.Limit) + " too much: " + text
+		}
 	}
-	return "; " + text
+	o.Error.Message += "; " + text
 }
 
-// excessOf is by how much a program does not fit, such as "13.52G", as far as the compiler says it.
-func excessOf(m *ahead.MemoryFailure) string {
-	if m == nil {
-		return ""
+// options are those of an example that the report names: what was given, by the names of the flags.
+func (c *compileCmd) options() map[string]string {
+	if c.Example == "" {
+		return nil
 	}
-	if m.Excess != "" {
-		return m.Excess
+	all := map[string]string{"example": c.Example, "logical": fmt.Sprint(c.Logical), "precision": c.Precision}
+	for name, value := range map[string]string{"preset": c.Preset, "shard-state": c.ShardState, "remat": c.Remat} {
+		if value != "" {
+			all[name] = value
+		}
 	}
-	var used, limit float64
-	var unit, of string
-	if _, err := fmt.Sscanf(m.Used, "%f%s", &used, &unit); err != nil {
-		return ""
+	for name, value := range map[string]int{"replicas": c.Replicas, "width": c.Width, "layers": c.Layers, "batch": c.Batch} {
+		if value != 0 {
+			all[name] = fmt.Sprint(value)
+		}
 	}
-	if _, err := fmt.Sscanf(m.Limit, "%f%s", &limit, &of); err != nil {
-		return ""
+	for name, given := range map[string]bool{"by-slice": c.BySlice, "whole": c.Whole} {
+		if given {
+			all[name] = "true"
+		}
 	}
-	size := map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-	if size[unit] == 0 || size[of] == 0 || used*size[unit] <= limit*size[of] {
-		return ""
-	}
-	return fmt.Sprintf("%.2fG", (used*size[unit]-limit*size[of])/size["G"])
+	return all
 }

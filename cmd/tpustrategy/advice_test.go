@@ -6,24 +6,31 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/report"
 )
 
 func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
-	tooLarge := func(used, limit string) ahead.Outcome {
-		return ahead.Outcome{Error: &failure{Sort: "memory", Memory: &ahead.MemoryFailure{Used: used, Limit: limit}}}
+	advice := func(c *compileCmd, o ahead.Outcome) string {
+		c.advise(&o)
+		return o.Error.Message
+	}
+	tooLarge := func(needs, limit int64) ahead.Outcome {
+		return ahead.Outcome{Error: &failure{Sort: "memory"}, Report: &report.Report{Replicas: 2, Memory: report.Memory{Needs: needs, Limit: limit, Refused: true}}}
 	}
 	gpt := &compileCmd{Example: "gpt", Logical: 2, Precision: "default"}
-	assert.Equal(t, "; 13.52G too much: try --shard-state parameters, --remat full, --precision bf16, --logical 4, a smaller --batch, or a larger slice",
-		gpt.advice(tooLarge("29.27G", "15.75G")))
+	assert.Equal(t, "; 13.50 GiB too much: try --shard-state parameters, --remat full, --precision bf16, --logical 4, a smaller --batch, or a larger slice",
+		advice(gpt, tooLarge(29<<30+1<<29, 16<<30)))
 	gpt.ShardState, gpt.Remat, gpt.Precision, gpt.Batch = "parameters", "full", "bf16", 8
-	assert.Equal(t, "; 1008.25G too much: try --logical 4, --batch 4, or a larger slice", gpt.advice(tooLarge("1.00T", "15.75G")))
+	large := tooLarge(1<<40, 16<<30)
+	assert.Equal(t, "; 1008.00 GiB too much: try --logical 4, --batch 4, or a larger slice", advice(gpt, large))
+	assert.Equal(t, []string{"--logical 4", "--batch 4", "a larger slice"}, large.Report.Advice)
+	assert.Equal(t, map[string]string{"example": "gpt", "logical": "2", "precision": "bf16", "shard-state": "parameters", "remat": "full", "batch": "8"}, gpt.options())
 	gpt.Batch = 1
-	assert.Equal(t, "; try --logical 4, or a larger slice", gpt.advice(tooLarge("", "")))
-	assert.Equal(t, "; try --logical 4, or a larger slice", gpt.advice(ahead.Outcome{Error: &failure{Sort: "memory"}}))
-	dense := &compileCmd{Example: "dense", Logical: 1}
-	assert.Equal(t, "; 1.50G too much: try --shard-state parameters, --logical 2, a smaller --batch, or a larger slice",
-		dense.advice(ahead.Outcome{Error: &failure{Sort: "memory", Memory: &ahead.MemoryFailure{Excess: "1.50G"}}}))
-	assert.Empty(t, dense.advice(ahead.Outcome{}))
-	assert.Empty(t, dense.advice(ahead.Outcome{Error: &failure{Sort: "usage"}}))
-	assert.Empty(t, (&compileCmd{File: "x.mlir"}).advice(tooLarge("2G", "1G")))
+	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, tooLarge(0, 0)))
+	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, ahead.Outcome{Error: &failure{Sort: "memory"}}))
+	assert.Empty(t, advice(gpt, ahead.Outcome{Error: &failure{Sort: "usage"}}))
+	assert.Empty(t, advice(&compileCmd{File: "x.mlir"}, tooLarge(2, 1)))
+	fits := ahead.Outcome{Report: &report.Report{}}
+	gpt.advise(&fits)
+	assert.Empty(t, fits.Report.Advice)
 }

@@ -59,9 +59,10 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
 		o := ahead.OutcomeOf(topology, r, err)
-		if advice := c.advice(o); advice != "" {
-			o.Error.Message += advice
+		if o.Report != nil {
+			o.Report.Options = c.options()
 		}
+		c.advise(&o)
 		all = append(all, o)
 	}
 	if err := c.write(a, root, all); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -177,21 +178,24 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	for _, replica := range assignment.DeviceIDs() {
 		ids = append(ids, replica...)
 	}
-	program, err := slice.Compile(ctx, pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
+	in := report.Input{
+		Step: filepath.Base(r.File), Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
+	}
+	in.Program, err = slice.Compile(ctx, pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
-		return nil, &errkind.Fault{Op: "compiling", Subject: r.File, Err: err}
+		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.File, Err: err})
+		if in.Refused = report.RefusalOf(err); in.Refused != nil {
+			f.Report, _ = report.New(in) // of a program that is not there it reads the text alone
+		}
+		return nil, f
 	}
-	defer program.Close()
-	name, err := program.Name()
-	if err != nil {
+	defer in.Program.Close()
+	if in.Step, err = in.Program.Name(); err != nil {
 		return nil, err
 	}
-	rep, err := report.New(report.Input{
-		Step: name, Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica,
-		Program: program, Text: text,
-	})
+	rep, err := report.New(in)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -56,6 +57,8 @@ type Failure struct {
 	Log string `json:"log,omitempty"`
 	// Memory are the figures of a program that does not fit.
 	Memory *MemoryFailure `json:"memory,omitempty"`
+	// Report is what is known of a program that does not fit; it moves into the [Outcome].
+	Report *report.Report `json:"report,omitempty"`
 	// Reported says that the failure is in an answer already.
 	Reported bool `json:"-"`
 }
@@ -106,7 +109,7 @@ func FailureOf(err error) *Failure {
 	var annotation *logical.Error
 	switch {
 	case errors.As(err, &memory):
-		f.Sort, f.Log = "memory", memory.Log
+		f.Sort, f.Log, f.Report = "memory", memory.Log, memory.Report
 		f.Memory = &MemoryFailure{memory.Used, memory.Limit, memory.Excess, memory.Largest}
 	case errors.As(err, &died):
 		f.Sort, f.Log = "died", died.Tail

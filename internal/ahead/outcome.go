@@ -12,7 +12,7 @@ import (
 )
 
 // Outcome is what came of the compilation for one topology: a report, whose figures stand beside it
-// too, or an error. A program that was compiled and is too large for a core has both.
+// too, or an error. A program that is too large for a core has both.
 type Outcome struct {
 	Topology string `json:"topology"`
 	*report.Summary
@@ -24,12 +24,15 @@ type Outcome struct {
 func OutcomeOf(topology string, r *report.Report, err error) Outcome {
 	o := Outcome{Topology: topology}
 	if err != nil {
-		o.Error = FailureOf(err)
+		f := *FailureOf(err)
+		r, f.Report, o.Error = f.Report, nil, &f
+	}
+	if r == nil {
 		return o
 	}
 	s := r.Summary()
 	o.Report, o.Summary = r, &s
-	if r.Memory.Verdict == report.TooLarge {
+	if r.Memory.Verdict == report.TooLarge && o.Error == nil {
 		o.Error = &Failure{Sort: "memory", Message: fmt.Sprintf("%s on %s: it needs %s of the %s of a core's memory",
 			r.Step, topology, report.Bytes(r.Memory.Needs), report.Bytes(r.Memory.Limit))}
 	}

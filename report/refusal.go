@@ -1,0 +1,82 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+// Refusal is what a compiler says of a program that does not fit into the memory of a core, in its own
+// words, such as "31.26G"; what it did not say is empty.
+type Refusal struct {
+	Used, Limit, Excess string
+	// Log is the compiler's whole message, which may list the largest allocations.
+	Log string
+}
+
+// The compiler's figures, as in "Used 31.26G of 15.75G hbm. Exceeded hbm capacity by 15.51G.", or
+// "the total memory required for HLO temporaries (25.00G) exceeds available HBM (15.75G)".
+var (
+	usedMemory     = regexp.MustCompile(`[Uu]sed ([0-9.]+[A-Za-z]*) of ([0-9.]+[A-Za-z]*) hbm`)
+	requiredMemory = regexp.MustCompile(`memory required for [A-Za-z ]+ \(([0-9.]+[A-Za-z]*)\) exceeds available HBM \(([0-9.]+[A-Za-z]*)\)`)
+	exceededMemory = regexp.MustCompile(`[Ee]xceed[a-z]* [a-z ]*capacity by ([0-9.]+[A-Za-z]+)`)
+)
+
+// RefusalOf reads the error of a compiler. It returns nil for one that is not about memory.
+func RefusalOf(err error) *Refusal {
+	var refused *pjrt.Error
+	if !errors.As(err, &refused) || refused.Code != pjrt.ResourceExhausted {
+		return nil
+	}
+	r := &Refusal{Log: cmp.Or(refused.Log, refused.Msg)}
+	for _, figures := range []*regexp.Regexp{usedMemory, requiredMemory} {
+		if f := figures.FindStringSubmatch(r.Log); f != nil {
+			r.Used, r.Limit = f[1], f[2]
+		}
+	}
+	if f := exceededMemory.FindStringSubmatch(r.Log); f != nil {
+		r.Excess = f[1]
+	}
+	return r
+}
+
+// bytesOf is a number of bytes in the compiler's words; 0 if it is not one.
+func bytesOf(text string) int64 {
+	var n float64
+	unit := ""
+	if _, err := fmt.Sscanf(text, "%f%s", &n, &unit); err != nil {
+		return 0
+	}
+	return int64(n * map[string]float64{"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[unit])
+}
+
+// addRefusal takes the place of the compiler's account of a program that it refused.
+func (r *Report) addRefusal(refusal *Refusal) {
+	m := Memory{Refused: true, Needs: bytesOf(refusal.Used), Limit: cmp.Or(r.Target.HBMBytes, bytesOf(refusal.Limit)), Verdict: TooLarge}
+	for _, t := range r.Tensors {
+		if t.Role != "result" {
+			m.Arguments += t.BytesPerCore
+		}
+	}
+	r.Memory = m
+	r.note("the compiler refused the program as too large, so its temporaries, its collectives and its cost are not known")
+}
+
+// addAdvice says what makes a step smaller, where it does not fit.
+func (r *Report) addAdvice() {
+	if r.Memory.Verdict != TooLarge {
+		return
+	}
+	whole := false
+	for _, t := range r.Tensors {
+		whole = whole || t.Role == "variable" && t.Cut == nil && t.Copies == r.LogicalDevices
+	}
+	if whole && r.Replicas > 1 {
+		r.Advice = append(r.Advice, "share the state of training out among the replicas (Options.State)")
+	}
+	r.Advice = append(r.Advice, "use more logical devices, and rules that split the largest variables over them (Options.Variables)",
+		"compute layers again in the backward pass (package remat)", "compute in bfloat16 (package precision)", "take smaller batches, or microbatches", "take a larger slice")
+}

@@ -1,0 +1,112 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Temporary is values of one kind that an operation of the optimized program leaves in a core's main
+// memory for others to read, the arguments and the results of the step apart. Not all temporaries are there at
+// once: Memory.Temporaries has the compiler's figure.
+type Temporary struct {
+	// Operation is the compiler's word for the operation, such as "fusion", and Source the name that
+	// the step gave the operation it was made of; empty if there is none.
+	Operation string `json:"operation"`
+	Source    string `json:"source,omitempty"`
+	DType     string `json:"dtype"`
+	Shape     []int  `json:"shape"`
+	// Bytes is the size of one of them on a core, without padding, and Count their number.
+	Bytes int64 `json:"bytes"`
+	Count int   `json:"count"`
+}
+
+// What bounds the temporaries of a report: their number, and the bytes of each.
+const mostTemporaries, leastTemporary = 10, 1 << 10
+
+// Operations whose results are other values, in their memory.
+var inPlace = map[string]bool{
+	"parameter": true, "constant": true, "tuple": true, "get-tuple-element": true, "bitcast": true, "while": true, "conditional": true, "call": true,
+	"dynamic-update-slice": true, "opt-barrier": true, "after-all": true, "copy-start": true, "async-start": true, "async-update": true,
+	"all-gather-start": true, "all-reduce-start": true, "collective-permute-start": true,
+}
+
+// temporaries returns the largest values between the operations of the program.
+func (m *hloModule) temporaries() []Temporary {
+	type kind struct{ operation, source, dtype, shape string }
+	at := map[kind]int{}
+	var all []Temporary
+	seen := map[uint64]bool{}
+	var walk func(id uint64, depth int)
+	walk = func(id uint64, depth int) {
+		c := m.computations[id]
+		if c == nil || seen[id] || depth > maxDepth {
+			return
+		}
+		seen[id] = true
+		results := c.results()
+		for _, i := range c.instructions {
+			if i.opcode == "while" || i.opcode == "conditional" || i.opcode == "call" {
+				for _, called := range i.called {
+					walk(called, depth+1)
+				}
+			}
+			if inPlace[i.opcode] || results[i.id] {
+				continue
+			}
+			for _, s := range i.shape.arrays(nil) {
+				if s.memory != 0 || s.bytes() < leastTemporary { // in a core's fast memory, or not worth a line
+					continue
+				}
+				t := Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1}
+				for _, d := range s.dims {
+					t.Shape = append(t.Shape, int(d))
+				}
+				k := kind{t.Operation, t.Source, t.DType, fmt.Sprint(t.Shape)}
+				if n, known := at[k]; known {
+					all[n].Count++
+					continue
+				}
+				at[k] = len(all)
+				all = append(all, t)
+			}
+		}
+	}
+	walk(m.entry, 0)
+	slices.SortStableFunc(all, func(a, b Temporary) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), strings.Compare(a.Source, b.Source))
+	})
+	return all[:min(len(all), mostTemporaries)]
+}
+
+// results are the values that leave a computation: its root, and what its root is made of in place.
+func (c *hloComputation) results() map[uint64]bool {
+	out := map[uint64]bool{}
+	var add func(id uint64)
+	add = func(id uint64) {
+		i := c.byID[id]
+		if i == nil || out[id] {
+			return
+		}
+		out[id] = true
+		if i.opcode == "tuple" || i.opcode == "bitcast" || i.opcode == "get-tuple-element" {
+			for _, operand := range i.operands {
+				add(operand)
+			}
+		}
+	}
+	add(c.root)
+	return out
+}
+
+// arrays are the arrays of a shape.
+func (s hloShape) arrays(all []hloShape) []hloShape {
+	if s.elements == nil {
+		return append(all, s)
+	}
+	for _, e := range s.elements {
+		all = e.arrays(all)
+	}
+	return all
+}
