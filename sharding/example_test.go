@@ -39,8 +39,8 @@ func ExampleSpec_Validate() {
 	// Output:
 	// unknown axis in dimension 1
 	// indivisible in dimension 0
-	// sharding: dimension 1: the mesh has no axis "model"; replica=2,logical=4 has axes replica, logical
-	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (nil)
+	// sharding: dimension 1: the mesh has no axis "model"; the axes are replica=2,logical=4
+	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (-)
 }
 
 func ExampleSpec_OpSharding() {

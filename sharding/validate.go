@@ -108,7 +108,7 @@ func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
 	v.checkAxes()
 	if len(shape) != len(s.dims) {
 		v.add(SpecError{Problem: RankMismatch, Dim: -1, Hint: fmt.Sprintf(
-			"%v has %d parts and the tensor's shape %v has rank %d; write %s",
+			"%q has %d parts and the tensor's shape %v has rank %d; write %s",
 			s, len(s.dims), shape, len(shape), s.rankHint(len(shape)))})
 	}
 	for i, size := range shape {
@@ -159,7 +159,7 @@ func (v *validation) checkAxes() {
 			switch {
 			case !ok:
 				v.add(SpecError{Problem: UnknownAxis, Dim: dim, Axis: name,
-					Hint: fmt.Sprintf("%v has axes %s", v.mesh, strings.Join(v.mesh.AxisNames(), ", "))})
+					Hint: fmt.Sprintf("the axes are %v", v.mesh)})
 			case slices.Contains(seen, name):
 				v.add(SpecError{Problem: RepeatedAxis, Dim: dim, Axis: name, AxisSize: size,
 					Hint: "an axis splits or replicates a tensor once; remove one of its uses"})
@@ -193,7 +193,7 @@ func (v *validation) checkDim(i, size int) {
 	if size%shards != 0 {
 		v.add(SpecError{Problem: Indivisible, Dim: i, DimSize: size,
 			Axis: strings.Join(axes, ", "), AxisSize: shards,
-			Hint: fmt.Sprintf("pad the dimension to %d, or leave it whole (nil)", roundUp(size, shards))})
+			Hint: fmt.Sprintf("pad the dimension to %d, or leave it whole (-)", roundUp(size, shards))})
 	}
 }
 

@@ -26,7 +26,7 @@ func TestSpecValidateReportsEveryProblem(t *testing.T) {
 	}, got)
 	var one *sharding.SpecError
 	require.ErrorAs(t, err, &one)
-	assert.Equal(t, `sharding: tensor "weights": dimension 0: the mesh has no axis "model"; replica=2,logical=4 has axes replica, logical`, one.Error())
+	assert.Equal(t, `sharding: tensor "weights": dimension 0: the mesh has no axis "model"; the axes are replica=2,logical=4`, one.Error())
 }
 
 func TestSpecValidateNamesTheWayOut(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSpecValidateNamesTheWayOut(t *testing.T) {
 		shape []int
 		want  string
 	}{
-		"indivisible": {sharding.P("logical"), []int{6}, "sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (nil)"},
+		"indivisible": {sharding.P("logical"), []int{6}, "sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (-)"},
 		"short":       {sharding.P("logical"), []int{8, 2}, "sharding: rank mismatch; logical has 1 parts and the tensor's shape [8 2] has rank 2; write logical,-"},
 		"long":        {sharding.P("logical", nil), []int{8}, "sharding: rank mismatch; logical,- has 2 parts and the tensor's shape [8] has rank 1; write logical"},
 		"negative":    {sharding.P(nil), []int{-1}, "sharding: dimension 0: size -1 is negative; give the static size"},

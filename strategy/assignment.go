@@ -2,6 +2,8 @@ package strategy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -25,7 +27,7 @@ func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 	}
 	if rest != 1 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
-			"no block of %d devices divides the mesh %v; take another number, or build an Assignment", logicalDevices, mesh)}
+			"no block of %d devices divides the mesh %v; take %s", logicalDevices, mesh, blocks(mesh))}
 	}
 	if replicas == 0 {
 		var err error
@@ -38,6 +40,22 @@ func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: "does not fit", Err: err}
 	}
 	return assignment, nil
+}
+
+// blocks lists the sizes of the blocks that divide a mesh.
+func blocks(mesh [4]int) string {
+	sizes := []int{1}
+	for _, length := range mesh {
+		for _, size := range slices.Clone(sizes) {
+			for n := 2; n <= length; n++ {
+				if length%n == 0 && !slices.Contains(sizes, n*size) {
+					sizes = append(sizes, n*size)
+				}
+			}
+		}
+	}
+	slices.Sort(sizes)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ", "), "[]")
 }
 
 func gcd(a, b int) int {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
-	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -85,9 +83,8 @@ func (c *acceptCmd) request() (*acceptRequest, error) {
 			return nil, refused("accept", err)
 		}
 	}
-	if scheme, _, _ := strings.Cut(c.Store, "://"); storage.IsURL(c.Store) && !slices.Contains(storage.Schemes(), scheme) {
-		_, err := storage.Open(context.Background(), c.Store) // which says how to get it
-		return nil, refused("accept", err)
+	if err := reached("accept", c.Store); err != nil {
+		return nil, err
 	}
 	r := &acceptRequest{CPU: c.CPU, Hosts: c.Hosts, Plugin: c.Plugin, Accelerator: c.Accelerator, Quick: c.Quick, Place: c.Store,
 		Only: c.Only, Skip: c.Skip, Budget: c.Budget}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -55,13 +56,13 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return misused("assign", "give a number from 1, or 0 for as many as fit", "--replicas %d", replicas)
 	case replicas == 0:
 		if replicas, err = options.Fit(t); err != nil {
-			return refused("assign", err)
+			return unassigned(err)
 		}
 	}
 	options.Replicas = replicas
 	assignment, err := tpu.BuildDeviceAssignment(t, options)
 	if err != nil {
-		return refused("assign", err)
+		return unassigned(err)
 	}
 	var cores []assigned
 	at := map[tpu.Coordinates]string{}
@@ -106,6 +107,17 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return "-"
 	})
 	return nil
+}
+
+// unassigned is the error of an assignment that cannot be made, with the flag to change.
+func unassigned(err error) error {
+	var of *tpu.AssignmentError
+	if errors.As(err, &of) {
+		if flag, ok := map[string]string{"ComputationShape": "--shape", "ComputationStride": "--stride", "Replicas": "--replicas", "BySlice": "--by-slice"}[of.Option]; ok {
+			return misused("assign: "+flag, of.Hint, "%s", of.Reason)
+		}
+	}
+	return refused("assign", err)
 }
 
 // onSlice is a column that only several slices have.

@@ -174,8 +174,12 @@ func tpuDevices() []string {
 
 // find looks for a plugin as the library does.
 func (a *app) find(kind, path string) (pjrt.Found, error) {
-	return pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
+		err = &failure{Sort: "missing", Message: errkind.Text("--plugin "+path, "", missing.Tried[0].Err, "correct it, or leave it out")}
+	}
+	return found, err
 }
 
 func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) pluginDiagnosis {

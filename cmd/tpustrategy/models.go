@@ -48,7 +48,7 @@ type exampleModel struct {
 var exampleModels = []exampleModel{
 	{
 		name: "digits", about: "a classifier of images of 28x28: one hidden layer, split over the logical devices",
-		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: splitPairs,
+		size: modelSize{Width: 512, Layers: 1, Batch: 128}, rules: splitPairs, fits: widthDivides,
 		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				h := pairs(rc, in[0], size, 10)
@@ -61,7 +61,7 @@ var exampleModels = []exampleModel{
 	},
 	{
 		name: "dense", about: "pairs of dense layers, the first split by columns and the second by rows",
-		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: splitPairs,
+		size: modelSize{Width: 4096, Layers: 4, Batch: 128}, rules: splitPairs, fits: widthDivides,
 		loss: func(size modelSize) train.Loss {
 			return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 				return graph.ReduceAllMean(graph.Square(graph.Sub(pairs(rc, in[0], size, size.Width), in[1])))
@@ -74,7 +74,7 @@ var exampleModels = []exampleModel{
 	},
 	{
 		name: "placement", about: "a little of everything: split, replicated and assigned tensors, and a region of one logical device",
-		size: modelSize{Width: 64, Layers: 1, Batch: 16},
+		size: modelSize{Width: 64, Layers: 1, Batch: 16}, fits: widthDivides,
 		rules: func(p int) logical.Rules {
 			return logical.Rules{
 				logical.Match(`/hidden/.*weights`, logical.SplitInto(1, p)),
@@ -98,6 +98,14 @@ var exampleModels = []exampleModel{
 		},
 	},
 	gptModel,
+}
+
+// widthDivides refuses layers whose width the logical devices cannot share.
+func widthDivides(size modelSize, _, p int) error {
+	if size.Width%p != 0 {
+		return misused("--width", "give a multiple of --logical", "%d logical devices cannot share %d equally", p, size.Width)
+	}
+	return nil
 }
 
 // splitPairs splits the first layer of each pair by columns and the second by rows, so that a pair

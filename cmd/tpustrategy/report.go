@@ -35,7 +35,10 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	}
 	switch {
 	case c.Output != "":
-		return ahead.WriteReport(c.Output, r)
+		if err := ahead.WriteReport(c.Output, r); err != nil || !root.JSON {
+			return err
+		}
+		return a.printJSON(map[string]string{"output": c.Output})
 	case root.JSON:
 		return a.printJSON(r)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -26,61 +28,111 @@ Examples:
   tpustrategy visualize "{devices=[2,2]0,1,2,3}" --shape 8,16
   tpustrategy visualize replica,logical --shape 8,16 --mesh replica=4,logical=2 --slices 2
 
-A dimension that is not split is -, one that is split over two axes is a+b.`
+A dimension that is not split is -, one that is split over two axes is a+b. With --json the answer is what each device holds.`
+}
+
+// pictured is the answer as JSON.
+type pictured struct {
+	// Split is in the notation of splits, or XLA's.
+	Split   string    `json:"split"`
+	Mesh    string    `json:"mesh,omitempty"`
+	Shape   []int     `json:"shape"`
+	Devices []holding `json:"devices"`
+}
+
+// holding is what a device holds: from the first index to the one after the last, of each dimension.
+type holding struct {
+	Device int      `json:"device"`
+	Slice  int      `json:"slice"`
+	Ranges [][2]int `json:"ranges"`
 }
 
 // Run draws the sharding.
 func (c *visualizeCmd) Run(a *app, root *cli) error {
-	if root.JSON {
-		return misused("visualize", "leave out --json; sharding.BytesPerDevice gives figures", "a drawing has no JSON form")
-	}
-	if c.Slices < 1 || c.Slices > 1 && (c.Mesh == "" || strings.HasPrefix(c.Spec, "{")) {
+	l, err := c.layout()
+	switch {
+	case err != nil:
+		return err
+	case c.Slices < 1 || c.Slices > 1 && l.mesh == "":
 		return misused("visualize", "give a number from 1, with axes of a --mesh", "--slices %d", c.Slices)
+	case l.devices%c.Slices != 0:
+		return misused("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally", c.Slices, l.devices)
 	}
-	options := sharding.VisualizeOptions{Dims: c.Dims}
-	if strings.HasPrefix(c.Spec, "{") {
-		op, err := sharding.ParseOpSharding(c.Spec)
+	var picture bytes.Buffer
+	if err := l.draw(&picture, sharding.VisualizeOptions{Dims: c.Dims}); err != nil {
+		return &usageError{Err: err}
+	}
+	each := max(l.devices/c.Slices, 1) // devices are numbered by replica and logical device, and replicas by slice
+	if !root.JSON {
+		for slice := 0; slice < c.Slices && c.Slices > 1; slice++ {
+			fmt.Fprintf(&picture, "slice %d: devices %d to %d\n", slice, slice*each, (slice+1)*each-1)
+		}
+		_, err := picture.WriteTo(a.stdout)
+		return err
+	}
+	answer := pictured{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []holding{}}
+	for device := range l.devices {
+		ranges, holds, err := l.ranges(device)
 		if err != nil {
 			return refused("visualize", err)
 		}
-		devices := c.Devices
-		if devices == 0 {
-			devices = max(len(op.TileDevices()), op.Device()+1, 1)
+		h := holding{Device: device, Slice: device / each, Ranges: [][2]int{}}
+		for _, r := range ranges {
+			h.Ranges = append(h.Ranges, [2]int{r.Start, r.Stop})
 		}
-		if err := sharding.VisualizeOp(a.stdout, op, c.Shape, devices, options); err != nil {
-			return &usageError{Err: err}
+		if holds {
+			answer.Devices = append(answer.Devices, h)
 		}
-		return nil
+	}
+	return a.printJSON(answer)
+}
+
+// layout is a sharding over devices; that of XLA has no mesh.
+type layout struct {
+	split, mesh string
+	devices     int
+	ranges      func(device int) (ranges []sharding.Range, holds bool, err error)
+	draw        func(io.Writer, sharding.VisualizeOptions) error
+}
+
+func (c *visualizeCmd) layout() (*layout, error) {
+	if strings.HasPrefix(c.Spec, "{") {
+		op, err := sharding.ParseOpSharding(c.Spec)
+		if err != nil {
+			return nil, refused("visualize", err)
+		}
+		l := &layout{split: op.String(), devices: c.Devices}
+		if l.devices == 0 {
+			l.devices = max(len(op.TileDevices()), op.Device()+1, 1)
+		}
+		l.ranges = func(device int) ([]sharding.Range, bool, error) { return op.IndexRanges(c.Shape, device) }
+		l.draw = func(w io.Writer, o sharding.VisualizeOptions) error {
+			return sharding.VisualizeOp(w, op, c.Shape, l.devices, o)
+		}
+		return l, nil
 	}
 	if c.Mesh == "" {
-		return misused("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
+		return nil, misused("visualize", "give the mesh, as in --mesh replica=2,logical=4", "no mesh")
 	}
 	mesh, err := sharding.ParseMesh(c.Mesh)
 	if err != nil {
-		return refused("visualize: --mesh", err)
+		return nil, refused("visualize: --mesh", err)
 	}
 	spec, err := parseSpec(c.Spec)
+	if err == nil {
+		err = spec.ValidateTensor(mesh, "", c.Shape)
+	}
 	if err != nil {
-		return refused("visualize", err)
+		return nil, refused("visualize", err)
 	}
-	if err := spec.ValidateTensor(mesh, "", c.Shape); err != nil {
-		return refused("visualize", err)
-	}
-	if mesh.Size()%c.Slices != 0 {
-		return misused("visualize", "take a number that divides the devices", "%d slices cannot share %d devices equally", c.Slices, mesh.Size())
-	}
-	if err := sharding.Visualize(a.stdout, mesh, spec, c.Shape, options); err != nil {
-		return &usageError{Err: err}
-	}
-	if c.Slices > 1 { // devices are numbered by replica and logical device, and replicas by slice
-		each := mesh.Size() / c.Slices
-		for slice := range c.Slices {
-			if _, err := fmt.Fprintf(a.stdout, "slice %d: devices %d to %d\n", slice, slice*each, (slice+1)*each-1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return &layout{split: spec.String(), mesh: mesh.String(), devices: mesh.Size(),
+		ranges: func(device int) ([]sharding.Range, bool, error) {
+			ranges, err := sharding.IndexRanges(mesh, spec, c.Shape, device)
+			return ranges, true, err
+		},
+		draw: func(w io.Writer, o sharding.VisualizeOptions) error {
+			return sharding.Visualize(w, mesh, spec, c.Shape, o)
+		}}, nil
 }
 
 // parseSpec reads replica,-,a+b, or Shardy's text.

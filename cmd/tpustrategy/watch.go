@@ -13,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
@@ -64,10 +65,20 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	return w.follow(ctx, w.lines(a.stdout))
 }
 
+// reached refuses a URL of a store that is not in this program.
+func reached(op, place string) error {
+	scheme, _, _ := strings.Cut(strings.ToLower(place), "://")
+	if !storage.IsURL(place) || scheme == "file" || slices.Contains(storage.Schemes(), scheme) {
+		return nil
+	}
+	return misused(op, "give a folder, or build the command with -overlay, as docs/multihost.md says of checkpoints in a bucket",
+		"this program reaches no %s://", scheme)
+}
+
 // there refuses a place that is no folder, which opening it would make, unless it is a URL.
 func there(op, hint, place string) error {
 	if files.Local(place) != nil {
-		return nil
+		return reached(op, place)
 	}
 	info, err := os.Stat(place)
 	if err != nil {

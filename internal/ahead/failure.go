@@ -1,6 +1,7 @@
 package ahead
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -89,7 +90,23 @@ func (f *Failure) Kind() errkind.Kind {
 	return errkind.RuntimeError
 }
 
-// FailureOf sorts an error into a kind.
+// flags are the flags that stand for options of package strategy.
+var flags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
+
+// flagText is the text of an error about an option for which there is a flag, or "".
+func flagText(err error) string {
+	var option *strategy.OptionError
+	var assignment *tpu.AssignmentError
+	switch {
+	case !errors.As(err, &option) || flags[option.Option] == "":
+		return ""
+	case errors.As(err, &assignment):
+		return errkind.Text(flags[option.Option], assignment.Reason, nil, assignment.Hint)
+	}
+	return errkind.Text(flags[option.Option], option.Reason, option.Err, "")
+}
+
+// FailureOf sorts an error into a kind. An option in it is named as the flag that stands for it.
 func FailureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -119,6 +136,7 @@ func FailureOf(err error) *Failure {
 		f.Sort = "missing"
 	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.Is(err, tpu.ErrTopology), errors.As(err, &annotation):
 		f.Sort = "usage"
+		f.Message = cmp.Or(flagText(err), f.Message)
 	case errors.As(err, &compiler):
 		f.Log = compiler.Log
 		if compiler.Code == pjrt.ResourceExhausted {

@@ -27,5 +27,5 @@ func ExampleJob_Text() {
 	fmt.Println(err)
 	// Output:
 	// # Runs ./examples/multihost on v5litepod-16: 4 machines of 4 chips, from a node of the Cloud TPU API.
-	// launch: on: mig does not have v5e; take tpu-vm, queued or gke
+	// launch: --on: mig does not have v5e; take tpu-vm, queued or gke
 }

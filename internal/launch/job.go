@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -80,6 +81,9 @@ const (
 
 // wrong is the error of a job that cannot be launched as it is asked for.
 func wrong(field, hint, format string, args ...any) error {
+	if !slices.Contains([]string{"slice", "slices", "arguments"}, field) {
+		field = "--" + field // of the command launch
+	}
 	return &errkind.Fault{Op: "launch: " + field, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 

@@ -114,24 +114,24 @@ func TestEachSliceHasAScriptWhereItIsOffered(t *testing.T) {
 
 func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 	for want, change := range map[string]func(*launch.Job){
-		`on: no place "aws"; take one of tpu-vm, queued, gce, mig or gke`: func(j *launch.Job) { j.On = "aws" },
-		`on: mig does not have v5e; take tpu-vm, queued or gke`:           func(j *launch.Job) { j.On = launch.MIG },
-		`slices: tpu-vm makes one slice, not 2; take queued or gke`:       func(j *launch.Job) { j.Slices = 2 },
-		`slices: -1; give a number from 1`:                                func(j *launch.Job) { j.Slices = -1 },
-		`program: there is none`:                                          func(j *launch.Job) { j.Program = "" },
-		`program: "x; rm -rf /"`:                                          func(j *launch.Job) { j.Program = "x; rm -rf /" },
-		`name: "$(id)"`:                                                   func(j *launch.Job) { j.Name = "$(id)" },
-		`zone: "us'west"`:                                                 func(j *launch.Job) { j.Zone = "us'west" },
-		`project: "-x"`:                                                   func(j *launch.Job) { j.Project = "-x" },
-		`image: "a b"`:                                                    func(j *launch.Job) { j.Image = "a b" },
-		`bucket: "s3://b"`:                                                func(j *launch.Job) { j.Bucket = "s3://b" },
-		`arguments: byte 1 of argument 1 ("a\x00b") is zero`:              func(j *launch.Job) { j.Arguments = []string{"", "a\x00b"} },
-		`cluster: tpu-vm has no clusters; leave it out, or take gke`:      func(j *launch.Job) { j.Cluster = "c" },
-		`bucket: gke copies no program to its machines`:                   func(j *launch.Job) { j.On, j.Bucket = launch.GKE, "gs://bucket" },
-		`restarts: -1; give a number from 0`:                              func(j *launch.Job) { j.Restarts = -1 },
-		`fetch: "../x"; write a path below`:                               func(j *launch.Job) { j.Fetch = "../x" },
-		`fetch: gke copies no file from its pods`:                         func(j *launch.Job) { j.On, j.Fetch = launch.GKE, "x" },
-		`slice: there is none`:                                            func(j *launch.Job) { j.Slice = tpu.Accelerator{} },
+		`--on: no place "aws"; take one of tpu-vm, queued, gce, mig or gke`: func(j *launch.Job) { j.On = "aws" },
+		`--on: mig does not have v5e; take tpu-vm, queued or gke`:           func(j *launch.Job) { j.On = launch.MIG },
+		`slices: tpu-vm makes one slice, not 2; take queued or gke`:         func(j *launch.Job) { j.Slices = 2 },
+		`slices: -1; give a number from 1`:                                  func(j *launch.Job) { j.Slices = -1 },
+		`--program: there is none`:                                          func(j *launch.Job) { j.Program = "" },
+		`--program: "x; rm -rf /"`:                                          func(j *launch.Job) { j.Program = "x; rm -rf /" },
+		`--name: "$(id)"`:                                                   func(j *launch.Job) { j.Name = "$(id)" },
+		`--zone: "us'west"`:                                                 func(j *launch.Job) { j.Zone = "us'west" },
+		`--project: "-x"`:                                                   func(j *launch.Job) { j.Project = "-x" },
+		`--image: "a b"`:                                                    func(j *launch.Job) { j.Image = "a b" },
+		`--bucket: "s3://b"`:                                                func(j *launch.Job) { j.Bucket = "s3://b" },
+		`arguments: byte 1 of argument 1 ("a\x00b") is zero`:                func(j *launch.Job) { j.Arguments = []string{"", "a\x00b"} },
+		`--cluster: tpu-vm has no clusters; leave it out, or take gke`:      func(j *launch.Job) { j.Cluster = "c" },
+		`--bucket: gke copies no program to its machines`:                   func(j *launch.Job) { j.On, j.Bucket = launch.GKE, "gs://bucket" },
+		`--restarts: -1; give a number from 0`:                              func(j *launch.Job) { j.Restarts = -1 },
+		`--fetch: "../x"; write a path below`:                               func(j *launch.Job) { j.Fetch = "../x" },
+		`--fetch: gke copies no file from its pods`:                         func(j *launch.Job) { j.On, j.Fetch = launch.GKE, "x" },
+		`slice: there is none`:                                              func(j *launch.Job) { j.Slice = tpu.Accelerator{} },
 	} {
 		_, err := with(job(t, "v5litepod-16", launch.TPUVM), change).Text(launch.Script)
 		if assert.ErrorContains(t, err, "launch: "+want) {
@@ -141,9 +141,9 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "i", []string{"ok", "é\xff"} }).Text(launch.Manifest)
 	assert.ErrorContains(t, err, `launch: arguments: byte 2 of argument 1 ("é\xff") is not of UTF-8`)
 	_, err = job(t, "v5litepod-8", launch.GKE).Text(launch.Manifest)
-	assert.ErrorContains(t, err, "launch: image: the manifest names an image, and there is none; give the image, or the project and the zone")
+	assert.ErrorContains(t, err, "launch: --image: the manifest names an image, and there is none; give the image, or the project and the zone")
 	_, err = job(t, "v5litepod-8", launch.TPUVM).Text(launch.Manifest)
-	assert.ErrorContains(t, err, "launch: part: tpu-vm has no manifest")
+	assert.ErrorContains(t, err, "launch: --part: tpu-vm has no manifest")
 	_, err = with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Slices = 2 }).Text(launch.Script)
 	assert.ErrorContains(t, err, "GKE joins slices of several machines only, and v5litepod-8 is one machine")
 }
