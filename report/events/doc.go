@@ -5,7 +5,7 @@
 //	err = w.Write(events.Event{Step: 10, Values: []events.Value{events.Scalar("loss", 0.5)}})
 //	err = w.Close()
 //
-// An [Event] is a value: scalars, texts and histograms of one step. [Event.Append] writes one as a
+// An [Event] is a value: scalars, texts, histograms and hyperparameters of one step. [Event.Append] writes one as a
 // record of the file's form, and [Read] reads a file. A [Writer] keeps a file in a directory, under
 // the name that TensorBoard looks for.
 //

@@ -49,14 +49,18 @@ type Event struct {
 	Values  []Value
 }
 
-// Value is a scalar, a text or a histogram by its tag. Tags with slashes, such as "held/loss", are
-// shown in groups. [Scalar], [Text] and [NewHistogram] make one.
+// Value is a scalar, a text, a histogram or a message for a plugin by its tag. Tags with slashes, such
+// as "held/loss", are shown in groups. [Scalar], [Text], [NewHistogram] and [Hyperparameters] make one.
 type Value struct {
 	Tag       string
 	Kind      Kind
 	Scalar    float32
 	Text      string
 	Histogram Histogram
+	// Plugin is the plugin of TensorBoard that the value is for, and Content its message; see
+	// [Hyperparameters].
+	Plugin  string
+	Content []byte
 }
 
 // Kind says what a value is.
@@ -68,6 +72,8 @@ const (
 	IsScalar
 	IsText
 	IsHistogram
+	// ForPlugin is the kind of a message for a plugin, in the value's metadata.
+	ForPlugin
 )
 
 // Scalar returns a number as a value. It may be a NaN or an infinity.
@@ -104,9 +110,9 @@ func (e Event) check() error {
 			Hint: "use NoSession, Start or End"}
 	}
 	for _, v := range e.Values {
-		if v.Kind < Other || v.Kind > IsHistogram {
+		if v.Kind < Other || v.Kind > ForPlugin {
 			return &errkind.Fault{Op: "events: write", Subject: fmt.Sprintf("%q", v.Tag), Reason: fmt.Sprintf("the kind %d is unknown", int(v.Kind)),
-				Class: errkind.ValueError, Hint: "make values with Scalar, Text or NewHistogram"}
+				Class: errkind.ValueError, Hint: "make values with Scalar, Text, NewHistogram or Hyperparameters"}
 		}
 	}
 	return nil
@@ -148,6 +154,10 @@ func (v Value) encode() []byte {
 		m = appendBytes(m, valueTensor, appendText(tensor, tensorStrings, v.Text))
 	case IsHistogram:
 		m = appendBytes(m, valueHistogram, v.Histogram.encode())
+	case ForPlugin:
+		plugin := appendBytes(appendText(nil, pluginName, v.Plugin), pluginContent, v.Content)
+		m = appendBytes(m, valueMetadata, appendBytes(nil, metadataPlugin, plugin))
+		m = appendBytes(m, valueTensor, appendBytes(appendInt(nil, tensorDType, dtypeFloat), tensorShape, nil)) // none
 	}
 	return m
 }

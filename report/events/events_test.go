@@ -46,6 +46,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	wrote := []events.Event{
 		{Time: at, Step: 1, Values: []events.Value{events.Scalar("loss", 0.25), events.Scalar("held/loss", math.Inf(1))}},
 		{Time: at, Step: 2, Values: []events.Value{events.Text("note", "# a note\nof two lines, é"), events.NewHistogram("weights", []float64{-1, 0, 0.5, 3, math.NaN()})}},
+		{Time: at, Step: 2, Values: []events.Value{events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam", "tied": "true"}, 5), events.HyperparametersEnd(events.Succeeded, 6)}},
 		{Time: at, Step: 3, Session: events.End},
 		{Time: at, Step: 1 << 40},
 	}
@@ -57,12 +58,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	require.NoError(t, w.Close())
 
 	got := read(t, w.Path())
-	require.Len(t, got, 7)
+	require.Len(t, got, 8)
 	assert.Equal(t, events.Version, got[0].Version)
 	assert.Equal(t, events.Start, got[1].Session)
-	assert.Equal(t, wrote, got[2:6])
-	assert.True(t, math.IsNaN(float64(got[6].Values[0].Scalar)))
-	assert.Equal(t, 2026, got[6].Time.Year())
+	assert.Equal(t, wrote, got[2:7])
+	assert.True(t, math.IsNaN(float64(got[7].Values[0].Scalar)))
+	assert.Equal(t, 2026, got[7].Time.Year())
 	h := got[3].Values[1].Histogram
 	assert.Equal(t, []float64{-1, 3, 4, 2.5, 10.25}, []float64{h.Min, h.Max, h.Number, h.Sum, h.Squares})
 	assert.Len(t, h.Limits, 30)
@@ -175,7 +176,8 @@ func TestTheOfficialPackageReadsOurs(t *testing.T) {
 	for _, step := range []int64{4, 5} {
 		require.NoError(t, w.Write(events.Event{Step: step, Values: []events.Value{events.Scalar("loss", float64(step))}}))
 	}
-	require.NoError(t, w.Write(events.Event{Step: 6, Values: []events.Value{events.Scalar("loss", math.NaN())}}))
+	require.NoError(t, w.Write(events.Event{Step: 6, Values: []events.Value{events.Scalar("loss", math.NaN()),
+		events.Hyperparameters(map[string]string{"rate": "0.5", "name": "adam", "tied": "true"}, 5), events.HyperparametersEnd(events.Succeeded, 6)}}))
 	require.NoError(t, w.Close())
 
 	const script = `
@@ -186,7 +188,18 @@ a = event_accumulator.EventAccumulator(sys.argv[1], size_guidance=all)
 a.Reload()
 b = plugin_event_accumulator.EventAccumulator(sys.argv[1], tensor_size_guidance={"text": 0})
 b.Reload()  # what the page shows
+try:
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+    def content(tag):
+        return b.SummaryMetadata("_hparams_/" + tag).plugin_data.content
+    start = metadata.parse_session_start_info_plugin_data(content("session_start_info"))
+    end = metadata.parse_session_end_info_plugin_data(content("session_end_info"))
+    hparams = {k: [v.WhichOneof("kind"), getattr(v, v.WhichOneof("kind"))] for k, v in start.hparams.items()}
+    hparams["status"] = ["end", end.status]
+except ImportError as e:
+    sys.exit("hparams: " + str(e))
 out = {
+    "hparams": hparams,
     "tags": {k: v for k, v in a.Tags().items() if isinstance(v, list)},
     "version": a.file_version,
     "loss": [[e.step, None if math.isnan(e.value) else e.value] for e in a.Scalars("loss")],
@@ -211,6 +224,7 @@ print(json.dumps(out))
 		Text      [][2]any
 		Histogram [][3]float64
 		Plugins   map[string]string
+		Hparams   map[string][2]any
 	}
 	require.NoError(t, json.Unmarshal(out, &got), "%s", out)
 	assert.Equal(t, 2.0, got.Version)
@@ -218,7 +232,9 @@ print(json.dumps(out))
 	assert.Equal(t, [][2]any{{1.0, 1.0}, {2.0, 0.5}, {3.0, float64(float32(1) / 3)}, {4.0, 4.0}, {5.0, 5.0}, {6.0, nil}}, got.Loss)
 	assert.InDelta(t, 1767355204.00025, got.Time, 1e-6)
 	assert.Equal(t, [][2]any{{1.0, "step"}, {2.0, "step"}, {3.0, "step"}}, got.Text, "what was purged is not there")
-	assert.Equal(t, map[string]string{"loss": "scalars", "note": "text", "weights": "histograms"}, got.Plugins)
+	assert.Equal(t, map[string]string{"loss": "scalars", "note": "text", "weights": "histograms",
+		"_hparams_/session_start_info": "hparams", "_hparams_/session_end_info": "hparams"}, got.Plugins)
+	assert.Equal(t, map[string][2]any{"rate": {"number_value", 0.5}, "name": {"string_value", "adam"}, "tied": {"bool_value", true}, "status": {"end", 1.0}}, got.Hparams)
 	assert.Equal(t, [][3]float64{{1, 2, 0}, {2, 2, 1}, {3, 2, 2}}, got.Histogram)
 }
 

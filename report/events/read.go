@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -128,6 +129,23 @@ func parseValue(m []byte) (v Value, err error) {
 			err = message(x.bytes, func(field protowire.Number, x fieldValue) {
 				if field == tensorStrings && x.kind == protowire.BytesType {
 					v.Kind, v.Text = IsText, string(x.bytes)
+				}
+			})
+		case field == valueMetadata && x.kind == protowire.BytesType:
+			err = message(x.bytes, func(field protowire.Number, x fieldValue) {
+				if field != metadataPlugin || x.kind != protowire.BytesType {
+					return
+				}
+				var plugin Value
+				if failed := message(x.bytes, func(field protowire.Number, x fieldValue) {
+					switch {
+					case field == pluginName && x.kind == protowire.BytesType:
+						plugin.Plugin = string(x.bytes)
+					case field == pluginContent && x.kind == protowire.BytesType:
+						plugin.Content = bytes.Clone(x.bytes)
+					}
+				}); failed == nil && len(plugin.Content) > 0 {
+					v.Kind, v.Plugin, v.Content = ForPlugin, plugin.Plugin, plugin.Content
 				}
 			})
 		case field == valueHistogram && x.kind == protowire.BytesType:

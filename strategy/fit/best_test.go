@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/report/events"
 )
 
@@ -70,22 +69,47 @@ func TestEventsGoOnInAFileOfTheirOwn(t *testing.T) {
 	require.NoError(t, f.at(20, loss(0.25)))
 	require.NoError(t, f.end())
 
-	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	all := eventsOf(t, dir, "train")
+	require.Len(t, all, 7)
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("held/loss", 0.75)}, all[2].Values, "nothing evaluates by that name")
+	assert.Equal(t, int64(16), all[5].Step, "of the restart")
+	assert.Equal(t, events.Start, all[5].Session)
+	assert.Equal(t, int64(20), all[6].Step)
+}
+
+// eventsOf reads the two files of a folder, or as many as there are.
+func eventsOf(t *testing.T, dir, folder string) (all []events.Event) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, folder, "events.*"))
 	require.NoError(t, err)
-	require.Len(t, paths, 2)
-	var all []events.Event
 	for _, path := range paths {
 		for e, err := range events.Read(context.Background(), path) {
 			require.NoError(t, err)
 			all = append(all, e)
 		}
 	}
-	require.Len(t, all, 7)
-	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("held/loss", 0.75)}, all[2].Values)
-	assert.Equal(t, int64(16), all[5].Step, "of the restart")
-	assert.Equal(t, events.Start, all[5].Session)
-	assert.Equal(t, int64(20), all[6].Step)
-	require.NotErrorIs(t, err, input.ErrCorrupt)
+	return all
+}
+
+// Train and held-out are one chart of TensorBoard: runs that have a tag of one name.
+func TestEventsOfAnEvaluationHaveAFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "events")
+	h := Events(dir)
+	f, err := begin(t, h, 0, nil)
+	require.NoError(t, err)
+	f.s.run.hooks = append(f.s.run.hooks, Hook{evaluates: "held"}, Hook{evaluates: "../out"}, Hook{evaluates: "train"})
+	require.NoError(t, f.at(10, loss(0.5), Metric{"held/loss", 0.75}, Metric{"../out/loss", 1}, Metric{"train/loss", 2}))
+	saved, err := h.Save()
+	require.NoError(t, err)
+	assert.Empty(t, saved)
+	require.NoError(t, f.end())
+	train, held := eventsOf(t, dir, "train"), eventsOf(t, dir, "held")
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.5), events.Scalar("../out/loss", 1), events.Scalar("train/loss", 2)}, train[2].Values)
+	assert.Equal(t, []events.Value{events.Scalar(Loss, 0.75)}, held[2].Values)
+	assert.Empty(t, eventsOf(t, dir, "."), "there are no settings")
+
+	require.Equal(t, errkind.ValueError, errkind.Of(Events(dir, EventsOptions{Histograms: -1}).wrong))
+	require.NoError(t, h.Load([]byte(`["AAAA"]`)), "of a run that wrote one file")
 }
 
 func TestARunThatStoppedEarlyStaysSoUnlessThereIsMorePatience(t *testing.T) {

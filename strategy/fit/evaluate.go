@@ -33,7 +33,7 @@ type Evaluator interface {
 // it has, whether the replicas divide them or not; with several processes they have to, or the feed's
 // options say how it is padded. Data without a batch, and a [Feed], which is one pass, are errors.
 func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
-	h := Hook{Name: "evaluate " + name, Every: every}
+	h := Hook{Name: "evaluate " + name, Every: every, evaluates: name}
 	switch {
 	case name == "":
 		h.wrong = option("hook evaluate", `give one, such as "held"`, "no name for the metrics")

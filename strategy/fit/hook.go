@@ -79,6 +79,8 @@ type Hook struct {
 	Save func() ([]byte, error)
 	Load func(saved []byte) error
 
+	// evaluates is the name of the metrics of an Evaluate hook.
+	evaluates string
 	// wrong is what is wrong with the hook's own options.
 	wrong error
 	// reset prepares the hook for a run.

@@ -1,0 +1,71 @@
+package events
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Outcome says how a run ended.
+type Outcome int
+
+// The outcomes, by the numbers of TensorBoard's constants.
+const (
+	Succeeded Outcome = 1
+	Failed    Outcome = 2
+)
+
+// The fields of the messages of tensorboard/plugins/hparams/plugin_data.proto, and of
+// google.protobuf.Value.
+const (
+	hparamsStart, hparamsEnd = 3, 4
+
+	startValues, startSeconds = 1, 5
+	endStatus, endSeconds     = 1, 2
+
+	entryKey, entryValue = 1, 2
+
+	protoNumber, protoString, protoBool = 2, 3, 4
+
+	pluginContent = 2
+	dtypeFloat    = 1
+)
+
+// Hyperparameters returns the hyperparameters of a run as a value, for an event at the run's beginning
+// in the directory above those of its metrics: the page HPARAMS of TensorBoard compares runs by them.
+// What is a number or a truth value is written as one. Seconds are Unix time.
+func Hyperparameters(values map[string]string, seconds float64) Value {
+	var start []byte
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		entry := appendText(nil, entryKey, name)
+		start = appendBytes(start, startValues, appendBytes(entry, entryValue, hyperparameter(values[name])))
+	}
+	return hparams("session_start_info", hparamsStart, appendDouble(start, startSeconds, seconds))
+}
+
+// HyperparametersEnd returns the end of the run of [Hyperparameters] as a value.
+func HyperparametersEnd(o Outcome, seconds float64) Value {
+	return hparams("session_end_info", hparamsEnd, appendDouble(appendInt(nil, endStatus, uint64(o)), endSeconds, seconds))
+}
+
+// hyperparameter is a google.protobuf.Value.
+func hyperparameter(text string) []byte {
+	if x, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return appendDouble(nil, protoNumber, x)
+	}
+	switch text {
+	case "true":
+		return appendInt(nil, protoBool, 1)
+	case "false":
+		return appendInt(nil, protoBool, 0)
+	}
+	return appendText(nil, protoString, text)
+}
+
+// hparams is a value whose metadata hold a message for the plugin hparams.
+func hparams(tag string, field protowire.Number, message []byte) Value {
+	return Value{Tag: "_hparams_/" + tag, Kind: ForPlugin, Plugin: "hparams", Content: appendBytes(nil, field, message)}
+}
