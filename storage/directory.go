@@ -122,18 +122,27 @@ func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write
 	return Failed("put", name, d, d.put(ctx, path, opts, write))
 }
 
-func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
-	folder := filepath.Dir(path)
-	if err := d.make(folder); err != nil {
-		return err
-	}
-	temp := filepath.Join(folder, unfinished+rand.Text())
-	w, err := create(temp, opts.Size)
-	if errors.Is(err, fs.ErrNotExist) { // another process removed the empty folder meanwhile
+// create makes a file and its folder. Other processes remove folders that are empty, at any time
+// before the file is there.
+func (d *directory) create(folder, path string, size int64) (w *writer, err error) {
+	for range maxTries {
 		if err = d.make(folder); err == nil {
-			w, err = create(temp, opts.Size)
+			w, err = create(path, size)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
 		}
 	}
+	return w, err
+}
+
+// maxTries is far more often than folders are removed from under one that is being made.
+const maxTries = 100
+
+func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
+	folder := filepath.Dir(path)
+	temp := filepath.Join(folder, unfinished+rand.Text())
+	w, err := d.create(folder, temp, opts.Size)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,4 +89,25 @@ func TestPlacesThatAreNoFolders(t *testing.T) {
 		_, err := storage.Open(context.Background(), path)
 		require.Error(t, err, "%q", path)
 	}
+}
+
+// Folders that are empty go with the last object that lay in them, also while another process puts
+// objects there.
+func TestAPutOutlivesTheRemovalOfItsFolder(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	s, err := storage.Directory(dir)
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			name := fmt.Sprint("a/b/c/d/", i)
+			for range 60 {
+				if !assert.NoError(t, storage.PutBytes(ctx, s, name, nil, storage.PutOptions{})) || !assert.NoError(t, s.Remove(ctx, name)) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }

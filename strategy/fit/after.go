@@ -30,7 +30,7 @@ func (r *run) upcoming() int64 {
 	}
 	for i := range r.hooks {
 		if h := &r.hooks[i]; h.asks() || h.keep != nil {
-			next = min(next, h.Every.next(step))
+			next = min(next, h.Every.next(step), h.also.next(step))
 		}
 		for _, asked := range r.hooks[i].steps {
 			if asked > step {

@@ -20,7 +20,10 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	if from != nil {
 		defer from.checkpoint.Close()
-		r.state.step, r.state.resumed, r.saved, r.record = from.Step, from.Step, from.Step, from.Step
+		r.state.step, r.state.resumed, r.savedNear, r.record = from.Step, from.Step, from.Step, from.Step
+		if !from.near {
+			r.saved = from.Step
+		}
 		r.pending = from.pending()
 	}
 	at := position{}

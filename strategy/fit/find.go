@@ -1,17 +1,19 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
 // find returns the point to resume from, or nil for a new run. All processes find the same.
 func (v *saver) find(ctx context.Context, r *run) (*point, error) {
-	found, err := v.choose(ctx, r)
+	found, near, err := v.choose(ctx, r)
 	if found == nil || err != nil {
 		return nil, err
 	}
@@ -31,14 +33,14 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 		of.Directory, of.Step = v.path, found.Step()
 		return nil, of
 	}
-	p.checkpoint = found
+	p.checkpoint, p.near = found, near
 	return p, nil
 }
 
-// steps opens the place, and returns the steps that process 0 finds there.
+// steps returns the steps that process 0 finds at a place that is open.
 func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
-	if err := v.open(ctx, r); err != nil || !r.state.First() {
-		return nil, err
+	if !r.state.First() {
+		return nil, nil
 	}
 	steps, err := v.manager.Steps(ctx)
 	if err == nil && len(steps) > 0 && !r.options.Resume {
@@ -48,31 +50,84 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 	return steps, err
 }
 
-// choose opens the last checkpoint that is intact, nil if there is none. Each process reads its
-// share of a checkpoint to find that out, and all choose the same.
-func (v *saver) choose(ctx context.Context, r *run) (*checkpoint.Checkpoint, error) {
-	steps, err := v.steps(ctx, r)
+// candidate is a checkpoint to look at.
+type candidate struct {
+	step int64
+	near bool
+}
+
+// candidates opens the places, and returns what process 0 finds there, the last step first.
+func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err error) {
+	err = v.open(ctx, r)
+	var steps []int64
+	if err == nil {
+		steps, err = v.steps(ctx, r)
+	}
 	if err := r.agree(ctx, err, nil); err != nil {
 		return nil, err
 	}
+	for _, step := range steps {
+		all = append(all, candidate{step: step})
+	}
+	if v.near != nil {
+		if err := v.openNear(ctx, r); err != nil {
+			return nil, err
+		}
+		steps, err := v.near.steps(ctx, r)
+		if err := r.agree(ctx, err, nil); err != nil {
+			return nil, err
+		}
+		for _, step := range steps {
+			all = append(all, candidate{step: step, near: true})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.step, a.step) })
+	return all, nil
+}
+
+// candidate is the i-th to look at, by the first process's list.
+func (r *run) candidate(ctx context.Context, all []candidate, i int) (c candidate, more bool, err error) {
+	c.step = -1
+	if i < len(all) {
+		c = all[i]
+	}
+	if r.several() {
+		mine := binary.AppendVarint([]byte{0}, c.step)
+		if c.near {
+			mine[0] = 1
+		}
+		text, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to look at", mine)
+		if err != nil {
+			return c, false, err
+		}
+		c.near = text[0] == 1
+		c.step, _ = binary.Varint(text[1:])
+	}
+	return c, c.step >= 0, nil
+}
+
+// choose opens the last checkpoint that is intact, nil if there is none, and says whether it is on the
+// hosts. Each process reads its share of a checkpoint to find that out, and all choose the same.
+func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
+	all, err := v.candidates(ctx, r)
+	if err != nil {
+		return nil, false, err
+	}
 	var passed []error
-	last := int64(0) // of those that are passed over
-	for i := len(steps) - 1; ; i-- {
-		step := int64(-1)
-		if i >= 0 {
-			step = steps[i]
+	var last candidate // of those that are passed over
+	for i := 0; ; i++ {
+		at, more, err := r.candidate(ctx, all, i)
+		if err != nil {
+			return nil, false, err
 		}
-		if r.several() {
-			bytes, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to look at", binary.AppendVarint(nil, step))
-			if err != nil {
-				return nil, err
-			}
-			step, _ = binary.Varint(bytes)
-		}
-		if step < 0 {
+		if !more {
 			break
 		}
-		c, err := v.manager.Open(ctx, step)
+		of := v
+		if at.near {
+			of = v.near
+		}
+		c, err := of.manager.Open(ctx, at.step)
 		if err == nil {
 			err = c.VerifyShare(ctx, r.strategy.Process(), max(r.strategy.NumProcesses(), 1))
 		}
@@ -85,24 +140,27 @@ func (v *saver) choose(ctx context.Context, r *run) (*checkpoint.Checkpoint, err
 			if c != nil {
 				_ = c.Close()
 			}
-			return nil, err
+			return nil, false, err
 		}
 		bad := damaged
 		if r.several() {
 			if bad, err = r.strategy.AnyProcess(ctx, damaged); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 		if !bad {
-			return c, nil
+			return c, at.near, nil
 		}
-		v.clear, last = true, max(last, step)
+		of.clear = true
+		if !at.near && last.step < at.step {
+			last = at
+		}
 		if c != nil {
 			_ = c.Close()
 		}
 	}
 	if v.clear {
-		return nil, &ResumeError{Directory: v.path, Step: last, What: "every checkpoint is damaged", Err: errors.Join(passed...), Hint: "remove them to begin anew"}
+		return nil, false, &ResumeError{Directory: v.path, Step: last.step, What: "every checkpoint is damaged", Err: errors.Join(passed...), Hint: "remove them to begin anew"}
 	}
-	return nil, nil
+	return nil, false, nil
 }

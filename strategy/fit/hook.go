@@ -87,6 +87,8 @@ type Hook struct {
 	reset func()
 	// steps are others that the hook makes records.
 	steps []int64
+	// also is another interval of due and keep.
+	also Every
 	// keep saves variables, after all Record functions, if due says so.
 	due  func(s *State) bool
 	keep func(ctx context.Context, s *State) error

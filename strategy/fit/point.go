@@ -40,6 +40,7 @@ type point struct {
 	Sums    []byte   `json:"sums,omitempty"`
 
 	checkpoint *checkpoint.Checkpoint
+	near       bool // it is on the hosts
 }
 
 // hold puts a pending record in the point. The numbers are text, as JSON has no NaN.

@@ -98,6 +98,8 @@ type run struct {
 	due    int64 // the next step with something to do
 	record int64 // the last record
 	saved  int64 // the step of the last checkpoint
+	// savedNear is that of the last checkpoint on the hosts.
+	savedNear int64
 	// pending are the metrics of a step whose hooks have not run.
 	pending *partialRecord
 	begun   int  // hooks whose End is to run
@@ -142,7 +144,7 @@ func (r *run) prepare(ctx context.Context) error {
 		}
 	}
 	r.state = State{run: r, strategy: r.strategy, first: r.strategy.Process() == 0, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}
-	r.at, r.record, r.saved = position{}, -1, -1
+	r.at, r.record, r.saved, r.savedNear = position{}, -1, -1, -1
 	return nil
 }
 
@@ -172,6 +174,7 @@ func (r *run) all(ctx context.Context) error {
 	r.blame(err, doing)
 	saved := r.last(ctx, err)
 	if r.saver != nil {
+		r.saver.endNear(ctx, r)
 		saved = errors.Join(saved, r.saver.end(r))
 	}
 	if err == nil && saved != nil { // which the processes do not agree on

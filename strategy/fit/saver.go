@@ -32,6 +32,8 @@ type CheckpointOptions struct {
 	// Background lets the next steps begin as soon as what is saved is copied to the host's memory. To
 	// a URL it is always so.
 	Background bool
+	// Near, if it has a Folder, saves between these checkpoints on the hosts themselves.
+	Near Near
 	// Retention says which checkpoints stay beside the newest, of which Keep has the number: each
 	// k-th step, and the best by a metric of the run.
 	Retention checkpoint.Retention
@@ -63,9 +65,18 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 	if v.opts, wrong = only("hook checkpoint "+dir, opts); v.opts.Retention.Last != 0 {
 		wrong = option("hook checkpoint "+dir, "give the number by Keep", "option Retention.Last is %d", v.opts.Retention.Last)
 	}
-	return Hook{Name: "checkpoint " + dir, Every: every, Files: []string{dir}, saver: v, wrong: wrong,
-		due: func(s *State) bool { return every.due(s.step) && s.step > s.run.saved },
+	near := v.opts.Near
+	if v.near = near.saver(v.opts); wrong == nil {
+		wrong = near.check(dir)
+	}
+	far := func(s *State) bool { return every.due(s.step) && s.step > s.run.saved }
+	return Hook{Name: "checkpoint " + dir, Every: every, also: near.Every, Files: []string{dir}, saver: v, wrong: wrong,
+		due: func(s *State) bool { return far(s) || near.Every.due(s.step) && s.step > s.run.savedNear },
 		keep: func(ctx context.Context, s *State) error {
+			if !far(s) {
+				v.saveNear(ctx, s)
+				return nil
+			}
 			err := v.save(ctx, s.run)
 			s.run.saving(err)
 			if full(err) {
@@ -106,10 +117,15 @@ type saver struct {
 	slow        bool
 	// clear says that checkpoints after the step that is saved have to go: they are damaged.
 	clear bool
+	// near is the saver on the hosts, nil without one. store is its own, and nil of any other.
+	near  *saver
+	store storage.Store
 }
 
 // background reports whether the steps go on beside a save.
-func (v *saver) background() bool { return v.opts.Background || storage.IsURL(v.path) }
+func (v *saver) background() bool {
+	return v.opts.Background || v.store != nil || storage.IsURL(v.path)
+}
 
 // open opens the place of the checkpoints on this process.
 func (v *saver) open(ctx context.Context, r *run) (err error) {
@@ -119,7 +135,12 @@ func (v *saver) open(ctx context.Context, r *run) (err error) {
 	}
 	keep.Last = max(keep.Last, 0)
 	v.total = 0
-	v.manager, err = checkpoint.OpenManager(ctx, v.path, checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log})
+	opts := checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log}
+	if v.store != nil {
+		v.manager, err = checkpoint.NewManager(ctx, v.store, opts)
+		return err
+	}
+	v.manager, err = checkpoint.OpenManager(ctx, v.path, opts)
 	if err != nil || !r.state.First() || storage.IsURL(v.path) {
 		return err
 	}
@@ -221,7 +242,11 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	}
 	var before *checkpoint.BackgroundError
 	if err == nil || errors.Is(err, checkpoint.ErrKept) || errors.As(err, &before) && before.Step < step {
-		r.saved = step // or it is under way
+		if v.store == nil {
+			r.saved = step // or it is under way
+		} else {
+			r.savedNear = step
+		}
 	}
 	return v.failed(r, err)
 }
@@ -265,6 +290,9 @@ const leaving = 10 * time.Second
 // put its part already, or never will, and nobody waits for a part longer than until the process is
 // ended.
 func (v *saver) hurry(r *run, err error) {
+	if v.near != nil {
+		v.near.hurry(r, err)
+	}
 	if v.manager == nil || !r.several() || err == nil {
 		return
 	}

@@ -1,0 +1,240 @@
+package peers
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// serve answers for a store: GET of a range of an object at /o/NAME, HEAD, PUT, with If-None-Match for
+// one that is to be absent, DELETE, and a listing at /l?prefix=PREFIX.
+func serve(local here) http.Handler {
+	mux := http.NewServeMux()
+	fail := func(w http.ResponseWriter, err error) {
+		code := http.StatusInternalServerError
+		switch {
+		case errors.Is(err, storage.ErrNotExist):
+			code = http.StatusNotFound
+		case errors.Is(err, storage.ErrExists):
+			code = http.StatusPreconditionFailed
+		}
+		http.Error(w, err.Error(), code)
+	}
+	mux.HandleFunc("GET /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		o, err := local.Open(r.Context(), r.PathValue("name"))
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		defer o.Close()
+		// Ranges, lengths and HEAD are the server's.
+		http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(&reader{r.Context(), o}, 0, o.Size()))
+	})
+	mux.HandleFunc("PUT /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		opts := storage.PutOptions{IfAbsent: r.Header.Get("If-None-Match") == "*", Size: max(0, r.ContentLength)}
+		err := local.Put(r.Context(), r.PathValue("name"), opts, func(to io.Writer) error {
+			_, err := io.Copy(to, r.Body)
+			return err
+		})
+		if err != nil {
+			fail(w, err)
+		}
+	})
+	mux.HandleFunc("DELETE /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
+		if err := local.remove(r.Context(), r.PathValue("name")); err != nil {
+			fail(w, err)
+		}
+	})
+	mux.HandleFunc("GET /l", func(w http.ResponseWriter, r *http.Request) {
+		all, err := local.List(r.Context(), r.FormValue("prefix"))
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(all) // the client notices
+	})
+	return mux
+}
+
+// reader reads an object whose reads have a context.
+type reader struct {
+	ctx context.Context
+	o   storage.Object
+}
+
+func (r *reader) ReadAt(p []byte, offset int64) (int, error) {
+	if err := r.o.ReadAt(r.ctx, p, offset); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// guard lets those in who know the secret.
+func guard(secret string, h http.Handler) http.Handler {
+	want := []byte("Bearer " + secret)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			http.Error(w, "not of this job", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// path is where an object is.
+func path(name string) string { return (&url.URL{Path: "/o/" + name}).EscapedPath() }
+
+// peer is another process's part of the store.
+type peer struct {
+	process int
+	name    string
+	secret  string
+	client  *http.Client
+}
+
+// newPeer returns the part of a process. Its addresses are tried in turn.
+func newPeer(h host, process int, secret string, patience time.Duration) peer {
+	dialer := &net.Dialer{Timeout: patience}
+	t := &http.Transport{ResponseHeaderTimeout: patience, IdleConnTimeout: patience, DisableCompression: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		var errs []error
+		for i, address := range h.Addresses {
+			// Each address has its part of the time that is left.
+			part := *dialer
+			if by, ok := ctx.Deadline(); ok {
+				part.Timeout = time.Until(by) / time.Duration(len(h.Addresses)-i)
+			}
+			c, err := part.DialContext(ctx, network, address)
+			if err == nil {
+				return c, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	}}
+	return peer{process: process, name: h.Name, secret: secret, client: &http.Client{Transport: t}}
+}
+
+// do makes a request and returns the answer if it is good.
+func (p *peer) do(ctx context.Context, method, target string, body io.Reader, header ...string) (*http.Response, error) {
+	fail := func(err error) (*http.Response, error) {
+		return nil, &errkind.Fault{Op: fmt.Sprintf("process %d on %s", p.process, p.name), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://peer-"+strconv.Itoa(p.process)+target, body)
+	if err != nil {
+		return fail(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+p.secret)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	a, err := p.client.Do(r)
+	if err != nil {
+		return fail(err)
+	}
+	if a.StatusCode < 300 {
+		return a, nil
+	}
+	defer a.Body.Close()
+	switch a.StatusCode {
+	case http.StatusNotFound:
+		return nil, storage.ErrNotExist
+	case http.StatusPreconditionFailed:
+		return nil, storage.ErrExists
+	case http.StatusRequestedRangeNotSatisfiable:
+		return nil, io.ErrUnexpectedEOF
+	}
+	text, _ := io.ReadAll(io.LimitReader(a.Body, 1<<10))
+	return fail(fmt.Errorf("%s: %s", a.Status, strings.TrimSpace(string(text))))
+}
+
+func (p *peer) put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
+	body, to := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(to)
+		_ = to.CloseWithError(err)
+		wrote <- err
+	}()
+	var header []string
+	if opts.IfAbsent {
+		header = []string{"If-None-Match", "*"}
+	}
+	a, err := p.do(ctx, http.MethodPut, path(name), body, header...)
+	_ = body.CloseWithError(errAnswered)
+	if failed := <-wrote; failed != nil && !errors.Is(failed, errAnswered) && !errors.Is(failed, io.ErrClosedPipe) {
+		err = failed // of write itself
+	}
+	if a != nil {
+		err = errors.Join(err, a.Body.Close())
+	}
+	return err
+}
+
+// errAnswered ends the writer of an object that was refused.
+var errAnswered = errors.New("answered already")
+
+func (p *peer) open(ctx context.Context, name string) (storage.Object, error) {
+	a, err := p.do(ctx, http.MethodHead, path(name), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &object{p, name, a.ContentLength}, a.Body.Close()
+}
+
+func (p *peer) list(ctx context.Context, prefix string) (all []storage.Info, err error) {
+	a, err := p.do(ctx, http.MethodGet, "/l?prefix="+url.QueryEscape(prefix), nil)
+	if err != nil {
+		return nil, err
+	}
+	return all, errors.Join(json.NewDecoder(a.Body).Decode(&all), a.Body.Close())
+}
+
+func (p *peer) remove(ctx context.Context, name string) error {
+	a, err := p.do(ctx, http.MethodDelete, path(name), nil)
+	if errors.Is(err, storage.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = a.Body.Close()
+	}
+	return err
+}
+
+// object is an object of another host.
+type object struct {
+	peer *peer
+	name string
+	size int64
+}
+
+func (o *object) Size() int64  { return o.size }
+func (o *object) Close() error { return nil }
+
+func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
+	if offset < 0 || offset+int64(len(p)) > o.size {
+		return fmt.Errorf("%s on %s: %w", o.name, o.peer.name, io.ErrUnexpectedEOF)
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	a, err := o.peer.do(ctx, http.MethodGet, path(o.name), nil, "Range", fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(p))-1))
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadFull(a.Body, p)
+	return errors.Join(err, a.Body.Close())
+}

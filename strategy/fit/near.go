@@ -1,0 +1,122 @@
+package fit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/storage/peers"
+)
+
+// Near saves a run on its own hosts, more often than a bucket could take it: each host's shards lie in
+// a folder of its own and in that of the next host, so that the loss of one host loses none. A run that
+// resumes takes the newest checkpoint that is whole, of these and of those of the Checkpoint hook. The
+// zero value saves none.
+//
+// Two such checkpoints are kept, beside one that is being saved: three times the state of the run over
+// the hosts, and as much again for the copies. A save that fails is a warning, as the next is near.
+type Near struct {
+	// Folder is one of each host, such as /dev/shm/run, which is memory, or one on a local disk. Runs
+	// may share it: each has a part by a name that lies beside its checkpoints.
+	Folder string
+	// Every is the interval. A step that the Checkpoint hook saves is not saved here, too.
+	Every Every
+}
+
+// check returns what is wrong with the options.
+func (n Near) check(dir string) error {
+	if (n.Folder == "") != (n.Every == 0) || n.Every < 0 || storage.IsURL(n.Folder) {
+		return option("hook checkpoint "+dir, "give a folder of each host, and an interval of at least 1", "option Near has the folder %q and the interval %d", n.Folder, n.Every)
+	}
+	return nil
+}
+
+// keepNear is the number of checkpoints that are kept on the hosts.
+const keepNear = 2
+
+// saver returns the saver on the hosts, nil without one.
+func (n Near) saver(of CheckpointOptions) *saver {
+	if n.Folder == "" {
+		return nil
+	}
+	return &saver{path: n.Folder, opts: CheckpointOptions{Keep: keepNear, With: of.With, Without: of.Without, Restore: of.Restore}}
+}
+
+// openNear opens the places on the hosts. All processes call it.
+func (v *saver) openNear(ctx context.Context, r *run) error {
+	local, name, err := v.local(ctx, r)
+	if err := r.agree(ctx, err, nil); err != nil {
+		return err
+	}
+	n := v.near
+	if r.several() { // the name of the first process is that of all
+		text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name))
+		if err != nil {
+			return err
+		}
+		name = string(text)
+	}
+	gather := func(ctx context.Context, what string, mine []byte) ([][]byte, error) {
+		if !r.several() {
+			return [][]byte{mine}, nil
+		}
+		return r.gather(ctx, what, mine)
+	}
+	all, err := peers.Open(ctx, storage.Sub(local, name), peers.Options{Process: r.strategy.Process(), Gather: gather})
+	if err == nil {
+		n.store = all
+		err = n.open(ctx, r)
+	}
+	return r.agree(ctx, err, nil)
+}
+
+// nameOfRun is the object beside the checkpoints of a run with the name under which its hosts keep
+// theirs.
+const nameOfRun = "run.id"
+
+// local opens this host's folder, and on the first process reads the name of the run, or makes it.
+func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name string, err error) {
+	folder, err := filepath.Abs(v.near.path)
+	if err == nil {
+		local, err = storage.Directory(folder)
+	}
+	if err != nil || !r.state.First() {
+		return local, "", err
+	}
+	place, err := storage.Open(ctx, v.path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+	text, err := storage.ReadAll(ctx, place, nameOfRun, 1<<10)
+	if errors.Is(err, storage.ErrNotExist) {
+		text = []byte(rand.Text())
+		err = storage.PutBytes(ctx, place, nameOfRun, text, storage.PutOptions{IfAbsent: true})
+	}
+	return local, string(text), err
+}
+
+// saveNear saves the run on the hosts.
+func (v *saver) saveNear(ctx context.Context, s *State) {
+	if err := v.near.save(ctx, s.run); err != nil {
+		s.Warn("fit: training goes on without this checkpoint on the hosts", "error", err)
+	}
+}
+
+// endNear ends the saves on the hosts. It is called where the run ends.
+func (v *saver) endNear(ctx context.Context, r *run) {
+	n := v.near
+	if n == nil || n.store == nil {
+		return
+	}
+	if err := n.end(r); err != nil {
+		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)
+	}
+	if r.agreed { // the others' saves may need this host until they are over
+		_ = r.agree(context.WithoutCancel(ctx), nil, nil)
+	}
+	_ = n.store.Close()
+	n.store = nil
+}
