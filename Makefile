@@ -25,6 +25,8 @@
 #   make test-gomlx-examples run GoMLX's examples, unchanged, on one device and on eight (15 minutes), and write docs/gomlx-examples.md
 #   make test-saves 200 saves by several hosts to object storage, with faults in its HTTP requests (5 minutes),
 #                   and 2000 random damages of saved checkpoints, each followed by saves (3 minutes; DAMAGES=2000)
+#   make test-newcomer a fresh clone, the README's commands, an own module with three programs, every subcommand,
+#                   without Go's build cache (15 minutes), and the seconds of each
 #   make test-watchdog each of 14 faults on 8 processes, and 100 000 steps without a false alarm (15 minutes)
 #   make test-python read our files with the official Python packages
 
@@ -179,6 +181,11 @@ test-saves: plugin
 .PHONY: test-gomlx-examples
 test-gomlx-examples: plugin
 	cd internal/test/gomlxexamples && $(REQUIRE) TPUSTRATEGY_GOMLX_EXAMPLES=$(CURDIR)/docs/gomlx-examples.md $(GO) test -count=1 -timeout 90m -v .
+
+# What is said goes to WORK/newcomer.log; CACHE=1 takes the build cache.
+.PHONY: test-newcomer
+test-newcomer:
+	internal/test/newcomer/run.sh
 
 .PHONY: test-watchdog
 test-watchdog:
