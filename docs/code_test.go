@@ -152,7 +152,11 @@ func TestTheClassifierOfTheTutorialIs40Lines(t *testing.T) {
 	require.NoError(t, err)
 	code := regexp.MustCompile(`(?m)^\s*(//.*)?\n`).ReplaceAllString(string(program), "")
 	assert.Equal(t, 40, strings.Count(code, "\n"))
+	keras, err := os.ReadFile("compare/mnist_keras.py")
+	require.NoError(t, err)
+	lines := strings.Count(regexp.MustCompile(`(?m)^\s*((#|""").*)?\n`).ReplaceAllString(string(keras), ""), "\n")
 	page, err := os.ReadFile("tutorial.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(page), "is 40 lines of code")
+	assert.Contains(t, string(page), fmt.Sprintf("compare/mnist_keras.py) is %d lines", lines))
 }

@@ -3,6 +3,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,7 +89,7 @@ docker() { [ -f "$ROOT/$3" ]; }
 
 // TestThePagesCommandsRun runs the commands of each page in their order, in a folder of its own. A
 // block of sh has commands alone, or commands behind "$ " with what they print; one whose output is
-// an error fails. Behind sh may stand what a block needs: tpu is a TPU or its compiler, and cloud an
+// an error fails; behind "sh same" it is what they print, some lines perhaps left out. Else what a block needs stands there: tpu is a TPU or its compiler, and cloud an
 // account of Google Cloud: what these do is not done here, and the rest of such a block is. slow takes
 // minutes: its syntax is looked at.
 func TestThePagesCommandsRun(t *testing.T) {
@@ -101,11 +102,12 @@ func TestThePagesCommandsRun(t *testing.T) {
 	names, blocks := fenced(t)
 	for _, name := range names {
 		var script strings.Builder
+		same := map[string]string{} // what a file has to show
 		for _, b := range blocks {
 			if b.page != name || b.language != "sh" {
 				continue
 			}
-			assert.Contains(t, []string{"", "tpu", "cloud", "slow"}, b.word, "%s:%d", name, b.line)
+			assert.Contains(t, []string{"", "same", "tpu", "cloud", "slow"}, b.word, "%s:%d", name, b.line)
 			script.WriteString("WORD=" + b.word + "\n")
 			for _, c := range b.commands() {
 				if b.word == "slow" {
@@ -117,7 +119,12 @@ func TestThePagesCommandsRun(t *testing.T) {
 				if c.fails && b.word == "" {
 					want = "-ne"
 				}
-				script.WriteString("echo; echo " + inQuotes("+ "+c.text) + "\n{ " + c.text + "\n} </dev/null\ncode=$?; [ $code " + want + " 0 ] || { echo exit code $code; exit 1; }\n")
+				to := "/dev/stdout"
+				if b.word == "same" {
+					to = fmt.Sprintf("same%d", len(same))
+					same[to] = c.prints
+				}
+				script.WriteString("echo; echo " + inQuotes("+ "+c.text) + "\n{ " + c.text + "\n} </dev/null >" + to + "\ncode=$?; [ $code " + want + " 0 ] || { echo exit code $code; exit 1; }\n")
 			}
 		}
 		t.Run(strings.TrimPrefix(name, "../"), func(t *testing.T) {
@@ -132,6 +139,11 @@ func TestThePagesCommandsRun(t *testing.T) {
 			cmd.Env = append(os.Environ(), "ROOT="+root, "BIN="+bin, "PLUGIN="+plugin, "PJRT_PLUGIN_LIBRARY_PATH=")
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
+			for file, shown := range same {
+				printed, err := os.ReadFile(filepath.Join(dir, file))
+				require.NoError(t, err)
+				assert.True(t, piece(shown, string(printed)), "the page shows\n%s\nand the command prints\n%s", shown, printed)
+			}
 			for _, written := range map[string][]string{
 				"tutorial.md": {"run/best", "run/curve.html", "run/events", "run/losses.csv", "model.safetensors", "split/checkpoints"},
 			}[name] {
@@ -146,8 +158,9 @@ func inQuotes(text string) string { return "'" + strings.ReplaceAll(text, "'", `
 
 // shellCommand is one of a block's, of one or more lines.
 type shellCommand struct {
-	text  string
-	fails bool // as the output that the block shows says
+	text   string
+	prints string
+	fails  bool // as the output that the block shows says
 }
 
 func (b block) commands() (all []shellCommand) {
@@ -161,6 +174,7 @@ func (b block) commands() (all []shellCommand) {
 		case strings.HasPrefix(line, "$ "):
 			all = append(all, shellCommand{text: line[2:]})
 		case shown:
+			all[last].prints += line + "\n"
 			all[last].fails = all[last].fails || regexp.MustCompile(`^(tpustrategy|multihost): `).MatchString(line)
 		case strings.TrimSpace(line) != "":
 			all = append(all, shellCommand{text: line})
