@@ -111,8 +111,15 @@ func (r *acceptRequest) open(ctx context.Context, logger *slog.Logger) (*system.
 	return system.Open(ctx, o)
 }
 
-// acceptHere is the child's side. It notes each outcome as it is known.
+// acceptHere is the child's side. It notes each outcome as it is known, and each second that it lives.
 func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for beat := time.NewTicker(time.Second); ctx.Err() == nil; <-beat.C {
+			child.Note([]byte("{}"))
+		}
+	}()
 	tell := func(o accept.Outcome) {
 		if line, err := json.Marshal(o); err == nil {
 			child.Note(line)
@@ -162,8 +169,12 @@ func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
 	return &acceptAnswer{reports[0], reports[0].Outcomes}, nil
 }
 
-// acceptGrace is how long the child may take beyond the time of all parts.
-const acceptGrace = 2 * time.Minute
+// The child ends by itself once its time is over, which does not count what other programs take from it.
+// A run of acceptWhole times that time, and a child without a sign of life for acceptSilence, are ended.
+const (
+	acceptWhole   = 4
+	acceptSilence = 30 * time.Second
+)
 
 func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.List {
@@ -184,7 +195,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.CheckPlace(name); err != nil {
 		return refused("accept", err)
 	}
-	report := a.accept(ctx, root, request, request.options().Whole()+acceptGrace)
+	report := a.accept(ctx, root, request, acceptWhole*request.options().Whole()+acceptSilence, acceptSilence)
 	if err := ahead.WriteFile(name, func(w io.Writer) error { return accept.WriteArchive(w, report) }); err != nil {
 		return err
 	}
@@ -212,14 +223,14 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 var plainName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // accept runs the parts in a child, and says what came of them also if the child dies.
-func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, limit time.Duration) *accept.Report {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end in %v", limit))
+func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, limit, silence time.Duration) *accept.Report {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end in %v: --budget gives it longer", limit))
 	defer cancel()
 	began := time.Now()
 	var told []accept.Outcome
 	notice := func(line []byte) {
 		var o accept.Outcome
-		if json.Unmarshal(line, &o) != nil {
+		if json.Unmarshal(line, &o) != nil || o.Part == "" {
 			return
 		}
 		if n := len(told); n > 0 && told[n-1].Status == accept.Running {
@@ -229,7 +240,7 @@ func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, lim
 			a.showOutcome(o)
 		}
 	}
-	answer, err := a.childNoting(ctx, "accept", childRequest{Accept: request}, notice)
+	answer, err := a.childNoting(ctx, "accept", childRequest{Accept: request}, silence, notice)
 	if err == nil {
 		report := answer.Accept.Report
 		report.Outcomes = answer.Accept.Outcomes

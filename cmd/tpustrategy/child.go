@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
@@ -79,13 +82,36 @@ func (a *app) childOn(ctx context.Context, doing string, request childRequest, q
 	return ask(ctx, doing, command, input)
 }
 
-// childNoting is child, with a function for what its work notes.
-func (a *app) childNoting(ctx context.Context, doing string, request childRequest, notice func(line []byte)) (*childAnswer, error) {
+// childNoting is child, with a function for what its work notes. A child that notes nothing for so long
+// is ended: it is stopped, or its machine is.
+func (a *app) childNoting(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
-	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.environ, Notices: notice}, input)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	const parts = 10 // in which the silence is counted: none passes while this process is stopped itself
+	var silent atomic.Int32
+	heard := func(line []byte) {
+		silent.Store(0)
+		notice(line)
+	}
+	go func() {
+		tick := time.NewTicker(silence / parts)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if silent.Add(1) > parts {
+					cancel(&errkind.Fault{Op: "the process", Reason: fmt.Sprintf("no sign of life in %v: it is stopped, or gets no processor", silence), Class: errkind.DeadlineExceededError})
+				}
+			}
+		}
+	}()
+	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.environ, Notices: heard}, input)
 }
 
 // ask starts a child and reads its answer.

@@ -87,11 +87,16 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, noticeEnd)
 		noticing.Go(func() {
 			defer notices.Close()
-			for lines := bufio.NewScanner(notices); lines.Scan(); {
-				c.Notices(lines.Bytes())
+			for r := bufio.NewReader(notices); ; {
+				line, err := r.ReadBytes('\n')
+				if err != nil {
+					return
+				}
+				c.Notices(line[:len(line)-1])
 			}
-			_, _ = io.Copy(io.Discard, notices) // after a line that is too long
 		})
+		// What the child has started may hold the pipe for longer than the child lives.
+		defer func() { _ = notices.SetReadDeadline(time.Now().Add(5 * cmd.WaitDelay)) }()
 	}
 	isolate(cmd)
 	cmd.WaitDelay = time.Second // for outputs that something else holds
