@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -195,6 +196,74 @@ func (m innerStrategy) CopyOut(ctx context.Context, of []*Variable, parts []mesh
 	}
 	return m.machine.CopyOut(ctx, parts)
 }
+
+// Images copies to the host what each of this process's devices holds of the variables, to the bit,
+// with its padding: by variable and partition. No step is launched meanwhile.
+func (m innerStrategy) Images(ctx context.Context, of []*Variable) ([][][]byte, error) {
+	images := make([][][]byte, len(of))
+	err := m.quiet(ctx, of, func(i int, l *mesh.Layout, buffers mesh.Buffers) error {
+		images[i] = make([][]byte, len(buffers))
+		for p, b := range buffers {
+			if b == nil || !m.machine.Local[p] {
+				continue
+			}
+			images[i][p] = make([]byte, l.PartBytes)
+			if err := b.ToHost(ctx, images[i][p]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return images, err
+}
+
+// Reinstate gives the devices back what Images copied.
+func (m innerStrategy) Reinstate(ctx context.Context, of []*Variable, images [][][]byte) error {
+	return m.quiet(ctx, of, func(i int, l *mesh.Layout, _ mesh.Buffers) (err error) {
+		fresh := m.machine.Buffers()
+		for p, image := range images[i] {
+			if image == nil {
+				continue
+			}
+			if fresh[p], err = m.machine.System.Runtime().BufferFromHost(ctx, image, l.Type, l.Buffer, m.machine.All[p]); err != nil {
+				return errors.Join(err, fresh.Close())
+			}
+		}
+		return of[i].swap(fresh)
+	})
+}
+
+// quiet calls f for each variable while no step is launched and those before are done.
+func (m innerStrategy) quiet(ctx context.Context, of []*Variable, f func(i int, l *mesh.Layout, buffers mesh.Buffers) error) error {
+	if err := m.Usable(ctx, "copying variables"); err != nil {
+		return err
+	}
+	if err := arrive(ctx, of...); err != nil {
+		return err
+	}
+	m.machine.Launch.Lock()
+	defer m.machine.Launch.Unlock()
+	for i, v := range of {
+		err := v.live()
+		var l *mesh.Layout
+		if err == nil {
+			l, err = v.layout()
+		}
+		if err == nil {
+			err = ready(ctx, v.buffers)
+		}
+		if err == nil {
+			err = f(i, l, v.buffers)
+		}
+		if err != nil {
+			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+		}
+	}
+	return nil
+}
+
+// Mirrors reports whether all replicas should hold the same of a variable.
+func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.Is() }
 
 // StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it; see
 // [mesh.Machine.StartGather].

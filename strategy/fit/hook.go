@@ -92,9 +92,11 @@ type Hook struct {
 	// keep saves variables, after all Record functions, if due says so.
 	due  func(s *State) bool
 	keep func(ctx context.Context, s *State) error
-	// saver is that of the Checkpoint hook, and watch the options of the Watch hook.
-	saver *saver
-	watch *watchdog.Options
+	// saver is that of the Checkpoint hook, watch the options of the Watch hook, and replay the interval
+	// of the Replay hook.
+	saver  *saver
+	watch  *watchdog.Options
+	replay Every
 }
 
 // measures reports whether the hook may publish metrics that it does not name.

@@ -86,6 +86,8 @@ type run struct {
 	dog              *watchdog.Watchdog
 	firmly           context.Context
 	release, unwatch func()
+	// replays is the interval of a Replay hook.
+	replays Every
 	// doing is what the run does, and lost who the watchdog knows to be the reason of its failure.
 	doing watchdog.Activity
 	lost  error
@@ -138,7 +140,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	for i := range r.hooks {
 		h := &r.hooks[i]
-		r.saver, r.watch = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watch)
+		r.saver, r.watch, r.replays = cmp.Or(h.saver, r.saver), cmp.Or(h.watch, r.watch), cmp.Or(h.replay, r.replays)
 		if h.reset != nil {
 			h.reset()
 		}
@@ -259,7 +261,7 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		r.agreed = false
 		r.does(watchdog.Launch, "")
-		loss, err := r.train.Run(r.work(ctx), args...)
+		loss, err := r.take(r.work(ctx), args)
 		if err != nil {
 			return r.failed("taking the step", r.state.step+1, r.orInterrupted(ctx, err))
 		}

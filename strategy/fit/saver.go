@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/replay"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -374,7 +375,8 @@ func (r *run) last(ctx context.Context, err error) error {
 		return nil
 	}
 	var nonFinite *train.NonFiniteError
-	if errors.As(err, &nonFinite) {
+	var differ *replay.Error
+	if errors.As(err, &nonFinite) || errors.As(err, &differ) {
 		return nil
 	}
 	if r.several() && err != nil && !r.agreed && !errors.Is(err, errShort) {

@@ -45,6 +45,9 @@ type Flags struct {
 	Cache string
 	// Profile are the steps that are recorded for XProf, none if both are 0; see fit.Profile.
 	Profile struct{ From, To int64 }
+	// Replay is the interval of steps that are taken twice and compared, none if it is 0; see
+	// fit.Replay.
+	Replay int64
 
 	set *flag.FlagSet
 	// local is the folder of the files that a store does not take; see [Flags.here].
@@ -78,6 +81,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		}
 		return nil
 	})
+	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", strategy.ParseStateSharding)
 	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
 	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
@@ -121,7 +125,7 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		from, to int64
 	}{
 		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1, 1 << 20},
-		{"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+		{"replay", f.Replay, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
 	} {
 		if v.value < v.from || v.value > v.to {
 			return bad(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)

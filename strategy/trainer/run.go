@@ -199,8 +199,11 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
 	fetch, put := f.copies("losses.csv", "curve.html")
-	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), bar.On(f.line), fit.CSV(in("losses.csv")),
+	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), fit.Goodput(), bar.On(f.line), fit.CSV(in("losses.csv")),
 		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(below(f.Out, "checkpoints"), every))
+	if f.Replay > 0 {
+		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
+	}
 	if f.Profile.From > 0 {
 		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
 	}

@@ -1,0 +1,74 @@
+package fit_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/replay"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// TestAReplayEndsARunBeforeItSaves turns a bit of a variable on one device after step 12, of a run
+// that replays each fourth step and saves after each tenth, and at its end: the error names the
+// device, and step 10 is the last that is saved. Without the bit the losses are those of a run that
+// replays nothing.
+func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
+	dir := t.TempDir()
+	run := func(place string, at int64, hooks ...fit.Hook) ([]float64, error) {
+		s := strategytest.New(t, 4, 1)
+		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+		defer step.Close()
+		var losses []float64
+		hooks = append(hooks, fit.Checkpoint(filepath.Join(dir, place), 10), fit.Each(1, func(ctx context.Context, st *fit.State) error {
+			loss, _ := st.Value(fit.Loss)
+			losses = append(losses, loss)
+			if st.Step() != at {
+				return nil
+			}
+			m := inside.Of[interface {
+				Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
+				Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
+			}](s)
+			all := s.Variables(step.Store()).All()
+			images, err := m.Images(ctx, all)
+			if err != nil {
+				return err
+			}
+			images[0][2][0] ^= 0x10
+			return m.Reinstate(ctx, all, images)
+		}))
+		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 24, Every: 1}, hooks...)
+		return losses, err
+	}
+	_, err := run("bad", 12, fit.Replay(4))
+	var e *replay.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, int64(16), e.Step)
+	require.Len(t, e.Devices, 1)
+	assert.Contains(t, e.Devices[0], "replica 2, logical device 0")
+	assert.Equal(t, 69, interrupt.Code(err))
+	saved, _ := filepath.Glob(filepath.Join(dir, "bad", "step-*"))
+	assert.Equal(t, []string{filepath.Join(dir, "bad", "step-0000000010")}, saved)
+
+	want, err := run("plain", 0)
+	require.NoError(t, err)
+	got, err := run("replayed", 0, fit.Replay(1))
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	_, err = os.Stat(filepath.Join(dir, "replayed", "step-0000000024"))
+	require.NoError(t, err)
+
+	_, err = run("none", 0, fit.Replay(0))
+	require.ErrorContains(t, err, "at least 1")
+}

@@ -1,0 +1,206 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+)
+
+// machine is what this package uses of a strategy beside the contract.
+type machine interface {
+	// Images copies to the host what each of this process's devices holds of the variables, to the bit:
+	// by variable and partition, nil for the partitions of others. It waits for the steps under way.
+	Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
+	// Reinstate gives the devices back what Images copied.
+	Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
+	// Mirrors reports whether all replicas should hold the same of a variable.
+	Mirrors(v *strategy.Variable) bool
+	// Names are the names of the devices, by replica and logical device.
+	Names() (devices [][]string, hosts []string, perHost int)
+}
+
+var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+
+// Step takes a step by take, puts the variables back, and takes it again; the second one's results
+// stay. number is the step's, for the error, and variables are all that the step reads and writes,
+// which are on the devices. All processes call it at the same point.
+//
+// Devices that differ are an [*Error], on all processes. Other errors are those of take and of the
+// copies.
+func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
+	r := &replay{machine: inside.Of[machine](s), strategy: s, number: number, variables: variables}
+	before, err := r.machine.Images(ctx, variables)
+	if err != nil {
+		return err
+	}
+	if err := r.mirrored(ctx, "the replicas differ before it", before); err != nil {
+		return err
+	}
+	if err := take(ctx); err != nil {
+		return err
+	}
+	first, err := r.machine.Images(ctx, variables)
+	if err != nil {
+		return err
+	}
+	if err := r.machine.Reinstate(ctx, variables, before); err != nil {
+		return err
+	}
+	if err := take(ctx); err != nil {
+		return err
+	}
+	second, err := r.machine.Images(ctx, variables)
+	if err != nil {
+		return err
+	}
+	if err := r.same(ctx, first, second); err != nil {
+		return err
+	}
+	return r.mirrored(ctx, "the replicas differ after it", second)
+}
+
+// replay is one step that is replayed.
+type replay struct {
+	machine   machine
+	strategy  *strategy.TPUStrategy
+	number    int64
+	variables []*strategy.Variable
+}
+
+// same compares what each device holds with what it held.
+func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
+	var differ []int
+	var names []string
+	for i, v := range r.variables {
+		for p := range first[i] {
+			if bytes.Equal(first[i][p], second[i][p]) {
+				continue
+			}
+			if !slices.Contains(differ, p) {
+				differ = append(differ, p)
+			}
+			if !slices.Contains(names, v.Path()) {
+				names = append(names, v.Path())
+			}
+		}
+	}
+	var mine []byte
+	for _, p := range differ {
+		mine = binary.AppendUvarint(mine, uint64(p))
+	}
+	all, err := r.strategy.GatherBytes(ctx, "replay: the second time", mine)
+	if err != nil {
+		return err
+	}
+	differ = nil
+	for _, text := range all {
+		for len(text) > 0 {
+			p, n := binary.Uvarint(text)
+			if n <= 0 {
+				return &errkind.Fault{Op: "replay", Reason: "a process sent no list", Class: errkind.InternalError}
+			}
+			differ, text = append(differ, int(p)), text[n:]
+		}
+	}
+	return r.failed("it left other bits the second time", differ, names)
+}
+
+// mirrored compares what the replicas hold of the variables that should be the same on all.
+func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte) error {
+	devices, _, _ := r.machine.Names()
+	logical := len(devices[0])
+	var mine []byte
+	for p := range len(devices) * logical {
+		sum, here := sha256.New(), false
+		for i, v := range r.variables {
+			if r.machine.Mirrors(v) && images[i][p] != nil {
+				sum.Write(images[i][p])
+				here = true
+			}
+		}
+		if here {
+			mine = sum.Sum(binary.BigEndian.AppendUint32(mine, uint32(p)))
+		}
+	}
+	all, err := r.strategy.GatherBytes(ctx, "replay: "+reason, mine)
+	if err != nil {
+		return err
+	}
+	const entry = 4 + sha256.Size
+	sums := map[int]string{}
+	for _, text := range all {
+		for ; len(text) >= entry; text = text[entry:] {
+			sums[int(binary.BigEndian.Uint32(text))] = string(text[4:entry])
+		}
+	}
+	var differ []int
+	for l := range logical {
+		votes := map[string]int{}
+		for replica := range devices {
+			if sum, ok := sums[replica*logical+l]; ok {
+				votes[sum]++
+			}
+		}
+		most := 0
+		for _, n := range votes {
+			most = max(most, n)
+		}
+		tied := 0
+		for _, n := range votes {
+			if n == most {
+				tied++
+			}
+		}
+		for replica := range devices { // those that are few; where none are, all of them
+			p := replica*logical + l
+			if sum, ok := sums[p]; ok && len(votes) > 1 && (votes[sum] < most || tied > 1) {
+				differ = append(differ, p)
+			}
+		}
+	}
+	var names []string
+	for i, v := range r.variables {
+		if r.machine.Mirrors(v) && unlike(images[i], logical) {
+			names = append(names, v.Path())
+		}
+	}
+	return r.failed(reason, differ, names)
+}
+
+// unlike reports whether this process's replicas hold different bytes.
+func unlike(images [][]byte, logical int) bool {
+	for l := range logical {
+		var one []byte
+		for p := l; p < len(images); p += logical {
+			if one == nil {
+				one = images[p]
+			}
+			if images[p] != nil && !bytes.Equal(one, images[p]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// failed is the error of devices that differ, or nil.
+func (r *replay) failed(reason string, differ []int, names []string) error {
+	if len(differ) == 0 {
+		return nil
+	}
+	devices, _, _ := r.machine.Names()
+	logical := len(devices[0])
+	slices.Sort(differ)
+	e := &Error{Step: r.number, Reason: reason, Variables: names, All: len(differ) == len(devices)*logical && len(differ) > 1}
+	for _, p := range differ {
+		e.Devices = append(e.Devices, fmt.Sprintf("replica %d, logical device %d (%s)", p/logical, p%logical, devices[p/logical][p%logical]))
+	}
+	return e
+}
