@@ -9,7 +9,7 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 work=${WORK:-$(mktemp -d)}
 [ -n "${CACHE-}" ] || export GOCACHE="$work/cache"
-export TF_CPP_MIN_LOG_LEVEL=2 GOFLAGS=-buildvcs=false
+export TF_CPP_MIN_LOG_LEVEL=2 GOFLAGS="-buildvcs=false -trimpath"
 log=$work/newcomer.log failed=0 ran=" "
 cd "$work" || exit 1
 
