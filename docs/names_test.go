@@ -49,7 +49,7 @@ var foreign = strings.Fields(`
 	AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
 	JobSet OpenTelemetry GetPjrtApi RestartForceExitStatus MemAvailable CapEff AbortIncompleteMultipartUpload
 	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
-	trainer.OnExecCreation corpus.HeldOut corpus.Words first.Then`)
+	trainer.OnExecCreation corpus.HeldOut corpus.Words first.Then TiB`)
 
 // wrong are the Go names of a text that nothing declares. of is the package that the text is in, nil
 // for a page.
