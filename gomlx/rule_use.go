@@ -40,7 +40,7 @@ func (o Options) validate(mesh sharding.Mesh) error {
 		kind := r.Annotation.Kind()
 		switch {
 		case err != nil:
-		case kind == logical.None && len(r.Largest) == 0:
+		case kind == logical.None && len(r.Largest) == 0 && r.State == 0:
 			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "it splits nothing", Hint: `give the axes of each dimension, as logical.Over("", "logical")`}
 		case kind == logical.KindAssign, r.Annotation.Parts() != nil:
 			err = &logical.RuleError{Rule: i, Text: r.String(), Reason: "a program over the whole batch has no logical device of its own",

@@ -78,9 +78,10 @@
 //
 // # Rules
 //
-// [Rules] lay out variables by path, for package strategy and for package gomlx alike. They are values,
-// with a JSON form ([ParseRules]) and sets that have a name ([BuiltinRules]). What an optimizer keeps
-// of a variable follows the variable ([StateOf]).
+// [Rules] lay out variables by path, for package strategy and for package gomlx alike: how a variable is
+// split over the mesh, and what of its training the replicas share out ([Share]). They are values, with
+// a JSON form ([ParseRules]) and sets that have a name ([BuiltinRules]). What an optimizer keeps of a
+// variable follows the variable ([StateOf]).
 //
 // # Errors
 //

@@ -59,28 +59,35 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 			axes[dim] = over
 		}
 	}
-	for _, i := range more {
-		dim, text := largest(mesh, rules[i].Largest, dims, axes)
+	split := func(i int, over []string) {
+		dim, text := largest(mesh, over, dims, axes)
 		if text != "" {
 			miss(&whole, i, text)
 		}
 		if dim >= 0 {
-			axes[dim], _ = dividing(mesh, rules[i].Largest)
+			axes[dim], _ = dividing(mesh, over)
 			follow(i)
 		}
 	}
-	split := make([]sharding.Dim, len(dims))
-	for dim, over := range axes {
-		split[dim].Axes = over
+	of, level := stateByName(path)
+	for _, i := range more {
+		split(i, rules[i].Largest)
 	}
-	p.Spec, p.Why, p.Whole = sharding.NewSpec(split...), strings.Join(why, ", "), strings.Join(whole, "; ")
+	if state, i := rules.State(path, dims); i >= 0 && state >= level {
+		split(i, []string{ReplicaName})
+	}
+	parts := make([]sharding.Dim, len(dims))
+	for dim, over := range axes {
+		parts[dim].Axes = over
+	}
+	p.Spec, p.Why, p.Whole = sharding.NewSpec(parts...), strings.Join(why, ", "), strings.Join(whole, "; ")
 	if p.Why == "" {
 		p.Why = "no rule"
 	}
 	if first < 0 && len(passed) > 0 {
 		p.Why += " (" + strings.Join(passed, "; ") + ")"
 	}
-	if of := StateOf(path, nil); of != "" && len(why) > 0 {
+	if of != "" && len(why) > 0 {
 		p.Why += ", as state of " + of
 	}
 	return p, required

@@ -18,7 +18,8 @@ type Reach struct {
 	reached []bool
 }
 
-// Mark marks the rules that reach a variable.
+// Mark marks the rules that reach a variable. For one with a State the variable's path is enough: a
+// model of small variables only has nothing to share out.
 func (u *Reach) Mark(rules Rules, path string, dims []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -26,7 +27,7 @@ func (u *Reach) Mark(rules Rules, path string, dims []int) {
 		u.reached = make([]bool, len(rules))
 	}
 	for i, r := range rules {
-		u.reached[i] = u.reached[i] || r.Reaches(path, dims)
+		u.reached[i] = u.reached[i] || r.Reaches(path, dims) || r.State != 0 && r.matches(path)
 	}
 }
 

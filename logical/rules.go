@@ -1,6 +1,7 @@
 package logical
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,22 +10,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Rule says how the variables whose path matches a pattern are laid out. It has an Annotation, or axes
-// in Largest. A Rule is a value.
+// Rule says how the variables whose path matches a pattern are laid out. It has an Annotation, axes in
+// Largest, or a State. A Rule is a value.
 type Rule struct {
 	// Pattern is searched for in the variable's path, such as "/hidden/dense/weights". For the state
 	// that optimizers and an accumulation of gradients keep of a variable (see [StateOf]), it is
 	// searched for in the path of that variable, too.
 	Pattern *regexp.Regexp
 	// Annotation is the annotation of the variables that match. A split reaches only variables of as
-	// many dimensions as it has numbers or entries. [Replicated] keeps the variable whole, whatever
-	// later rules say.
+	// many dimensions as it has numbers or entries. [Replicated] keeps the variable and its state
+	// whole, whatever later rules say.
 	Annotation Annotation
 	// Largest are axes that split the largest dimension that they divide, and that no Annotation
 	// splits. They come on top of what a rule with a split by names says, unless that uses the axes.
 	Largest []string
-	// Smallest is the number of elements from which on Largest splits a variable; 0 stands for
-	// 1024. Each variable in parts has collectives of its own.
+	// State says what of the training of the variables that match the replicas share out. It comes on
+	// top of what other rules say; see [Share].
+	State StateSharding
+	// Smallest is the number of elements from which on Largest splits a variable, and State shares it
+	// out; 0 stands for 1024. Each variable in parts has collectives of its own.
 	Smallest int
 	// Optional allows that the rule reaches no variable. Without it, a rule that reaches none is an
 	// error, because its split would be dropped silently.
@@ -36,8 +40,9 @@ type Rule struct {
 }
 
 // Rules lay out variables by path. Of the rules with an Annotation that reach a variable the first
-// counts, and those with Largest come on top, each over axes that nothing before it has used. A rule
-// that replicates ends the search. A variable that no rule reaches is whole on every device.
+// counts, and those with Largest come on top, each over axes that nothing before it has used. Of those
+// with a State the first counts, too. A rule that replicates ends the search. A variable that no rule
+// reaches is whole on every device.
 type Rules []Rule
 
 // smallest is the Smallest of the zero value.
@@ -49,6 +54,13 @@ func Match(pattern string, annotation Annotation) Rule {
 	return Rule{Pattern: regexp.MustCompile(pattern), Annotation: annotation}
 }
 
+// Share returns a rule by which the replicas share out what belongs to the variables whose paths match
+// a regular expression, "" for all: the optimizer's state, gradients, or the variables too. Those of
+// fewer than 1024 elements stay whole; [Rule].Smallest says another number. It panics as Match does.
+func Share(pattern string, state StateSharding) Rule {
+	return Rule{Pattern: regexp.MustCompile(pattern), State: state}
+}
+
 // String returns the rule as in `"/dense/weights$" to -,logical`.
 func (r Rule) String() string {
 	switch {
@@ -56,6 +68,8 @@ func (r Rule) String() string {
 		return "a rule without a pattern"
 	case len(r.Largest) > 0:
 		return fmt.Sprintf("%q to largest(%s)", r.Pattern, strings.Join(r.Largest, "+"))
+	case r.State != 0:
+		return fmt.Sprintf("%q to state(%s)", r.Pattern, r.State)
 	}
 	return fmt.Sprintf("%q to %s", r.Pattern, r.Annotation)
 }
@@ -72,15 +86,26 @@ func (r Rule) matches(path string) bool {
 
 // Reaches reports whether the rule says something of a variable of this path and shape.
 func (r Rule) Reaches(path string, dims []int) bool {
-	least := r.Smallest
-	if least == 0 {
-		least = smallest
-	}
 	switch rank := r.Annotation.Rank(); {
-	case len(r.Largest) > 0 && product(dims) < least, rank >= 0 && rank != len(dims):
+	case (len(r.Largest) > 0 || r.State != 0) && product(dims) < cmp.Or(r.Smallest, smallest), rank >= 0 && rank != len(dims):
 		return false
 	}
 	return r.matches(path)
+}
+
+// State returns what the replicas share out of the training of a variable of this path and shape, and
+// the index of the rule that says it, or ShardNothing and -1.
+func (rules Rules) State(path string, dims []int) (StateSharding, int) {
+	for i, r := range rules {
+		switch {
+		case !r.Reaches(path, dims):
+		case r.State != 0:
+			return r.State, i
+		case r.Annotation.Kind() == KindReplicate:
+			return ShardNothing, i
+		}
+	}
+	return ShardNothing, -1
 }
 
 // reaching returns the rule whose Annotation a variable has, or -1, and those whose Largest comes on
@@ -89,7 +114,7 @@ func (rules Rules) reaching(path string, dims []int) (first int, more []int) {
 	first = -1
 	for i, r := range rules {
 		switch {
-		case len(r.Largest) == 0 && first >= 0, !r.Reaches(path, dims):
+		case r.State != 0, len(r.Largest) == 0 && first >= 0, !r.Reaches(path, dims):
 		case len(r.Largest) > 0:
 			more = append(more, i)
 		default:
@@ -148,10 +173,14 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 			return fail(nil, "make it with logical.Match", "it has no pattern")
 		case r.Annotation.Kind() != None && len(r.Largest) > 0:
 			return fail(nil, "make two rules of it", "it has an annotation and axes for the largest dimension")
+		case r.State != 0 && (r.Annotation.Kind() != None || len(r.Largest) > 0):
+			return fail(nil, "make two rules of it", "it places a variable and shares its state out")
+		case r.State != 0 && (r.State < ShardNothing || r.State > ShardParameters):
+			return fail(nil, "use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", "%s is none", r.State)
 		case r.Smallest < 0:
 			return fail(nil, "give 0 or more", "it is for variables of %d elements or more", r.Smallest)
-		case r.Smallest > 0 && len(r.Largest) == 0:
-			return fail(nil, "leave the size out", "a size counts only for the largest dimension's axes")
+		case r.Smallest > 0 && len(r.Largest) == 0 && r.State == 0:
+			return fail(nil, "leave the size out", "a size counts only for the largest dimension's axes and for state")
 		case r.Optional && r.Required:
 			return fail(nil, "choose one", "it is optional and required")
 		case len(r.Largest) > 0 && slices.ContainsFunc(rules, named):
@@ -167,7 +196,7 @@ func (rules Rules) Validate(mesh sharding.Mesh) error {
 // Uses reports whether some rule splits over an axis.
 func (rules Rules) Uses(axis string) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
-		return slices.Contains(r.Largest, axis) || slices.ContainsFunc(r.Annotation.axes, func(names []string) bool { return slices.Contains(names, axis) })
+		return axis == ReplicaName && r.State > ShardNothing || slices.Contains(r.Largest, axis) || slices.ContainsFunc(r.Annotation.axes, func(names []string) bool { return slices.Contains(names, axis) })
 	})
 }
 

@@ -13,13 +13,16 @@ import (
 // builtin are the sets of rules that have a name, over the replicas and over the axis of the mesh
 // within a replica.
 var builtin = map[string]func(model string) Rules{
-	"fsdp": func(string) Rules {
-		return Rules{{Pattern: regexp.MustCompile(""), Largest: []string{ReplicaName}, Optional: true}}
-	},
-	"zero1": func(string) Rules {
-		return Rules{{Pattern: regexp.MustCompile("(" + strings.Join(moments, "|") + ")$"), Largest: []string{ReplicaName}, Optional: true}}
-	},
+	"fsdp":     func(string) Rules { return Rules{shareAll(ShardParameters)} },
+	"zero1":    func(string) Rules { return Rules{shareAll(ShardOptimizer)} },
+	"zero2":    func(string) Rules { return Rules{shareAll(ShardGradients)} },
 	"megatron": megatron,
+}
+
+func shareAll(state StateSharding) Rule {
+	r := Share("", state)
+	r.Optional = true
+	return r
 }
 
 // megatron splits the layers of GoMLX's transformers and feed-forward networks by pairs: the first of
@@ -52,9 +55,9 @@ func megatron(model string) Rules {
 
 // BuiltinRules returns the rules of a built-in set for a mesh:
 //
-//	fsdp      every variable of 1024 elements or more, and what optimizers keep of it, over the
-//	          replicas, along the largest dimension that they divide
-//	zero1     the same of what optimizers keep only
+//	fsdp      Share("", ShardParameters)
+//	zero2     Share("", ShardGradients)
+//	zero1     Share("", ShardOptimizer)
 //	megatron  attention, feed-forward layers and embeddings of GoMLX's transformers and fnn over
 //	          the axis "model" or "logical", or else the last axis of the mesh
 //

@@ -17,11 +17,12 @@ type rulesFile struct {
 	Rules []ruleEntry `json:"rules"`
 }
 
-// ruleEntry is the JSON form of a rule: the pattern, and one of split, largest and replicate.
+// ruleEntry is the JSON form of a rule: the pattern, and one of split, largest, state and replicate.
 type ruleEntry struct {
 	Variable  *string `json:"variable"`
 	Split     any     `json:"split,omitempty"`
 	Largest   *string `json:"largest,omitempty"`
+	State     string  `json:"state,omitempty"`
 	Replicate bool    `json:"replicate,omitempty"`
 	Smallest  int     `json:"smallest,omitempty"`
 	Optional  bool    `json:"optional,omitempty"`
@@ -52,14 +53,16 @@ func ReadRules(path string) (Rules, error) {
 //	  {"variable": "/(query|key|value)/dense/weights$", "split": "-,logical"},
 //	  {"variable": "/output/dense/weights$", "split": "logical,-", "required": true},
 //	  {"variable": "/norm", "replicate": true, "optional": true},
-//	  {"variable": "", "largest": "replica", "smallest": 65536}
+//	  {"variable": "/embeddings$", "largest": "logical"},
+//	  {"variable": "", "state": "parameters", "smallest": 65536}
 //	]}
 //
 // "variable" is a regular expression that is searched for in the path. "split" has one entry for
 // each dimension: - for a dimension that stays whole, an axis, or axes joined by +; see
 // [ParseAnnotation]. A list of entries, ["", "logical"], is read as well. "largest" has one axis or
-// several, joined by +. The other fields are those of [Rule]. Unknown and repeated fields are errors; an
-// error is a [*RuleError]. Axes are checked where the mesh is known, by [Rules.Validate].
+// several, joined by +, and "state" is the name of a [StateSharding]. The other fields are those of
+// [Rule]. Unknown and repeated fields are errors; an error is a [*RuleError]. Axes are checked where
+// the mesh is known, by [Rules.Validate].
 func ParseRules(data []byte) (Rules, error) {
 	wrong := func(rule int, err error, hint, format string, args ...any) error {
 		return &RuleError{Rule: rule, Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint}
@@ -102,12 +105,18 @@ func ParseRules(data []byte) (Rules, error) {
 			given++
 			r.Largest = axesOf(*e.Largest)
 		}
+		if e.State != "" {
+			given++
+			if r.State, err = ParseStateSharding(e.State); err != nil {
+				return nil, wrong(i, err, "", "its state is not right")
+			}
+		}
 		if e.Replicate {
 			given++
 			r.Annotation = Replicated()
 		}
 		if given != 1 || e.Largest != nil && len(r.Largest) == 0 {
-			return nil, wrong(i, nil, `give one of "split", "largest" and "replicate"`, "%q has %d of the ways to place a variable", *e.Variable, given)
+			return nil, wrong(i, nil, `give one of "split", "largest", "state" and "replicate"`, "%q has %d of the ways to place a variable", *e.Variable, given)
 		}
 		rules = append(rules, r)
 	}
@@ -127,6 +136,8 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 		case len(r.Largest) > 0:
 			names := strings.Join(r.Largest, "+")
 			e.Largest = &names
+		case r.State != 0:
+			e.State = r.State.String()
 		case r.Annotation.Kind() == KindReplicate:
 			e.Replicate = true
 		case r.Annotation.axes == nil:

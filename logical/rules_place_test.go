@@ -89,7 +89,9 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 		`it has an annotation and axes for the largest dimension`:                                                  {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
 		`it is optional and required`:                                                                              {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
 		`it is for variables of -1 elements or more`:                                                               {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
-		`a size counts only for the largest dimension's axes`:                                                      {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
+		`a size counts only for the largest dimension's axes and for state`:                                        {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
+		`it places a variable and shares its state out`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), State: ShardOptimizer},
+		`StateSharding(9) is none; use ShardNothing`:                                                               Share("w", 9),
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
 		var of *RuleError
@@ -99,7 +101,7 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 }
 
 func TestRulesInJSON(t *testing.T) {
-	const rest = `,"required":true},{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica+logical","smallest":64}]}`
+	const rest = `,"required":true},{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica+logical","smallest":64},{"variable":"","state":"gradients","smallest":64}]}`
 	text := `{"rules":[{"variable":"/w$","split":"-,replica+logical"` + rest
 	before := `{"rules":[{"variable":"/w$","split":["","replica,logical"]` + strings.ReplaceAll(rest, "+", ",") // as files had it
 	path := filepath.Join(t.TempDir(), "rules.json")
@@ -107,7 +109,7 @@ func TestRulesInJSON(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		rules, err := ReadRules(path)
 		require.NoError(t, err)
-		require.Len(t, rules, 3)
+		require.Len(t, rules, 4)
 		assert.True(t, rules[0].Required && rules[1].Optional)
 		assert.True(t, rules.Uses("replica") && rules.Uses("logical") && !rules.Uses("model"))
 		assert.True(t, rules[0].Annotation.Equal(Over("", "replica,logical")))
@@ -134,6 +136,8 @@ func TestRulesInJSON(t *testing.T) {
 		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "1,2 names no axes"},
 		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that stays whole at offset 2`},
 		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is no text: 3"},
+		{`{"rules": [{"variable": "w", "state": "all"}]}`, `"all" is none; write "none", "optimizer", "gradients" or "parameters"`},
+		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `"w" has 2 of the ways`},
 		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is not right"},
 	} {
 		_, err := ParseRules([]byte(c.text))
@@ -142,13 +146,14 @@ func TestRulesInJSON(t *testing.T) {
 		assert.Contains(t, err.Error(), c.want, c.text)
 	}
 	_, err := ReadRules(filepath.Join(t.TempDir(), "none.json"))
-	assert.ErrorContains(t, err, "the built-in sets: fsdp, megatron, zero1")
+	assert.ErrorContains(t, err, "the built-in sets: fsdp, megatron, zero1, zero2")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func FuzzParseRules(f *testing.F) {
 	f.Add([]byte(`{"rules":[{"variable":"/w$","split":["","replica,logical"]}]}`))
 	f.Add([]byte(`{"rules":[{"variable":"","largest":"replica"}], "rules": 1}`))
+	f.Add([]byte(`{"rules":[{"variable":"","state":"parameters"},{"variable":"w","largest":"replica"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rules, err := ParseRules(data)
 		if err != nil {
@@ -206,14 +211,25 @@ func TestBuiltinRules(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.want, p.Spec.String(), c.path)
 	}
-	zero, err := BuiltinRules("zero1", mesh)
-	require.NoError(t, err)
-	p, err := zero.Place(mesh, "/a/weights", []int{64, 64})
-	require.NoError(t, err)
-	assert.Equal(t, "-,-", p.Spec.String())
-	p, err = zero.Place(mesh, "/AdamOptimizer/a/weights_1st_moment", []int{64, 64})
-	require.NoError(t, err)
-	assert.Equal(t, "replica,-", p.Spec.String())
+	for _, c := range []struct {
+		set   string
+		paths [3]string
+	}{
+		{"zero1", [3]string{"-,-", "-,-", "replica,-"}},
+		{"zero2", [3]string{"-,-", "replica,-", "replica,-"}},
+		{"fsdp", [3]string{"replica,-", "replica,-", "replica,-"}},
+	} {
+		rules, err := BuiltinRules(c.set, mesh)
+		require.NoError(t, err)
+		for i, path := range []string{"/a/weights", "/acc_grads/a/weights", "/AdamOptimizer/a/weights_1st_moment"} {
+			p, err := rules.Place(mesh, path, []int{64, 64})
+			require.NoError(t, err)
+			assert.Equal(t, c.paths[i], p.Spec.String(), "%s %s", c.set, path)
+			p, err = append(Rules{Match("/a/", Replicated())}, rules...).Place(mesh, path, []int{64, 64})
+			require.NoError(t, err)
+			assert.Equal(t, "-,-", p.Spec.String(), "%s %s", c.set, path)
+		}
+	}
 
 	named, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
@@ -221,7 +237,7 @@ func TestBuiltinRules(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, rules.Uses("model") && !rules.Uses("sequence"))
 	_, err = BuiltinRules("megatorn", mesh)
-	assert.EqualError(t, err, `logical: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1; a file of rules has a name that ends in .json`)
+	assert.EqualError(t, err, `logical: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1, zero2; a file of rules has a name that ends in .json`)
 }
 
 func TestStateOfNames(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
@@ -23,5 +25,49 @@ func TestStateOf(t *testing.T) {
 		"":                                           "",
 	} {
 		assert.Equal(t, want, logical.StateOf(path, func(path string) bool { return variables[path] }), path)
+	}
+}
+
+func TestStateShardingsHaveNames(t *testing.T) {
+	for name, want := range map[string]logical.StateSharding{
+		"none": logical.ShardNothing, "optimizer": logical.ShardOptimizer, "gradients": logical.ShardGradients, "parameters": logical.ShardParameters,
+	} {
+		got, err := logical.ParseStateSharding(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		assert.Equal(t, name, got.String())
+	}
+	for _, name := range []string{"", "zero3"} {
+		_, err := logical.ParseStateSharding(name)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+	}
+}
+
+// The first rule counts that reaches a variable, by path and size, and none behind one that
+// replicates.
+func TestRulesOfStateCountInTheirOrder(t *testing.T) {
+	small := logical.Share("", logical.ShardGradients)
+	small.Smallest = 2
+	rules := logical.Rules{
+		logical.Match("/a/", logical.Over("", "logical")), logical.Share("/a/", logical.ShardNothing),
+		logical.Match("/(a|whole)/", logical.Replicated()), logical.Share("", logical.ShardParameters), small,
+	}
+	for path, want := range map[string]struct {
+		dims  []int
+		state logical.StateSharding
+		rule  int
+	}{
+		"/a/w":     {[]int{64, 64}, logical.ShardNothing, 1},
+		"/a/b":     {[]int{64}, logical.ShardNothing, 2},
+		"/whole/w": {[]int{64, 64}, logical.ShardNothing, 2},
+		"/w":       {[]int{64, 64}, logical.ShardParameters, 3},
+		"/b":       {[]int{64}, logical.ShardGradients, 4},
+		"/scalar":  {nil, logical.ShardNothing, -1},
+		// What is kept of a variable follows it.
+		"/AdamOptimizer/whole/w_1st_moment": {[]int{64, 64}, logical.ShardNothing, 2},
+	} {
+		state, rule := rules.State(path, want.dims)
+		assert.Equal(t, want.state, state, path)
+		assert.Equal(t, want.rule, rule, path)
 	}
 }

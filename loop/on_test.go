@@ -85,7 +85,7 @@ func TestALoopTrainsWithPartsOnOneDevice(t *testing.T) {
 				return remat.Block(remat.Products(), x, f)
 			}), 6)
 			assert.InDeltaSlice(t, want, got, 2e-5, "blocks")
-			s = strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 2})
+			s = strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 2)})
 			got = fit(t, s, stored(t, start, false), adam(), loss(func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 				return loop.Layers(rc.Scope("layers"), depth, x, onDevices(mesh[1]), loop.Options{Keep: remat.Nothing()})
 			}), 6)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/manual/pipeline"
 	"github.com/tpustrategy/tpustrategy/manual/ring"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -40,12 +41,12 @@ func parted(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 // A step takes regions, and what is built on them, for each of its microbatches.
 func TestRegionsInMicrobatchesAreThoseOfTheBatch(t *testing.T) {
 	const steps = 2
-	losses := func(t *testing.T, mesh [3]int, n int, state strategy.StateSharding, loss train.Loss) []float64 {
+	losses := func(t *testing.T, mesh [3]int, n int, state logical.StateSharding, loss train.Loss) []float64 {
 		opts := mixedOptions(mesh[1], mesh[2])
 		for i := range opts.Variables {
 			opts.Variables[i].Optional = true // one of the models has them
 		}
-		opts.Replicas, opts.State, opts.SmallestSharded = mesh[0], state, 1
+		opts.Replicas, opts.Variables = mesh[0], append(opts.Variables, strategytest.Share(state, 1)...)
 		s := strategytest.On(t, plugintest.System(t, 8), opts)
 		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.001).Done(), loss, train.Options{Accumulate: n}))
 		var all []float64
@@ -55,16 +56,16 @@ func TestRegionsInMicrobatchesAreThoseOfTheBatch(t *testing.T) {
 		return all
 	}
 	for name, loss := range map[string]train.Loss{"in loops and blocks": mixed, "of each kind": parted} {
-		want := losses(t, [3]int{1, 1, 1}, 0, strategy.ShardNothing, loss)
+		want := losses(t, [3]int{1, 1, 1}, 0, logical.ShardNothing, loss)
 		require.Less(t, want[steps-1], want[0])
 		for i, mesh := range [][3]int{{1, 1, 1}, {8, 1, 1}, {4, 2, 1}, {2, 2, 2}} { // replicas, model, expert
 			if name == "in loops and blocks" && (i == 0 || i == 3) { // few, as they take long
 				continue
 			}
 			t.Run(fmt.Sprint(name, mesh), func(t *testing.T) {
-				state := strategy.ShardParameters
+				state := logical.ShardParameters
 				if i == 0 {
-					state = strategy.ShardNothing
+					state = logical.ShardNothing
 				}
 				assert.InDeltaSlice(t, want, losses(t, mesh, 2, state, loss), 1e-4)
 			})

@@ -94,7 +94,7 @@ func TestAModelWithManualRegionsTrainsAsOnOneDevice(t *testing.T) {
 		t.Run(fmt.Sprint(mesh), func(t *testing.T) {
 			opts := mixedOptions(mesh[1], mesh[2])
 			if mesh[0] > 1 {
-				opts.State, opts.SmallestSharded = strategy.ShardParameters, 1
+				opts.Variables = append(opts.Variables, strategytest.Share(logical.ShardParameters, 1)...)
 			}
 			s := strategytest.On(t, plugintest.System(t, mesh[0]*mesh[1]*mesh[2]), opts)
 			assert.InDeltaSlice(t, want, strategytest.Losses(t, mixedStep(s), 0, steps), 1e-4)

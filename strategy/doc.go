@@ -78,10 +78,10 @@
 //
 // # State in parts
 //
-// With [Options].State the replicas share out the optimizer's state, the gradients and the trained
-// variables: a device holds a part of each, and steps bring together what they read.
-// [StateSharding] says what each way stores and sends. Values and checkpoints are those of the
-// whole variables.
+// By rules of logical.Share in [Options].Variables the replicas share out the optimizer's state, the
+// gradients and the trained variables: a device holds a part of each, and steps bring together what
+// they read. [logical.StateSharding] says what each way stores and sends. Values and checkpoints are
+// those of the whole variables.
 //
 // # Replica code in Go
 //

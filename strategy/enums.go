@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -79,16 +78,6 @@ func ParseReduceOp(name string) (ReduceOp, error) {
 		return Mean, nil
 	}
 	return 0, fault.New(ValueError, "reduction", "use SUM or MEAN", "%q is none", name)
-}
-
-// ParseStateSharding returns the sharding of the state of training that a command line calls by a
-// name: "none", "optimizer", "gradients" or "parameters". Another name is an error of kind
-// ValueError.
-func ParseStateSharding(name string) (StateSharding, error) {
-	if at := slices.Index([]string{"none", "optimizer", "gradients", "parameters"}, name); at >= 0 {
-		return StateSharding(at), nil
-	}
-	return 0, fault.New(ValueError, "state sharding", `write "none", "optimizer", "gradients" or "parameters"`, "%q is none", name)
 }
 
 func (op ReduceOp) check(call string) error {

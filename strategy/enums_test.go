@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -22,17 +21,4 @@ func FuzzParseReduceOp(f *testing.F) {
 		}
 		require.Equal(t, strings.ToUpper(name), op.String())
 	})
-}
-
-func TestStateShardingsHaveNames(t *testing.T) {
-	for name, want := range map[string]strategy.StateSharding{
-		"none": strategy.ShardNothing, "optimizer": strategy.ShardOptimizer, "gradients": strategy.ShardGradients, "parameters": strategy.ShardParameters,
-	} {
-		got, err := strategy.ParseStateSharding(name)
-		require.NoError(t, err)
-		assert.Equal(t, want, got, name)
-	}
-	_, err := strategy.ParseStateSharding("zero3")
-	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
-	assert.ErrorContains(t, err, `"zero3" is none; write "none", "optimizer", "gradients" or "parameters"`)
 }

@@ -17,11 +17,11 @@ import (
 func TestEnumerationsThatAreNoneAreRefusedWhereTheyAreGiven(t *testing.T) {
 	sys := plugintest.System(t, 1)
 	for _, opts := range []strategy.Options{{Precision: 99}, {Precision: -1}, {Precision: lowering.PrecisionHighest + 1},
-		{Semantics: 99}, {Semantics: -1}, {Semantics: strategy.TensorFlowMirrored + 1}, {State: 99}, {State: -1}} {
+		{Semantics: 99}, {Semantics: -1}, {Semantics: strategy.TensorFlowMirrored + 1}, {Variables: strategytest.Share(99, 0)}, {Variables: strategytest.Share(-1, 0)}} {
 		_, err := strategy.New(sys, opts)
 		var wrong *strategy.OptionError
 		require.ErrorAs(t, err, &wrong, "%+v", opts)
-		option := "State"
+		option := "Variables"
 		switch {
 		case opts.Precision != 0:
 			option = "Precision"

@@ -26,9 +26,7 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 	return f
 }
 
-// Sharding is what of the state the replicas share out, and whether they share out any: rules may
-// say so, too.
-func (m innerStrategy) Sharding() (StateSharding, bool) { return m.opts.State, m.sharding() }
+func (m innerStrategy) Sharding() bool { return m.sharding() }
 
 func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }
 
@@ -132,7 +130,7 @@ func (m innerContext) Share(x *graph.Node) *graph.Node {
 	return share(x, m.strategy.replicas)
 }
 
-func (m innerContext) Belonging(v *model.Variable) (spmd.ReplicaShard, logical.Annotation) {
+func (m innerContext) Belonging(v *model.Variable) (spmd.ReplicaShard, logical.Annotation, logical.StateSharding) {
 	return m.variables().belonging(v)
 }
 

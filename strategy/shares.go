@@ -33,7 +33,7 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 		part = spmd.PartOf(parameter, over)
 		rc.slices[v.Path()] = part
 	}
-	a, _ := vs.ruled(v)
+	a, _, _ := vs.ruled(v)
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
 	return part, []*graph.Node{graph.ConvertDType(part, v.NodeValue(rc.graph).DType())}, func(slices []*graph.Node) *graph.Node {
 		return spmd.Whole(slices[0], of, split)
@@ -89,27 +89,22 @@ func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 }
 
 // belonging says how what belongs to a trained variable, its gradient and the optimizer's state,
-// is cut over the replicas and split over the logical devices.
-func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation) {
-	s := vs.strategy
+// is cut over the replicas and split over the logical devices, and what of it the replicas share out.
+func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
+	s, path := vs.strategy, v.Path()
 	vs.mu.Lock()
-	like := vs.trained[v.Path()]
+	like := vs.trained[path]
 	vs.mu.Unlock()
 	if like != nil {
-		split = like.annotation
+		path, split = like.path, like.annotation
 	} else {
-		split, _ = vs.ruled(v)
-	}
-	switch {
-	case !s.sharding():
-	case like != nil:
-		over = s.overFor(like.Shape(), false, split)
-	default:
-		if over = vs.overOf(v); !over.Is() {
-			over = s.overFor(v.Shape(), vs.isStack(v.Path()), split)
+		split, _, _ = vs.ruled(v)
+		if over = vs.overOf(v); over.Is() {
+			return over, split.WithinReplica(), logical.ShardParameters
 		}
 	}
-	return over, split.WithinReplica()
+	state, _ = s.opts.Variables.State(path, v.Shape().Dimensions)
+	return s.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
 }
 
 // trains says that a path stands for a variable of the scope, where a training step over the store

@@ -10,99 +10,35 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// StateSharding says what of the state of training the replicas share out among themselves, instead
-// of each having all of it. It changes what the devices store and what a training step moves, not
-// what the step computes: the values are those of whole state up to rounding, checkpoints hold the
-// whole values, and reads and writes of variables see them.
-//
-// With R replicas, of a variable of b bytes whose optimizer keeps k tensors of its size (2 for
-// Adam), a device stores b of the variable and k*b of the state, over its logical split. It sends
-// 2(R-1)/R*b for the all-reduce of the gradient. The constants say what they change of this.
-//
-// A tensor is cut along its first dimension that no annotation splits over logical devices and that
-// R divides, otherwise along its largest such dimension, which is padded with zeros on the devices.
-// The dimension of the layers of a package loop's stack is not cut, if the first step that uses the
-// stack has the loop. Tensors of fewer than [Options.SmallestSharded] elements stay whole, and so
-// do those of which every dimension is split.
-type StateSharding int
-
-const (
-	// ShardNothing gives each replica all of the state: TensorFlow's way.
-	ShardNothing StateSharding = iota
-	// ShardOptimizer shares out the optimizer's state (ZeRO-1). A device stores b + k*b/R. Each
-	// replica updates its part of the variable and an all-gather brings the parts together, which
-	// sends (R-1)/R*b more.
-	ShardOptimizer
-	// ShardGradients shares out the gradients as well (ZeRO-2). A device stores b + k*b/R. The
-	// gradient comes by a reduce-scatter and the step never has the whole of its mean: with the
-	// all-gather it sends 2(R-1)/R*b, as much as a step without shards.
-	ShardGradients
-	// ShardParameters shares out the trainable variables of stores as well (ZeRO-3, FSDP). A device
-	// stores (1+k)*b/R. A step gathers a variable where it reads it, and never the updated one. A
-	// step without training gathers it too. Variables of [TPUStrategy.NewVariable] stay whole.
-	ShardParameters
-)
-
-// String returns the constant's name, such as "ShardOptimizer".
-func (s StateSharding) String() string {
-	if s < ShardNothing || s > ShardParameters {
-		return fmt.Sprintf("StateSharding(%d)", int(s))
-	}
-	return [...]string{"ShardNothing", "ShardOptimizer", "ShardGradients", "ShardParameters"}[s]
-}
-
-// smallestSharded is the default of [Options.SmallestSharded].
-const smallestSharded = 1024
-
-// checkState refuses options that say nothing.
-func (o *Options) checkState() error {
-	switch {
-	case o.State < ShardNothing || o.State > ShardParameters:
-		return &OptionError{Option: "State", Reason: fmt.Sprintf("%s is none; use ShardNothing, ShardOptimizer, ShardGradients or ShardParameters", o.State)}
-	case o.SmallestSharded < 0:
-		return &OptionError{Option: "SmallestSharded", Reason: fmt.Sprintf("%d elements; use 0 for %d, or a positive number", o.SmallestSharded, smallestSharded)}
-	}
-	return nil
-}
-
 // sharding reports whether the replicas share out any state.
 func (s *TPUStrategy) sharding() bool {
-	return s.replicas > 1 && (s.opts.State != ShardNothing || s.opts.Variables.Uses(logical.ReplicaName))
+	return s.replicas > 1 && s.opts.Variables.Uses(logical.ReplicaName)
 }
 
-// checkRule refuses a rule that names axes which are not there, and one that splits a dimension over
-// the replicas and over logical axes.
-func checkRule(r logical.Rule, axes, whole sharding.Mesh) error {
+// checkRule refuses a rule that splits a dimension over the replicas and over logical axes.
+func checkRule(r logical.Rule) error {
 	a := r.Annotation
 	if len(r.Largest) > 0 {
 		a = logical.Over(strings.Join(r.Largest, ","))
 	}
-	d := a.ReplicaDim()
-	if d < 0 {
-		return a.CheckNames(axes)
-	}
-	if err := a.CheckNames(whole); err != nil {
-		return err
-	}
-	if len(a.Axes()[d]) > 1 {
-		return &logical.Error{Op: "split", Dim: d, Devices: axes.Size(), Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
+	if d := a.ReplicaDim(); d >= 0 && len(a.Axes()[d]) > 1 {
+		return &logical.Error{Op: "split", Dim: d, Reason: fmt.Sprintf("dimension %d is split over the replicas and over logical axes", d),
 			Hint: "split another dimension over the logical axes"}
 	}
 	return nil
 }
 
-// overFor says along which dimension a tensor that is split over the logical devices is cut over
-// the replicas. Of a stack of layers, each is cut.
-func (s *TPUStrategy) overFor(shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
-	smallest := s.opts.SmallestSharded
-	if smallest == 0 {
-		smallest = smallestSharded
+// stateOver says along which dimension a tensor that belongs to the training of the variable at path
+// is cut over the replicas, if the rules share out that much of it. The tensor has the variable's
+// shape and is split over the logical devices. Of a stack of layers, each is cut.
+func (s *TPUStrategy) stateOver(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
+	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
+		return spmd.ReplicaShard{}
 	}
-	if s.replicas == 1 || s.opts.State == ShardNothing || shape.Size() < max(smallest, 2) || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
+	if state, _ := s.opts.Variables.State(path, shape.Dimensions); state < least {
 		return spmd.ReplicaShard{}
 	}
 	largest := -1
@@ -131,19 +67,13 @@ func (s *TPUStrategy) splitsDimension(a logical.Annotation, d int) bool {
 // placeOf says how a variable of the store lies on the devices: split over the logical devices, by
 // which rule or -1, and in parts over the replicas.
 func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
-	a, rule = vs.ruled(source)
-	if !vs.strategy.sharding() {
+	s, shape := vs.strategy, source.Shape()
+	a, byRule, rule := vs.ruled(source)
+	switch {
+	case !s.sharding():
 		return a, rule, over, nil
-	}
-	byRule := vs.ruledOver(source)
-	if source.Trainable {
-		if over = byRule; over.Is() {
-			return a, rule, over, nil
-		}
-		if vs.strategy.opts.State == ShardParameters && !vs.isProxy(source.Path()) {
-			over = vs.strategy.overFor(source.Shape(), vs.isStack(source.Path()), a)
-		}
-		return a, rule, over, nil
+	case source.Trainable && !byRule.Is() && !vs.isProxy(source.Path()):
+		return a, rule, s.stateOver(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
 	}
 	path, of := vs.stateOf(source)
 	if path == "" {
@@ -152,18 +82,17 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	if rule < 0 {
 		a = of
 	}
-	shape := source.Shape()
 	if trained := vs.byPath()[path]; trained != nil {
-		over = vs.ruledOver(trained)
+		_, over, _ = vs.ruled(trained)
 	}
 	if !over.Is() {
-		over = vs.strategy.overFor(shape, vs.isStack(path), of)
+		over = s.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
 	if byRule.Is() && byRule != over {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
-	if over.Is() && vs.strategy.splitsDimension(a, over.Dim) {
+	if over.Is() && s.splitsDimension(a, over.Dim) {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
@@ -171,30 +100,18 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	return a, rule, over, nil
 }
 
-// ruledOver says along which dimension a rule cuts a variable of the store over the replicas.
-func (vs *Variables) ruledOver(source *model.Variable) spmd.ReplicaShard {
-	if vs.strategy.replicas == 1 || vs.isProxy(source.Path()) {
-		return spmd.ReplicaShard{}
+// ruled is how rules with axes lay out a variable of the store: split over the logical devices, in
+// parts over the replicas, and by which rule, or -1.
+func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
+	s, dims := vs.strategy, source.Shape().Dimensions
+	a, rule = s.opts.Variables.For(s.whole, source.Path(), dims)
+	if d := a.ReplicaDim(); d >= 0 && s.replicas > 1 && !vs.isProxy(source.Path()) {
+		over = spmd.ReplicaShard{Dim: d, Size: dims[d]}
 	}
-	shape := source.Shape()
-	a, _ := vs.strategy.opts.Variables.For(vs.strategy.whole, source.Path(), shape.Dimensions)
-	if d := a.ReplicaDim(); d >= 0 {
-		return spmd.ReplicaShard{Dim: d, Size: shape.Dimensions[d]}
+	if like := vs.trainedLike(source); like != nil && rule < 0 {
+		return like.annotation, over, rule
 	}
-	return spmd.ReplicaShard{}
-}
-
-// ruled is how a variable of the store is split over the logical devices, and the rule that says
-// so, or -1.
-func (vs *Variables) ruled(source *model.Variable) (logical.Annotation, int) {
-	a, rule := vs.strategy.opts.Variables.For(vs.strategy.whole, source.Path(), source.Shape().Dimensions)
-	a = a.WithinReplica()
-	if rule < 0 {
-		if like := vs.trainedLike(source); like != nil {
-			a = like.annotation
-		}
-	}
-	return a, rule
+	return a.WithinReplica(), over, rule
 }
 
 // isProxy reports whether a path is that of a proxy for a variable of the scope.
@@ -216,7 +133,7 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 		v := known[path]
 		return v != nil && v.Trainable && slices.Equal(v.Shape().Dimensions, source.Shape().Dimensions) && !vs.isProxy(path)
 	}); path != "" {
-		of, _ = vs.ruled(vs.store.GetVariable(path))
+		of, _, _ = vs.ruled(vs.store.GetVariable(path))
 	}
 	if like := vs.trainedLike(source); like != nil && path == "" {
 		return like.path, like.annotation

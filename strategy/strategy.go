@@ -43,9 +43,10 @@ type Options struct {
 	// logical.Over) name these axes, and splits by numbers go on to work. Without LogicalAxes a
 	// replica has one axis, logical.AxisName.
 	LogicalAxes []sharding.Axis
-	// Variables are rules that split variables over the logical devices. A variable that no rule
-	// matches is replicated on all of them, as in TensorFlow. A variable that a rule assigns to one
-	// logical device is stored whole on all of them, too.
+	// Variables are rules that split variables over the logical devices, and that say what of their
+	// training the replicas share out (logical.Share). A variable that no rule matches is replicated
+	// on all devices, as in TensorFlow. A variable that a rule assigns to one logical device is
+	// stored whole on all of them, too.
 	//
 	// A rule that matches no variable by name and rank is an [*OptionError], unless it is Optional.
 	// The strategy looks for such a variable in the step's store, in other stores and among those
@@ -55,17 +56,9 @@ type Options struct {
 	// over other stores only.
 	//
 	// A rule may name axes (logical.Over). One that names an axis that the replica lacks is an
-	// [*OptionError]. A rule that has logical.ReplicaName alone in a dimension shares out variables
-	// of stores among the replicas along that dimension, whatever State says of them: a step
-	// gathers the variable where it reads it, and stores its part. Of a trainable variable it
-	// shares out the gradient and the optimizer's state, too, as ShardParameters does.
+	// [*OptionError]. A rule that has logical.ReplicaName alone in a dimension does for variables of
+	// stores what logical.ShardParameters does, along that dimension.
 	Variables logical.Rules
-	// State says what of the state of training the replicas share out among themselves. The zero
-	// value shares out nothing.
-	State StateSharding
-	// SmallestSharded is the number of elements from which on a tensor is in parts over the
-	// replicas; 0 stands for 1024. Each tensor in parts has collectives of its own.
-	SmallestSharded int
 	// Semantics says which of TensorFlow's strategies this one behaves as, where they differ.
 	Semantics Semantics
 	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a TPU.
@@ -204,19 +197,13 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	if err != nil {
 		return nil, badAxes(err)
 	}
-	for i, rule := range opts.Variables {
-		if rule.Pattern == nil {
-			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d has no pattern; make it with logical.Match", i)}
-		}
-		if err := checkRule(rule, axes, whole); err != nil {
-			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s)", i, rule), Err: err}
-		}
-	}
 	if err := opts.Variables.Validate(whole); err != nil {
 		return nil, &OptionError{Option: "Variables", Reason: "not right", Err: err}
 	}
-	if err := opts.checkState(); err != nil {
-		return nil, err
+	for i, rule := range opts.Variables {
+		if err := checkRule(rule); err != nil {
+			return nil, &OptionError{Option: "Variables", Reason: fmt.Sprintf("rule %d (%s)", i, rule), Err: err}
+		}
 	}
 	if err := (lowering.Options{Precision: opts.Precision}).Check(); err != nil {
 		return nil, &OptionError{Option: "Precision", Reason: "not right", Err: err}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
 
@@ -37,7 +36,7 @@ func (r *rig) savedModel(ctx context.Context) (*savedModel, error) {
 	all = append(all, float32s("vector", 100, width)...)
 	opts := r.parts(logical.Rules{logical.Match(`matrix`, logical.SplitInto(1, 2))})
 	if r.devices > 1 {
-		opts.State = strategy.ShardParameters
+		opts.Variables = append(opts.Variables, logical.Share("", logical.ShardParameters))
 	}
 	strat, err := r.strategy(ctx, opts)
 	if err != nil {

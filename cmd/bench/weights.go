@@ -13,7 +13,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 	"github.com/tpustrategy/tpustrategy/weights"
 )
@@ -54,8 +53,8 @@ func weightsLoad(ctx context.Context, r *rig) (row, error) {
 	opts := r.parts(logical.Rules{
 		logical.Match(`embedding/embeddings`, logical.SplitInto(2, 1)), logical.Match(`head/dense/weights`, logical.SplitInto(1, 2)),
 		logical.Match(`/(query|key|value|gate|up)/dense/weights`, logical.SplitInto(1, 1, 2)), logical.Match(`/(out|down)/dense/weights`, logical.SplitInto(1, 2, 1)),
+		logical.Share("", logical.ShardParameters),
 	})
-	opts.State = strategy.ShardParameters
 	strat, err := r.strategy(ctx, opts)
 	if err != nil {
 		return row{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/precision"
@@ -70,13 +71,15 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 			return nil, refused("compile", err)
 		}
 	}
-	if r.State != "" {
-		if opts.State, err = strategy.ParseStateSharding(r.State); err != nil {
-			return nil, refused("compile", err)
-		}
-	}
 	if !r.Whole && max(r.Logical, 1) > 1 {
 		opts.Variables = m.rules(r.Logical)
+	}
+	if r.State != "" {
+		state, err := logical.ParseStateSharding(r.State)
+		if err != nil {
+			return nil, refused("compile", err)
+		}
+		opts.Variables = append(opts.Variables, logical.Share("", state))
 	}
 	opts.Compiling = func(strategy.Compilation) {} // the parent's line says it
 	if r.Notes {

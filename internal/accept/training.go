@@ -71,13 +71,13 @@ func trainCases(n, slices int) (all []trainCase) {
 			o.Precision = lowering.PrecisionHighest
 		}
 		if p > 1 && trainHidden%p == 0 && len(o.LogicalAxes) == 0 {
-			o.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output", logical.SplitInto(p, 1))}
+			o.Variables = append(o.Variables, logical.Match("hidden", logical.SplitInto(1, p)), logical.Match("output", logical.SplitInto(p, 1)))
 		}
 		all = append(all, trainCase{fmt.Sprintf("%s%s, %d x %d", losses, what, r, p), losses, o})
 	}
 	add("float32", "", replicas, n/replicas, strategy.Options{})
 	if replicas > 1 && slices == 1 {
-		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{State: strategy.ShardParameters})
+		add("float32", " with the state in parts", replicas, n/replicas, strategy.Options{Variables: logical.Rules{logical.Share("", logical.ShardParameters)}})
 	}
 	if replicas%2 == 0 {
 		add("float32", "", replicas/2, 2*n/replicas, strategy.Options{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -18,10 +19,10 @@ import (
 // state, and trains on under others.
 func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	sys := plugintest.System(t, 8)
-	open := func(r, p int, state strategy.StateSharding) *strategy.TPUStrategy {
-		return strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1, Variables: strategytest.AnnotatedRules(p)})
+	open := func(r, p int, state logical.StateSharding) *strategy.TPUStrategy {
+		return strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p, Variables: append(strategytest.AnnotatedRules(p), strategytest.Share(state, 1)...)})
 	}
-	from := open(4, 2, strategy.ShardParameters)
+	from := open(4, 2, logical.ShardParameters)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(from, store, optimizer.Adam().LearningRate(0.01).Done(), strategytest.Annotated(2), train.Options{}))
 	strategytest.Losses(t, step, 0, 3)
@@ -30,8 +31,8 @@ func TestCheckpointsDoNotNoticeWhoHoldsTheState(t *testing.T) {
 	want := strategytest.Losses(t, step, 3, 6)
 	for _, to := range []struct {
 		r, p  int
-		state strategy.StateSharding
-	}{{1, 1, strategy.ShardNothing}, {8, 1, strategy.ShardParameters}, {2, 4, strategy.ShardOptimizer}, {4, 2, strategy.ShardGradients}} {
+		state logical.StateSharding
+	}{{1, 1, logical.ShardNothing}, {8, 1, logical.ShardParameters}, {2, 4, logical.ShardOptimizer}, {4, 2, logical.ShardGradients}} {
 		t.Run(fmt.Sprintf("%dx%d %s", to.r, to.p, to.state), func(t *testing.T) {
 			s := open(to.r, to.p, to.state)
 			store := strategytest.SeededStore()

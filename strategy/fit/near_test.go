@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -30,7 +31,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	life := func(to int64) (resumed int64, losses map[int64]float64) {
 		t.Helper()
 		losses = map[int64]float64{}
-		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, State: strategy.ShardParameters}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.Share("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
 			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true},
 				fit.Checkpoint(filepath.Join(dir, "far"), 10, fit.CheckpointOptions{Near: fit.Near{Folder: folder(s.Process()), Every: 3}}),

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -40,7 +41,7 @@ func TestShardsGoOnAnyHosts(t *testing.T) {
 			place = "shardsoffit://bucket/run"
 		}
 		got := make([]map[int64]float64, size.hosts)
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: size.hosts}, strategy.Options{Replicas: size.replicas, LogicalDevices: size.logical, State: strategy.ShardOptimizer},
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: size.hosts}, strategy.Options{Replicas: size.replicas, LogicalDevices: size.logical, Variables: strategytest.Share(logical.ShardOptimizer, 0)},
 			func(ctx context.Context, s *strategy.TPUStrategy) error {
 				got[s.Process()] = map[int64]float64{}
 				step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}}))

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
 )
@@ -145,20 +146,18 @@ func TestTheCacheGivesWhatWholeSequencesGive(t *testing.T) {
 		config transformer.Config
 		loops  []bool
 		meshes [][2]int
-		state  strategy.StateSharding
+		state  logical.StateSharding
 	}{
-		{"gpt", gpt(), []bool{false, true}, [][2]int{{1, 1}, {4, 2}}, strategy.ShardNothing},
-		{"llama", llama(), []bool{true, false}, [][2]int{{8, 1}, {2, 4}}, strategy.ShardParameters},
+		{"gpt", gpt(), []bool{false, true}, [][2]int{{1, 1}, {4, 2}}, logical.ShardNothing},
+		{"llama", llama(), []bool{true, false}, [][2]int{{8, 1}, {2, 4}}, logical.ShardParameters},
 	} {
 		one := strategytest.On(t, sys, c.config.Options(1, 1))
 		wantTokens, wantLogits := whole(t, one, seeded(), c.config.Logits, prompts)
 		for i, mesh := range c.meshes {
 			t.Run(fmt.Sprintf("%s %dx%d", c.name, mesh[0], mesh[1]), func(t *testing.T) {
 				config := c.config
-				config.Loop, config.State = c.loops[i], c.state
-				options := config.Options(mesh[0], mesh[1])
-				options.SmallestSharded = 2
-				s := strategytest.On(t, sys, options)
+				config.Loop, config.Shared = c.loops[i], strategytest.Share(c.state, 2)
+				s := strategytest.On(t, sys, config.Options(mesh[0], mesh[1]))
 				rows := (len(prompts) + mesh[0] - 1) / mesh[0] * mesh[0]
 				r := newRecorder(t, s, config.Logits, rows, config)
 				g, err := generate.New(s, seeded(), r.logits, small(config))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -23,10 +24,8 @@ import (
 func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	sys := plugintest.System(t, devices)
 	c := llama()
-	c.Loop, c.State = true, strategy.ShardParameters
-	options := c.Options(2, 1)
-	options.SmallestSharded = 2
-	s, store := strategytest.On(t, sys, options), seeded()
+	c.Loop, c.Shared = true, strategytest.Share(logical.ShardParameters, 2)
+	s, store := strategytest.On(t, sys, c.Options(2, 1)), seeded()
 	step := c.Step(s, store)
 	g, err := generate.New(s, store, c.Logits, small(c))
 	require.NoError(t, err)
@@ -47,9 +46,7 @@ func TestGenerationReadsTheWeightsAsTheyAre(t *testing.T) {
 	assert.NotEqual(t, before, after, "the steps train")
 	require.NoError(t, s.Variables(store).Pull(t.Context()))
 	one := strategytest.On(t, sys, c.Options(1, 1))
-	plain := c
-	plain.State = strategy.ShardNothing
-	want, _ := whole(t, one, store, plain.Logits, prompts)
+	want, _ := whole(t, one, store, c.Logits, prompts)
 	assert.Equal(t, want, after)
 
 	m, err := checkpoint.OpenManager(t.Context(), t.TempDir(), checkpoint.ManagerOptions{})

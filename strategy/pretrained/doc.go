@@ -8,9 +8,9 @@
 //
 // # What a process reads and holds
 //
-// Each process reads the ranges of the files that its devices hold, by the splits of
-// [strategy.Options].Variables and the parts of Options.State, padding included, and copies them to
-// its devices while it reads the next ones. It never holds a whole variable that its devices share.
+// Each process reads the ranges of the files that its devices hold, by the rules of
+// [strategy.Options].Variables, padding included, and copies them to its devices while it reads the
+// next ones. It never holds a whole variable that its devices share.
 // On the way it holds a sixteenth of its devices' bytes, or one device's part of one variable if
 // that is more. The files' dtypes become those of the variables: a model whose files have bfloat16
 // is trained with float32 variables, if it is made so.

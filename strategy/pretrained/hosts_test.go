@@ -24,6 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 	"github.com/tpustrategy/tpustrategy/weights"
@@ -117,8 +118,8 @@ func shards(s *strategy.TPUStrategy, store *model.Store) (held, distinct int64) 
 func TestAHostReadsItsShardsAndHoldsLittleMore(t *testing.T) {
 	for _, c := range []struct {
 		processes, replicas, logicalDevices int
-		state                               strategy.StateSharding
-	}{{4, 4, 2, strategy.ShardParameters}, {2, 2, 4, strategy.ShardNothing}, {1, 1, 1, strategy.ShardNothing}} {
+		state                               logical.StateSharding
+	}{{4, 4, 2, logical.ShardParameters}, {2, 2, 4, logical.ShardNothing}, {1, 1, 1, logical.ShardNothing}} {
 		name := fmt.Sprintf("%d processes %dx%d %s", c.processes, c.replicas, c.logicalDevices, c.state)
 		t.Run(name, func(t *testing.T) {
 			if !plugintest.InChild(t) {

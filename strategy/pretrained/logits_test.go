@@ -12,7 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 	"github.com/tpustrategy/tpustrategy/weights"
 )
@@ -27,20 +27,20 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	for _, c := range []struct {
 		name                     string
 		replicas, logicalDevices int
-		state                    strategy.StateSharding
+		state                    logical.StateSharding
 		loop, traced             bool
 		compute                  dtypes.DType
 		tolerance                float64
 	}{
-		{"llama", 1, 1, strategy.ShardNothing, false, false, dtypes.Float32, 2e-6},
-		{"llama", 1, 1, strategy.ShardNothing, true, true, dtypes.Float32, 2e-6},
-		{"llama", 4, 2, strategy.ShardNothing, true, false, dtypes.Float32, 2e-6},
-		{"llama", 4, 2, strategy.ShardParameters, true, true, dtypes.Float32, 2e-6},
-		{"llama", 4, 2, strategy.ShardParameters, false, true, dtypes.BFloat16, 0.06},
-		{"gemma", 1, 1, strategy.ShardNothing, true, false, dtypes.Float32, 2e-6},
-		{"gemma", 4, 2, strategy.ShardNothing, false, true, dtypes.Float32, 2e-6},
-		{"gemma", 4, 2, strategy.ShardParameters, true, true, dtypes.Float32, 2e-6},
-		{"gemma", 1, 1, strategy.ShardNothing, true, true, dtypes.BFloat16, 0.06},
+		{"llama", 1, 1, logical.ShardNothing, false, false, dtypes.Float32, 2e-6},
+		{"llama", 1, 1, logical.ShardNothing, true, true, dtypes.Float32, 2e-6},
+		{"llama", 4, 2, logical.ShardNothing, true, false, dtypes.Float32, 2e-6},
+		{"llama", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 2e-6},
+		{"llama", 4, 2, logical.ShardParameters, false, true, dtypes.BFloat16, 0.06},
+		{"gemma", 1, 1, logical.ShardNothing, true, false, dtypes.Float32, 2e-6},
+		{"gemma", 4, 2, logical.ShardNothing, false, true, dtypes.Float32, 2e-6},
+		{"gemma", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 2e-6},
+		{"gemma", 1, 1, logical.ShardNothing, true, true, dtypes.BFloat16, 0.06},
 	} {
 		t.Run(fmt.Sprintf("%s %dx%d %s loop=%t traced=%t %s", c.name, c.replicas, c.logicalDevices, c.state, c.loop, c.traced, c.compute), func(t *testing.T) {
 			ctx := context.Background()

@@ -54,8 +54,8 @@ func (d decoder) rules() weights.Rules {
 }
 
 // options split heads, hidden widths and the vocabulary over p logical devices.
-func (d decoder) options(replicas, p int, state strategy.StateSharding) strategy.Options {
-	o := strategy.Options{Replicas: replicas, LogicalDevices: p, State: state, SmallestSharded: 2}
+func (d decoder) options(replicas, p int, state logical.StateSharding) strategy.Options {
+	o := strategy.Options{Replicas: replicas, LogicalDevices: p, Variables: strategytest.Share(state, 2)}
 	if p == 1 {
 		return o
 	}

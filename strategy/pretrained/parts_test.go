@@ -134,10 +134,10 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	ctx := context.Background()
 	for _, mesh := range [][2]int{{1, 1}, {4, 2}, {2, 4}, {8, 1}} {
-		for _, state := range []strategy.StateSharding{strategy.ShardNothing, strategy.ShardParameters} {
+		for _, state := range []logical.StateSharding{logical.ShardNothing, logical.ShardParameters} {
 			for _, when := range []string{"store", "traced", "live"} {
 				t.Run(fmt.Sprintf("%v %s %s", mesh, state, when), func(t *testing.T) {
-					opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: state, SmallestSharded: 2}
+					opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 2)}
 					if mesh[1] > 1 {
 						opts.Variables = logical.Rules{logical.Match("/columns", logical.SplitInto(1, mesh[1])), logical.Match("/rows", logical.SplitInto(mesh[1], 1))}
 					}
@@ -200,8 +200,8 @@ func TestLargePartsStayWhereTheyAreRead(t *testing.T) {
 	ctx := context.Background()
 	leaktest.Check(t)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}, {8, 1}} {
-		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1 << 18,
-			Variables: logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))}})
+		s, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+			Variables: append(logical.Rules{logical.Match("/large", logical.SplitInto(1, mesh[1]))}, strategytest.Share(logical.ShardParameters, 1<<18)...)})
 		require.NoError(t, err)
 		store := model.NewStore()
 		dims := map[string][]int{"large": {1000, 768}, "mirrored": {1 << 17}} // parts of 384 kB and more
@@ -256,12 +256,12 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct {
 		processes, replicas, logicalDevices int
-		state                               strategy.StateSharding
+		state                               logical.StateSharding
 		// elements are those of "rows" that one process reads.
 		elements int
-	}{{2, 1, 8, strategy.ShardNothing, 20}, {4, 1, 8, strategy.ShardNothing, 10}, {4, 4, 2, strategy.ShardNothing, 40}, {4, 4, 2, strategy.ShardParameters, -1}, {2, 8, 1, strategy.ShardParameters, 20}} {
+	}{{2, 1, 8, logical.ShardNothing, 20}, {4, 1, 8, logical.ShardNothing, 10}, {4, 4, 2, logical.ShardNothing, 40}, {4, 4, 2, logical.ShardParameters, -1}, {2, 8, 1, logical.ShardParameters, 20}} {
 		for _, traced := range []bool{false, true} {
-			opts := strategy.Options{Replicas: c.replicas, LogicalDevices: c.logicalDevices, State: c.state, SmallestSharded: 2}
+			opts := strategy.Options{Replicas: c.replicas, LogicalDevices: c.logicalDevices, Variables: strategytest.Share(c.state, 2)}
 			if c.logicalDevices > 1 {
 				opts.Variables = logical.Rules{logical.Match("/rows", logical.SplitInto(c.logicalDevices, 1))}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -61,7 +62,7 @@ func TestWhatIsSavedIsWhatWasLoaded(t *testing.T) {
 	}{{"llama", true, 0, 4, 1}, {"llama", false, 20_000, 1, 6}, {"gemma", true, 30_000, 1, 3}, {"gemma", false, 0, 4, 1}} {
 		config, _ := read(t, "testdata/"+c.name)
 		d := decoder{Config: config, loop: c.loop, compute: dtypes.Float32}
-		s := strategytest.On(t, sys, d.options(c.replicas, 2, strategy.ShardParameters))
+		s := strategytest.On(t, sys, d.options(c.replicas, 2, logical.ShardParameters))
 		f, err := weights.Open("testdata/" + c.name)
 		require.NoError(t, err)
 		defer f.Close()
@@ -92,7 +93,7 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	config, want := read(t, "testdata/llama")
 	d := decoder{Config: config, loop: true, compute: dtypes.Float32}
 	dir := filepath.Join(t.TempDir(), "out")
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, d.options(2, 2, strategy.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, d.options(2, 2, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 		f, err := weights.Open("testdata/llama")
 		if err != nil {
 			return err

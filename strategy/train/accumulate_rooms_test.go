@@ -40,12 +40,12 @@ func TestMicrobatchesWithRegularizersAreTheBatch(t *testing.T) {
 				return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("out"), h, true, 1), in[1])))
 			}
 		}
-		fit := func(r, p int, state strategy.StateSharding, n int) trained {
-			s := strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1,
-				Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))}})
+		fit := func(r, p int, state logical.StateSharding, n int) trained {
+			s := strategytest.On(t, sys, strategy.Options{Replicas: r, LogicalDevices: p,
+				Variables: append(logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, p))}, strategytest.Share(state, 1)...)})
 			return trainOn(t, s, optimizer.Adam().LearningRate(0.01).Done(), loss(p), train.Options{Accumulate: n}, rowsOf(3)...)
 		}
-		want := fit(1, 1, strategy.ShardNothing, 0)
+		want := fit(1, 1, logical.ShardNothing, 0)
 		zeros := 0
 		for _, x := range strategytest.Numbers(t, want.values["/hidden/dense/weights"]) {
 			if x == 0 {
@@ -74,12 +74,12 @@ func TestMicrobatchesWithEverythingAreTheBatch(t *testing.T) {
 		batch := rowsOf(1)[0]
 		return trainOn(t, strategytest.On(t, sys, o), sgd, loss, of, batch, batch, batch)
 	}
-	one := deepOptions(1, 1, strategy.ShardNothing)
+	one := deepOptions(1, 1, logical.ShardNothing)
 	want := fit(one, remat.Everything(), train.Options{Precision: precision.MixedBFloat16})
 	require.Less(t, want.losses[2], want.losses[0])
 	for i, mesh := range accumulating {
 		keep := []remat.Policy{remat.Nothing(), remat.Products()}[i%2]
-		state := []strategy.StateSharding{strategy.ShardParameters, strategy.ShardParameters, strategy.ShardGradients, strategy.ShardParameters}[i]
+		state := []logical.StateSharding{logical.ShardParameters, logical.ShardParameters, logical.ShardGradients, logical.ShardParameters}[i]
 		t.Run(fmt.Sprintf("%v %s %s", mesh, state, keep), func(t *testing.T) {
 			got := fit(deepOptions(mesh[0], mesh[1], state), keep, train.Options{Accumulate: 4, Precision: precision.MixedBFloat16})
 			want.equals(t, got, 1e-2)

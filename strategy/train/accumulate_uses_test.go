@@ -55,14 +55,14 @@ func TestMicrobatchesInLoopsOfLayersAndSharedState(t *testing.T) {
 	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), deep(remat.Everything()), train.Options{}, batches...)
 	for _, c := range []struct {
 		r, p  int
-		state strategy.StateSharding
+		state logical.StateSharding
 		keep  remat.Policy
 	}{
-		{1, 1, strategy.ShardNothing, remat.Nothing()},
-		{8, 1, strategy.ShardParameters, remat.Products()},
-		{2, 2, strategy.ShardParameters, remat.Everything()},
-		{2, 1, strategy.ShardGradients, remat.Nothing()},
-		{2, 1, strategy.ShardOptimizer, remat.Nothing()},
+		{1, 1, logical.ShardNothing, remat.Nothing()},
+		{8, 1, logical.ShardParameters, remat.Products()},
+		{2, 2, logical.ShardParameters, remat.Everything()},
+		{2, 1, logical.ShardGradients, remat.Nothing()},
+		{2, 1, logical.ShardOptimizer, remat.Nothing()},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s %s", c.r, c.p, c.state, c.keep), func(t *testing.T) {
 			s := strategytest.On(t, sys, deepOptions(c.r, c.p, c.state))
@@ -195,7 +195,7 @@ func TestMetricsAndNormsOfMicrobatches(t *testing.T) {
 // Variables that the replicas share out are gathered once for all microbatches, in half precision
 // where a policy reads them so, and their gradients are scattered once, in float32.
 func TestMicrobatchesGatherInHalfPrecision(t *testing.T) {
-	s := strategytest.New(t, 2, 1, sharded(2, 1, strategy.ShardParameters))
+	s := strategytest.New(t, 2, 1, sharded(2, 1, logical.ShardParameters))
 	text := func(n int) string {
 		step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), odd(1), train.Options{Accumulate: n, Precision: precision.MixedBFloat16}))
 		m, err := step.Lowered(t.Context(), sums(8)[0]...)

@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -46,15 +47,15 @@ func TestAveragesFollowTheVariables(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct {
 		r, p  int
-		state strategy.StateSharding
+		state logical.StateSharding
 		warm  bool
 		deep  bool
 	}{
-		{1, 1, strategy.ShardNothing, false, false},
-		{8, 1, strategy.ShardParameters, true, false},
-		{4, 2, strategy.ShardOptimizer, false, false},
-		{2, 2, strategy.ShardParameters, false, true},
-		{2, 4, strategy.ShardGradients, true, false},
+		{1, 1, logical.ShardNothing, false, false},
+		{8, 1, logical.ShardParameters, true, false},
+		{4, 2, logical.ShardOptimizer, false, false},
+		{2, 2, logical.ShardParameters, false, true},
+		{2, 4, logical.ShardGradients, true, false},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s", c.r, c.p, c.state), func(t *testing.T) {
 			o, loss := sharded(c.r, c.p, c.state), odd(c.p)
@@ -121,7 +122,7 @@ func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	batches := sums(16, 16, 16)
 	for _, o := range []train.Options{{Average: 0.6}, {Average: 0.9, AverageWarmUp: true, Accumulate: 2}} {
-		averages := func(r, p int, state strategy.StateSharding) (means []float64, all, swapped map[string]*tensors.Tensor) {
+		averages := func(r, p int, state logical.StateSharding) (means []float64, all, swapped map[string]*tensors.Tensor) {
 			s, store := strategytest.On(t, sys, sharded(r, p, state)), strategytest.SeededStore()
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.05).Done(), odd(p), o))
 			for _, batch := range batches {
@@ -143,13 +144,13 @@ func TestAveragesAreThoseOfOneDevice(t *testing.T) {
 			require.NoError(t, step.SwapAverages(t.Context()))
 			return means, all, values(t, s, store)
 		}
-		wantMeans, want, wantSwapped := averages(1, 1, strategy.ShardNothing)
+		wantMeans, want, wantSwapped := averages(1, 1, logical.ShardNothing)
 		assert.NotEqual(t, wantMeans[0], wantMeans[1])
 		require.True(t, want["/averages/train_step/odd/dense/weights"].Equal(wantSwapped["/odd/dense/weights"]))
 		for _, mesh := range [][2]int{{8, 1}, {4, 2}, {2, 4}} {
-			state := strategy.ShardNothing
+			state := logical.ShardNothing
 			if o.AverageWarmUp {
-				state = strategy.ShardParameters
+				state = logical.ShardParameters
 			}
 			if o.AverageWarmUp != (mesh[0] == 4) && mesh[0] != 2 {
 				continue
@@ -208,7 +209,7 @@ func TestAveragesOfStepsThatAreNotTaken(t *testing.T) {
 // An evaluation reads averages in loops, in blocks and under a policy.
 func TestAnEvaluationOfAverages(t *testing.T) {
 	policy := precision.MixedBFloat16
-	s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, strategy.ShardParameters)), strategytest.SeededStore()
+	s, store := strategytest.On(t, plugintest.System(t, 2), deepOptions(2, 1, logical.ShardParameters)), strategytest.SeededStore()
 	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := remat.Block(remat.Nothing(), in[0], func(x *graph.Node) *graph.Node { return layers.Dense(rc.Scope("block"), x, true, 8) })
 		return deep(remat.Nothing())(rc, []*graph.Node{x, in[1]})

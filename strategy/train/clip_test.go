@@ -57,11 +57,11 @@ func normOf(t testing.TB, s *strategy.TPUStrategy, store *model.Store, trained b
 }
 
 // statesOf are ways in which the meshes share out state.
-var statesOf = map[[2]int][]strategy.StateSharding{
-	{1, 1}: {strategy.ShardNothing},
-	{8, 1}: {strategy.ShardOptimizer, strategy.ShardParameters},
-	{4, 2}: {strategy.ShardNothing, strategy.ShardGradients},
-	{2, 4}: {strategy.ShardParameters},
+var statesOf = map[[2]int][]logical.StateSharding{
+	{1, 1}: {logical.ShardNothing},
+	{8, 1}: {logical.ShardOptimizer, logical.ShardParameters},
+	{4, 2}: {logical.ShardNothing, logical.ShardGradients},
+	{2, 4}: {logical.ShardParameters},
 }
 
 // Clipping and norms over all replicas, logical devices and parts equal those of one device, of
@@ -76,7 +76,7 @@ func TestTheGlobalNormIsThatOfOneDevice(t *testing.T) {
 		var variables map[string]*tensors.Tensor
 		for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 			for _, state := range statesOf[mesh] {
-				loss, opts := linear, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: state, SmallestSharded: 1}
+				loss, opts := linear, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 1)}
 				if name == "adamax" {
 					loss, opts = odd(mesh[1]), sharded(mesh[0], mesh[1], state)
 				} else if mesh[0] > 1 && mesh[0] != 2 {
@@ -172,7 +172,7 @@ func TestTheNormCostsOneSmallAllReduceAtMost(t *testing.T) {
 	for _, state := range stages {
 		for name, loss := range map[string]train.Loss{"odd": odd(1), "layers": layered} {
 			t.Run(fmt.Sprintf("%s %s", state, name), func(t *testing.T) {
-				s := strategytest.On(t, sys, strategy.Options{Replicas: 8, State: state, SmallestSharded: 1})
+				s := strategytest.On(t, sys, strategy.Options{Replicas: 8, Variables: strategytest.Share(state, 1)})
 				count := func(o train.Options) int {
 					step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().Done(), loss, o))
 					x, y := strategytest.BatchShapes(32)
@@ -181,7 +181,7 @@ func TestTheNormCostsOneSmallAllReduceAtMost(t *testing.T) {
 					return bytes.Count(m.Text, []byte("stablehlo.all_reduce"))
 				}
 				plain, parts := count(train.Options{}), 0
-				if state != strategy.ShardNothing {
+				if state != logical.ShardNothing {
 					parts = 1
 				}
 				assert.Equal(t, plain+parts, count(train.Options{ClipNorm: 1}))

@@ -21,8 +21,8 @@
 //   - [Step.Close] frees what the step has on the devices. The variables stay, for other steps.
 //   - [Step.Compiled] compiles the step without running it, also for a slice that is not at hand;
 //     package strategy/stepfile saves what it returns.
-//   - strategy.Options.State shares out variables, gradients and the optimizer's state among the
-//     replicas.
+//   - logical.Share, a rule of strategy.Options.Variables, shares out variables, gradients and the
+//     optimizer's state among the replicas.
 //   - [Options].NonFinite skips or stops at steps whose numbers are not finite.
 //   - [Options].Precision computes in bfloat16 or float16 with variables in float32, by a policy of
 //     package precision; [Step.LossScale] reads its loss scale.
@@ -59,7 +59,7 @@
 //   - Manual regions (package manual, and moe, ring and pipeline on it) run for each microbatch. A
 //     layer of experts has its capacity, and its balance term, for the tokens of one.
 //   - Half precision is added up in the policy's Accumulate, float32 as a rule.
-//   - With strategy.ShardParameters layers of package loop gather their slices for each microbatch
+//   - With logical.ShardParameters layers of package loop gather their slices for each microbatch
 //     and scatter their gradients, so that no device has a whole stack. All other gradients cross
 //     the replicas once, after the loop.
 //   - The code of the loss function runs again until it is known which variables it writes.

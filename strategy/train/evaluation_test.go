@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -52,7 +53,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 	var want []train.Reading
 	for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)})
 			store := strategytest.SeededStore()
 			held := strategytest.OK(train.NewEvaluation(s, store, moody, train.EvaluationOptions{Metrics: classMetrics()}))
 			evaluate := func(rows ...int) []train.Reading {
@@ -159,7 +160,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 	}
 	evaluated, trained, err := run(t.Context(), strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}))
 	require.NoError(t, err)
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		e, tr, err := run(ctx, s)
 		for i, r := range e {
 			assert.InDelta(t, evaluated[i].Value, r.Value, 2e-5, r.Name)

@@ -141,7 +141,9 @@ func ExampleNew_shardedState() {
 		log.Fatal(err)
 	}
 	defer sys.Close()
-	strat, err := strategy.New(sys, strategy.Options{State: strategy.ShardParameters, SmallestSharded: 16})
+	rule := logical.Share("", logical.ShardParameters)
+	rule.Smallest = 16 // the model is small
+	strat, err := strategy.New(sys, strategy.Options{Variables: logical.Rules{rule}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -32,15 +33,15 @@ func TestFrozenVariablesStay(t *testing.T) {
 	adam := func() optimizer.Interface { return optimizer.Adam().WeightDecay(0.1).LearningRate(0.02).Done() }
 	for _, c := range []struct {
 		r, p  int
-		state strategy.StateSharding
+		state logical.StateSharding
 		loss  func(p int) train.Loss
 		o     train.Options
 	}{
-		{1, 1, strategy.ShardNothing, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
-		{8, 1, strategy.ShardParameters, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
-		{4, 2, strategy.ShardOptimizer, odd, train.Options{Freeze: []string{`wide|odd/.*biases`}, Accumulate: 2}},
-		{2, 4, strategy.ShardNothing, odd, train.Options{FreezeIf: func(path string) bool { return strings.HasPrefix(path, "/wide/") || path == "/odd/dense/biases" }}},
-		{2, 1, strategy.ShardParameters, func(int) train.Loss { return deep(remat.Products()) }, train.Options{Freeze: []string{`/layers/(up|norm)`}}},
+		{1, 1, logical.ShardNothing, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
+		{8, 1, logical.ShardParameters, odd, train.Options{Freeze: []string{`^/wide/`, `odd/.*biases`}}},
+		{4, 2, logical.ShardOptimizer, odd, train.Options{Freeze: []string{`wide|odd/.*biases`}, Accumulate: 2}},
+		{2, 4, logical.ShardNothing, odd, train.Options{FreezeIf: func(path string) bool { return strings.HasPrefix(path, "/wide/") || path == "/odd/dense/biases" }}},
+		{2, 1, logical.ShardParameters, func(int) train.Loss { return deep(remat.Products()) }, train.Options{Freeze: []string{`/layers/(up|norm)`}}},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s", c.r, c.p, c.state), func(t *testing.T) {
 			o, first := sharded(c.r, c.p, c.state), ofOdd

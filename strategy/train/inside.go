@@ -39,8 +39,8 @@ type machine interface {
 	// Accumulator makes the variable of the scope in which a function accumulates n metrics: of each
 	// a sum and a weight, zero at first, on each replica its own. It reaches no device.
 	Accumulator(name string, n int) (*strategy.Variable, error)
-	// Sharding is what of the state the replicas share out, and whether they share out any.
-	Sharding() (strategy.StateSharding, bool)
+	// Sharding reports whether the replicas share out any state.
+	Sharding() bool
 	// Batched reports whether each replica has its own tensor of a value, Ragged are their shapes if
 	// they differ.
 	Batched(v strategy.Value) bool
@@ -107,10 +107,10 @@ type replica interface {
 	// Share is a gradient over the number of replicas. It panics if replicas cannot sum its dtype.
 	Share(x *graph.Node) *graph.Node
 	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what
-	// belongs to a trained one is, its gradient and the optimizer's state, and how it is split over
-	// the logical devices.
+	// belongs to a trained one is, its gradient and the optimizer's state, how it is split over the
+	// logical devices, and what of it the replicas share out.
 	Stored(v *model.Variable) spmd.ReplicaShard
-	Belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation)
+	Belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding)
 	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicing]. part is the
 	// replica's, nil for a stack that is whole. Unwritten is the parameter that a variable is, nil
 	// once it was written.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
@@ -17,7 +18,7 @@ import (
 
 // libtpu compiles a step with all that is measured in it, and its evaluation.
 func TestMetricsCompileAheadOfTime(t *testing.T) {
-	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1})
+	s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)})
 	x, y := shapes.Make(dtypes.Float32, 8, 8), shapes.Make(dtypes.Int32, 8, 1)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{

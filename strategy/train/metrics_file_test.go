@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -21,7 +22,7 @@ import (
 // does an evaluation.
 func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters, SmallestSharded: 1}
+	opts := strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 1)}
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,

@@ -87,11 +87,11 @@ func TestMetricsAreThoseOfAllRows(t *testing.T) {
 	var want map[string]float64
 	for _, mesh := range [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
-			state := strategy.ShardParameters
+			state := logical.ShardParameters
 			if mesh[0] == 2 {
-				state = strategy.ShardNothing
+				state = logical.ShardNothing
 			}
-			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: state, SmallestSharded: 1})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 1)})
 			step := classStep(s, strategytest.SeededStore(), train.Options{Metrics: classMetrics(), ClipNorm: 0.2, Norms: true, UpdateNorm: true})
 			for name, value := range readings(t, step) {
 				if name == "rows" {
@@ -264,7 +264,7 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 		var store *model.Store
 		sameText(t, func(fresh bool) []byte {
 			if fresh {
-				s = strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 2, State: strategy.ShardGradients, SmallestSharded: 1})
+				s = strategytest.On(t, sys, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardGradients, 1)})
 				store = model.NewStore()
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1, NonFinite: train.Skip,

@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -35,7 +36,7 @@ func TestEveryOptimizerTakesTheOptions(t *testing.T) {
 			o := train.Options{Freeze: []string{`^/wide/`}, Average: 0.5}
 			want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), opt(), odd(1), o, sums(8, 8)...)
 			o.Accumulate = 2
-			got := trainOn(t, strategytest.On(t, sys, sharded(2, 1, strategy.ShardGradients)), opt(), odd(1), o, sums(8, 8)...)
+			got := trainOn(t, strategytest.On(t, sys, sharded(2, 1, logical.ShardGradients)), opt(), odd(1), o, sums(8, 8)...)
 			want.equals(t, got, 1e-4)
 			for path := range got.values {
 				if path != "/wide/dense/weights" && path != "/wide/dense/biases" {
@@ -53,7 +54,7 @@ func TestProcessesAccumulateAndAverage(t *testing.T) {
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.02).Done() }
 	want := trainOn(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), adam(), odd(1), o, sums(12, 12)...)
 	o.Accumulate = 2
-	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(4, 1, strategy.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(4, 1, logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 		store := strategytest.SeededStore()
 		store.SetParam(model.ParamInitialSeed, int64(42))
 		step := strategytest.OK(train.New(s, store, adam(), odd(1), o))
@@ -88,7 +89,7 @@ func TestProcessesAccumulateAndAverage(t *testing.T) {
 // A step from a file takes microbatches and moves averages as the step that was saved.
 func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	opts := sharded(2, 2, strategy.ShardOptimizer)
+	opts := sharded(2, 2, logical.ShardOptimizer)
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{Accumulate: 2, Average: 0.5, Freeze: []string{"wide"}}))
@@ -116,7 +117,7 @@ func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
 	}
-	s := strategytest.Ahead(t, "v5e:2x2", sharded(2, 2, strategy.ShardParameters))
+	s := strategytest.Ahead(t, "v5e:2x2", sharded(2, 2, logical.ShardParameters))
 	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(2),
 		train.Options{Accumulate: 4, Average: 0.999, AverageWarmUp: true, Freeze: []string{"wide"}, NonFinite: train.Skip, ClipNorm: 1, Norms: true}))
 	x, y := strategytest.BatchShapes(16)

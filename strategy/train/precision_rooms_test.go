@@ -59,18 +59,18 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 		var want []float64
 		for _, c := range []struct {
 			r, p   int
-			state  strategy.StateSharding
+			state  logical.StateSharding
 			policy precision.Policy
 		}{
-			{1, 1, strategy.ShardNothing, precision.Policy{}}, {1, 1, strategy.ShardNothing, precision.MixedBFloat16},
-			{2, 2, strategy.ShardOptimizer, precision.MixedBFloat16}, {4, 1, strategy.ShardGradients, half}, {4, 2, strategy.ShardParameters, half},
-			{4, 1, strategy.ShardParameters, scaled(precision.LossScale{Initial: 1024, Interval: 2000})},
+			{1, 1, logical.ShardNothing, precision.Policy{}}, {1, 1, logical.ShardNothing, precision.MixedBFloat16},
+			{2, 2, logical.ShardOptimizer, precision.MixedBFloat16}, {4, 1, logical.ShardGradients, half}, {4, 2, logical.ShardParameters, half},
+			{4, 1, logical.ShardParameters, scaled(precision.LossScale{Initial: 1024, Interval: 2000})},
 		} {
-			if !looped && c.policy != precision.MixedBFloat16 && c.r*c.p < 8 || !looped && c.state == strategy.ShardOptimizer {
+			if !looped && c.policy != precision.MixedBFloat16 && c.r*c.p < 8 || !looped && c.state == logical.ShardOptimizer {
 				continue
 			}
 			t.Run(fmt.Sprintf("looped=%v/%dx%d/%s", looped, c.r, c.p, c.state), func(t *testing.T) {
-				s := strategytest.New(t, c.r, c.p, strategy.Options{State: c.state, SmallestSharded: 2})
+				s := strategytest.New(t, c.r, c.p, strategy.Options{Variables: strategytest.Share(c.state, 2)})
 				store := strategytest.SeededStore()
 				step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), mixedDeep(looped), train.Options{Precision: c.policy, NonFinite: train.Skip}))
 				losses := strategytest.Losses(t, step, 0, 10)
@@ -81,7 +81,7 @@ func TestMixedPrecisionInLoopsBlocksAndSharedState(t *testing.T) {
 				for v := range store.IterVariables() {
 					require.False(t, v.DType().IsHalfPrecision(), v.Path())
 				}
-				if c.state == strategy.ShardParameters {
+				if c.state == logical.ShardParameters {
 					require.NotZero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*b?f16>`))
 					require.Zero(t, occurrences(t, step, `"stablehlo.all_gather"[^\n]* -> tensor<[0-9x]*f32>`), "parameters are gathered in half precision")
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -92,7 +93,7 @@ func TestStepsFollowTheSchedule(t *testing.T) {
 // optimizer's own.
 func TestEveryOptimizerTakesTheScheduledRate(t *testing.T) {
 	sys := plugintest.System(t, 2)
-	s := strategytest.On(t, sys, strategy.Options{State: strategy.ShardParameters, SmallestSharded: 1})
+	s := strategytest.On(t, sys, strategy.Options{Variables: strategytest.Share(logical.ShardParameters, 1)})
 	for name, opt := range map[string]func(rate float64) optimizer.Interface{
 		"adam": func(rate float64) optimizer.Interface { return optimizer.Adam().LearningRate(rate).Done() },
 		"adamw": func(rate float64) optimizer.Interface {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -20,7 +21,7 @@ import (
 // TestTheReportOfSharedState reads of variables that 4 replicas share out what each form of the report
 // says: the whole shape, a device's part, and over what it is cut.
 func TestTheReportOfSharedState(t *testing.T) {
-	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2, State: strategy.ShardParameters})
+	s := strategytest.New(t, 4, 2, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)})
 	step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("hidden"), in[0], false, 64)))
 	}, train.Options{}))

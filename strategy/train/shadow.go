@@ -74,7 +74,7 @@ func (t *trainer) update(gradients []*graph.Node, update func(scope *model.Scope
 			p.variable.SetNodeValue(p.whole)
 			continue
 		}
-		whole := spmd.Whole(now, p.over, t.split(p.variable))
+		whole := spmd.Whole(now, p.over, t.place(p.variable).split)
 		t.inner.Joined(whole, now)
 		p.variable.SetNodeValue(whole)
 	}
@@ -173,7 +173,7 @@ func (s *shadow) first(held *model.Variable) model.VariableInitializer {
 	}
 	number, same := uniform(value)
 	if !same {
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "make it with VariableWithShape and an initializer, or set Options.State to ShardNothing",
+		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "make it with VariableWithShape and an initializer, or keep the state whole by a rule with logical.ShardNothing",
 			"the optimizer gives state that the replicas share out a first value whose elements differ"))
 	}
 	return func(g *graph.Graph, shape shapes.Shape) *graph.Node {
@@ -214,7 +214,7 @@ func (s *shadow) elementwise(nodes []*graph.Node, tainted map[*graph.Node]bool) 
 		}
 		tainted[node] = true
 		if slices.Contains(combining, node.Type()) {
-			panic(fault.New(strategy.ValueError, "the optimizer's update", "use an optimizer that treats each element apart, or set Options.State to ShardNothing",
+			panic(fault.New(strategy.ValueError, "the optimizer's update", "use an optimizer that treats each element apart, or keep the state whole by a rule with logical.ShardNothing",
 				"it combines the elements of a gradient or of a variable (%s), of which each replica has a part", node.Type()))
 		}
 	}
@@ -227,7 +227,7 @@ func (s *shadow) placed(tainted map[*graph.Node]bool) {
 		if part || s.partWithState(held) != nil || !held.ChangedInGraph(s.graph) || !tainted[held.NodeValue(s.graph)] {
 			continue
 		}
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "keep the state of a variable below the variable's own path, in its shape, or set Options.State to ShardNothing",
+		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "keep the state of a variable below the variable's own path, in its shape, or keep the state whole by a rule with logical.ShardNothing",
 			"the optimizer writes what it makes of parts to it, and it is the state of no variable"))
 	}
 }

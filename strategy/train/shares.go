@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -49,7 +50,7 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 		part = spmd.PartGradient(parameter, over)
 		t.slices[v.Path()] = part
 	}
-	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.split(v).Slice()
+	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, t.place(v).split.Slice()
 	rows, _ := t.inner.Rows()
 	whole := graph.StopGradient(v.NodeValue(t.graph))
 	t.looped[whole] = true
@@ -68,10 +69,9 @@ func (t *trainer) scattered(v *model.Variable) (stacks []*graph.Node, layer func
 }
 
 // meanGradients averages the gradients over the replicas. Of variables whose state is cut, a
-// replica gets the part of the mean that it updates: see [strategy.StateSharding].
+// replica gets the part of the mean that it updates: see [logical.StateSharding].
 func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 	means, trained := make([]*graph.Node, len(gradients)), t.variables()
-	state, _ := innerStrategy(t.rc.Strategy()).Sharding()
 	for i, gradient := range gradients {
 		over := t.over(trained[i])
 		switch {
@@ -79,10 +79,10 @@ func (t *trainer) meanGradients(gradients []*graph.Node) []*graph.Node {
 			means[i] = t.rc.AllReduce(strategy.Mean, gradient)
 		case t.slices[trained[i].Path()] != nil: // the sum is there
 			means[i] = t.inner.Share(gradient)
-		case state == strategy.ShardOptimizer:
+		case t.place(trained[i]).state == logical.ShardOptimizer:
 			means[i] = spmd.OwnPart(t.rc.AllReduce(strategy.Mean, gradient), over)
 		default:
-			means[i] = spmd.ScatterPart(t.inner.Share(gradient), over, t.split(trained[i]))
+			means[i] = spmd.ScatterPart(t.inner.Share(gradient), over, t.place(trained[i]).split)
 		}
 	}
 	return means

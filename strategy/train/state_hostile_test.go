@@ -92,7 +92,7 @@ func TestOptimizersOfOnesOwnUpdateParts(t *testing.T) {
 			}
 			want := flat(strategy.Options{Replicas: 1, LogicalDevices: 1})
 			for _, of := range stages[1:] {
-				assert.InEpsilonSlice(t, want, flat(strategy.Options{State: of, SmallestSharded: 1}), 1e-4, of.String())
+				assert.InEpsilonSlice(t, want, flat(strategy.Options{Variables: strategytest.Share(of, 1)}), 1e-4, of.String())
 			}
 		})
 	}
@@ -118,18 +118,18 @@ func TestWhatCannotBeUpdatedInPartsIsRefused(t *testing.T) {
 		of.SetNodeValue(graph.AddScalar(of.NodeValue(gradient), 1))
 		return gradient
 	}
-	opts := strategy.Options{State: strategy.ShardGradients, SmallestSharded: 1}
+	opts := strategy.Options{Variables: strategytest.Share(logical.ShardGradients, 1)}
 	for name, c := range map[string]struct {
 		opts   strategy.Options
 		change func(*model.Scope, *model.Variable, *graph.Node) *graph.Node
 		want   string
 	}{
-		"a norm":                     {opts, norm, `it combines the elements of a gradient or of a variable (ReduceSum), of which each replica has a part; use an optimizer that treats each element apart, or set Options.State to ShardNothing`},
+		"a norm":                     {opts, norm, `it combines the elements of a gradient or of a variable (ReduceSum), of which each replica has a part; use an optimizer that treats each element apart, or keep the state whole by a rule with logical.ShardNothing`},
 		"first values that differ":   {opts, differing, `variable "/mine/m/w_sum": the optimizer gives state that the replicas share out a first value whose elements differ; make it with VariableWithShape`},
 		"state that belongs nowhere": {opts, elsewhere, `variable "/mine/last": the optimizer writes what it makes of parts to it, and it is the state of no variable; keep the state of a variable below`},
 		"state of integers":          {opts, integers, `variable "/mine/m/w_count"`},
-		"a rule for the state alone": {strategy.Options{LogicalDevices: 2, State: strategy.ShardGradients, SmallestSharded: 1,
-			Variables: logical.Rules{logical.Match(`mine`, logical.SplitInto(2, 1))}}, func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node {
+		"a rule for the state alone": {strategy.Options{LogicalDevices: 2,
+			Variables: append(logical.Rules{logical.Match(`mine`, logical.SplitInto(2, 1))}, strategytest.Share(logical.ShardGradients, 1)...)}, func(scope *model.Scope, v *model.Variable, gradient *graph.Node) *graph.Node {
 			sum := scope.Store().Scope("/mine"+v.Scope()).WithInitializer(initializer.Zero).VariableWithShape(v.Name()+"_sum", v.Shape()).SetTrainable(false)
 			sum.SetNodeValue(gradient)
 			return gradient

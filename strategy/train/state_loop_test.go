@@ -38,9 +38,9 @@ func deep(keep remat.Policy) train.Loss {
 	}
 }
 
-func deepOptions(r, p int, state strategy.StateSharding) strategy.Options {
-	return strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1,
-		Variables: logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, p))}}
+func deepOptions(r, p int, state logical.StateSharding) strategy.Options {
+	return strategy.Options{Replicas: r, LogicalDevices: p,
+		Variables: append(logical.Rules{logical.Match(`up/.*weights`, logical.SplitInto(1, 1, p))}, strategytest.Share(state, 1)...)}
 }
 
 func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
@@ -65,19 +65,19 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 	summed := regexp.MustCompile(`(?s)"stablehlo.(all_reduce|reduce_scatter)".{0,400}?-> tensor<3x\d+x\d+xf32>`)
 	for _, c := range []struct {
 		r, p  int
-		state strategy.StateSharding
+		state logical.StateSharding
 		keep  remat.Policy
 	}{
-		{8, 1, strategy.ShardParameters, remat.Nothing()},
-		{4, 2, strategy.ShardParameters, remat.Everything()},
-		{2, 4, strategy.ShardGradients, remat.Nothing()},
-		{4, 2, strategy.ShardOptimizer, remat.Everything()},
+		{8, 1, logical.ShardParameters, remat.Nothing()},
+		{4, 2, logical.ShardParameters, remat.Everything()},
+		{2, 4, logical.ShardGradients, remat.Nothing()},
+		{4, 2, logical.ShardOptimizer, remat.Everything()},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s %s", c.r, c.p, c.state, c.keep), func(t *testing.T) {
 			losses, got, text := run(deepOptions(c.r, c.p, c.state), c.keep)
 			assert.InDeltaSlice(t, wantLosses, losses, 1e-5)
 			requireAlike(t, want, got, 1e-4)
-			if c.state == strategy.ShardParameters {
+			if c.state == logical.ShardParameters {
 				assert.Empty(t, stack.FindAllString(text, -1))
 				assert.NotEmpty(t, layer.FindAllString(text, -1))
 			}

@@ -19,7 +19,7 @@ import (
 )
 
 // stages are the ways in which replicas share out state.
-var stages = []strategy.StateSharding{strategy.ShardNothing, strategy.ShardOptimizer, strategy.ShardGradients, strategy.ShardParameters}
+var stages = []logical.StateSharding{logical.ShardNothing, logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters}
 
 // odd is a model of 8 features whose variables have sizes that divide by 8, by 2 and by nothing.
 func odd(p int) train.Loss {
@@ -67,12 +67,12 @@ func TestShardedStateTrainsAsWholeState(t *testing.T) {
 		wantLosses, want := trainOdd(t, one, c.opt(), c.steps)
 		for _, mesh := range [][2]int{{8, 1}, {4, 2}, {2, 4}, {1, 8}} {
 			for _, state := range stages {
-				if mesh[0] == 1 && state != strategy.ShardParameters || state == strategy.ShardNothing ||
-					name == "sgd" && (mesh[0] == 2) != (state == strategy.ShardGradients) { // which has no state
+				if mesh[0] == 1 && state != logical.ShardParameters || state == logical.ShardNothing ||
+					name == "sgd" && (mesh[0] == 2) != (state == logical.ShardGradients) { // which has no state
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %dx%d %s", name, mesh[0], mesh[1], state), func(t *testing.T) {
-					s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: state, SmallestSharded: 1, Variables: oddRules(mesh[1])})
+					s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: append(oddRules(mesh[1]), strategytest.Share(state, 1)...)})
 					losses, got := trainOdd(t, s, c.opt(), c.steps)
 					assert.InDeltaSlice(t, wantLosses, losses, 1e-5)
 					require.Len(t, got, len(want))
@@ -90,22 +90,22 @@ func TestADeviceHoldsItsPartOfTheState(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	const weights, moment = "/wide/dense/weights", "/AdamOptimizer/wide/dense/weights_1st_moment"
 	for _, c := range []struct {
-		state                       strategy.StateSharding
+		state                       logical.StateSharding
 		mesh                        [2]int
 		smallest                    int
 		weights, moment, odd, count int
 	}{
 		// float32 of [8, 24], of [24, 11] and a scalar
-		{strategy.ShardNothing, [2]int{8, 1}, 1, 768, 768, 1056, 4},
-		{strategy.ShardOptimizer, [2]int{8, 1}, 1, 768, 96, 1056, 4},
-		{strategy.ShardGradients, [2]int{4, 2}, 1, 384, 96, 528, 4},
-		{strategy.ShardParameters, [2]int{8, 1}, 1, 96, 96, 132, 4},
-		{strategy.ShardParameters, [2]int{4, 2}, 1, 96, 96, 144, 4}, // 11 columns in 4 parts of 3
-		{strategy.ShardParameters, [2]int{8, 1}, 200, 768, 768, 132, 4},
-		{strategy.ShardParameters, [2]int{1, 8}, 1, 96, 96, 132, 4}, // over the logical devices
+		{logical.ShardNothing, [2]int{8, 1}, 1, 768, 768, 1056, 4},
+		{logical.ShardOptimizer, [2]int{8, 1}, 1, 768, 96, 1056, 4},
+		{logical.ShardGradients, [2]int{4, 2}, 1, 384, 96, 528, 4},
+		{logical.ShardParameters, [2]int{8, 1}, 1, 96, 96, 132, 4},
+		{logical.ShardParameters, [2]int{4, 2}, 1, 96, 96, 144, 4}, // 11 columns in 4 parts of 3
+		{logical.ShardParameters, [2]int{8, 1}, 200, 768, 768, 132, 4},
+		{logical.ShardParameters, [2]int{1, 8}, 1, 96, 96, 132, 4}, // over the logical devices
 	} {
 		t.Run(fmt.Sprintf("%s %v from %d", c.state, c.mesh, c.smallest), func(t *testing.T) {
-			s := strategytest.On(t, sys, strategy.Options{Replicas: c.mesh[0], LogicalDevices: c.mesh[1], State: c.state, SmallestSharded: c.smallest, Variables: oddRules(c.mesh[1])})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: c.mesh[0], LogicalDevices: c.mesh[1], Variables: append(oddRules(c.mesh[1]), strategytest.Share(c.state, c.smallest)...)})
 			store := strategytest.SeededStore()
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), odd(c.mesh[1]), train.Options{}))
 			x, y := strategytest.Batch(0)

@@ -3,7 +3,6 @@ package train_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math"
 	"testing"
 
@@ -26,8 +25,8 @@ import (
 )
 
 // sharded are options of a mesh whose replicas share out all that they can.
-func sharded(r, p int, state strategy.StateSharding) strategy.Options {
-	return strategy.Options{Replicas: r, LogicalDevices: p, State: state, SmallestSharded: 1, Variables: oddRules(p)}
+func sharded(r, p int, state logical.StateSharding) strategy.Options {
+	return strategy.Options{Replicas: r, LogicalDevices: p, Variables: append(oddRules(p), strategytest.Share(state, 1)...)}
 }
 
 // values are the variables of a store.
@@ -56,17 +55,17 @@ func TestEveryOptimizerUpdatesParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		params map[string]any
 		opt    func(store *model.Store) optimizer.Interface
-		state  strategy.StateSharding
+		state  logical.StateSharding
 	}{
-		"adamax":  {nil, func(*model.Store) optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.01).Done() }, strategy.ShardGradients},
-		"rmsprop": {nil, func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() }, strategy.ShardParameters},
+		"adamax":  {nil, func(*model.Store) optimizer.Interface { return optimizer.Adam().Adamax().LearningRate(0.01).Done() }, logical.ShardGradients},
+		"rmsprop": {nil, func(*model.Store) optimizer.Interface { return optimizer.RMSProp().LearningRate(0.01).Done() }, logical.ShardParameters},
 		"adamw, steps held back": {nil, func(*model.Store) optimizer.Interface {
 			return optimizer.Adam().WeightDecay(0.1).WithBackoffSteps(2).LearningRate(0.01).Done()
-		}, strategy.ShardParameters},
-		"sgd with its decay": {nil, func(*model.Store) optimizer.Interface { return optimizer.StochasticGradientDescent().Done() }, strategy.ShardGradients},
+		}, logical.ShardParameters},
+		"sgd with its decay": {nil, func(*model.Store) optimizer.Interface { return optimizer.StochasticGradientDescent().Done() }, logical.ShardGradients},
 		"clipped, all from parameters": {map[string]any{optimizer.ParamOptimizer: "adamw", optimizer.ParamLearningRate: 0.02,
-			optimizer.ParamClipStepByValue: 0.005, optimizer.ParamClipNaN: true}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, strategy.ShardOptimizer},
-		"a schedule": {map[string]any{optimizer.ParamLearningRate: 0.1}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, strategy.ShardGradients},
+			optimizer.ParamClipStepByValue: 0.005, optimizer.ParamClipNaN: true}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardOptimizer},
+		"a schedule": {map[string]any{optimizer.ParamLearningRate: 0.1}, func(store *model.Store) optimizer.Interface { return optimizer.FromStore(store) }, logical.ShardGradients},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func(opts strategy.Options) ([]float64, map[string]*tensors.Tensor) {
@@ -115,7 +114,7 @@ func TestAGradientThatIsNotFiniteIsDroppedWhole(t *testing.T) {
 	}
 	want := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
 	for _, state := range stages[1:] {
-		assert.InDeltaSlice(t, want, run(strategy.Options{State: state, SmallestSharded: 1}), 1e-6, state.String())
+		assert.InDeltaSlice(t, want, run(strategy.Options{Variables: strategytest.Share(state, 1)}), 1e-6, state.String())
 	}
 }
 
@@ -169,7 +168,7 @@ func TestStepsOfAllKindsUpdateParts(t *testing.T) {
 				return values(t, s, store)
 			}
 			want := run(one)
-			for _, c := range []strategy.Options{sharded(4, 1, strategy.ShardGradients), sharded(2, 2, strategy.ShardParameters)} {
+			for _, c := range []strategy.Options{sharded(4, 1, logical.ShardGradients), sharded(2, 2, logical.ShardParameters)} {
 				requireAlike(t, want, run(strategytest.On(t, sys, c)), 1e-4)
 			}
 		})
@@ -195,7 +194,7 @@ func TestVariablesOfTheScopeHaveStateInParts(t *testing.T) {
 	want, whole := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
 	assert.Equal(t, 64, whole.BytesPerDevice())
 	for _, state := range stages[1:] {
-		got, moment := run(strategy.Options{Replicas: 4, LogicalDevices: 1, State: state, SmallestSharded: 1})
+		got, moment := run(strategy.Options{Replicas: 4, LogicalDevices: 1, Variables: strategytest.Share(state, 1)})
 		assert.InDeltaSlice(t, want, got, 1e-4, state.String())
 		assert.Equal(t, 16, moment.BytesPerDevice())
 	}
@@ -206,7 +205,7 @@ func TestProcessesHavePartsOfTheState(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	losses, want := trainOdd(t, strategytest.On(t, sys, strategy.Options{Replicas: 1, LogicalDevices: 1}), optimizer.Adam().LearningRate(0.02).Done(), 3)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
-		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(mesh[0], mesh[1], strategy.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
+		strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, sharded(mesh[0], mesh[1], logical.ShardParameters), func(ctx context.Context, s *strategy.TPUStrategy) error {
 			store := strategytest.SeededStore()
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(s.NumLogicalDevices()), train.Options{}))
 			for i := range losses {
@@ -238,7 +237,7 @@ func TestProcessesHavePartsOfTheState(t *testing.T) {
 
 func TestASavedStepHasItsParts(t *testing.T) {
 	sys := plugintest.System(t, 4)
-	opts := sharded(2, 2, strategy.ShardParameters)
+	opts := sharded(2, 2, logical.ShardParameters)
 	s := strategytest.On(t, sys, opts)
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.02).Done(), odd(2), train.Options{}))
@@ -258,9 +257,9 @@ func TestASavedStepHasItsParts(t *testing.T) {
 	assert.Equal(t, want, strategytest.Losses(t, loaded, 2, 4))
 
 	other := opts
-	other.State = strategy.ShardNothing
+	other.Variables = oddRules(2)
 	_, err = stepfile.LoadTrain(t.Context(), strategytest.On(t, sys, other), bytes.NewReader(file.Bytes()), kept)
-	assert.ErrorContains(t, err, "give Options.State and Options.SmallestSharded that the step was compiled with")
+	assert.ErrorContains(t, err, "give the rules that the step was compiled with")
 }
 
 // TestPartsAreReadAndWrittenAsOneVariable reads and writes variables in parts in every way.
@@ -268,7 +267,7 @@ func TestPartsAreReadAndWrittenAsOneVariable(t *testing.T) {
 	ctx := t.Context()
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}} {
-		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], State: strategy.ShardParameters, SmallestSharded: 1})
+		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)})
 		store := model.NewStore()
 		first := [][]float32{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -325,7 +324,7 @@ func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	}
 	want := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
 	for _, mesh := range [][2]int{{8, 1}, {4, 2}} {
-		opts := sharded(mesh[0], mesh[1], strategy.ShardParameters)
+		opts := sharded(mesh[0], mesh[1], logical.ShardParameters)
 		opts.Variables = nil
 		requireAlike(t, want, run(opts), 1e-5)
 	}
@@ -337,14 +336,13 @@ func TestOptionsOfStateThatSayNothingAreRefused(t *testing.T) {
 		opts strategy.Options
 		want string
 	}{
-		{strategy.Options{State: -1}, "StateSharding(-1) is none"},
-		{strategy.Options{State: 4}, "StateSharding(4) is none"},
-		{strategy.Options{SmallestSharded: -2}, "-2 elements"},
+		{strategy.Options{Variables: strategytest.Share(-1, 0)}, "StateSharding(-1) is none"},
+		{strategy.Options{Variables: strategytest.Share(5, 0)}, "StateSharding(5) is none"},
+		{strategy.Options{Variables: strategytest.Share(logical.ShardOptimizer, -2)}, "-2 elements"},
 	} {
 		_, err := strategy.New(sys, c.opts)
 		var option *strategy.OptionError
 		require.ErrorAs(t, err, &option)
 		assert.ErrorContains(t, err, c.want)
 	}
-	assert.Equal(t, "ShardNothing ShardOptimizer ShardGradients ShardParameters", fmt.Sprint(stages[0], " ", stages[1], " ", stages[2], " ", stages[3]))
 }

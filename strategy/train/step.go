@@ -51,7 +51,7 @@ type Options struct {
 	// elements of the mean gradients of all trained variables. If the norm is greater, all gradients
 	// are multiplied by ClipNorm over the norm, as tf.clip_by_global_norm does; 0 leaves them as
 	// they are. The norm is of unscaled gradients, whole ones and those that replicas share out
-	// (strategy.Options.State), and is computed in float32 at least. It costs one all-reduce of a
+	// (logical.Share), and is computed in float32 at least. It costs one all-reduce of a
 	// number where replicas have parts of gradients, otherwise none. A norm that is not finite
 	// counts as a gradient that is not, for NonFinite and for a dynamic loss scale: the step is not
 	// taken. Without these all gradients become NaN, as in TensorFlow.

@@ -39,7 +39,7 @@ type trainer struct {
 	// variable if it is not set.
 	reduceIn dtypes.DType
 	micro    *microbatch // the one at hand
-	overs    map[*model.Variable]spmd.ReplicaShard
+	places   map[*model.Variable]place
 	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
 	// looped are the whole stacks that loops read without a gradient of their own.
 	slices map[string]*graph.Node
@@ -54,13 +54,13 @@ type proxy struct {
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
 	return &trainer{rc: rc, inner: innerContext(rc), graph: rc.Graph(),
-		overs: map[*model.Variable]spmd.ReplicaShard{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
+		places: map[*model.Variable]place{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
 // begin makes the step a training step, before its loss is built.
 func (t *trainer) begin() {
 	t.inner.Meet(t.meet)
-	if _, shares := innerStrategy(t.rc.Strategy()).Sharding(); shares {
+	if innerStrategy(t.rc.Strategy()).Sharding() {
 		loop.SetSlicing(t.graph, t.slicing)
 	}
 }
@@ -202,21 +202,25 @@ func (t *trainer) keepFrozen(f func()) {
 	}
 }
 
-// over says how what belongs to a trained variable is cut over the replicas: its gradient and the
-// optimizer's state. split says how it and the variable are split over the logical devices.
-func (t *trainer) over(v *model.Variable) spmd.ReplicaShard {
-	over, ok := t.overs[v]
-	if !ok {
-		over, _ = t.inner.Belonging(v)
-		t.overs[v] = over
-	}
-	return over
+// place says how what belongs to a trained variable, its gradient and the optimizer's state, is cut
+// over the replicas, how it and the variable are split over the logical devices, and what of it the
+// replicas share out.
+type place struct {
+	over  spmd.ReplicaShard
+	split logical.Annotation
+	state logical.StateSharding
 }
 
-func (t *trainer) split(v *model.Variable) logical.Annotation {
-	_, split := t.inner.Belonging(v)
-	return split
+func (t *trainer) place(v *model.Variable) place {
+	p, ok := t.places[v]
+	if !ok {
+		p.over, p.split, p.state = t.inner.Belonging(v)
+		t.places[v] = p
+	}
+	return p
 }
+
+func (t *trainer) over(v *model.Variable) spmd.ReplicaShard { return t.place(v).over }
 
 // inParts reports whether the replicas have parts of some gradients.
 func (t *trainer) inParts() bool {
@@ -304,7 +308,7 @@ func (t *trainer) gradientsOfSlices(loss *graph.Node, trained []*model.Variable,
 		whole := gradients[i]
 		gradients[i] = all[part]
 		if reached[nodes[i]] { // it is read whole as well
-			gradients[i] = graph.Add(gradients[i], spmd.ScatterPart(whole, t.over(v), t.split(v)))
+			gradients[i] = graph.Add(gradients[i], spmd.ScatterPart(whole, t.over(v), t.place(v).split))
 		}
 	}
 	return gradients

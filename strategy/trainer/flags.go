@@ -8,10 +8,10 @@ import (
 	"log/slog"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/report/progress"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
 )
 
@@ -27,7 +27,7 @@ type Flags struct {
 	Accumulate int
 	// State says what of the state of training the replicas share out, Keep what of a layer is kept
 	// for the backward pass, and Precision in which dtypes the step computes.
-	State     strategy.StateSharding
+	State     logical.StateSharding
 	Keep      remat.Policy
 	Precision precision.Policy
 	// Resume goes on from the last checkpoint in Out.
@@ -82,7 +82,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		return nil
 	})
 	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
-	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", strategy.ParseStateSharding)
+	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
 	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
 	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
 	return f

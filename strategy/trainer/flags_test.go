@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
@@ -37,7 +39,7 @@ func TestFlagsHaveTheirDefaults(t *testing.T) {
 	assert.Equal(t, strategy.Options{LogicalDevices: 1}, f.Strategy(nil))
 	f, _, err = parsed("-shard-state parameters -precision bf16 -remat full -replicas 4 -logical 2 -accumulate 3 -steps 7 -resume -out x")
 	require.NoError(t, err)
-	assert.Equal(t, strategy.Options{Replicas: 4, LogicalDevices: 2, State: strategy.ShardParameters}, f.Strategy(nil))
+	assert.Equal(t, strategy.Options{Replicas: 4, LogicalDevices: 2, Variables: strategytest.Share(logical.ShardParameters, 0)}, f.Strategy(nil))
 	assert.Equal(t, precision.MixedBFloat16, f.Precision)
 	assert.Equal(t, "Nothing()", f.Keep.String())
 	f, _, err = parsed("-profile 100-110 -steps 7 -resume -out x")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // fits refuses a model of so many parameters that the CPU devices of the flags have no memory for:
@@ -23,13 +23,13 @@ func (f *Flags) fits(parameters int, memory func() int64) error {
 	if replicas == 0 {
 		replicas = f.Devices / f.Logical
 	}
-	copies := func(from strategy.StateSharding) int64 {
+	copies := func(from logical.StateSharding) int64 {
 		if f.State >= from {
 			return 1
 		}
 		return int64(replicas)
 	}
-	needs := int64(parameters) * 4 * (copies(strategy.ShardParameters) + 2*copies(strategy.ShardOptimizer))
+	needs := int64(parameters) * 4 * (copies(logical.ShardParameters) + 2*copies(logical.ShardOptimizer))
 	if there := memory(); needs > there {
 		return &errkind.Fault{Op: "memory of the machine", Class: errkind.ResourceExhaustedError,
 			Reason: fmt.Sprintf("%d parameters on %d replicas take %s of variables and optimizer state, and %s are free", parameters, replicas, gigabytes(needs), gigabytes(there)),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gomlx/gomlx/ml/model"
@@ -96,7 +97,10 @@ func (f *Flags) Store() *model.Store {
 
 // Strategy returns the options that the flags ask for, with rules for the variables.
 func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
-	return strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, State: f.State, Variables: variables}
+	if f.State != 0 {
+		variables = append(slices.Clip(variables), logical.Share("", f.State))
+	}
+	return strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables}
 }
 
 // Open opens the devices of the flags and a strategy over them, for a model of so many parameters.

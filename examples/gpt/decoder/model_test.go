@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -55,25 +56,25 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 	assert.Less(t, plain[4], plain[0]-0.1)
 	for name, form := range map[string]struct {
 		replicas, logical int
-		state             strategy.StateSharding
+		state             logical.StateSharding
 		keep              remat.Policy
 		policy            precision.Policy
 		parts             int // microbatches
 		within            float64
 		sampled           bool // also without TPUSTRATEGY_FORMS=all
 	}{
-		"8 x 1":               {8, 1, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, true},
-		"4 x 2":               {4, 2, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"2 x 4":               {2, 4, strategy.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"microbatches":        {4, 2, strategy.ShardOptimizer, remat.Products(), precision.Policy{}, 2, 2e-5, true},
-		"optimizer in parts":  {4, 2, strategy.ShardOptimizer, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"gradients in parts":  {4, 2, strategy.ShardGradients, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"parameters in parts": {4, 2, strategy.ShardParameters, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"products kept":       {4, 2, strategy.ShardNothing, remat.Products(), precision.Policy{}, 1, 2e-5, false},
-		"nothing kept":        {2, 4, strategy.ShardParameters, remat.Nothing(), precision.Policy{}, 1, 2e-5, true},
-		"float32":             {4, 2, strategy.ShardNothing, remat.Everything(), precision.Float32, 1, 2e-5, false},
-		"bfloat16":            {4, 2, strategy.ShardGradients, remat.Everything(), precision.MixedBFloat16, 1, 2e-2, true},
-		"bfloat16 in parts":   {2, 4, strategy.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 1, 2e-2, false},
+		"8 x 1":               {8, 1, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, true},
+		"4 x 2":               {4, 2, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"2 x 4":               {2, 4, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"microbatches":        {4, 2, logical.ShardOptimizer, remat.Products(), precision.Policy{}, 2, 2e-5, true},
+		"optimizer in parts":  {4, 2, logical.ShardOptimizer, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"gradients in parts":  {4, 2, logical.ShardGradients, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"parameters in parts": {4, 2, logical.ShardParameters, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"products kept":       {4, 2, logical.ShardNothing, remat.Products(), precision.Policy{}, 1, 2e-5, false},
+		"nothing kept":        {2, 4, logical.ShardParameters, remat.Nothing(), precision.Policy{}, 1, 2e-5, true},
+		"float32":             {4, 2, logical.ShardNothing, remat.Everything(), precision.Float32, 1, 2e-5, false},
+		"bfloat16":            {4, 2, logical.ShardGradients, remat.Everything(), precision.MixedBFloat16, 1, 2e-2, true},
+		"bfloat16 in parts":   {2, 4, logical.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 1, 2e-2, false},
 	} {
 		if !form.sampled && os.Getenv("TPUSTRATEGY_FORMS") != "all" {
 			continue
@@ -83,7 +84,7 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 			c.Keep = form.keep
 			require.NoError(t, c.Check(form.replicas, form.logical, form.parts))
 			got := losses(t, c, strategy.Options{
-				Replicas: form.replicas, LogicalDevices: form.logical, Variables: decoder.Rules(), State: form.state, SmallestSharded: 32,
+				Replicas: form.replicas, LogicalDevices: form.logical, Variables: append(decoder.Rules(), strategytest.Share(form.state, 32)...),
 			}, train.Options{Precision: form.policy, Accumulate: form.parts})
 			assert.InDeltaSlice(t, plain, got, form.within)
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
@@ -45,21 +46,21 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, form := range []struct {
 		replicas, logical int
-		state             strategy.StateSharding
+		state             logical.StateSharding
 		policy            precision.Policy
 		traced            bool
 		tolerance         float64
 	}{
-		{1, 1, strategy.ShardNothing, precision.Policy{}, false, 5e-6},
-		{4, 2, strategy.ShardNothing, precision.Policy{}, true, 5e-6},
-		{4, 2, strategy.ShardParameters, precision.Policy{}, false, 5e-6},
-		{1, 1, strategy.ShardNothing, precision.MixedBFloat16, true, 0.06},
-		{4, 2, strategy.ShardParameters, precision.MixedBFloat16, true, 0.06},
+		{1, 1, logical.ShardNothing, precision.Policy{}, false, 5e-6},
+		{4, 2, logical.ShardNothing, precision.Policy{}, true, 5e-6},
+		{4, 2, logical.ShardParameters, precision.Policy{}, false, 5e-6},
+		{1, 1, logical.ShardNothing, precision.MixedBFloat16, true, 0.06},
+		{4, 2, logical.ShardParameters, precision.MixedBFloat16, true, 0.06},
 	} {
 		t.Run(fmt.Sprintf("%dx%d %s %v traced=%t", form.replicas, form.logical, form.state, form.policy.Compute, form.traced), func(t *testing.T) {
 			require.NoError(t, c.Check(form.replicas, form.logical, 1))
-			s := strategytest.On(t, sys, strategy.Options{Replicas: form.replicas, LogicalDevices: form.logical, Variables: decoder.Rules(),
-				State: form.state, SmallestSharded: 2})
+			s := strategytest.On(t, sys, strategy.Options{Replicas: form.replicas, LogicalDevices: form.logical,
+				Variables: append(decoder.Rules(), strategytest.Share(form.state, 2)...)})
 			store := model.NewStore()
 			logits := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return form.policy.Forward(rc.Graph(), in, func(in []*graph.Node) []*graph.Node {

@@ -1,7 +1,9 @@
 package strategytest
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -173,4 +175,10 @@ func Flat(t testing.TB, v *strategy.Variable) []float32 {
 	value, err := v.Value(t.Context())
 	require.NoError(t, err)
 	return tensors.MustCopyFlatData[float32](value)
+}
+
+// Share returns the rule by which the replicas share out the state of all variables of that many
+// elements and more; nothing of it for a state that is not set.
+func Share(state logical.StateSharding, smallest int) logical.Rules {
+	return logical.Rules{{Pattern: regexp.MustCompile(""), State: cmp.Or(state, logical.ShardNothing), Smallest: smallest}}
 }

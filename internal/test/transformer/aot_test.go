@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -43,7 +44,7 @@ func line(c transformer.Config, r *report.Report, text int) string {
 	var b strings.Builder
 	mib := func(bytes int64) int64 { return (bytes + mebibyte/2) / mebibyte }
 	fmt.Fprintf(&b, "%s as %d x %d, %.2f billion parameters, batch %d, loop %v, %v, %v: %d bytes of text, %.1f s to lower, %.1f s to compile; MiB: arguments %d, temporaries %d, code %d, needs %d of %d (%s)\n",
-		r.Target.Name, r.Replicas, r.LogicalDevices, float64(c.Parameters())/1e9, c.Batch, c.Loop, c.Keep, c.State, text, r.LoweringSeconds, r.CompilingSeconds,
+		r.Target.Name, r.Replicas, r.LogicalDevices, float64(c.Parameters())/1e9, c.Batch, c.Loop, c.Keep, c.Shared, text, r.LoweringSeconds, r.CompilingSeconds,
 		mib(r.Memory.Arguments), mib(r.Memory.Temporaries), mib(r.Memory.Code), mib(r.Memory.Needs), mib(r.Memory.Limit), r.Memory.Verdict)
 	for _, d := range r.CollectiveDTypes {
 		fmt.Fprintf(&b, "%s over %s of %s: %.3f GB\n", d.Kind, d.Axis, d.DType, float64(d.Bytes)/1e9)
@@ -58,12 +59,12 @@ func line(c transformer.Config, r *report.Report, text int) string {
 // same model in JAX 0.10.2 by the same compiler, see docs/benchmarks.md, and a twentieth.
 func TestAOTLargeBillion(t *testing.T) {
 	for _, form := range []struct {
-		state                  strategy.StateSharding
+		state                  logical.StateSharding
 		arguments, temporaries float64 // MiB
 	}{
-		{strategy.ShardNothing, 3883.4, 2435.3},
-		{strategy.ShardOptimizer, 1942.2, 2921.0},
-		{strategy.ShardParameters, 971.6, 1224.8},
+		{logical.ShardNothing, 3883.4, 2435.3},
+		{logical.ShardOptimizer, 1942.2, 2921.0},
+		{logical.ShardParameters, 971.6, 1224.8},
 	} {
 		t.Run(form.state.String(), func(t *testing.T) {
 			plugintest.Large(t)
@@ -71,7 +72,7 @@ func TestAOTLargeBillion(t *testing.T) {
 				return
 			}
 			c := transformer.Billion()
-			c.Loop, c.Keep, c.State = true, remat.Nothing(), form.state
+			c.Loop, c.Keep, c.Shared = true, remat.Nothing(), strategytest.Share(form.state, 0)
 			r := compiled(t, "v5e:4x4", c, 4)
 			assert.Equal(t, report.Fits, r.Memory.Verdict)
 			assert.LessOrEqual(t, float64(r.Memory.Arguments)/mebibyte, 1.05*form.arguments)
@@ -98,7 +99,7 @@ func TestAOTLargeLlama(t *testing.T) {
 				return
 			}
 			c := size.config
-			c.Batch, c.Loop, c.Keep, c.State = size.batch, true, remat.Nothing(), strategy.ShardParameters
+			c.Batch, c.Loop, c.Keep, c.Shared = size.batch, true, remat.Nothing(), strategytest.Share(logical.ShardParameters, 0)
 			r := compiled(t, size.slice, c, size.logicalDevices)
 			assert.Equal(t, report.Fits, r.Memory.Verdict)
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -37,8 +38,8 @@ type Config struct {
 	Loop bool
 	// Keep says what of each layer is kept for the backward pass.
 	Keep remat.Policy
-	// State says what of the state of training the replicas share out.
-	State strategy.StateSharding
+	// Shared are the rules for what of the state of training the replicas share out.
+	Shared logical.Rules
 	// Optimizer makes the step's optimizer; nil is AdamW with the constants of the comparison.
 	Optimizer func() optimizer.Interface
 }
@@ -98,7 +99,7 @@ func (c Config) filled() Config {
 // Options returns those of a strategy of R replicas of P logical devices that splits the model's
 // variables and shares out its state.
 func (c Config) Options(replicas, logicalDevices int) strategy.Options {
-	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: c.Rules(logicalDevices), State: c.State}
+	return strategy.Options{Replicas: replicas, LogicalDevices: logicalDevices, Variables: append(c.Rules(logicalDevices), c.Shared...)}
 }
 
 // Step returns the model's training step over a store. It takes one argument, of the shape and

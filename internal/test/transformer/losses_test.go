@@ -17,12 +17,10 @@ import (
 // devices are those that the tests' meshes share.
 const devices = 8
 
-// losses are those of a number of steps on the same tokens. Variables of all sizes are shared out.
+// losses are those of a number of steps on the same tokens.
 func losses(t *testing.T, sys *system.System, c transformer.Config, replicas, logicalDevices, steps int) (all []float64) {
 	t.Helper()
-	opts := c.Options(replicas, logicalDevices)
-	opts.SmallestSharded = 2
-	s := strategytest.On(t, sys, opts)
+	s := strategytest.On(t, sys, c.Options(replicas, logicalDevices))
 	step := c.Step(s, model.NewStore())
 	tokens := c.Tokens()
 	for range steps {

@@ -13,14 +13,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/remat"
-	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // form is a form of the same training.
 type form struct {
 	replicas, logicalDevices int
-	state                    strategy.StateSharding
+	state                    logical.StateSharding
 	keep                     remat.Policy
 	loop, sgd                bool
 }
@@ -38,7 +38,7 @@ func (f form) String() string {
 
 func (f form) config() transformer.Config {
 	c := transformer.Tiny()
-	c.State, c.Keep, c.Loop = f.state, f.keep, f.loop
+	c.Shared, c.Keep, c.Loop = strategytest.Share(f.state, 2), f.keep, f.loop
 	if f.sgd {
 		c.Optimizer = func() optimizer.Interface {
 			return optimizer.StochasticGradientDescent().WithDecay(false).WithLearningRate(0.1).Done()
@@ -52,15 +52,15 @@ func (f form) config() transformer.Config {
 func forms() (all []form) {
 	if os.Getenv("TPUSTRATEGY_FORMS") == "" {
 		return []form{
-			{8, 1, strategy.ShardParameters, remat.Nothing(), true, false},
-			{4, 2, strategy.ShardParameters, remat.Everything(), false, true},
-			{4, 2, strategy.ShardGradients, remat.Products(), true, false},
-			{2, 4, strategy.ShardOptimizer, remat.Nothing(), false, false},
-			{1, 8, strategy.ShardNothing, remat.Nothing(), true, true},
+			{8, 1, logical.ShardParameters, remat.Nothing(), true, false},
+			{4, 2, logical.ShardParameters, remat.Everything(), false, true},
+			{4, 2, logical.ShardGradients, remat.Products(), true, false},
+			{2, 4, logical.ShardOptimizer, remat.Nothing(), false, false},
+			{1, 8, logical.ShardNothing, remat.Nothing(), true, true},
 		}
 	}
 	for _, mesh := range [][2]int{{8, 1}, {4, 2}, {2, 4}, {1, 8}} {
-		for state := strategy.ShardNothing; state <= strategy.ShardParameters; state++ {
+		for state := logical.ShardNothing; state <= logical.ShardParameters; state++ {
 			for _, keep := range []remat.Policy{remat.Everything(), remat.Nothing()} {
 				for _, form := range []form{{}, {loop: true}, {sgd: true}, {loop: true, sgd: true}} {
 					form.replicas, form.logicalDevices, form.state, form.keep = mesh[0], mesh[1], state, keep
@@ -98,11 +98,9 @@ func TestEachFormGivesTheLossesOfOneDevice(t *testing.T) {
 // TestStateInPartsIsGatheredAndScatteredWithinItsSplit holds that no logical device gets the part of
 // a variable or of a gradient that another one has.
 func TestStateInPartsIsGatheredAndScatteredWithinItsSplit(t *testing.T) {
-	for _, state := range []strategy.StateSharding{strategy.ShardGradients, strategy.ShardParameters} {
+	for _, state := range []logical.StateSharding{logical.ShardGradients, logical.ShardParameters} {
 		c := form{loop: true, state: state, keep: remat.Nothing()}.config()
-		opts := c.Options(4, 2)
-		opts.SmallestSharded = 2
-		s := strategytest.On(t, plugintest.System(t, devices), opts)
+		s := strategytest.On(t, plugintest.System(t, devices), c.Options(4, 2))
 		x, err := c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())
 		require.NoError(t, err)
 		r, err := x.Report()
