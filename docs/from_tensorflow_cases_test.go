@@ -56,7 +56,7 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, digits, heldOut in
 	if err != nil {
 		return nil, err
 	}
-	held, err := train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: metrics})
+	held, err := train.NewEvaluation(strat, store, classifier, train.Options{Metrics: metrics})
 	if err != nil {
 		return nil, err
 	}

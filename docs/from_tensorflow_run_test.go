@@ -45,7 +45,7 @@ func TestThePiecesOfTheTensorFlowPageRun(t *testing.T) {
 		assert.Contains(t, string(history), "held/accuracy")
 
 		require.NoError(t, checkpointed(ctx, strat, store, 12, filepath.Join(folder, "own")))
-		held := strategytest.OK(train.NewEvaluation(strat, store, classifier, train.EvaluationOptions{Metrics: []train.Metric{train.Reported("accuracy")}}))
+		held := strategytest.OK(train.NewEvaluation(strat, store, classifier, train.Options{Metrics: []train.Metric{train.Reported("accuracy")}}))
 		require.NoError(t, evaluated(ctx, strat, held, digits.Take(100)))
 
 		path := filepath.Join(folder, "scores.step")

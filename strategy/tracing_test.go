@@ -63,7 +63,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil }, strategy.FunctionOptions{})
 	w.nested = s.NestFunction(func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
 	w.train = strategytest.OK(train.New(s, w.store, optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{}))
-	w.held = strategytest.OK(train.NewEvaluation(s, w.store, strategytest.Annotated(1), train.EvaluationOptions{}))
+	w.held = strategytest.OK(train.NewEvaluation(s, w.store, strategytest.Annotated(1), train.Options{}))
 	w.bound, err = w.function.Bind(ctx)
 	require.NoError(t, err)
 	w.data, err = feed.Distribute(s, input.Range(64).Batch(4, true), feed.DistributeOptions{})

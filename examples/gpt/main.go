@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	third := fit.Every(max(f.Steps/3, 1))
-	held, err := trainer.BitsPerByte(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third, train.EvaluationOptions{Precision: f.Precision})
+	held, err := trainer.BitsPerByte(step, c.Loss, corpus.HeldOut, c.Sequence, c.Batch, third, train.Options{Precision: f.Precision})
 	if err != nil {
 		return err
 	}

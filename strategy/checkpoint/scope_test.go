@@ -149,7 +149,7 @@ func TestSumsOfMetricsAreOfTheSameMetrics(t *testing.T) {
 			l.step = strategytest.OK(train.New(s, store, optimizer.StochasticGradientDescent().Done(), loss, train.Options{Metrics: metrics}))
 		}
 		if of != nil {
-			l.held = strategytest.OK(train.NewEvaluation(s, store, loss, train.EvaluationOptions{Metrics: of}))
+			l.held = strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{Metrics: of}))
 		}
 		l.group = checkpoint.Strategy(s, store)
 		return l

@@ -21,7 +21,7 @@ import (
 func measured(s *strategy.TPUStrategy) (*train.Step, *train.Evaluation) {
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}, Norms: true}))
-	return step, strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.EvaluationOptions{}))
+	return step, strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
 }
 
 // TestEvaluationsStopARunAndKeepTheBest: the run that resumes at steps of all kinds writes the

@@ -39,7 +39,7 @@ func ExampleRun() {
 		store := model.NewStore()
 		store.SetParam(model.ParamInitialSeed, int64(1))
 		step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-		held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.EvaluationOptions{}))
+		held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.Options{}))
 		return fit.Run(ctx, step, fit.Dataset(examples()), fit.Options{Steps: 20, Resume: true}, append(more,
 			fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 10),
 			fit.CSV(filepath.Join(dir, "losses.csv")),
@@ -73,7 +73,7 @@ func ExampleEarlyStop() {
 	defer done()
 	store := model.NewStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0).Done(), denseLoss(1), train.Options{})) // which learns nothing
-	held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.EvaluationOptions{}))
+	held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(1), train.Options{}))
 	result, err := fit.Run(context.Background(), step, fit.Dataset(examples()), fit.Options{Steps: 100},
 		fit.Evaluate("held", held, fit.Dataset(examples().Take(2)), 5),
 		fit.EarlyStop("held/loss", 2),

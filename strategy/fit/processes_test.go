@@ -32,7 +32,7 @@ func TestProcessesEndTogether(t *testing.T) {
 			ctx, hooks := change(ctx, s.Process())
 			store := strategytest.SeededStore()
 			step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
-			held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.EvaluationOptions{}))
+			held := strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{}))
 			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 2, Resume: true}, append([]fit.Hook{
 				fit.CSV(filepath.Join(dir, "losses.csv")), fit.Events(filepath.Join(dir, "events")),
 				fit.Evaluate("held", held, fit.Dataset(dataset(t, 2)), 4),

@@ -46,7 +46,7 @@ func TestAResumedRunHasTheCountersOfTheScope(t *testing.T) {
 			rc.AssignAdd(counters[1], float32(in[0].Shape().Dimensions[0]))
 			return loss(rc, in)
 		}, train.Options{Metrics: []train.Metric{train.MeanLoss()}}))
-		held := strategytest.OK(train.NewEvaluation(s, step.Store(), loss, train.EvaluationOptions{}))
+		held := strategytest.OK(train.NewEvaluation(s, step.Store(), loss, train.Options{}))
 		_, err := fit.Run(ctx, step, fit.Batches(batches(-1)), fit.Options{Steps: to, Every: 2, Resume: true},
 			fit.Evaluate("held", held, fit.Batches(batches(2)), 4), fit.Checkpoint(dir, 2, o))
 		var got [2]float64

@@ -135,7 +135,7 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
-		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.EvaluationOptions{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
+		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 	require.NoError(t, err)
 	board, err := status.Open(t.Context(), dir)
 	require.NoError(t, err)

@@ -188,7 +188,7 @@ func TestCleanStepsGiveNoAlarm(t *testing.T) {
 		require.NoError(t, err)
 		steps = n
 	}
-	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2, State: strategy.ShardParameters}, {LogicalDevices: 2}} {
+	for _, o := range []strategy.Options{{Replicas: 2, LogicalDevices: 2}, {Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Share("", logical.ShardParameters)}}, {LogicalDevices: 2}} {
 		s, err := strategy.New(plugintest.System(t, 4), o)
 		require.NoError(t, err)
 		r := newTrainer(s)

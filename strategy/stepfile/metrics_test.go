@@ -20,7 +20,7 @@ func TestMetricsOfAFileFitTheirState(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(in[0])
-	}, train.EvaluationOptions{Metrics: []train.Metric{train.MeanLoss(), train.Perplexity()}}))
+	}, train.Options{Metrics: []train.Metric{train.MeanLoss(), train.Perplexity()}}))
 	compiled, err := held.Compiled(t.Context(), []float32{1, 2})
 	require.NoError(t, err)
 	file := mustSave(t, compiled)

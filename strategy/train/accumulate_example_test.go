@@ -35,7 +35,10 @@ func ExampleOptions() {
 			log.Fatal(err)
 		}
 	}
-	held := strategytest.OK(train.NewEvaluation(strat, store, loss, train.EvaluationOptions{Averages: "train_step"}))
+	held := strategytest.OK(train.NewEvaluation(strat, store, func(rc *strategy.ReplicaContext, in []*graph.Node) (averaged *graph.Node) {
+		train.Averaged(rc, "train_step", func() { averaged = loss(rc, in) })
+		return averaged
+	}, train.Options{}))
 	if err := held.Run(ctx, x, x); err != nil {
 		log.Fatal(err)
 	}

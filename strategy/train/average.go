@@ -138,18 +138,6 @@ func (a averagePair) show(rc *strategy.ReplicaContext, x *graph.Node) (restore f
 	return func() { a.variable.SetNodeValue(was) }
 }
 
-// overAverages is a loss with the averages of a training step in the place of the variables; the
-// loss itself if the step has no name.
-func overAverages(step string, loss Loss) Loss {
-	if step == "" || loss == nil {
-		return loss
-	}
-	return func(rc *strategy.ReplicaContext, in []*graph.Node) (l *graph.Node) {
-		Averaged(rc, step, func() { l = loss(rc, in) })
-		return l
-	}
-}
-
 // SwapAverages exchanges, on the devices, the variables and their averages ([Options].Average); a
 // second call exchanges them back. In between a checkpoint has the averages under the variables'
 // names, and all functions over the store compute with them. It costs a small program and, while it

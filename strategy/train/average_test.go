@@ -219,18 +219,21 @@ func TestAnEvaluationOfAverages(t *testing.T) {
 		_, err := step.Run(t.Context(), sums(16)[0]...)
 		require.NoError(t, err)
 	}
-	evaluated := func(o train.EvaluationOptions) float64 {
-		o.Precision = policy
-		e := strategytest.OK(train.NewEvaluation(s, store, loss, o))
+	evaluated := func(loss train.Loss) float64 {
+		e := strategytest.OK(train.NewEvaluation(s, store, loss, train.Options{Precision: policy}))
 		require.NoError(t, e.Run(t.Context(), sums(7)[0]...))
 		all, err := e.Results(t.Context())
 		require.NoError(t, err)
 		return all[0].Value
 	}
-	plain, average := evaluated(train.EvaluationOptions{}), evaluated(train.EvaluationOptions{Averages: "train_step"})
+	averaged := func(rc *strategy.ReplicaContext, in []*graph.Node) (l *graph.Node) {
+		train.Averaged(rc, "train_step", func() { l = loss(rc, in) })
+		return l
+	}
+	plain, average := evaluated(loss), evaluated(averaged)
 	assert.NotEqual(t, plain, average)
 	require.NoError(t, step.SwapAverages(t.Context()))
-	assert.InDelta(t, average, evaluated(train.EvaluationOptions{}), 1e-6)
+	assert.InDelta(t, average, evaluated(loss), 1e-6)
 }
 
 func TestAveragesThatCannotBe(t *testing.T) {

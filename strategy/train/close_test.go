@@ -19,7 +19,7 @@ func TestAStepThatIsClosedHoldsNothing(t *testing.T) {
 	o := train.Options{Metrics: []train.Metric{train.MeanLoss()}, NonFinite: train.Skip, Average: 0.9}
 	adam := func() optimizer.Interface { return optimizer.Adam().LearningRate(0.01).Done() }
 	step := strategytest.OK(train.New(s, store, adam(), strategytest.Annotated(1), o))
-	evaluation := strategytest.OK(train.NewEvaluation(s, store, strategytest.Annotated(1), train.EvaluationOptions{}))
+	evaluation := strategytest.OK(train.NewEvaluation(s, store, strategytest.Annotated(1), train.Options{}))
 	x, y := strategytest.Batch(0)
 	loss, err := step.Run(ctx, x, y)
 	require.NoError(t, err)

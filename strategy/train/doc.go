@@ -29,8 +29,8 @@
 //   - [Options].Accumulate takes the batch as microbatches in a loop, which needs the memory of
 //     one.
 //   - [Options].Freeze trains some of the variables, such as the last layers of a loaded model.
-//   - [Options].Average keeps moving averages of the variables. [Averaged] and
-//     [EvaluationOptions].Averages compute with them, [Step.SwapAverages] exports them.
+//   - [Options].Average keeps moving averages of the variables. [Averaged] computes with them,
+//     [Step.SwapAverages] exports them.
 //   - [Options].ClipNorm clips the gradients by their global norm.
 //   - [Options].LearningRate follows a schedule of package strategy/train/schedule on the devices.
 //   - [Options].Metrics, Norms and UpdateNorm accumulate numbers on the devices; [Step.Metrics]

@@ -11,24 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
-
-// EvaluationOptions configure an evaluation. The zero value evaluates the mean loss.
-type EvaluationOptions struct {
-	// Name is the evaluation's name in errors and profiles; "evaluation" if empty.
-	Name string
-	// Arguments, LocalBatch and Precision are as in [Options].
-	Arguments  []logical.Annotation
-	LocalBatch bool
-	Precision  precision.Policy
-	// Metrics are what is evaluated; [MeanLoss] alone if there are none.
-	Metrics []Metric
-	// Averages is the name of the training step whose averages take the place of the variables; see
-	// [Options].Average and [Averaged]. If it is empty, the variables are used themselves.
-	Averages string
-}
 
 // Evaluation is a compiled step that accumulates metrics over batches without training: of data
 // that was held out of the training. It is safe for concurrent use, but all its users add to the
@@ -37,7 +21,8 @@ type EvaluationOptions struct {
 // The step computes the loss as in evaluation: dropout is off, and batch normalisation uses its
 // averages. Nothing is learned, and no gradients are made. It uses the store's variables where the
 // training steps of the strategy have them, on the devices, and leaves them as they are, so that it
-// may run between training steps. What a loss function itself writes in evaluation it does write.
+// may run between training steps. What a loss function itself writes in evaluation it does write. A
+// loss function that builds its loss within [Averaged] is evaluated with a training step's averages.
 type Evaluation struct {
 	function *strategy.Function
 	inner    function // of it
@@ -47,9 +32,12 @@ type Evaluation struct {
 
 // NewEvaluation returns an evaluation of the model that loss builds, over the variables of store:
 // the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
-// rows, and the terms of the layers' regularizers are part of it. Errors: as of [New].
-func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o EvaluationOptions) (*Evaluation, error) {
-	if err := cmp.Or(parts(s, store, loss, o.Arguments), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
+// rows, and the terms of the layers' regularizers are part of it. Of the options Name, Arguments,
+// LocalBatch, MirroredRandomNumbers, Precision and Metrics say how it evaluates; the others are for
+// training, and an error. Without a name it is "evaluation", and without Metrics it has [MeanLoss].
+// Errors: as of [New].
+func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Options) (*Evaluation, error) {
+	if err := cmp.Or(parts(s, store, loss, o.Arguments), o.trainNothing(), o.Precision.Validate(), checkMetrics(o.Metrics, nil)); err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
@@ -64,7 +52,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 	}
 	e := &Evaluation{name: o.Name, metrics: metrics}
 	stages := []stage{
-		metrics.begin, forward(overAverages(o.Averages, loss), o.Precision),
+		metrics.begin, forward(loss, o.Precision),
 		observeRows, func(p *pass) { p.recorder.observe(p.own) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -73,10 +61,27 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Eva
 			add(p)
 		}
 		return nil
-	}, strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, Padding: strategy.MaskPadding})
+	}, o.function(store))
 	e.inner = innerFunction(e.function)
 	e.inner.SetMetrics(metrics.saved(), metrics.state, true)
 	return e, nil
+}
+
+// trainNothing refuses options that only a training step acts on.
+func (o *Options) trainNothing() error {
+	for _, only := range []struct {
+		name string
+		set  bool
+	}{
+		{"NonFinite", o.NonFinite != Apply}, {"ClipNorm", o.ClipNorm != 0}, {"Norms", o.Norms}, {"UpdateNorm", o.UpdateNorm},
+		{"LearningRate", o.LearningRate.Is()}, {"Accumulate", o.Accumulate != 0}, {"Freeze", o.Freeze != nil}, {"FreezeIf", o.FreezeIf != nil},
+		{"Average", o.Average != 0}, {"AverageWarmUp", o.AverageWarmUp},
+	} {
+		if only.set {
+			return invalid("leave it out of those of an evaluation", "Options.%s is for training", only.name)
+		}
+	}
+	return nil
 }
 
 // EvaluationOf returns a function from a step file as the evaluation that it is. For another
@@ -99,7 +104,7 @@ func (e *Evaluation) Run(ctx context.Context, batch ...any) error {
 }
 
 // Results reads the metrics of the batches since the last [Evaluation.Reset], in the order of
-// EvaluationOptions.Metrics. It waits for the batches under way. With several processes all call it
+// [Options].Metrics. It waits for the batches under way. With several processes all call it
 // at the same point. Without any rows it returns an error of kind ValueError.
 func (e *Evaluation) Results(ctx context.Context) ([]Reading, error) {
 	if err := e.ready(ctx, "Results"); err != nil {
@@ -154,7 +159,7 @@ func (e *Evaluation) Close() error { return e.function.Close() }
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 
 // Arguments returns how the batch's tensors are split over the logical devices: see
-// [EvaluationOptions].
+// [Options].
 func (e *Evaluation) Arguments() []logical.Annotation { return e.inner.Arguments() }
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -22,6 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
 // moody is classes with layers that are others in training.
@@ -55,7 +58,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)})
 			store := strategytest.SeededStore()
-			held := strategytest.OK(train.NewEvaluation(s, store, moody, train.EvaluationOptions{Metrics: classMetrics()}))
+			held := strategytest.OK(train.NewEvaluation(s, store, moody, train.Options{Metrics: classMetrics()}))
 			evaluate := func(rows ...int) []train.Reading {
 				all, err := held.Over(t.Context(), heldOut(rows...))
 				require.NoError(t, err)
@@ -101,7 +104,7 @@ func TestEvaluationIsThatOfAllRows(t *testing.T) {
 
 func TestEvaluationsThatCannotBe(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
-	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.EvaluationOptions{}))
+	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.Options{}))
 	assert.Equal(t, []string{"loss"}, held.MetricNames())
 	_, err := held.Over(t.Context(), heldOut())
 	require.ErrorContains(t, err, "train: evaluation: no rows were evaluated")
@@ -124,7 +127,7 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		"no scalar":       {func(_ *strategy.ReplicaContext, in []*graph.Node) *graph.Node { return in[0] }, nil, "the loss is (Float32)[2, 8]"},
 		"two of one name": {classes, []train.Metric{train.MeanLoss(), train.MeanLoss()}, `two metrics are called "loss"`},
 	} {
-		held, err := train.NewEvaluation(s, strategytest.SeededStore(), c.loss, train.EvaluationOptions{Metrics: c.metrics})
+		held, err := train.NewEvaluation(s, strategytest.SeededStore(), c.loss, train.Options{Metrics: c.metrics})
 		if err == nil {
 			x, y := classBatch(0, 4)
 			err = held.Run(t.Context(), x, y)
@@ -132,8 +135,35 @@ func TestEvaluationsThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
+	// An option that is for training alone is refused by its name, whichever there will be.
+	for i, of := 0, reflect.TypeFor[train.Options](); i < of.NumField(); i++ {
+		var o train.Options
+		name, field := of.Field(i).Name, reflect.ValueOf(&o).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Int:
+			field.SetInt(1)
+		case reflect.Float64:
+			field.SetFloat(0.5)
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 0, 1))
+		case reflect.Func:
+			o.FreezeIf = func(string) bool { return false }
+		case reflect.Struct:
+			if name == "LearningRate" {
+				o.LearningRate = schedule.Constant(0.1)
+			}
+		}
+		_, err := train.NewEvaluation(s, strategytest.SeededStore(), classes, o)
+		if slices.Contains([]string{"Name", "Arguments", "LocalBatch", "MirroredRandomNumbers", "Precision", "Metrics"}, name) {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, "is for training", name)
+	}
 	closed := strategytest.New(t, 1, 1)
-	held = strategytest.OK(train.NewEvaluation(closed, strategytest.SeededStore(), classes, train.EvaluationOptions{}))
+	held = strategytest.OK(train.NewEvaluation(closed, strategytest.SeededStore(), classes, train.Options{}))
 	require.NoError(t, closed.Close())
 	_, err = held.Over(t.Context(), heldOut(4))
 	assert.ErrorIs(t, err, strategy.ErrClosed)
@@ -145,7 +175,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 	run := func(ctx context.Context, s *strategy.TPUStrategy) (evaluated, trained []train.Reading, err error) {
 		store := strategytest.SeededStore()
 		step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1})
-		held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
+		held := strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()}))
 		for i := range 2 {
 			x, y := classBatch(i, 8)
 			if _, err := step.Run(ctx, x, y); err != nil {
@@ -175,7 +205,7 @@ func TestProcessesEvaluateTogether(t *testing.T) {
 // What an evaluation computes and moves ahead of time: no gradients, one all-reduce at most.
 func TestAnEvaluationIsAStepWithoutGradients(t *testing.T) {
 	s := strategytest.New(t, 4, 2)
-	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.EvaluationOptions{Metrics: classMetrics()}))
+	held := strategytest.OK(train.NewEvaluation(s, strategytest.SeededStore(), classes, train.Options{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
 	m, err := held.Lowered(t.Context(), x, y)
 	require.NoError(t, err)

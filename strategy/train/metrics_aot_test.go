@@ -27,7 +27,7 @@ func TestMetricsCompileAheadOfTime(t *testing.T) {
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	assert.Contains(t, string(compiled.Module.Text), "tensor<13x2xf64>")
-	_, err = strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()})).Compiled(t.Context(), x, y)
+	_, err = strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()})).Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	_, err = step.Metrics(t.Context())
 	var ahead *strategy.AheadOfTimeError

@@ -57,7 +57,7 @@ func ExampleNewEvaluation() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	held, err := train.NewEvaluation(strat, store, parity, train.EvaluationOptions{Metrics: metrics})
+	held, err := train.NewEvaluation(strat, store, parity, train.Options{Metrics: metrics})
 	if err != nil {
 		log.Fatal(err)
 	}

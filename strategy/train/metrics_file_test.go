@@ -27,7 +27,7 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().Done(), classes, train.Options{Metrics: classMetrics(), Norms: true, ClipNorm: 0.1,
 		LearningRate: schedule.WarmUp(2, schedule.Constant(0.05))}))
-	held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
+	held := strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()}))
 	x, y := classBatch(0, 8)
 	var trained, evaluated bytes.Buffer
 	compiled, err := step.Compiled(t.Context(), x, y)

@@ -269,7 +269,7 @@ func TestEveryTraceOfAMeasuredStepGivesTheSameText(t *testing.T) {
 			}
 			step := classStep(s, store, train.Options{Metrics: classMetrics(), Norms: true, UpdateNorm: true, ClipNorm: 1, NonFinite: train.Skip,
 				LearningRate: schedule.WarmUp(3, schedule.Cosine(0.1, 0, 9))})
-			held := strategytest.OK(train.NewEvaluation(s, store, classes, train.EvaluationOptions{Metrics: classMetrics()}))
+			held := strategytest.OK(train.NewEvaluation(s, store, classes, train.Options{Metrics: classMetrics()}))
 			var text []byte
 			for _, lowered := range []func(context.Context, ...any) (*spmd.Module, error){step.Lowered, held.Lowered} {
 				m, err := lowered(t.Context(), shapes.Make(dtypes.Float32, rows, 8), shapes.Make(dtypes.Int32, rows, 1))

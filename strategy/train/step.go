@@ -26,7 +26,7 @@ import (
 // [Step.Run].
 type Loss func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node
 
-// Options configure a training step. The zero value works.
+// Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value works.
 type Options struct {
 	// Name is the step's name in errors and profiles; "train_step" if empty.
 	Name string
@@ -99,6 +99,12 @@ type Options struct {
 	// is the smaller of Average and (1+u)/(10+u), as in TensorFlow's
 	// tf.train.ExponentialMovingAverage with num_updates.
 	AverageWarmUp bool
+}
+
+// function describes the step's function, without training.
+func (o *Options) function(store *model.Store) strategy.FunctionOptions {
+	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
+		Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's
@@ -200,10 +206,8 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if t.metrics != nil {
 		stages = append(stages, o.observe)
 	}
-	f := strategy.FunctionOptions{
-		Name: o.Name, Store: store, Training: true, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch, Padding: strategy.MaskPadding,
-		MirroredRandomNumbers: o.MirroredRandomNumbers,
-	}
+	f := o.function(store)
+	f.Training = true
 	var g launchGuard
 	if t.guard != nil {
 		g = t.guard

@@ -88,7 +88,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) (e
 	if err != nil {
 		return err
 	}
-	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.EvaluationOptions{Precision: f.Precision, Metrics: []train.Metric{train.MeanLoss(), accuracy}})
+	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.Options{Precision: f.Precision, Metrics: []train.Metric{train.MeanLoss(), accuracy}})
 	if err != nil {
 		return err
 	}

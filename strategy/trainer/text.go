@@ -22,7 +22,7 @@ import (
 // batches have the windows, int32 [rows, length+1], and the weights of the predicted tokens,
 // float32 [rows, length], which the loss function reports with the losses. The hooks are for one
 // run, whose end closes the evaluation.
-func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.EvaluationOptions) ([]fit.Hook, error) {
+func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
 	windows, err := held.HeldOut(length, batch)
 	if err != nil {
 		return nil, err
