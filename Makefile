@@ -38,6 +38,9 @@ STATICCHECK = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 # A test that needs a plugin and does not find it fails.
 REQUIRE = TPUSTRATEGY_REQUIRE_PLUGIN=1 TF_CPP_MIN_LOG_LEVEL=2
 
+# The tests of CI are linked without debug information, which is half of the linker's time.
+TEST = $(GO) test -ldflags=-w
+
 # Packages that must build and pass without cgo: the values and the lowering. Those whose tests also
 # have a plugin are built without cgo, and tested with it.
 PURE      = ./strategy/watchdog ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
@@ -46,6 +49,7 @@ PUREBUILT = ./manual ./lowering/spmd
 
 # The longest packages are named first, so that no core waits for them at the end.
 LONGEST = ./strategy ./strategy/train ./internal/test/corpus ./loop ./gomlx
+LONGESTAOT = ./internal/test/transformer ./cmd/tpustrategy
 
 # The client of the Cloud TPU API, what tells other systems of a run, and object stores are modules of their own.
 TPUAPI = cluster_resolver/tpuapi
@@ -71,15 +75,14 @@ onebinary: plugin
 	$(GO) build -trimpath -ldflags='-s -w' -o build/onebinary ./examples/onebinary
 
 test: plugins pure
-	$(GO) build ./... $(LONGEST) $(PUREBUILT)
-	$(REQUIRE) $(GO) test -timeout 20m $(LONGEST) $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
-	cd $(TPUAPI) && $(GO) test ./...
-	cd $(OBSERVE) && $(REQUIRE) $(GO) test ./...
-	cd $(BLOBSTORE) && $(REQUIRE) $(GO) test ./...
+	$(REQUIRE) $(TEST) -timeout 20m $(LONGEST) $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
+	cd $(TPUAPI) && $(TEST) ./...
+	cd $(OBSERVE) && $(REQUIRE) $(TEST) ./...
+	cd $(BLOBSTORE) && $(REQUIRE) $(TEST) ./...
 
 pure:
 	CGO_ENABLED=0 $(GO) vet $(PUREBUILT)
-	CGO_ENABLED=0 $(GO) test $(PURE)
+	CGO_ENABLED=0 $(TEST) $(PURE)
 
 # GoMLX's Go backend, which tests compare with, makes pointers from integers in its
 # matrix product: checkptr, which -race brings, would end the process there.
@@ -134,7 +137,7 @@ plugins: plugin
 
 # What compiles for minutes is called TestAOTLarge..., and is not part of test.
 test-aot: plugin plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 $(GO) test -timeout 30m -run '^TestAOTLarge' -skip '$(SKIP)' $$(git grep -l 'func TestAOTLarge' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's#^#./#')
+	$(REQUIRE) TPUSTRATEGY_AOT=1 $(TEST) -timeout 30m -run '^TestAOTLarge' -skip '$(SKIP)' $(LONGESTAOT) $$(git grep -l 'func TestAOTLarge' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's#^#./#')
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.
@@ -198,10 +201,10 @@ test-watchdog:
 	TPUSTRATEGY_WATCHDOG=1 $(GO) test -count=1 -timeout 40m -v -run 'Fault|Alarm' ./strategy/watchdog
 
 test-python:
-	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
-	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/events
-	packages=$$(internal/tools/python.sh requirements-xprof.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run Official ./report/xspace
-	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -run TheOfficialPackageMakes ./strategy/pretrained
+	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
+	packages=$$(internal/tools/python.sh requirements-tensorboard.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run Official ./report/events
+	packages=$$(internal/tools/python.sh requirements-xprof.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run Official ./report/xspace
+	packages=$$(internal/tools/python.sh requirements-transformers.txt) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run TheOfficialPackageMakes ./strategy/pretrained
 
 # Copies of the modules in a temporary folder; nothing is downloaded. A quarter of an hour on two cores.
 test-upstream-patches: plugin

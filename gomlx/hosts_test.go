@@ -28,7 +28,7 @@ import (
 // onHosts runs a program in each of several simulated processes, over a backend of its own.
 func onHosts(t *testing.T, sys *system.System, processes int, opts gomlx.Options, program func(process int, b *gomlx.Backend) error) []error {
 	t.Helper()
-	cluster, err := simhost.New(sys, simhost.Options{Processes: processes})
+	cluster, err := simhost.New(sys, simhost.Options{Processes: processes, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	errs := make([]error, processes)
 	var wg sync.WaitGroup
@@ -94,7 +94,7 @@ func TestHostsTrainAsOneDoes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for _, c := range []struct{ processes, logical int }{{2, 2}, {4, 4}} {
 		t.Run(fmt.Sprintf("%d processes, %dx%d", c.processes, 8/c.logical, c.logical), func(t *testing.T) {
-			opts := gomlx.Options{Logical: c.logical, Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.Over("replica", "logical"))}}
+			opts := gomlx.Options{Compiler: plugintest.Programs(t), Logical: c.logical, Rules: logical.Rules{logical.Match(`hidden/dense/weights`, logical.Over("replica", "logical"))}}
 			one, err := gomlx.New(sys, opts)
 			require.NoError(t, err)
 			want, weights, err := learned(one, 7)

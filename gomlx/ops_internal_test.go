@@ -198,7 +198,7 @@ var splits = map[string]func(rank int) []sharding.Dim{
 // TestOpsGiveTheNumbersOfOneDevice runs each op on operands that are whole on each device and on
 // operands that are split. Several ops share a program, which takes less time to compile.
 func TestOpsGiveTheNumbersOfOneDevice(t *testing.T) {
-	b, err := New(plugintest.System(t, 8), Options{Logical: 2})
+	b, err := New(plugintest.System(t, 8), Options{Logical: 2, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	data := operandData()

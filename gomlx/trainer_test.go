@@ -287,7 +287,7 @@ func numbersOf(t testing.TB) [][]float32 {
 // TestAPartialBatchIsReported holds that what is not split is said.
 func TestAPartialBatchIsReported(t *testing.T) {
 	var said []*gomlx.Explanation
-	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Explain: func(e *gomlx.Explanation) { said = append(said, e) }})
+	b, err := gomlx.New(plugintest.System(t, 8), gomlx.Options{Compiler: plugintest.Programs(t), Explain: func(e *gomlx.Explanation) { said = append(said, e) }})
 	require.NoError(t, err)
 	defer b.Close()
 	x, _ := table(5)

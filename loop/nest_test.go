@@ -103,7 +103,7 @@ func TestLoopsNestDeep(t *testing.T) {
 // The layers of loops in loops, however deep, draw nothing that they do not ask for.
 func TestLoopsInLoopsDrawWhatTheyAskFor(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
-	for loops := 1; loops < 7; loops++ {
+	for loops := 1; loops < 6; loops++ {
 		for _, drop := range []bool{false, true} {
 			store := strategytest.SeededStore()
 			m, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {

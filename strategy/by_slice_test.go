@@ -44,7 +44,7 @@ func TestBySliceAReplicaIsOnOneSliceAndTheNumbersAreThoseOfOneDevice(t *testing.
 	want := train(strategytest.New(t, 1, 1, strategy.Options{}))
 	sys := twoSlices(t)
 	for _, p := range []int{1, 2, 4} {
-		strat, err := strategy.New(sys, strategy.Options{LogicalDevices: p, BySlice: true, Variables: strategytest.AnnotatedRules(p)})
+		strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p, BySlice: true, Variables: strategytest.AnnotatedRules(p)})
 		require.NoError(t, err)
 		assert.Equal(t, 8/p, strat.NumReplicasInSync())
 		assert.True(t, strat.DeviceAssignment().BySlice())

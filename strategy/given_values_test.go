@@ -35,12 +35,7 @@ var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "c
 func newTakenWorld(t *testing.T) *takenWorld {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
-	open := func(assign strategy.Options) *strategy.TPUStrategy {
-		s, err := strategy.New(sys, assign)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		return s
-	}
+	open := func(assign strategy.Options) *strategy.TPUStrategy { return strategytest.On(t, sys, assign) }
 	all, s := open(strategy.Options{Replicas: 4}), open(strategy.Options{Replicas: 2})
 	pair := []float32{1, 2}
 	w := &takenWorld{ctx: ctx, s: s, e: eager.Of(s)}

@@ -311,10 +311,10 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 		ctx := context.Background()
 		h := &hostile{ctx: ctx}
 		var err error
-		h.s, err = strategy.New(sys, strategy.Options{LogicalDevices: p})
+		h.s, err = strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, h.s.Close()) })
-		h.other, err = strategy.New(sys, strategy.Options{LogicalDevices: p})
+		h.other, err = strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), LogicalDevices: p})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, h.other.Close()) })
 		h.e = eager.Of(h.s)

@@ -60,6 +60,7 @@ func TestProcessesTrainAsOneDoes(t *testing.T) {
 				}
 				return losses, nil
 			}
+			opts.Compiler = plugintest.Programs(t)
 			strat, err := strategy.New(sys, opts)
 			require.NoError(t, err)
 			want, err := train(context.Background(), strat, false)

@@ -38,10 +38,10 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
-	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2})
+	s, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 2, LogicalDevices: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	other, err := strategy.New(sys, strategy.Options{Replicas: 1, LogicalDevices: 2}) // which lacks devices of s
+	other, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 1, LogicalDevices: 2}) // which lacks devices of s
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 	mine, err := s.Mirror(ctx, float32(1), logical.Annotation{})

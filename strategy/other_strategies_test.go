@@ -21,9 +21,9 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
-		train, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
+		train, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0], LogicalDevices: mesh[1]})
 		require.NoError(t, err)
-		one, err := strategy.New(sys, strategy.Options{Replicas: 1})
+		one, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 1})
 		require.NoError(t, err)
 		split := logical.Annotation{}
 		if mesh[1] > 1 {

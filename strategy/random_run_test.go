@@ -15,9 +15,9 @@ import (
 )
 
 // reference runs the program on one device.
-func (p *randomProgram) reference(sys *system.System) (out outcome, err error) {
+func (p *randomProgram) reference(sys *system.System, compiler strategy.Compiler) (out outcome, err error) {
 	ctx := context.Background()
-	s, err := strategy.New(sys, strategy.Options{Replicas: 1})
+	s, err := strategy.New(sys, strategy.Options{Compiler: compiler, Replicas: 1})
 	if err != nil {
 		return out, err
 	}
@@ -125,7 +125,7 @@ func (p *randomProgram) variable(ctx context.Context, s *strategy.TPUStrategy, s
 }
 
 // distributed runs the program on its mesh.
-func (p *randomProgram) distributed(sys *system.System) (out outcome, err error) {
+func (p *randomProgram) distributed(sys *system.System, compiler strategy.Compiler) (out outcome, err error) {
 	ctx := context.Background()
 	var rules logical.Rules
 	for i, v := range p.vars {
@@ -133,7 +133,7 @@ func (p *randomProgram) distributed(sys *system.System) (out outcome, err error)
 			rules = append(rules, logical.Match(fmt.Sprintf("^/?v%d$", i), v.note))
 		}
 	}
-	s, err := strategy.New(sys, strategy.Options{Replicas: p.replicas, LogicalDevices: p.devices, LogicalAxes: p.axes, Variables: rules})
+	s, err := strategy.New(sys, strategy.Options{Compiler: compiler, Replicas: p.replicas, LogicalDevices: p.devices, LogicalAxes: p.axes, Variables: rules})
 	if err != nil {
 		return out, err
 	}

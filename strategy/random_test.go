@@ -16,6 +16,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -49,7 +50,7 @@ func TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh(t *testing.T) {
 }
 
 func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *randomProgram) {
-	sys := plugintest.System(t, 8)
+	sys, compiler := plugintest.System(t, 8), plugintest.Programs(t)
 	if testing.Short() {
 		programs = min(programs, 25)
 	}
@@ -66,9 +67,9 @@ func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *rando
 		if *randomTrace {
 			fmt.Fprintf(os.Stderr, "%s\n", p)
 		}
-		if err := p.differs(sys); err != nil {
-			small := p.minimise(func(q *randomProgram) bool { return q.differs(sys) != nil })
-			t.Errorf("seed %d: %v\n%s\nsmallest that fails: %v\n%s", seed, err, p, small.differs(sys), small)
+		if err := p.differs(sys, compiler); err != nil {
+			small := p.minimise(func(q *randomProgram) bool { return q.differs(sys, compiler) != nil })
+			t.Errorf("seed %d: %v\n%s\nsmallest that fails: %v\n%s", seed, err, p, small.differs(sys, compiler), small)
 		}
 	}
 }
@@ -77,15 +78,15 @@ func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *rando
 type outcome struct{ results, vars [][]*tensors.Tensor }
 
 // differs runs the program both ways and says where they part.
-func (p *randomProgram) differs(sys *system.System) error {
-	want, err := p.reference(sys)
+func (p *randomProgram) differs(sys *system.System, compiler strategy.Compiler) error {
+	want, err := p.reference(sys, compiler)
 	if err != nil && strings.Contains(err.Error(), "Unsupported element type for DotThunk") {
 		return nil // the plugin cannot run this product, on any mesh
 	}
 	if err != nil {
 		return fmt.Errorf("reference: %w", err)
 	}
-	got, err := p.distributed(sys)
+	got, err := p.distributed(sys, compiler)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, sys.Close()) }()
-	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2))}})
+	s, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 2, LogicalDevices: 2, Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, 2))}})
 	require.NoError(t, err)
 
 	store := model.NewStore()

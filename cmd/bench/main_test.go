@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // Every benchmark runs, for a moment.
 func TestEveryBenchmarkRuns(t *testing.T) {
 	plugintest.Path(t, "cpu")
-	effort = 0.01
-	defer func() { effort = 1 }()
+	effort, compiler = 0.01, plugintest.Programs(t)
+	defer func() { effort, compiler = 1, nil }()
 	for _, b := range benches {
 		t.Run(fmt.Sprintf("%s on %d", b.name, b.devices), func(t *testing.T) {
 			r, err := b.measure(t.Context())

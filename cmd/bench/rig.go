@@ -41,6 +41,9 @@ func (r *rig) strategy(ctx context.Context, opts strategy.Options) (*strategy.TP
 		return nil, err
 	}
 	opts.Replicas = r.devices / max(opts.LogicalDevices, 1)
+	if opts.Compiler == nil {
+		opts.Compiler = compiler
+	}
 	strat, err := strategy.New(sys, opts)
 	if err == nil {
 		r.later(func() { _ = strat.Close() })

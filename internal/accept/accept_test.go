@@ -39,7 +39,7 @@ func onHosts(t testing.TB, devices, hosts int, o Options) []*Report {
 // onHostsWith is onHosts, with the cluster before the parts begin.
 func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost.Cluster)) []*Report {
 	base := plugintest.System(t, devices)
-	cluster, err := simhost.New(base, simhost.Options{Processes: hosts, Patience: 20 * time.Second})
+	cluster, err := simhost.New(base, simhost.Options{Processes: hosts, Patience: 20 * time.Second, Compiler: plugintest.Programs(t)})
 	require.NoError(t, err)
 	know(cluster)
 	reports := make([]*Report, hosts)

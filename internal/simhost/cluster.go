@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -25,6 +26,14 @@ type Options struct {
 	// Patience bounds waits for other processes whose context has no earlier deadline; 0 is a
 	// minute.
 	Patience time.Duration
+	// Compiler compiles in place of the base's runtime, such as a cache of compiled programs; nil is
+	// the runtime.
+	Compiler Compiler
+}
+
+// Compiler compiles and loads programs in a client's place.
+type Compiler interface {
+	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
 
 // Cluster is a number of simulated processes. It is safe for concurrent use.

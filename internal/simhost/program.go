@@ -44,7 +44,12 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		if x.processes, err = c.participants(p, x.name, opts.DeviceAssignment); err != nil {
 			return nil, err
 		}
-		if x.compiled, err = c.base.Runtime().Compile(ctx, code, opts); err != nil {
+		if c.opts.Compiler != nil {
+			x.compiled, err = c.opts.Compiler.Compile(ctx, c.base.Client(), code, opts)
+		} else {
+			x.compiled, err = c.base.Runtime().Compile(ctx, code, opts)
+		}
+		if err != nil {
 			return nil, err
 		}
 		x.loaded = system.Loaded(x.compiled)

@@ -84,7 +84,7 @@ func TestProcessesSaveAndRestoreTogether(t *testing.T) {
 			}
 			return nil
 		}
-		cluster, err := simhost.New(sys, simhost.Options{Processes: size.processes})
+		cluster, err := simhost.New(sys, simhost.Options{Processes: size.processes, Compiler: plugintest.Programs(t)})
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for i := range size.processes {

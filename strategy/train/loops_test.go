@@ -38,7 +38,7 @@ func TestALoopOfStepsEqualsAsManyRuns(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {4, 1}, {2, 2}, {4, 2}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			train := func(loop bool) (loss float64, variables map[string]*tensors.Tensor) {
-				strat, err := strategy.New(sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1],
+				strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: mesh[0], LogicalDevices: mesh[1],
 					Variables: logical.Rules{logical.Match(`hidden/.*weights`, logical.SplitInto(1, mesh[1]))}})
 				require.NoError(t, err)
 				defer strat.Close()

@@ -29,7 +29,7 @@ func TestTrainingIsTheSameOnEveryMesh(t *testing.T) {
 	for _, mesh := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {2, 4}, {8, 1}, {1, 8}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) {
 			r, p := mesh[0], mesh[1]
-			strat, err := strategy.New(sys, strategy.Options{Replicas: r, LogicalDevices: p, Variables: logical.Rules{
+			strat, err := strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: r, LogicalDevices: p, Variables: logical.Rules{
 				logical.Match(`hidden/.*weights`, logical.SplitInto(1, p)),
 				logical.Match(`output/.*weights`, logical.SplitInto(p, 1)),
 			}})

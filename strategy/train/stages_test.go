@@ -89,7 +89,7 @@ func TestEveryTraceOfATrainingStepGivesTheSameText(t *testing.T) {
 					sameText(t, func(fresh bool) []byte {
 						if fresh {
 							var err error
-							s, err = strategy.New(sys, strategy.Options{Replicas: 4, LogicalDevices: 2,
+							s, err = strategy.New(sys, strategy.Options{Compiler: plugintest.Programs(t), Replicas: 4, LogicalDevices: 2,
 								Variables: logical.Rules{logical.Match(`layer.*/weights`, logical.SplitInto(1, 2))}})
 							require.NoError(t, err)
 							t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -23,8 +23,8 @@ func Programs(t testing.TB) *cache.Cache {
 	return programs
 }
 
-// maxPrograms is how many bytes of programs a package keeps.
-const maxPrograms = 64 << 20
+// maxPrograms is how many bytes of programs a package keeps: more than the largest one has.
+const maxPrograms = 512 << 20
 
 var openPrograms = sync.OnceValues(func() (*cache.Cache, error) {
 	dir, err := os.UserCacheDir()

@@ -66,10 +66,14 @@ func OnMeshes(t *testing.T, meshes [][2]int, run func(t *testing.T, s *strategy.
 }
 
 // OnProcesses runs a program at once on each of the simulated processes that share the devices,
-// with a strategy of its own, and returns the error of each process, in their order.
+// with a strategy of its own, and returns the error of each process, in their order. Programs are
+// taken from where [On] takes them.
 func OnProcesses(t testing.TB, sys *system.System, processes simhost.Options, opts strategy.Options,
 	program func(ctx context.Context, s *strategy.TPUStrategy) error) []error {
 	t.Helper()
+	if processes.Compiler == nil {
+		processes.Compiler = plugintest.Programs(t)
+	}
 	cluster, err := simhost.New(sys, processes)
 	require.NoError(t, err)
 	errs := make([]error, processes.Processes)
