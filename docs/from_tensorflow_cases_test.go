@@ -133,7 +133,7 @@ func savedModel(ctx context.Context, strat *strategy.TPUStrategy, store *model.S
 	if err != nil {
 		return err
 	}
-	return errors.Join(stepfile.Save(file, compiled), file.Close())
+	return errors.Join(stepfile.Save(ctx, file, compiled), file.Close())
 }
 
 func placed(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {

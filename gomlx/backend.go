@@ -109,7 +109,10 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 
 // machine describes the machine of a backend's devices.
 func (o Options) machine(life context.Context, ids []int, replica sharding.Mesh) mesh.Options {
-	return mesh.Options{Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized}
+	return mesh.Options{Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized,
+		Differ: func(what string, _ []string, differing []int) error {
+			return &MismatchError{What: what, Differing: differing}
+		}}
 }
 
 // meshOf is the mesh over so many devices, and its logical axes.

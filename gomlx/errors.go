@@ -1,6 +1,10 @@
 package gomlx
 
-import "github.com/tpustrategy/tpustrategy/errkind"
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
 
 var (
 	// ErrFinalized is returned by every use of a backend, of a buffer or of an executable after its
@@ -20,3 +24,22 @@ func fault(op, reason, hint string) error {
 func failed(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "gomlx: " + op, Subject: subject, Class: errkind.Or(cause, errkind.InvalidArgumentError), Err: cause}
 }
+
+// MismatchError reports that the processes of a job differ in something that must be the same on
+// all of them: the text of a program, or the first value of a variable.
+type MismatchError struct {
+	// What names what was compared, such as `variable "/dense/weights"`, and Hint says what makes it
+	// the same.
+	What, Hint string
+	// Differing are the processes that have something else than most, ascending; where no value has
+	// the most processes, something else than process 0.
+	Differing []int
+}
+
+// Error says which processes differ, and what to do.
+func (e *MismatchError) Error() string {
+	return errkind.Text("gomlx: "+e.What, fmt.Sprintf("processes %v have another than the rest", e.Differing), nil, e.Hint)
+}
+
+// Kind returns ValueError.
+func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }

@@ -1,7 +1,6 @@
 package gomlx
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -83,43 +81,12 @@ func (b *Backend) gatherer(shape shapes.Shape, from sharding.Spec) (*variant, er
 
 // agree compares what all processes have: they must have the same. what names it in an error.
 func (b *Backend) agree(what, hint string, data []byte) error {
-	if !b.machine.Several() {
-		return nil
+	err := b.machine.Agree(b.machine.Life, what, "", data)
+	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
+		mismatch.Hint = hint
 	}
-	sum := sha256.Sum256(data)
-	all, err := b.machine.Gather(b.machine.Life, "compare "+what, sum[:])
-	if err != nil {
-		return err
-	}
-	e := &MismatchError{What: what, Hint: hint}
-	for process, other := range all {
-		if !bytes.Equal(other, all[0]) {
-			e.Differing = append(e.Differing, process)
-		}
-	}
-	if len(e.Differing) > 0 {
-		return e
-	}
-	return nil
+	return err
 }
-
-// MismatchError reports that the processes of a job differ in something that must be the same on
-// all of them: the text of a program, or the first value of a variable.
-type MismatchError struct {
-	// What names what was compared, such as `variable "/dense/weights"`, and Hint says what makes it
-	// the same.
-	What, Hint string
-	// Differing are the processes that have something else than process 0, ascending.
-	Differing []int
-}
-
-// Error says which processes differ, and what to do.
-func (e *MismatchError) Error() string {
-	return errkind.Text("gomlx: "+e.What, fmt.Sprintf("processes %v have another than process 0", e.Differing), nil, e.Hint)
-}
-
-// Kind returns ValueError.
-func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // agreeOn compares the values that variables get from the host with this execution: together, and
 // one by one where they differ, to name what does.

@@ -120,11 +120,11 @@ func TestHostsThatDifferAreNamed(t *testing.T) {
 		name, want string
 		run        func(process int, b *gomlx.Backend) error
 	}{
-		{"programs", `program "Exec.*: processes \[1\] have another than process 0; run the same program`, func(process int, b *gomlx.Backend) error {
+		{"programs", `program "Exec.*: processes \[1\] have another than the rest; run the same program`, func(process int, b *gomlx.Backend) error {
 			_, err := graph.CallOnce(b, func(x *graph.Node) *graph.Node { return graph.AddScalar(x, process) }, float32(1))
 			return err
 		}},
-		{"first values", `variable "/w": processes \[1\] have another than process 0; give each process the same seed`, func(process int, b *gomlx.Backend) error {
+		{"first values", `variable "/w": processes \[1\] have another than the rest; give each process the same seed`, func(process int, b *gomlx.Backend) error {
 			store := model.NewStore()
 			store.VariableWithValue("/w", []float32{1, 2, float32(process)})
 			store.VariableWithValue("/v", []float32{1, 2, 3})

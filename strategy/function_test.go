@@ -68,7 +68,7 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 		c, err := f.Compiled(ctx, rows)
 		require.NoError(t, err)
 		var file bytes.Buffer
-		require.NoError(t, stepfile.Save(&file, c))
+		require.NoError(t, stepfile.Save(t.Context(), &file, c))
 		loaded, err := stepfile.Load(ctx, s, &file, nil)
 		require.NoError(t, err)
 		out, err = loaded.Run(ctx, rows)

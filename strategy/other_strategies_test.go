@@ -72,7 +72,7 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 		// Nor is a step with it saved: the file would not know whose it is.
 		c, err := evaluate.Compiled(ctx, []float32{10, 10, 10, 10})
 		require.NoError(t, err)
-		require.ErrorContains(t, stepfile.Save(io.Discard, c), "another strategy's")
+		require.ErrorContains(t, stepfile.Save(t.Context(), io.Discard, c), "another strategy's")
 		require.NoError(t, one.Close())
 		require.NoError(t, train.Close())
 	}

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"context"
 	"errors"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -10,7 +11,7 @@ import (
 )
 
 // Parts takes the step apart.
-func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
+func (m innerCompiled) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
 	c, p := m.Compiled, m.program
 	s, opts := p.function.strategy, p.function.opts
 	if c.Program == nil {
@@ -48,7 +49,7 @@ func (m innerCompiled) Parts(fail saved.Fail) (*saved.Step, error) {
 		}
 		step.Arguments = append(step.Arguments, argument)
 	}
-	if step.Code, err = p.serialize(c); err != nil {
+	if step.Code, err = p.serialize(ctx, c); err != nil {
 		return nil, fault.Of("saving "+c.Name, err, "")
 	}
 	return step, nil
@@ -78,7 +79,7 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 }
 
 // serialize writes the program out, as the compiler made it.
-func (p *program) serialize(c *Compiled) ([]byte, error) {
+func (p *program) serialize(ctx context.Context, c *Compiled) ([]byte, error) {
 	s := p.function.strategy
 	if p.code != nil {
 		return p.code, nil
@@ -88,7 +89,7 @@ func (p *program) serialize(c *Compiled) ([]byte, error) {
 		return code, err
 	}
 	// The compiler found it in a cache.
-	x, err := s.machine.System.Client().Compile(s.machine.Life, pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
+	x, err := s.machine.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func compiledFor(t *testing.T, s *strategy.TPUStrategy) string {
 	compiled, err := step.Compiled(t.Context(), shapes...)
 	require.NoError(t, err)
 	var data bytes.Buffer
-	require.NoError(t, stepfile.Save(&data, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &data, compiled))
 	path := filepath.Join(t.TempDir(), "x.step")
 	require.NoError(t, os.WriteFile(path, data.Bytes(), 0o600))
 	return path

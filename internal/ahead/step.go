@@ -36,7 +36,7 @@ func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Repo
 		}
 	}
 	if to.Save != "" {
-		if err := WriteFile(to.Save, func(w io.Writer) error { return stepfile.Save(w, compiled) }); err != nil {
+		if err := WriteFile(to.Save, func(w io.Writer) error { return stepfile.Save(ctx, w, compiled) }); err != nil {
 			return nil, err
 		}
 	}

@@ -47,7 +47,7 @@ func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
 	compiled, err := f.Compiled(ctx, []float32{1, 2})
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, stepfile.Save(&file, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 	loaded, err := stepfile.Load(ctx, s, &file, nil)
 	require.NoError(t, err)
 	check(loaded)
@@ -152,7 +152,7 @@ func TestASliceIsCompiledForInAWorker(t *testing.T) {
 		require.NoError(t, err)
 		reports[name] = fmt.Sprintf("%+v %d %s %v", memory, len(optimized.Code), optimized.Format, r.Target)
 		var file bytes.Buffer
-		require.NoError(t, stepfile.Save(&file, compiled))
+		require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 		require.Positive(t, file.Len())
 		require.NoError(t, s.Close())
 	}

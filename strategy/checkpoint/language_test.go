@@ -140,7 +140,7 @@ func TestALanguageModelTrainsAsOnOneDevice(t *testing.T) {
 			compiled, err := l.step.Compiled(ctx, shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Int32, 8, tokens), shapes.Make(dtypes.Float32, 8))
 			require.NoError(t, err)
 			var file bytes.Buffer
-			require.NoError(t, stepfile.Save(&file, compiled))
+			require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 
 			var got []float64
 			for i := 0; i < 15; i++ {

@@ -4,7 +4,7 @@
 //
 //	compiled, err := step.Compiled(ctx, x, y)
 //	...
-//	err = stepfile.Save(file, compiled)
+//	err = stepfile.Save(ctx, file, compiled)
 //
 // and in the process that trains:
 //

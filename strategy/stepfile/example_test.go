@@ -42,7 +42,7 @@ func ExampleSave() {
 		panic(err)
 	}
 	var file bytes.Buffer
-	if err := stepfile.Save(&file, compiled); err != nil {
+	if err := stepfile.Save(ctx, &file, compiled); err != nil {
 		panic(err)
 	}
 
@@ -87,7 +87,7 @@ func ExampleLoadTrain() {
 		panic(err)
 	}
 	var file bytes.Buffer
-	if err := stepfile.Save(&file, compiled); err != nil {
+	if err := stepfile.Save(ctx, &file, compiled); err != nil {
 		panic(err)
 	}
 	// The store has the model's variables: take their first values. A checkpoint has them, too.

@@ -39,5 +39,5 @@ type function interface {
 
 // parts is the inner face of a compiled step: it takes the step apart.
 type parts interface {
-	Parts(fail saved.Fail) (*saved.Step, error)
+	Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error)
 }

@@ -41,7 +41,7 @@ func savedStep(t *testing.T, sys *system.System) (file []byte, store *model.Stor
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, stepfile.Save(&b, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &b, compiled))
 	return b.Bytes(), store, strategytest.Losses(t, step, 3, 8)
 }
 
@@ -81,7 +81,7 @@ func TestASavedFunctionRuns(t *testing.T) {
 	compiled, err := f.Compiled(ctx, []float32{1, 2})
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, stepfile.Save(&b, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &b, compiled))
 	loaded, err := stepfile.Load(ctx, strat, &b, nil)
 	require.NoError(t, err)
 	results, err := loaded.Run(ctx, []float32{10, 20})

@@ -1,6 +1,7 @@
 package stepfile
 
 import (
+	"context"
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -14,16 +15,16 @@ import (
 // of variables, which belong to checkpoints; it names the variables, those of the store and
 // distributed ones, and describes them. A loop of steps (see [strategy.Stacked]) is saved with its
 // number of steps. A step that strategy.Options.Compiler found in a cache is compiled once more,
-// because a program from a cache cannot be written out again (pjrt.ErrDeserialized).
+// because a program from a cache cannot be written out again (pjrt.ErrDeserialized); ctx bounds that.
 //
 // Errors: [*Error] with [Variable] if two distributed variables of the step have one name, with
 // [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot serialize;
 // those of w.
-func Save(w io.Writer, compiled *strategy.Compiled) error {
+func Save(ctx context.Context, w io.Writer, compiled *strategy.Compiled) error {
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
 	}
-	step, err := inside.Of[parts](compiled).Parts(fail)
+	step, err := inside.Of[parts](compiled).Parts(ctx, fail)
 	if err != nil {
 		return err
 	}

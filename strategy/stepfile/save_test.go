@@ -20,14 +20,14 @@ import (
 
 func TestNoStepIsNotSaved(t *testing.T) {
 	var refused *stepfile.Error
-	require.ErrorAs(t, stepfile.Save(io.Discard, nil), &refused)
+	require.ErrorAs(t, stepfile.Save(t.Context(), io.Discard, nil), &refused)
 	assert.Equal(t, stepfile.Unsupported, refused.Reason)
 }
 
 func mustSave(t *testing.T, c *strategy.Compiled) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, stepfile.Save(&b, c))
+	require.NoError(t, stepfile.Save(t.Context(), &b, c))
 	return b.Bytes()
 }
 
@@ -72,7 +72,7 @@ func TestVariablesOfOneNameCannotBeSaved(t *testing.T) {
 	}, strategy.FunctionOptions{})
 	compiled, err := f.Compiled(ctx)
 	require.NoError(t, err)
-	err = stepfile.Save(&bytes.Buffer{}, compiled)
+	err = stepfile.Save(t.Context(), &bytes.Buffer{}, compiled)
 	var refused *stepfile.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Variable, refused.Reason)

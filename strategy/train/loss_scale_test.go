@@ -255,7 +255,7 @@ func TestALossScaleOfAStepFromAFile(t *testing.T) {
 	compiled, err := step.Compiled(ctx, rows(2, 1))
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, stepfile.Save(&file, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 	loaded, err := stepfile.LoadTrain(ctx, s, &file, store)
 	require.NoError(t, err)
 	_, err = loaded.Run(ctx, rows(2, 4))

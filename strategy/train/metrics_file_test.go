@@ -32,10 +32,10 @@ func TestStepsFromFilesKeepTheirMetrics(t *testing.T) {
 	var trained, evaluated bytes.Buffer
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	require.NoError(t, stepfile.Save(&trained, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &trained, compiled))
 	compiled, err = held.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
-	require.NoError(t, stepfile.Save(&evaluated, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &evaluated, compiled))
 
 	there, kept := strategytest.On(t, sys, opts), strategytest.SeededStore()
 	_, err = strategytest.OK(train.New(there, kept, optimizer.Adam().Done(), classes, train.Options{})).Lowered(t.Context(), x, y) // makes the variables

@@ -135,7 +135,7 @@ func TestStepsThatAreNotFiniteStop(t *testing.T) {
 	compiled, err := step.Compiled(ctx, strategytest.LinearX, strategytest.LinearY)
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, stepfile.Save(&file, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 	loaded, err := stepfile.LoadTrain(ctx, s, &file, store)
 	require.NoError(t, err)
 	_, err = loaded.Run(ctx, strategytest.LinearX, strategytest.LinearY)
@@ -162,7 +162,7 @@ func TestStepsThatLookForNonFiniteCompileAheadOfTime(t *testing.T) {
 			compiled, err := step.Compiled(ctx, x, x)
 			require.NoError(t, err, "%s of %d rows", mode, rows)
 			var file bytes.Buffer
-			require.NoError(t, stepfile.Save(&file, compiled))
+			require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 			assert.NotEmpty(t, file.Bytes())
 		}
 	}

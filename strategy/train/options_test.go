@@ -99,7 +99,7 @@ func TestASavedStepAccumulatesAndAverages(t *testing.T) {
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, stepfile.Save(&file, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 	kept, err := store.Clone()
 	require.NoError(t, err)
 	want := strategytest.Losses(t, step, 1, 3)

@@ -247,7 +247,7 @@ func TestASavedStepHasItsParts(t *testing.T) {
 	compiled, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, stepfile.Save(&file, compiled))
+	require.NoError(t, stepfile.Save(t.Context(), &file, compiled))
 	want := strategytest.Losses(t, step, 2, 4)
 
 	kept, err := store.Clone()
