@@ -40,7 +40,7 @@ const (
 	ShardGradients
 	// ShardParameters shares out the variable as well (ZeRO-3, FSDP), if it is a trainable one of a
 	// store. A device stores (1+k)*b/R. A step gathers the variable where it reads it, and never the
-	// updated one. A step without training gathers it too. Variables of strategy.NewVariable stay
+	// updated one. A step without training gathers it too. Variables that belong to no store stay
 	// whole.
 	ShardParameters
 )

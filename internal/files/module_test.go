@@ -33,6 +33,7 @@ var apart = map[string]string{
 	"strategy/checkpoint/owner.go":     "files of the kernel",
 	"strategy/status/process_linux.go": "files of the kernel",
 	"internal/hostfacts/hostfacts.go":  "files of the kernel",
+	"internal/accept/clock.go":         "files of the kernel",
 	"storage/directory.go":             "a folder, to bring its names to the disk",
 	"storage/write.go":                 "a new file under a random name, which no link has",
 	"storage/write_linux.go":           "that new file once more",
