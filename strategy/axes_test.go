@@ -30,7 +30,7 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 		`axis "replica" is that of the replicas`:                                                           {LogicalAxes: strategytest.Axes("replica")},
 		"its size is 0":                                                                                    {LogicalAxes: []sharding.Axis{{Name: "model"}}},
 		"no block of 3 devices":                                                                            {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
-		`rule 0 ("w" to -,modle): logical: split: dimension 1 is split over axis "modle", which the replica does not have; name one of model=2,sequence=2, or give the replica the axis`: {
+		`rule 0 ("w" to -,modle): dimension 1 is split over axis "modle", which the replica does not have; name one of replica=2,model=2,sequence=2, or give the replica the axis`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
 		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
 		"dimension 0 has an axis without a name":          {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},

@@ -139,7 +139,7 @@ func TestLoadGivesEachDeviceItsParts(t *testing.T) {
 				t.Run(fmt.Sprintf("%v %s %s", mesh, state, when), func(t *testing.T) {
 					opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(state, 2)}
 					if mesh[1] > 1 {
-						opts.Variables = logical.Rules{logical.Match("/columns", logical.SplitInto(1, mesh[1])), logical.Match("/rows", logical.SplitInto(mesh[1], 1))}
+						opts.Variables = append(opts.Variables, logical.Match("/columns", logical.SplitInto(1, mesh[1])), logical.Match("/rows", logical.SplitInto(mesh[1], 1)))
 					}
 					s := strategytest.On(t, sys, opts)
 					store := model.NewStore()
@@ -263,7 +263,7 @@ func TestAProcessReadsWhatItsDevicesHold(t *testing.T) {
 		for _, traced := range []bool{false, true} {
 			opts := strategy.Options{Replicas: c.replicas, LogicalDevices: c.logicalDevices, Variables: strategytest.Share(c.state, 2)}
 			if c.logicalDevices > 1 {
-				opts.Variables = logical.Rules{logical.Match("/rows", logical.SplitInto(c.logicalDevices, 1))}
+				opts.Variables = append(opts.Variables, logical.Match("/rows", logical.SplitInto(c.logicalDevices, 1)))
 			}
 			strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: c.processes}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
 				store := model.NewStore()

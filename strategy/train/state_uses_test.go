@@ -324,8 +324,7 @@ func TestFirstValuesOfPartsAreThoseOfTheWhole(t *testing.T) {
 	}
 	want := run(strategy.Options{Replicas: 1, LogicalDevices: 1})
 	for _, mesh := range [][2]int{{8, 1}, {4, 2}} {
-		opts := sharded(mesh[0], mesh[1], logical.ShardParameters)
-		opts.Variables = nil
+		opts := strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1], Variables: strategytest.Share(logical.ShardParameters, 1)}
 		requireAlike(t, want, run(opts), 1e-5)
 	}
 }
