@@ -219,6 +219,9 @@ var tracingCalls = map[string]struct {
 	"stepfile.LoadEvaluation": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadEvaluation(ctx, w.s, &bytes.Buffer{}, nil))
 	}},
+	"stepfile.Save": {call: func(ctx context.Context, w *tracingWorld) error {
+		return stepfile.Save(ctx, &bytes.Buffer{}, nil)
+	}},
 	"stepfile.LoadTrain": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(stepfile.LoadTrain(ctx, w.s, &bytes.Buffer{}, nil))
 	}},

@@ -21,6 +21,9 @@ import (
 // [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot serialize;
 // those of w.
 func Save(ctx context.Context, w io.Writer, compiled *strategy.Compiled) error {
+	if err := strategy.RefuseTracing(ctx, "saving a step", "save it outside of a step"); err != nil {
+		return err
+	}
 	if compiled == nil {
 		return &Error{Reason: Unsupported, Detail: "there is no compiled step: it is nil", Hint: "give the result of Compiled"}
 	}
