@@ -47,7 +47,7 @@ func TestExport(t *testing.T) {
 	_, stderr = ran(t, exitUsage, "export", filepath.Join(from, "nowhere"), "x.safetensors")
 	assert.Contains(t, stderr, "nowhere")
 	_, stderr = ran(t, exitUsage, "export", "gs://bucket/run", "x.safetensors")
-	assert.Contains(t, stderr, "blobstore/gcs")
+	assert.Contains(t, stderr, "build the command with -overlay")
 	_, stderr = ran(t, exitUsage, "export", from, "gs://bucket/x.safetensors")
 	assert.Contains(t, stderr, "it is a URL")
 	_, stderr = ran(t, exitFailed, "export", t.TempDir(), "x.safetensors")

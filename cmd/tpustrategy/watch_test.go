@@ -103,7 +103,7 @@ func TestAPlaceWithoutAliveHostsIsSaidToBeSo(t *testing.T) {
 	_, stderr = ran(t, exitUsage, "watch", dir, "--interval", "1ms")
 	assert.Contains(t, stderr, "give 200ms or more")
 	_, stderr = ran(t, exitUsage, "watch", "gs://bucket/run")
-	assert.Contains(t, stderr, "storage/blobstore")
+	assert.Contains(t, stderr, "build the command with -overlay")
 }
 
 func TestARunIsFollowedToItsEnd(t *testing.T) {
