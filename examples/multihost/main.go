@@ -187,7 +187,7 @@ const lostAfter = 30 * time.Second
 // of the slice, and shut down.
 func runHost(ctx context.Context, cfg config, opts system.Options, hooks job.Hooks) (result job.Result, err error) {
 	defer func() { err = job.Again(ctx, cfg.Config, result, err) }()
-	starting, cancel := context.WithTimeoutCause(ctx, cfg.wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + cfg.wait.String(), Class: errkind.DeadlineExceededError})
+	starting, cancel := context.WithTimeoutCause(ctx, cfg.wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + cfg.wait.String(), Err: context.DeadlineExceeded})
 	defer cancel()
 	sys, err := system.Open(starting, opts)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestTheCommand(t *testing.T) {
 				var result job.Result
 				require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &result))
 				assert.Equal(t, 20, result.Steps)
-				assert.Equal(t, 1, strings.Count(stdout.String(), "Mesh("), "one host shows the tables")
+				assert.Equal(t, 1, strings.Count(stdout.String(), "mesh    replica="), "one host shows the tables")
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 	assert.Equal(t, accuracy, *result.Accuracy)
 	assert.Contains(t, stdout.String(), "replica=4,logical=2")
 	assert.Contains(t, stdout.String(), "Host 3: held-out accuracy")
-	assert.Equal(t, 1, strings.Count(stdout.String(), "Mesh("), "one host shows the tables")
+	assert.Equal(t, 1, strings.Count(stdout.String(), "mesh    replica="), "one host shows the tables")
 }
 
 func TestAMissingProcessIsNamed(t *testing.T) {

@@ -67,7 +67,7 @@ func TestAHostWithOtherDataIsNamed(t *testing.T) {
 	outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
 		own := cfg
 		if host == 3 {
-			own.Batch = 128
+			own.Seed = 7
 		}
 		return runHost(context.Background(), own, opts, job.Hooks{})
 	})
@@ -76,7 +76,7 @@ func TestAHostWithOtherDataIsNamed(t *testing.T) {
 		var mismatch *strategy.MismatchError
 		require.ErrorAs(t, o.err, &mismatch, "host %d", host)
 		assert.Equal(t, []int{3}, mismatch.Differing)
-		assert.Contains(t, mismatch.Texts[3], "batches of 128")
+		assert.Contains(t, mismatch.Texts[3], "seed 7")
 	}
 	assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
 }

@@ -175,7 +175,7 @@ func (f *Flags) open(ctx context.Context) (*system.System, error) {
 	if f.Devices > 0 || !system.HasTPU() {
 		return system.Open(ctx, opts)
 	}
-	starting, cancel := context.WithTimeoutCause(ctx, startTime, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + startTime.String(), Class: errkind.DeadlineExceededError})
+	starting, cancel := context.WithTimeoutCause(ctx, startTime, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + startTime.String(), Err: context.DeadlineExceeded})
 	defer cancel()
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: f.log})
 	several := opts
