@@ -48,12 +48,12 @@ func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 	if o.Run == "" {
 		o.Run = rand.Text()
 		if r.several() {
-			ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
+			starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
 				Reason: fmt.Sprintf("not all %d processes came to it", r.strategy.NumProcesses()), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
 			defer cancel()
-			id, err := r.strategy.BroadcastBytes(ctx, "fit: the run's name", []byte(o.Run))
+			id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(o.Run))
 			if err != nil {
-				return ctx, err
+				return ctx, r.orInterrupted(ctx, err)
 			}
 			o.Run = string(id)
 		}
