@@ -111,3 +111,23 @@ func TestAPutOutlivesTheRemovalOfItsFolder(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestAllWhoReadOrPutHaveTheBytesOfOne(t *testing.T) {
+	s := directory(t)
+	got := make([]string, 8)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			data, err := storage.ReadOrPut(t.Context(), s, "id", fmt.Append(nil, "of ", i), 100)
+			assert.NoError(t, err)
+			got[i] = string(data)
+		})
+	}
+	all.Wait()
+	for _, text := range got {
+		assert.Equal(t, got[0], text)
+	}
+	data, err := storage.ReadAll(t.Context(), s, "id", 100)
+	require.NoError(t, err)
+	assert.Equal(t, got[0], string(data))
+}

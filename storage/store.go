@@ -146,3 +146,19 @@ func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte
 	}
 	return data, nil
 }
+
+// ReadOrPut reads a whole object of at most most bytes, and puts data where there is none. Of several
+// processes that do so at a time all return the bytes of one.
+func ReadOrPut(ctx context.Context, s Store, name string, data []byte, most int64) ([]byte, error) {
+	there, err := ReadAll(ctx, s, name, most)
+	if !errors.Is(err, ErrNotExist) {
+		return there, err
+	}
+	switch err := PutBytes(ctx, s, name, data, PutOptions{IfAbsent: true}); {
+	case err == nil:
+		return data, nil
+	case !errors.Is(err, ErrExists):
+		return nil, err
+	}
+	return ReadAll(ctx, s, name, most) // another process was first
+}

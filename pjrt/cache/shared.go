@@ -18,15 +18,7 @@ func SharedKey(ctx context.Context, store storage.Store) ([]byte, error) {
 	if _, err := rand.Read(made); err != nil {
 		return nil, fail("make the key", err)
 	}
-	k, err := storage.ReadAll(ctx, store, sharedName, maxKey)
-	if errors.Is(err, storage.ErrNotExist) {
-		if err = storage.PutBytes(ctx, store, sharedName, made, storage.PutOptions{IfAbsent: true}); errors.Is(err, storage.ErrExists) {
-			err = nil // another process was first
-		}
-		if err == nil {
-			k, err = storage.ReadAll(ctx, store, sharedName, maxKey)
-		}
-	}
+	k, err := storage.ReadOrPut(ctx, store, sharedName, made, maxKey)
 	if err != nil {
 		return nil, fail("read the key of "+store.String(), err)
 	}

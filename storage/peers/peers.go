@@ -60,18 +60,7 @@ func (h here) list(ctx context.Context, prefix string) ([]storage.Info, error) {
 	return h.List(ctx, prefix)
 }
 
-// remove removes an object that is there: a folder would remove that of others, if it is empty, from
-// under what is being put there.
-func (h here) remove(ctx context.Context, name string) error {
-	o, err := h.Open(ctx, name)
-	if errors.Is(err, storage.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		_ = o.Close()
-	}
-	return h.Remove(ctx, name)
-}
+func (h here) remove(ctx context.Context, name string) error { return h.Remove(ctx, name) }
 
 // store is the objects of all processes.
 type store struct {

@@ -90,11 +90,7 @@ func (v *saver) local(ctx context.Context, r *run) (local storage.Store, name st
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, place.Close()) }()
-	text, err := storage.ReadAll(ctx, place, nameOfRun, 1<<10)
-	if errors.Is(err, storage.ErrNotExist) {
-		text = []byte(rand.Text())
-		err = storage.PutBytes(ctx, place, nameOfRun, text, storage.PutOptions{IfAbsent: true})
-	}
+	text, err := storage.ReadOrPut(ctx, place, nameOfRun, []byte(rand.Text()), 1<<10)
 	return local, string(text), err
 }
 
