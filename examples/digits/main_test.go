@@ -151,7 +151,7 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 		}
 		require.Error(t, cmd.Wait())
 		require.Equal(t, 75, cmd.ProcessState.ExitCode(), "%s", &stdout)
-		assert.Regexp(t, `^digits: interrupt: stopped after step \d+: SIGTERM; start the process again to go on$`, said)
+		assert.Regexp(t, `^digits: interrupt: stopped after step \d+: SIGTERM; (start the process again|its checkpoint is in .*, resume) to go on$`, said)
 		fields := lastLine(t, stdout.String())
 		assert.Equal(t, true, fields["interrupted"])
 		if from > 0 {

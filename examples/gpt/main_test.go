@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	process "github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
@@ -97,14 +97,14 @@ func TestATerminatedRunIsStartedAgain(t *testing.T) {
 			cancel(&process.Signal{Signal: syscall.SIGTERM, At: time.Now()})
 		}
 	}))
-	var stopped *fit.InterruptedError
+	var stopped *interrupt.Error
 	require.ErrorAs(t, err, &stopped)
 	require.Equal(t, 75, trainer.Code(ctx, "gpt", err, &said))
-	assert.Contains(t, said.String(), "gpt: fit: interrupted after ")
+	assert.Contains(t, said.String(), "gpt: interrupt: stopped after step ")
 	assert.Contains(t, said.String(), "resume to go on")
 	stdout.Reset()
-	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Taken)), &stdout, &said), "%s", &said)
-	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Taken))
+	require.NoError(t, run(t.Context(), strings.Fields(fmt.Sprintf(line, plugin, data, out, 1, stopped.Step)), &stdout, &said), "%s", &said)
+	assert.Contains(t, stdout.String(), fmt.Sprintf(`"steps":%d`, stopped.Step))
 }
 
 // writer tells of each write.

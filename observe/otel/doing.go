@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -76,7 +76,7 @@ func (o *Observer) did(all ...spell) {
 
 // result says how a run ended: done, interrupted, stuck or failed.
 func result(err error) string {
-	var interrupted *fit.InterruptedError
+	var interrupted *interrupt.Error
 	var stuck *watchdog.StuckError
 	switch {
 	case errors.As(err, &stuck):

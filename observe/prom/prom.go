@@ -11,6 +11,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -166,7 +167,7 @@ func (m *Metrics) Hook() fit.Hook {
 			m.inside = false
 			process, result := strconv.Itoa(s.Strategy().Process()), "done"
 			var stuck *watchdog.StuckError
-			var interrupted *fit.InterruptedError
+			var interrupted *interrupt.Error
 			switch {
 			case errors.As(err, &stuck):
 				result = "stuck"

@@ -20,6 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/observe/prom"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -58,7 +59,7 @@ func TestMetricsAreServedDuringTheRun(t *testing.T) {
 			cancel()
 			return nil
 		}))
-	var interrupted *fit.InterruptedError
+	var interrupted *interrupt.Error
 	require.ErrorAs(t, err, &interrupted)
 	for _, line := range []string{`tpustrategy_step{process="0"} 15`, `tpustrategy_running{process="0"} 1`,
 		`tpustrategy_activities_total{activity="input",process="0"} 20`, `tpustrategy_activities_total{activity="launch",process="0"} 20`,

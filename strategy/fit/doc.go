@@ -60,7 +60,7 @@
 // names the variable or the setting, and changes nothing.
 //
 // When the context ends, as by an interrupt, the run saves a checkpoint and returns an
-// [*InterruptedError], which matches the context's error. An evaluation that was interrupted is
+// [*interrupt.Error], which matches the context's error. An evaluation that was interrupted is
 // made again by the run that goes on. One line makes signals, maintenance and pre-emption end the
 // context, and the error carries the exit code with which a supervisor starts the process again:
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -62,13 +63,13 @@ func TestEvaluationsStopARunAndKeepTheBest(t *testing.T) {
 	require.Contains(t, string(table), "step,epoch,loss,mean_loss,gradient_norm,parameter_norm,held/loss\r\n")
 
 	parts := t.TempDir()
-	for _, interrupt := range []int{0, 3, 5, 11} {
-		_, err := run(parts, interrupt)
+	for _, at := range []int{0, 3, 5, 11} {
+		_, err := run(parts, at)
 		require.ErrorIs(t, err, context.Canceled)
-		var interrupted *fit.InterruptedError
+		var interrupted *interrupt.Error
 		require.ErrorAs(t, err, &interrupted)
-		assert.Equal(t, int64(interrupt), interrupted.Taken)
-		assert.Equal(t, interrupt > 0, interrupted.Directory != "")
+		assert.Equal(t, int64(at), interrupted.Step)
+		assert.Equal(t, at > 0, interrupted.Directory != "")
 	}
 	result, err := run(parts, -1)
 	require.NoError(t, err)

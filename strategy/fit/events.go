@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/report/events"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
 // EventsOptions configure an [Events] hook. The zero value works.
@@ -229,7 +230,7 @@ func (l *eventLog) save() ([]byte, error) {
 
 func (l *eventLog) end(ended error) error {
 	if l.files[""] != nil {
-		var interrupted *InterruptedError
+		var interrupted *interrupt.Error
 		switch {
 		case ended == nil:
 			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file is there

@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -113,9 +114,9 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, mine)
 				require.Equal(t, errkind.CancelledError, errkind.Of(err))
-				var interrupted *fit.InterruptedError
+				var interrupted *interrupt.Error
 				require.ErrorAs(t, err, &interrupted)
-				assert.Equal(t, c.taken, interrupted.Taken)
+				assert.Equal(t, c.taken, interrupted.Step)
 			}
 			point, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
 			if c.saved == 0 {

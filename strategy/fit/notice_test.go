@@ -60,13 +60,13 @@ func TestANoticeBetweenRecordsStopsAllProcesses(t *testing.T) {
 	for _, at := range []int64{3, 11, 22} {
 		got, errs := run(dir, at)
 		for i, err := range errs {
-			var stopped *fit.InterruptedError
+			var stopped *interrupt.Error
 			require.ErrorAs(t, err, &stopped, "process %d", i)
 			assert.Equal(t, 75, interrupt.Code(err))
 			assert.Equal(t, errkind.CancelledError, errkind.Of(err))
 			assert.ErrorContains(t, err, "pre-empted")
 			assert.ErrorIs(t, err, context.Canceled)
-			assert.Equal(t, got[0].Step, stopped.Taken)
+			assert.Equal(t, got[0].Step, stopped.Step)
 			assert.Equal(t, from, got[i].Resumed)
 		}
 		assert.Equal(t, got[0].Step, got[1].Step)
@@ -102,9 +102,9 @@ func TestANoticeDoesNotEndTheFeedOfOneProcess(t *testing.T) {
 		_, err := fit.Run(ctx, dense(s, 2), fit.Dataset(data), fit.Options{Steps: 100000, Every: 100000, Resume: true}, fit.Checkpoint(dir, 0))
 		return err
 	}) {
-		var stopped *fit.InterruptedError
+		var stopped *interrupt.Error
 		require.ErrorAs(t, err, &stopped, "process %d", i)
-		assert.Greater(t, stopped.Taken, int64(38))
+		assert.Greater(t, stopped.Step, int64(38))
 		assert.Equal(t, dir, stopped.Directory)
 	}
 }
@@ -179,9 +179,9 @@ func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 				_, err := fit.Run(own, dense(s, 2), fit.Dataset(dataset(t, 8)), fit.Options{Resume: true}, hooks...)
 				return err
 			}) {
-				var stopped *fit.InterruptedError
+				var stopped *interrupt.Error
 				require.ErrorAs(t, err, &stopped, "process %d", i)
-				assert.Equal(t, taken, stopped.Taken, "process %d", i)
+				assert.Equal(t, taken, stopped.Step, "process %d", i)
 				assert.Equal(t, 75, interrupt.Code(err))
 			}
 		})

@@ -101,60 +101,12 @@ func (r *run) vote(ctx context.Context) error {
 	return r.interruptedBy(ctx, notice)
 }
 
-// InterruptedError reports that the context of a run ended. It matches the context's error, such as
-// context.Canceled, and the context's cause.
-type InterruptedError struct {
-	// Taken is the number of steps that were taken, of the whole run.
-	Taken int64
-	// Directory is where the checkpoint of these steps is; empty if there is none.
-	Directory string
-	// Err is the context's error, or its cause: a [*interrupt.Notice] of interrupt.Notify, of this
-	// process or of another.
-	Err error
-
-	context error
-	saves   bool // there are checkpoints to go on from
-}
-
-// Error says how far the run came and where its checkpoint is.
-func (e *InterruptedError) Error() string {
-	hint := ""
-	if e.Directory != "" {
-		hint = "its checkpoint is in " + e.Directory + ", resume to go on"
-	}
-	return errkind.Text("fit", fmt.Sprintf("interrupted after %d steps", e.Taken), e.Err, hint)
-}
-
-// Unwrap returns the context's error and its cause.
-func (e *InterruptedError) Unwrap() []error { return []error{e.context, e.Err} }
-
-// Kind returns CancelledError or DeadlineExceededError.
-func (e *InterruptedError) Kind() errkind.Kind { return errkind.Or(e.context, errkind.CancelledError) }
-
-// ExitCode returns interrupt.ExitCode, 75, if the run has a [Checkpoint] hook: started again with
-// Options.Resume it goes on. Without one it returns 128 and the signal's number, as a shell does,
-// and 130 if there was no signal.
-func (e *InterruptedError) ExitCode() int {
-	if e.saves {
-		return interrupt.ExitCode
-	}
-	var signal interface{ Code() int }
-	var notice *interrupt.Notice
-	switch {
-	case errors.As(e.Err, &signal):
-		return signal.Code()
-	case errors.As(e.Err, &notice):
-		return notice.SignalCode()
-	}
-	return (&interrupt.Notice{}).SignalCode()
-}
-
 // interrupted returns the error of a run whose context ended.
 func (r *run) interrupted(ctx context.Context) error {
 	if err := r.stuck(); err != nil {
 		return err
 	}
-	return &InterruptedError{Taken: r.state.step, Err: context.Cause(ctx), context: ctx.Err(), saves: r.saver != nil}
+	return &interrupt.Error{Step: r.state.step, Notice: interrupt.Of(ctx), Unsaved: r.saver == nil}
 }
 
 // interruptedBy returns the error of a run that a notice ended, here or in another process.
@@ -162,17 +114,13 @@ func (r *run) interruptedBy(ctx context.Context, notice *interrupt.Notice) error
 	if ctx.Err() != nil {
 		return r.interrupted(ctx)
 	}
-	return &InterruptedError{Taken: r.state.step, Err: notice, context: context.Canceled, saves: r.saver != nil}
+	return &interrupt.Error{Step: r.state.step, Notice: notice, Unsaved: r.saver == nil}
 }
 
 // hurry compares what the last save took with what is left until the process is ended by force, and
 // says so if it does not fit.
-func (r *run) hurry(ctx context.Context, stopped *InterruptedError) {
-	notice := interrupt.Of(ctx)
-	if notice == nil && !errors.As(stopped.Err, &notice) || notice.Deadline.IsZero() {
-		return
-	}
-	if left := time.Until(notice.Deadline); left < r.saver.took {
+func (r *run) hurry(notice *interrupt.Notice) {
+	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.took {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
 			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
 	}

@@ -27,7 +27,7 @@ import (
 // step at which no hook is due costs the loop no allocation.
 //
 // When ctx ends, as by a notice of package interrupt, Run waits for the steps under way, saves a
-// checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an [*InterruptedError],
+// checkpoint if there is a [Checkpoint] hook, ends the hooks, and returns an [*interrupt.Error],
 // which matches the context's error and has the process's exit code. A save that is under way is
 // finished first.
 //
@@ -41,7 +41,7 @@ import (
 // Errors: before anything was done, one of kind ValueError for options, hooks or data that do not
 // fit, of kind NotFoundError for a metric that a hook waits for and nothing measures, and
 // [*ResumeError]; of kind OutOfRangeError for data that ends before Options.Steps;
-// [*train.NonFiniteError], [*InterruptedError], [*WriteError], [*SaveError] and [*PanicError]; those
+// [*train.NonFiniteError], [*interrupt.Error], [*WriteError], [*SaveError] and [*PanicError]; those
 // of steps, data and hooks, which the text places. Several are joined. The variables stay on the
 // devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
@@ -183,7 +183,7 @@ func (r *run) all(ctx context.Context) error {
 		r.agreed = false
 		r.blame(saved, r.doing)
 	}
-	var stopped *InterruptedError
+	var stopped *interrupt.Error
 	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
 		stopped.Directory = r.saver.path
 	}
@@ -352,7 +352,7 @@ func (r *run) several() bool { return r.strategy.NumProcesses() > 1 }
 
 // failed returns the error of a step, or the interruption that it is.
 func (r *run) failed(doing string, step int64, err error) error {
-	if _, ok := err.(*InterruptedError); ok {
+	if _, ok := err.(*interrupt.Error); ok {
 		return err
 	}
 	return &errkind.Fault{Op: fmt.Sprintf("fit: step %d: %s", step, doing), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}

@@ -297,12 +297,11 @@ func (v *saver) hurry(r *run, err error) {
 	if v.manager == nil || !r.several() || err == nil {
 		return
 	}
-	var stopped *InterruptedError
-	var notice *interrupt.Notice
+	var stopped *interrupt.Error
 	switch {
 	case errors.As(err, &stopped):
-		if errors.As(stopped.Err, &notice) && !notice.Deadline.IsZero() {
-			v.manager.Hurry(time.Until(notice.Deadline))
+		if deadline := stopped.Notice.Deadline; !deadline.IsZero() {
+			v.manager.Hurry(time.Until(deadline))
 		}
 	case !r.agreed:
 		v.manager.Hurry(leaving)
@@ -386,9 +385,9 @@ func (r *run) last(ctx context.Context, err error) error {
 	if errors.As(r.stuck(), &stuck) && (r.several() || stuck.Doing != watchdog.Input.String()) {
 		return nil // a save would wait, too
 	}
-	var stopped *InterruptedError
+	var stopped *interrupt.Error
 	if errors.As(err, &stopped) {
-		r.hurry(ctx, stopped)
+		r.hurry(stopped.Notice)
 	}
 	r.does(watchdog.Save, "the last checkpoint")
 	saved := r.saver.save(context.WithoutCancel(ctx), r)

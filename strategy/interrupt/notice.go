@@ -1,6 +1,7 @@
 package interrupt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -19,13 +20,24 @@ type Notice struct {
 	Signal os.Signal
 	// Deadline is when the process will be ended; zero is not known.
 	Deadline time.Time
+
+	cause error // of a context that ended in another way than by Notify
 }
 
 // Error returns the reason.
 func (n *Notice) Error() string { return errkind.Text("interrupt", n.Reason, nil, "") }
 
-// Kind returns CancelledError.
-func (*Notice) Kind() errkind.Kind { return errkind.CancelledError }
+// Unwrap returns the error of the context that ended, and its cause: context.Canceled for one that
+// [Notify] ended.
+func (n *Notice) Unwrap() error { return cmp.Or(n.cause, context.Canceled) }
+
+// Kind returns CancelledError, or DeadlineExceededError for a context whose time was over.
+func (n *Notice) Kind() errkind.Kind {
+	if errors.Is(n.cause, context.DeadlineExceeded) {
+		return errkind.DeadlineExceededError
+	}
+	return errkind.CancelledError
+}
 
 // received is a cause that tells of a signal and when it came, as that of the module's commands.
 type received interface {
@@ -47,9 +59,12 @@ func Of(ctx context.Context) *Notice {
 		return n
 	case errors.As(cause, &r):
 		s, at := r.Received()
-		return signalled(s, at, Grace(ctx))
+		n = signalled(s, at, Grace(ctx))
+	default:
+		n = &Notice{Reason: cause.Error()}
 	}
-	return &Notice{Reason: cause.Error()}
+	n.cause = errors.Join(ctx.Err(), cause)
+	return n
 }
 
 // Left returns the time until the deadline of the notice that ended a context, negative after it.
@@ -81,27 +96,48 @@ type graceKey struct{}
 // it again. It is EX_TEMPFAIL of sysexits.h.
 const ExitCode = 75
 
-// Error reports a loop that a notice has ended after a step, with what it has done saved.
+// Error reports a loop that was ended before its time. It matches what [Notice] does.
 type Error struct {
-	// Step is the number of steps that are done and saved.
+	// Step is the number of steps that were taken, of the whole run.
 	Step int64
+	// Directory is where the checkpoint of these steps is; empty if there is none, or it is not known.
+	Directory string
+	// Unsaved says that there are no checkpoints to go on from.
+	Unsaved bool
 	// Notice says why.
 	Notice *Notice
 }
 
-// Error names the step and the reason.
+// Error names the step, the reason, and what to go on from.
 func (e *Error) Error() string {
-	return errkind.Text("interrupt: stopped after step "+number(e.Step), "", e.Notice, "start the process again to go on")
+	hint := "start the process again to go on"
+	switch {
+	case e.Directory != "":
+		hint = "its checkpoint is in " + e.Directory + ", resume to go on"
+	case e.Unsaved:
+		hint = ""
+	}
+	return errkind.Text("interrupt: stopped after step "+number(e.Step), "", e.Notice, hint)
 }
 
-// Unwrap returns the notice, and context.Canceled.
-func (e *Error) Unwrap() []error { return []error{e.Notice, context.Canceled} }
+// Unwrap returns the notice.
+func (e *Error) Unwrap() error { return e.Notice }
 
-// Kind returns CancelledError.
-func (*Error) Kind() errkind.Kind { return errkind.CancelledError }
+// Kind returns the notice's kind.
+func (e *Error) Kind() errkind.Kind { return e.Notice.Kind() }
 
-// ExitCode returns [ExitCode].
-func (*Error) ExitCode() int { return ExitCode }
+// ExitCode returns [ExitCode]: started again the loop goes on. Without checkpoints it returns 128 and
+// the signal's number, as a shell does for a process which a signal has ended, and 130 if there was
+// no signal.
+func (e *Error) ExitCode() int {
+	if !e.Unsaved {
+		return ExitCode
+	}
+	if s, ok := e.Notice.Signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return 128 + int(syscall.SIGINT)
+}
 
 // coder is an error of this module that has an exit code.
 type coder interface {
@@ -121,13 +157,4 @@ func Code(err error) int {
 		return c.ExitCode()
 	}
 	return 1
-}
-
-// SignalCode returns the exit code that a shell gives a process which a signal has ended: 128 and
-// the signal's number, 130 for a notice that is no signal.
-func (n *Notice) SignalCode() int {
-	if s, ok := n.Signal.(syscall.Signal); ok {
-		return 128 + int(s)
-	}
-	return 128 + int(syscall.SIGINT)
 }

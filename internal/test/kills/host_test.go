@@ -150,7 +150,7 @@ func host(h prochost.Host) int {
 	if err == nil {
 		err = runHost(ctx, h, j)
 	}
-	var interrupted *fit.InterruptedError
+	var interrupted *interrupt.Error
 	var lost *simhost.LostError
 	var missing *simhost.MissingError
 	var machine *prochost.MachineError
@@ -158,7 +158,7 @@ func host(h prochost.Host) int {
 	case err == nil:
 		fmt.Println("done")
 	case errors.As(err, &interrupted):
-		fmt.Println("interrupted", interrupted.Taken)
+		fmt.Println("interrupted", interrupted.Step)
 	case errors.As(err, &lost):
 		fmt.Println("lost", lost.Process)
 	case errors.As(err, &missing):
