@@ -38,6 +38,11 @@
 // [*OptionError], [*CompileError], [*ArgumentError]; those of transfers have the kind
 // InvalidArgumentError. Objects that are no longer usable give [ErrClosed] or [ErrDonated].
 //
+// # What a compiler does
+//
+// A [Transform] is shown the program of each compilation, before and after the compiler has ordered
+// its instructions, and may put another in its place or end the compilation ([Plugin.Register]).
+//
 // # Concurrency
 //
 // Everything may be used from several goroutines at once. Calls that exclude each other, such as

@@ -2,14 +2,7 @@ package pjrt
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"sync"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
@@ -28,18 +21,14 @@ type KeyValueStore interface {
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// keyValues answers a client's questions to its store. The plugin asks on threads of its own, and
-// possibly inside one of our calls, so its thread only writes the address of the question to a pipe,
-// and waits. A nil keyValues is that of a client without a store.
+// keyValues answers a client's questions to its store. A nil keyValues is that of a client without a
+// store.
 type keyValues struct {
-	store   KeyValueStore
-	shared  capi.Store
-	r, w    *os.File
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	made    func() bool
-	stopped chan struct{}
-	asked   sync.WaitGroup
+	*questions
+	store  KeyValueStore
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	made   func() bool
 }
 
 // serveKeyValues starts to answer. ctx is that of the client's making: when it ends before that, so
@@ -48,19 +37,12 @@ func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValues, error
 	if store == nil {
 		return nil, nil
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fail("create client", "key-value store", err)
-	}
-	k := &keyValues{store: store, r: r, w: w, stopped: make(chan struct{})}
+	k := &keyValues{store: store}
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	k.made = context.AfterFunc(ctx, func() { k.cancel(context.Cause(ctx)) })
-	var ok bool
-	if k.shared, ok = capi.NewStore(w.Fd()); !ok {
-		return nil, errors.Join(fail("create client", "key-value store", ResourceExhausted), r.Close(), w.Close())
-	}
-	go k.read()
-	return k, nil
+	var err error
+	k.questions, err = answerQuestions("key-value store", k.answer)
+	return k, wrap("create client", "key-value store", err)
 }
 
 // c is what the plugin gets.
@@ -84,39 +66,11 @@ func (k *keyValues) close() {
 		return
 	}
 	k.cancel(ErrClosed)
-	k.shared.Close()
-	_ = k.w.Close() // which ends read
-	<-k.stopped
-	k.asked.Wait()
-	_ = k.r.Close()
-}
-
-func (k *keyValues) read() {
-	defer close(k.stopped)
-	var message [8]byte
-	for {
-		if _, err := io.ReadFull(k.r, message[:]); err != nil {
-			return // the pipe was closed
-		}
-		address := binary.NativeEndian.Uint64(message[:])
-		k.asked.Go(func() {
-			value, err := k.answer(capi.ReadQuestion(address))
-			if err != nil {
-				capi.AnswerQuestion(address, int(codeOf(err)), []byte(err.Error()))
-				return
-			}
-			capi.AnswerQuestion(address, int(OK), value)
-		})
-	}
+	k.questions.close()
 }
 
 // answer asks the store.
-func (k *keyValues) answer(q capi.Question) (value []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &errkind.Fault{Op: "pjrt: key-value store", Reason: fmt.Sprintf("it panicked: %v", p), Err: Internal}
-		}
-	}()
+func (k *keyValues) answer(q capi.Question) ([]byte, error) {
 	switch q.Kind {
 	case capi.Get:
 		ctx, cancel := context.WithTimeout(k.ctx, q.Timeout)
@@ -127,18 +81,4 @@ func (k *keyValues) answer(q capi.Question) (value []byte, err error) {
 	default:
 		return nil, k.store.Put(k.ctx, q.Key, q.Value)
 	}
-}
-
-// codeOf is the code by which the plugin learns of an error.
-func codeOf(err error) Code {
-	var code Code
-	switch {
-	case errors.As(err, &code) && code != OK:
-		return code
-	case errors.Is(err, context.DeadlineExceeded):
-		return DeadlineExceeded
-	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed):
-		return Cancelled
-	}
-	return Unknown
 }

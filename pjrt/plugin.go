@@ -110,7 +110,8 @@ func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attribut
 var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitioner", "Stream", "Layouts", "FFI",
 	"MemoryDescriptions", "Triton", "RawBuffer", "PhaseCompile", "Example", "Unknown", "CrossHostTransfers",
 	"ExecutableMetadata", "Callback", "HostAllocator", "TpuTopology", "TpuExecutable", "Megascale", "Shardings",
-	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator"}
+	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator",
+	"XlaTransform"}
 
 // Extensions returns the names of the plugin's API extensions in the plugin's order. An extension
 // that has no name here is "Extension(n)".

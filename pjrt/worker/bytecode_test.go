@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -99,17 +100,33 @@ func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
 	whole := bytecode(t)
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 20 * time.Second, Parallel: 2})
+	takesNoProcessDown(t, 60, func(seed uint64) (io.Closer, error) {
+		return c.Compile(context.Background(), client, pjrt.Program{Code: append(bytes.Clone(whole[:8]), damage(whole[8:], seed)...)}, pjrt.CompileOptions{})
+	})
+	// This process is whole.
+	x, err := client.Compile(context.Background(), pjrt.Program{Code: addOne.Code, Trusted: true}, pjrt.CompileOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+}
+
+// damage changes up to three bytes.
+func damage(whole []byte, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	code := bytes.Clone(whole)
+	for range 1 + rng.IntN(3) {
+		code[rng.IntN(len(code))] = byte(rng.IntN(256))
+	}
+	return code
+}
+
+// takesNoProcessDown counts how compilations end, and that none is left over.
+func takesNoProcessDown(t *testing.T, mutations int, compile func(seed uint64) (io.Closer, error)) {
+	t.Helper()
 	var outcomes struct{ compiled, refused, died, late atomic.Int64 }
-	const mutations = 60
 	var all sync.WaitGroup
 	for seed := range uint64(mutations) {
 		all.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, 7))
-			code := bytes.Clone(whole)
-			for range 1 + rng.IntN(3) {
-				code[8+rng.IntN(len(code)-8)] = byte(rng.IntN(256))
-			}
-			x, err := c.Compile(context.Background(), client, pjrt.Program{Code: code}, pjrt.CompileOptions{})
+			x, err := compile(seed)
 			var ended *worker.Error
 			switch {
 			case err == nil:
@@ -130,8 +147,4 @@ func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
 		outcomes.compiled.Load(), outcomes.refused.Load(), outcomes.died.Load(), outcomes.late.Load())
 	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.refused.Load()+outcomes.died.Load()+outcomes.late.Load())
 	requireNoWorkers(t)
-	// This process is whole.
-	x, err := client.Compile(context.Background(), pjrt.Program{Code: addOne.Code, Trusted: true}, pjrt.CompileOptions{})
-	require.NoError(t, err)
-	require.NoError(t, x.Close())
 }

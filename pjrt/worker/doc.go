@@ -31,6 +31,15 @@
 // A worker ends with its parent, however that ends, and as soon as the context of the compilation
 // does. It asks the kernel to be the first to go when memory runs out.
 //
+// # Probes and transforms
+//
+// [Compiler.Probe] ends a compilation where the program is partitioned, fused and scheduled, and
+// returns it: what a compiler would make of a step, for a few hundredths of the time. A pass of
+// one's own in whole compilations is a [pjrt.Transform] that the worker's program has:
+//
+//	command := worker.Main(pass)
+//	compiler, err := worker.New(worker.Options{Command: command, Transforms: []string{pass.Name}})
+//
 // # Devices
 //
 // On a TPU the parent holds the devices, and the worker compiles for their description. The XLA CPU

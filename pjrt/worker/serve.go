@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"sync/atomic"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
@@ -16,10 +18,11 @@ import (
 const mark = "tpustrategy-compile-worker"
 
 // Main makes the program able to start itself as a worker: call it first in main. In a worker it
-// compiles and ends the process. Otherwise it returns at once, with the command for [Options].
-func Main() []string {
+// compiles and ends the process. Otherwise it returns at once, with the command for [Options]. A
+// worker applies those of the transforms that [Options].Transforms names.
+func Main(transforms ...pjrt.Transform) []string {
 	if len(os.Args) == 2 && os.Args[1] == mark {
-		if err := Serve(); err != nil {
+		if err := Serve(transforms...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -37,8 +40,8 @@ func Main() []string {
 }
 
 // Serve does the work of a worker, for commands that are one: it reads the request of the program
-// that started the process, answers it, and returns.
-func Serve() error {
+// that started the process, answers it, and returns. For transforms see [Main].
+func Serve(transforms ...pjrt.Transform) error {
 	yield()
 	return child.Serve("worker", func(data []byte) []byte {
 		a := answer{Protocol: protocol}
@@ -47,7 +50,7 @@ func Serve() error {
 		if err = decode(data, &r); err == nil && r.Protocol == protocol {
 			err = bound(r.MemoryBytes)
 			if err == nil {
-				a.Record, err = compile(context.Background(), r)
+				err = a.compile(context.Background(), r, transforms)
 			}
 		}
 		if err != nil {
@@ -62,35 +65,67 @@ func Serve() error {
 }
 
 // compile does what a request asks. This process is the one to lose: any program is taken.
-func compile(ctx context.Context, r request) (record pjrt.ExecutableRecord, err error) {
+func (a *answer) compile(ctx context.Context, r request, transforms []pjrt.Transform) error {
 	r.Program.Trusted = true
 	plugin, err := pjrt.Open(r.Plugin, r.Check)
 	if err != nil {
-		return record, err
+		return err
 	}
+	// The process ends with the answer: what is open needs no Close.
+	for _, name := range r.Transforms {
+		i := slices.IndexFunc(transforms, func(t pjrt.Transform) bool { return t.Name == name })
+		if i < 0 {
+			return &errkind.Fault{Op: "worker: compile", Reason: fmt.Sprintf("the worker's program has no transform %q", name), Hint: "give it to worker.Main or worker.Serve there", Class: errkind.NotFoundError}
+		}
+		if _, err := plugin.Register(transforms[i]); err != nil {
+			return err
+		}
+	}
+	var shown atomic.Pointer[[]byte]
+	if r.Probe {
+		if _, err := plugin.Register(pjrt.Transform{Name: "probe", Stage: r.Stage, Apply: func(module []byte) ([]byte, error) {
+			shown.CompareAndSwap(nil, &module)
+			return nil, errors.New("the program of the probe is there")
+		}}); err != nil {
+			return err
+		}
+	}
+	x, err := compile(ctx, plugin, r)
+	if module := shown.Load(); module != nil {
+		a.Module = *module
+		return nil
+	}
+	if err == nil && r.Probe {
+		err = &errkind.Fault{Op: "worker: probe", Reason: "the compiler made the program without showing it", Class: errkind.FailedPreconditionError}
+	}
+	if err == nil {
+		a.Record, err = serializable(x)
+	}
+	return err
+}
+
+func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, error) {
 	if r.Client {
 		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
 		if err != nil {
-			return record, err
+			return nil, err
 		}
-		// The process ends with the answer: what is open needs no Close.
 		x, err := client.Compile(ctx, r.Program, r.Options)
 		if err != nil {
-			return record, err
+			return nil, err
 		}
-		defer runtime.KeepAlive(x) // or it is collected, and closed, before its program is read
-		return serializable(x.Executable())
+		keep = x
+		return x.Executable(), nil
 	}
 	topology, err := describe(ctx, plugin, r)
 	if err != nil {
-		return record, err
+		return nil, err
 	}
-	x, err := topology.Compile(ctx, r.Program, r.Options)
-	if err != nil {
-		return record, err
-	}
-	return serializable(x)
+	return topology.Compile(ctx, r.Program, r.Options)
 }
+
+// keep holds the loaded program: it would be collected, and closed, before it is read.
+var keep *pjrt.LoadedExecutable
 
 func describe(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
 	if r.Topology != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // protocol is the version of what goes between a program and its workers.
-const protocol = 2
+const protocol = 3
 
 // request asks a worker for a compilation. Options' values are of the types that plugins take,
 // which gob knows.
@@ -28,14 +28,19 @@ type request struct {
 	Topology        []byte
 	Program         pjrt.Program
 	Options         pjrt.CompileOptions
+	// Transforms are names; Probe asks for the program at Stage, and no more.
+	Transforms []string
+	Probe      bool
+	Stage      pjrt.Stage
 	// MemoryBytes bounds the worker's memory; 0 does not.
 	MemoryBytes int64
 }
 
-// answer is the compiled program or an error.
+// answer is the compiled program, that of a probe, or an error.
 type answer struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord
+	Module   []byte
 	// One of these is set where there is no program; Text is any other error, of this Kind, and
 	// Unsupported says that it matches errors.ErrUnsupported.
 	Error       *pjrt.Error

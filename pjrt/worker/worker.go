@@ -31,6 +31,9 @@ type Options struct {
 	Parallel int
 	// Env are settings "NAME=value" for the workers, over this process's environment.
 	Env []string
+	// Transforms are the names of those given to [Main] or [Serve] that the worker applies; nil is
+	// none. What they make of a program no cache of compiled programs knows: give it another folder.
+	Transforms []string
 	// PluginCheck says which plugin files the worker trusts; see [pjrt.Open].
 	PluginCheck pjrt.OpenOptions
 	// Started is told the process id of each worker as it starts, such as for a display of its
@@ -60,7 +63,7 @@ func New(o Options) (*Compiler, error) {
 	if len(o.Command) == 0 || o.Command[0] == "" {
 		return nil, &Error{Reason: NotStarted, State: fmt.Sprintf("the command %q names no program", o.Command), Hint: "give a program and its arguments as Options.Command"}
 	}
-	o.Command, o.Env = slices.Clone(o.Command), slices.Clone(o.Env)
+	o.Command, o.Env, o.Transforms = slices.Clone(o.Command), slices.Clone(o.Env), slices.Clone(o.Transforms)
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
@@ -90,48 +93,67 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 			return nil, fail("describe the devices", err)
 		}
 	}
-	record, err := c.compile(ctx, client.PlatformName(), r)
+	a, err := c.compile(ctx, client.PlatformName(), r)
 	if err != nil {
 		return nil, err
 	}
-	return client.Load(ctx, record.Serialized, pjrt.LoadOptions{Keep: true})
+	return client.Load(ctx, a.Record.Serialized, pjrt.LoadOptions{Keep: true})
 }
 
 // CompileTopology compiles a program ahead of time in a worker, by the plugin that describes the
 // topology. The executable tells what the worker found out: see [pjrt.ExecutableRecord]. ctx ends
 // the worker. Errors are [*Error] and those of [pjrt.Plugin.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
-	r := request{Plugin: topology.PluginPath(), Program: program, Options: opts}
-	if options, ok := topology.Options(); ok {
-		r.Name, r.TopologyOptions = topology.Name(), options
-	} else {
-		var err error
-		if r.Topology, err = topology.Serialize(); err != nil {
-			return nil, fail("describe the devices", err)
-		}
-	}
-	record, err := c.compile(ctx, topology.PlatformName(), r)
+	r, err := requestFor(topology, program, opts)
 	if err != nil {
 		return nil, err
 	}
-	return record.Executable(), nil
+	a, err := c.compile(ctx, topology.PlatformName(), r)
+	if err != nil {
+		return nil, err
+	}
+	return a.Record.Executable(), nil
+}
+
+// Probe compiles a program ahead of time as far as a stage, and returns the program there, an encoded
+// xla.HloModuleProto: partitioned and fused, as the devices would run it. It costs a few hundredths
+// of the whole compilation, and nothing of it is kept. The error of a plugin without transforms
+// matches errors.ErrUnsupported; others are those of CompileTopology.
+func (c *Compiler) Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error) {
+	r, err := requestFor(topology, program, opts)
+	if err != nil {
+		return nil, err
+	}
+	r.Probe, r.Stage = true, stage
+	a, err := c.compile(ctx, topology.PlatformName(), r)
+	return a.Module, err
+}
+
+func requestFor(topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (r request, err error) {
+	r = request{Plugin: topology.PluginPath(), Program: program, Options: opts}
+	if options, ok := topology.Options(); ok {
+		r.Name, r.TopologyOptions = topology.Name(), options
+	} else if r.Topology, err = topology.Serialize(); err != nil {
+		err = fail("describe the devices", err)
+	}
+	return r, err
 }
 
 // compile has a worker answer a request.
-func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjrt.ExecutableRecord, error) {
+func (c *Compiler) compile(ctx context.Context, platform string, r request) (a answer, err error) {
 	if c.turns == nil {
-		return pjrt.ExecutableRecord{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "make it with New"}
+		return answer{}, &Error{Reason: NotStarted, State: "the compiler is a zero value", Hint: "make it with New"}
 	}
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return pjrt.ExecutableRecord{}, fail("compile", context.Cause(ctx))
+		return answer{}, fail("compile", context.Cause(ctx))
 	}
-	r.Protocol, r.Check, r.MemoryBytes = protocol, c.opts.PluginCheck, c.opts.MemoryBytes
+	r.Protocol, r.Check, r.MemoryBytes, r.Transforms = protocol, c.opts.PluginCheck, c.opts.MemoryBytes, c.opts.Transforms
 	data, err := encode(r)
 	if err != nil {
-		return pjrt.ExecutableRecord{}, &errkind.Fault{Op: "worker: compile", Reason: "the options cannot be passed on", Class: errkind.ValueError, Err: err}
+		return answer{}, &errkind.Fault{Op: "worker: compile", Reason: "the options cannot be passed on", Class: errkind.ValueError, Err: err}
 	}
 	limited := ctx
 	if c.opts.Timeout > 0 {
@@ -144,17 +166,16 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (pjr
 	if err != nil {
 		err = explain(ctx, c.opts.Timeout, err)
 		c.opts.Logger.Warn("compile worker gave no answer", "elapsed", time.Since(start), "error", err)
-		return pjrt.ExecutableRecord{}, err
+		return answer{}, err
 	}
-	var a answer
 	if err := decode(out, &a); err != nil {
-		return pjrt.ExecutableRecord{}, &Error{Reason: Died, State: "its answer cannot be read", Err: err, Hint: "build the worker's program and this one from one version"}
+		return answer{}, &Error{Reason: Died, State: "its answer cannot be read", Err: err, Hint: "build the worker's program and this one from one version"}
 	}
 	if err := a.err(); err != nil {
-		return pjrt.ExecutableRecord{}, err
+		return answer{}, err
 	}
 	c.opts.Logger.Debug("compiled in a worker", "elapsed", time.Since(start), "bytes", len(a.Record.Serialized))
-	return a.Record, nil
+	return a, nil
 }
 
 // besideTPU is what libtpu reads as a worker loads it: the parent may have it loaded too, and the

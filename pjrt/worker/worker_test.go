@@ -24,7 +24,7 @@ import (
 var command []string
 
 func TestMain(m *testing.M) {
-	command = worker.Main()
+	command = worker.Main(stop, damages)
 	os.Exit(plugintest.OwnHome(m.Run))
 }
 

@@ -2,7 +2,23 @@
 #ifndef TPUSTRATEGY_PJRT_CAPI_CALL_H_
 #define TPUSTRATEGY_PJRT_CAPI_CALL_H_
 
+#include <pthread.h>
+
 #include "shims.h"
+
+// A question to Go lives on the stack of the thread that asks, until it is answered. tps_ask hands it
+// over and waits; what is not answered any more has the code of CANCELLED.
+typedef struct {
+  int kind, timeout_ms;
+  tps_str key, value;
+  int code;  // of the answer
+  char *p;   // malloced: the value, or what is wrong
+  size_t n;
+  bool answered;
+  pthread_mutex_t mu;
+  pthread_cond_t news;
+} tps_question;
+void tps_ask(tps_store *s, tps_question *q);
 
 typedef void *(*tps_fn)(void *);
 

@@ -250,8 +250,8 @@ func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
 // The codes of what is found here and not by the plugin: a missing slot, and no memory.
 const (
+	CodeResourceExhausted = 8
 	CodeUnimplemented     = 12
-	codeResourceExhausted = 8
 )
 
 // err turns what a shim returned into an error and frees it.

@@ -182,7 +182,7 @@ const LaunchDepth = C.TPS_LAUNCH_DEPTH
 func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 	p := C.tps_launch_new(a.p, unsafe.Pointer(x), C.size_t(devices), C.size_t(args), C.size_t(outs))
 	if p == nil {
-		return Launch{}, &Error{Code: codeResourceExhausted, Msg: fmt.Sprintf("no memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)}
+		return Launch{}, &Error{Code: CodeResourceExhausted, Msg: fmt.Sprintf("no memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)}
 	}
 	return Launch{
 		p:    p,

@@ -45,12 +45,12 @@ void *tps_plugin_attributes(const tps_Api *api, tps_list *out);
 void tps_event_destroy(const tps_Api *api, void *event);
 void *tps_event_notify(const tps_Api *api, void *event, int fd, uint64_t slot);
 
-// The key-value store of a client. Its callbacks run on any thread, also within a call of ours: each
-// writes the address of its question to fd and waits for the answer. After tps_store_close nothing
+// Where the callbacks of a client's key-value store, or of a transform, ask Go. They run on any thread,
+// also within a call of ours: each writes the address of its question to fd and waits for the answer. After tps_store_close nothing
 // is written any more. The few bytes of a store are never freed, as a thread that a plugin has left
 // behind may still ask. tps_question_answer takes copies.
 typedef struct tps_store tps_store;
-enum { TPS_GET, TPS_TRY_GET, TPS_PUT };
+enum { TPS_GET, TPS_TRY_GET, TPS_PUT, TPS_TRANSFORM };
 tps_store *tps_store_new(int fd);
 void tps_store_close(tps_store *s);
 void tps_question_read(uint64_t question, int *kind, tps_str *key, tps_str *value, int *timeout_ms);
@@ -63,6 +63,14 @@ typedef struct { int code; char *text; size_t n; } tps_fault;
 tps_fault tps_profiler_start(const tps_Api *api, const char *options, size_t n, void **profiler);
 tps_fault tps_profiler_stop(const tps_Api *api, void *profiler, tps_list *data);
 void tps_profiler_destroy(const tps_Api *api, void *profiler);
+
+// The extension for transforms of programs. Returns the number of the transform, which
+// tps_transform_clear takes, or what is negative: TPS_TRANSFORM_MISSING where the plugin has none of
+// that version, TPS_TRANSFORM_FULL where as many are live as there may be, or TPS_TRANSFORM_FAILED
+// with *error the plugin's.
+enum { TPS_TRANSFORM_MISSING = -1, TPS_TRANSFORM_FULL = -2, TPS_TRANSFORM_FAILED = -3 };
+int tps_transform_register(const tps_Api *api, const char *name, size_t n, int stage, tps_store *store, void **error);
+void *tps_transform_clear(const tps_Api *api, const char *name, size_t n, int stage, int transform);
 
 void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_store *store, void **client);
 void *tps_client_destroy(const tps_Api *api, void *client);

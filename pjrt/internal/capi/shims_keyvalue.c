@@ -7,18 +7,6 @@
 
 #include "call.h"
 
-// A question lives on the stack of the thread that asks, until it is answered.
-typedef struct {
-  int kind, timeout_ms;
-  tps_str key, value;
-  int code;  // of the answer
-  char *p;   // malloced: the value, or what is wrong
-  size_t n;
-  bool answered;
-  pthread_mutex_t mu;
-  pthread_cond_t news;
-} question;
-
 typedef void *(*error_maker)(int code, const char *message, size_t n);
 
 enum { CANCELLED = 1, RESOURCE_EXHAUSTED = 8 };
@@ -44,12 +32,12 @@ void tps_store_close(tps_store *s) {
 }
 
 void tps_question_read(uint64_t address, int *kind, tps_str *key, tps_str *value, int *timeout_ms) {
-  const question *q = (const question *)(uintptr_t)address;
+  const tps_question *q = (const tps_question *)(uintptr_t)address;
   *kind = q->kind, *key = q->key, *value = q->value, *timeout_ms = q->timeout_ms;
 }
 
 void tps_question_answer(uint64_t address, int code, const char *p, size_t n) {
-  question *q = (question *)(uintptr_t)address;
+  tps_question *q = (tps_question *)(uintptr_t)address;
   char *copy = malloc(n + 1);  // never of no bytes
   if (copy) {
     if (n) memcpy(copy, p, n);
@@ -63,12 +51,10 @@ void tps_question_answer(uint64_t address, int code, const char *p, size_t n) {
   pthread_mutex_unlock(&q->mu);
 }
 
-// ask hands a question over and waits. It returns NULL, with the answer in q, or an error.
-static void *ask(question *q, void *user_arg, void *callback_error) {
+void tps_ask(tps_store *s, tps_question *q) {
   uint64_t address = (uintptr_t)q;
   pthread_mutex_init(&q->mu, NULL);
   pthread_cond_init(&q->news, NULL);
-  tps_store *s = user_arg;
   ssize_t written;
   pthread_mutex_lock(&s->mu);
   do {
@@ -84,6 +70,11 @@ static void *ask(question *q, void *user_arg, void *callback_error) {
   }
   pthread_cond_destroy(&q->news);
   pthread_mutex_destroy(&q->mu);
+}
+
+// ask returns NULL, with the answer in q, or an error.
+static void *ask(tps_question *q, void *user_arg, void *callback_error) {
+  tps_ask(user_arg, q);
   if (q->code == 0) return NULL;
   void *e = (*(error_maker *)callback_error)(q->code, q->p ? q->p : "", q->n);
   free(q->p);
@@ -93,21 +84,21 @@ static void *ask(question *q, void *user_arg, void *callback_error) {
 static void delete_value(char *value) { free(value); }
 
 static void *get(tps_KeyValueGetCallback_Args *a) {
-  question q = {.kind = TPS_GET, .key = {a->key, a->key_size}, .timeout_ms = a->timeout_in_ms};
+  tps_question q = {.kind = TPS_GET, .key = {a->key, a->key_size}, .timeout_ms = a->timeout_in_ms};
   void *e = ask(&q, a->user_arg, a->callback_error);
   if (!e) a->value = q.p, a->value_size = q.n, a->value_deleter_callback = delete_value;
   return e;
 }
 
 static void *try_get(tps_KeyValueTryGetCallback_Args *a) {
-  question q = {.kind = TPS_TRY_GET, .key = {a->key, a->key_size}};
+  tps_question q = {.kind = TPS_TRY_GET, .key = {a->key, a->key_size}};
   void *e = ask(&q, a->user_arg, a->callback_error);
   if (!e) a->value = q.p, a->value_size = q.n, a->value_deleter_callback = delete_value;
   return e;
 }
 
 static void *put(tps_KeyValuePutCallback_Args *a) {
-  question q = {.kind = TPS_PUT, .key = {a->key, a->key_size}, .value = {a->value, a->value_size}};
+  tps_question q = {.kind = TPS_PUT, .key = {a->key, a->key_size}, .value = {a->value, a->value_size}};
   void *e = ask(&q, a->user_arg, a->callback_error);
   if (!e) free(q.p);
   return e;
