@@ -56,9 +56,9 @@ var quiet = slog.New(slog.DiscardHandler)
 func main() { os.Exit(command.Main(run)) }
 
 // run is the command, with all it touches given. It returns the exit code: 0, 1 for a failure, 2
-// for settings that cannot be run, 75 after an interrupt that has saved and 69 where a host does not
-// go on, which ask to be started again, and 130 after another interrupt. The last line, also after
-// an interrupt, is the result as JSON.
+// for settings that cannot be run, 75 after an interrupt that has saved, or had nothing to save yet,
+// and 69 where a host does not go on, which ask to be started again, and 130 or 143 after another
+// interrupt. The last line, also after an interrupt, is the result as JSON.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -78,25 +78,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer command.Hold(ctx)() // until it has saved
 	}
 	result, err := work(ctx, cfg, logger, stdout, stderr)
-	code := command.OK
-	switch usage := (*job.UsageError)(nil); {
-	case err == nil:
-	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, "multihost:", err)
-		return command.Usage
-	case interrupt.Code(err) == interrupt.ExitCode:
-		fmt.Fprintln(stderr, "multihost:", err)
-		code, result.Interrupted = interrupt.ExitCode, true
-	case ctx.Err() != nil:
-		signal := command.Cause(ctx)
-		fmt.Fprintln(stderr, "multihost:", signal)
-		if code = signal.Code(); result.Devices == 0 { // they were not open yet
-			result = job.Result{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed}
+	code := interrupt.CodeContext(ctx, err)
+	if err != nil {
+		usage, text := (*job.UsageError)(nil), strings.ReplaceAll(err.Error(), "\n", "; ") // in one line, which -processes shows
+		result.Interrupted = code == interrupt.ExitCode || ctx.Err() != nil
+		if ctx.Err() != nil && code != interrupt.ExitCode {
+			text = command.Cause(ctx).Error()
 		}
-		result.Interrupted = true
-	default:
-		fmt.Fprintln(stderr, "multihost:", strings.ReplaceAll(err.Error(), "\n", "; ")) // in one line, which -processes shows
-		return interrupt.Code(err)
+		fmt.Fprintln(stderr, "multihost:", text)
+		switch {
+		case errors.As(err, &usage):
+			return command.Usage
+		case !result.Interrupted:
+			return code
+		case result.Devices == 0: // they were not open yet
+			result = job.Result{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed, Interrupted: true}
+		}
 	}
 	line, err := json.Marshal(result)
 	if err == nil {

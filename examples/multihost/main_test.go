@@ -70,8 +70,8 @@ func TestAnInterruptBeforeTheDevicesAreOpenHasItsJSONToo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(&command.Signal{Signal: syscall.SIGTERM})
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, 143, run(ctx, []string{"-plugin", plugintest.Path(t, "cpu"), "-seed", "7"}, &stdout, &stderr))
-	assert.Equal(t, "multihost: terminated\n", stderr.String())
+	require.Equal(t, 75, run(ctx, []string{"-plugin", plugintest.Path(t, "cpu"), "-seed", "7"}, &stdout, &stderr))
+	assert.Regexp(t, "^multihost: .*terminated\n$", stderr.String())
 	var result job.Result
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &result), "%s", &stdout)
 	assert.True(t, result.Interrupted)

@@ -60,23 +60,30 @@ func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
 	}
 }
 
-func TestAHostWithOtherDataIsNamed(t *testing.T) {
-	cfg := small(t, 4, 2)
-	cfg.wait = 30 * time.Second
-	start := time.Now()
-	outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
-		own := cfg
-		if host == 3 {
-			own.Seed = 7
+// TestAHostWithOtherSettingsIsNamed: by them, before anything is traced.
+func TestAHostWithOtherSettingsIsNamed(t *testing.T) {
+	for text, change := range map[string]func(*config){
+		"seed 7":   func(c *config) { c.Seed = 7 },
+		"batch 32": func(c *config) { c.Batch = 32 },
+		"steps 26": func(c *config) { c.Steps = 26 },
+	} {
+		cfg := small(t, 4, 2)
+		cfg.wait = 30 * time.Second
+		start := time.Now()
+		outcomes, err := simulateEach(context.Background(), cfg, quiet, func(host int, opts system.Options) (job.Result, error) {
+			own := cfg
+			if host == 3 {
+				change(&own)
+			}
+			return runHost(context.Background(), own, opts, job.Hooks{})
+		})
+		require.NoError(t, err)
+		for host, o := range outcomes {
+			var mismatch *strategy.MismatchError
+			require.ErrorAs(t, o.err, &mismatch, "host %d", host)
+			assert.Equal(t, []int{3}, mismatch.Differing)
+			assert.Contains(t, mismatch.Texts[3], text)
 		}
-		return runHost(context.Background(), own, opts, job.Hooks{})
-	})
-	require.NoError(t, err)
-	for host, o := range outcomes {
-		var mismatch *strategy.MismatchError
-		require.ErrorAs(t, o.err, &mismatch, "host %d", host)
-		assert.Equal(t, []int{3}, mismatch.Differing)
-		assert.Contains(t, mismatch.Texts[3], "seed 7")
+		assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
 	}
-	assert.Less(t, time.Since(start), 25*time.Second, "nobody waits in vain")
 }

@@ -11,6 +11,9 @@ import (
 
 // begin opens the data, where a resume says so restores the variables, and begins the hooks.
 func (r *run) begin(ctx context.Context) error {
+	if err := r.alike(ctx); err != nil {
+		return err
+	}
 	var from *point
 	var err error
 	if r.saver != nil {

@@ -6,18 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // vote is what a process tells the others after a record.
 type vote struct {
-	Failed      string `json:",omitempty"`
-	Stop        string `json:",omitempty"`
-	Interrupted bool   `json:",omitempty"`
+	Failed string `json:",omitempty"`
+	// Kind is that of the error that Failed tells of.
+	Kind        errkind.Kind `json:",omitempty"`
+	Stop        string       `json:",omitempty"`
+	Interrupted bool         `json:",omitempty"`
 	// Reason is that of the notice which interrupted it, and Left the milliseconds until the
 	// notice's deadline, 0 if that is not known.
 	Reason string `json:",omitempty"`
@@ -41,7 +46,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		}
 	}
 	if mine != nil {
-		v.Failed = mine.Error()
+		v.Failed, v.Kind = mine.Error(), errkind.Or(mine, errkind.RuntimeError)
 	}
 	message, err := json.Marshal(v)
 	if err != nil {
@@ -63,7 +68,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 			return errors.Join(mine, &errkind.Fault{Op: "fit: agree", Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError})
 		}
 		if v.Failed != "" && mine == nil {
-			mine = &errkind.Fault{Op: fmt.Sprintf("fit: process %d", i), Reason: v.Failed, Hint: "see the error of that process", Class: errkind.UnavailableError}
+			mine = &errkind.Fault{Op: fmt.Sprintf("fit: process %d", i), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
 		}
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)
@@ -82,6 +87,24 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		return r.interruptedBy(ctx, notice)
 	}
 	return mine
+}
+
+// alike compares the options of the processes' runs, before any of them opens its data, traces or waits
+// for another at a place that these do not come to.
+func (r *run) alike(ctx context.Context) error {
+	if !r.several() {
+		return nil
+	}
+	o := r.options
+	text := fmt.Sprintf("steps %d, epochs %d, a record every %d steps", o.Steps, o.Epochs, o.Every)
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		text += fmt.Sprintf("; %s %s", name, o.Settings[name])
+	}
+	r.does(watchdog.Exchange, "fit: the settings")
+	err := r.strategy.Agree(r.firm(ctx), "the settings of the run", text)
+	other := (*strategy.MismatchError)(nil)
+	r.agreed = err == nil || errors.As(err, &other)
+	return err
 }
 
 // vote asks between the records whether any process is interrupted, and stops all of them after the

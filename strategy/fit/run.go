@@ -64,7 +64,7 @@ func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...H
 	if r.agreement != nil {
 		err = errors.Join(err, r.agreement.Close())
 	}
-	err = r.apart(r.endWatch(err))
+	err = r.endWatch(err)
 	r.result.Seconds = time.Since(start).Seconds()
 	return r.result, err
 }

@@ -106,24 +106,6 @@ func (r *run) endWatch(err error) error {
 	return err
 }
 
-// apartError is the error of a run whose processes are at different places, as one of them does not
-// answer. Whoever starts them again starts all of them.
-type apartError struct{ error }
-
-func (e *apartError) Unwrap() error { return e.error }
-
-func (e *apartError) Kind() errkind.Kind { return errkind.Of(e.error) }
-
-func (*apartError) ExitCode() int { return watchdog.ExitCode }
-
-// apart gives the run's error its exit code where the processes do not reach each other any more.
-func (r *run) apart(err error) error {
-	if r.strategy != nil && r.several() && !r.agreed && unreached(err) && interrupt.Code(err) == 1 {
-		return &apartError{err}
-	}
-	return err
-}
-
 // unreached reports whether an error says that another process, or a service, does not answer.
 func unreached(err error) bool {
 	kind := errkind.Of(err)

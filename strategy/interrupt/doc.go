@@ -17,8 +17,8 @@
 // # The exit code
 //
 // [ExitCode] is 75, which sysexits.h calls EX_TEMPFAIL: the run was interrupted and its checkpoint
-// can be gone on from. [Code] is the exit code of an error: 0, this one, or another. What restarts
-// a process by it:
+// can be gone on from, or it had not begun. [Code] is the exit code of an error: 0, this one, 69 where
+// another process does not answer, or another. What restarts a process by it:
 //
 //	systemd        Restart=on-failure restarts it, and RestartForceExitStatus=75 whatever Restart says
 //	Kubernetes     a Job's podFailurePolicy with {action: Ignore, onExitCodes: {operator: In, values: [75]}}

@@ -96,6 +96,9 @@ type graceKey struct{}
 // it again. It is EX_TEMPFAIL of sysexits.h.
 const ExitCode = 75
 
+// unavailable is watchdog.ExitCode, EX_UNAVAILABLE of sysexits.h.
+const unavailable = 69
+
 // Error reports a loop that was ended before its time. It matches what [Notice] does.
 type Error struct {
 	// Step is the number of steps that were taken, of the whole run.
@@ -133,10 +136,7 @@ func (e *Error) ExitCode() int {
 	if !e.Unsaved {
 		return ExitCode
 	}
-	if s, ok := e.Notice.Signal.(syscall.Signal); ok {
-		return 128 + int(s)
-	}
-	return 128 + int(syscall.SIGINT)
+	return e.Notice.signalCode()
 }
 
 // coder is an error of this module that has an exit code.
@@ -146,8 +146,10 @@ type coder interface {
 	Kind() errkind.Kind
 }
 
-// Code returns the exit code of a program's error: 0 for nil, that of the first error within it
-// that has one, such as [ExitCode] of an interrupted run, and 1 for any other.
+// Code returns the exit code of a program's error: 0 for nil; that of the first error within it that
+// has one, such as [ExitCode] of an interrupted run, or [Notice.ExitCode] of a start that a notice
+// ended; 69 for one of kind UnavailableError or DeadlineExceededError, as another process or a
+// service does not answer, so that all processes are to start again; and 1 for any other.
 func Code(err error) int {
 	var c coder
 	switch {
@@ -156,5 +158,37 @@ func Code(err error) int {
 	case errors.As(err, &c):
 		return c.ExitCode()
 	}
+	switch errkind.Of(err) {
+	case errkind.UnavailableError, errkind.DeadlineExceededError:
+		return unavailable
+	}
 	return 1
+}
+
+// CodeContext returns the exit code of a program's error as [Code] does, and where the context of the
+// program has ended, [Notice.ExitCode] in place of 1: what fails then need not say why.
+func CodeContext(ctx context.Context, err error) int {
+	var c coder
+	if n := Of(ctx); err != nil && n != nil && !errors.As(err, &c) {
+		return n.ExitCode()
+	}
+	return Code(err)
+}
+
+// ExitCode returns the exit code of a process that the notice ended before it had anything to save:
+// [ExitCode], as nothing is lost, and without a deadline 130, as after SIGINT: a person wants no other
+// start.
+func (n *Notice) ExitCode() int {
+	if n.Deadline.IsZero() {
+		return n.signalCode()
+	}
+	return ExitCode
+}
+
+// signalCode is the code that a shell gives a process which a signal has ended.
+func (n *Notice) signalCode() int {
+	if s, ok := n.Signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return 128 + int(syscall.SIGINT)
 }

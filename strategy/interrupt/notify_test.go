@@ -178,6 +178,10 @@ func TestCodes(t *testing.T) {
 	}{
 		{nil, 0}, {errors.New("x"), 1}, {again, 75}, {errors.Join(errors.New("x"), fmt.Errorf("y: %w", again)), 75},
 		{exec.Command("false").Run(), 1}, {exec.Command("sh", "-c", "exit 9").Run(), 1},
+		{fmt.Errorf("start: %w", context.DeadlineExceeded), 69}, {errors.Join(errkind.New(errkind.UnavailableError, "no host 2"), errors.New("x")), 69},
+		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGTERM", Signal: syscall.SIGTERM, Deadline: time.Now()}), 75},
+		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "the machine is being pre-empted", Deadline: time.Now()}), 75},
+		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGINT", Signal: os.Interrupt}), 130},
 	} {
 		assert.Equal(t, c.code, interrupt.Code(c.err), "%v", c.err)
 	}

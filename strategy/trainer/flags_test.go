@@ -6,12 +6,15 @@ import (
 	"errors"
 	"flag"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/precision"
@@ -72,6 +75,8 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
+	terminated, end := context.WithCancelCause(t.Context())
+	end(&command.Signal{Signal: syscall.SIGTERM, At: time.Now()})
 	stuck := &watchdog.StuckError{Report: watchdog.Report{Findings: []status.Finding{{Host: 3, Cause: status.Left, Text: "it left"}}}}
 	for _, c := range []struct {
 		ctx  context.Context
@@ -82,7 +87,8 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 		{t.Context(), nil, 0, ""}, {t.Context(), flag.ErrHelp, 0, ""}, {t.Context(), trainer.Exit(0), 0, ""}, {t.Context(), trainer.Exit(4), 4, ""},
 		{t.Context(), errors.New("broken"), 1, "program: broken\n"},
 		{t.Context(), errkind.New(errkind.ValueError, "bad"), 2, "program: bad\nusage: program [flags]; program -help lists them\n"},
-		{ended, errors.New("stopped"), 130, "program: stopped\n"},
+		{ended, errors.New("stopped"), 130, "program: stopped\n"}, {terminated, errors.New("stopped"), 75, "program: stopped\n"},
+		{t.Context(), errkind.New(errkind.UnavailableError, "gone"), 69, "program: gone\n"},
 		{ended, stuck, watchdog.ExitCode, "program: " + stuck.Error() + "\n"},
 	} {
 		var said bytes.Buffer

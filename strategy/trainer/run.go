@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gomlx/gomlx/ml/model"
@@ -36,20 +38,25 @@ type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 // exit code of [Code]. An error is a line on standard error. What has not ended two seconds after
 // the signal is left behind, but while devices are open by [Flags.Open], so that a run can save. A
 // second signal ends the process. On a machine with a TPU, maintenance and pre-emption of which its
-// metadata server tells end the context, too, while devices are open.
+// metadata server tells end the context, too, from the time that [Flags.Open] opens them.
 func Main(name string, run Run) int {
-	return command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var ended atomic.Bool
+	code := command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+		defer ended.Store(true)
 		ctx, stop := notified(ctx)
 		defer stop()
 		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
 	})
+	if !ended.Load() && code == 128+int(syscall.SIGTERM) { // left behind at its start
+		return interrupt.ExitCode
+	}
+	return code
 }
 
 // Code reports a program's error on w and returns the exit code: 0 without an error and after
-// -help, that of an [ExitError] and of an error with a code of its own, such as interrupt.ExitCode,
-// 75, of an interrupted run with checkpoints, or watchdog.ExitCode, 69, of a run that did not go on,
-// 128 and the signal's number after a signal, 2 for an error of kind ValueError, which tells of
-// flags or data that cannot be, and 1 for any other.
+// -help, that of an [ExitError], 2 for an error of kind ValueError, which tells of flags or data that
+// cannot be, and otherwise that of interrupt.CodeContext: 75 of a run that was interrupted, also at
+// its start, 130 of Ctrl-C at the start, 69 where another host or a service does not answer, and 1.
 func Code(ctx context.Context, name string, err error, w io.Writer) int {
 	var exit *ExitError
 	switch {
@@ -59,16 +66,12 @@ func Code(ctx context.Context, name string, err error, w io.Writer) int {
 		return exit.Code
 	}
 	fmt.Fprintf(w, "%s: %s\n", name, plain.Text(err.Error()))
-	switch code := interrupt.Code(err); {
-	case code != command.Failed:
-		return code
-	case ctx.Err() != nil:
-		return command.Cause(ctx).Code()
-	case errkind.Of(err) == errkind.ValueError:
+	code := interrupt.CodeContext(ctx, err)
+	if code == command.Failed && errkind.Of(err) == errkind.ValueError {
 		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
 		return command.Usage
 	}
-	return command.Failed
+	return code
 }
 
 // ExitError is the exit code of work that has said itself what went wrong.
@@ -118,9 +121,11 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err != nil {
 		return nil, nil, err
 	}
+	release := f.watch(ctx)
 	f.Say("opening the devices")
 	sys, err := f.open(ctx)
 	if err != nil {
+		release()
 		return nil, nil, errors.Join(err, closeStore())
 	}
 	if opts.Phases == nil {
@@ -130,9 +135,9 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 		opts.Compiler = programs
 	}
 	if strat, err = strategy.New(sys, opts); err != nil {
+		release()
 		return nil, nil, errors.Join(err, sys.Close(), closeStore())
 	}
-	release := f.watch(ctx)
 	return strat, func() error {
 		defer release()
 		defer f.line.Close()

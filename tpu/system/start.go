@@ -82,19 +82,14 @@ func (e *StartError) Error() string {
 	return b.String()
 }
 
-// Kind returns the kind of the cause, or RuntimeError.
-func (e *StartError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
-
-// missingCode is EX_UNAVAILABLE of sysexits.h, as watchdog.ExitCode.
-const missingCode = 69
-
-// ExitCode returns 69, which asks for a restart of all hosts, where other processes are missing or
-// time was over before the devices were there, and 1 for another cause.
-func (e *StartError) ExitCode() int {
-	if len(e.Missing) > 0 || e.Step == StepClient && errkind.Of(e.Err) == errkind.DeadlineExceededError {
-		return missingCode
+// Kind returns UnavailableError where other processes are missing, unless the start was cancelled,
+// and otherwise the kind of the cause, or RuntimeError.
+func (e *StartError) Kind() errkind.Kind {
+	kind := errkind.Or(e.Err, errkind.RuntimeError)
+	if len(e.Missing) > 0 && kind != errkind.CancelledError {
+		return errkind.UnavailableError
 	}
-	return 1
+	return kind
 }
 
 // Unwrap returns the cause.

@@ -65,14 +65,12 @@ func (s *starter) explain(ctx context.Context, e *StartError) error {
 		for _, i := range known.MissingProcesses() {
 			e.Missing = append(e.Missing, s.member(i))
 		}
-	case e.Step == StepClient && ctx.Err() != nil && s.others() > 0:
+	case (e.Step == StepOpen || e.Step == StepClient) && explainLock(e.Err, thisHost()) != nil:
+		e.Err = explainLock(e.Err, thisHost())
+	case e.Step == StepClient && s.others() > 0: // the end of one of them is an error of any kind here
 		r := s.reach(context.WithoutCancel(ctx))
-		e.Missing, e.Hint = r.missing, r.hint()
-		e.Hint = strings.TrimPrefix(e.Hint+"; start the same program on every host of the slice, about the same time", "; ")
-	}
-	if e.Step == StepOpen || e.Step == StepClient {
-		if locked := explainLock(e.Err, thisHost()); locked != nil {
-			e.Err = locked
+		if e.Missing = r.missing; ctx.Err() != nil || len(r.missing) > 0 {
+			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice, about the same time", "; ")
 		}
 	}
 	return e

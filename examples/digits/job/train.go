@@ -192,16 +192,9 @@ func (r *runner) train(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, step.Close()) }()
-	together := ctx
-	if r.strat.NumProcesses() > 1 { // which agree on an interrupt, within fit.Run
-		together = context.WithoutCancel(ctx)
-	}
-	if err := r.compile(together, step); err != nil {
-		return err
-	}
 	opts := fit.Options{Steps: int64(r.cfg.Steps), Every: fit.Every(r.cfg.LossEvery), Settings: map[string]string{
-		"data": fmt.Sprintf("%s, %d to train on", r.data.Name, r.data.Train.Len()), "batch": fmt.Sprint(r.cfg.Batch), "seed": fmt.Sprint(r.cfg.Seed)}}
-	hooks := append([]fit.Hook{r.agree(), fit.Finite()}, r.hooks.Fit...)
+		"data": fmt.Sprintf("%s, %d to train on, %d held out", r.data.Name, r.data.Train.Len(), r.data.Test.Len()), "batch": fmt.Sprint(r.cfg.Batch), "seed": fmt.Sprint(r.cfg.Seed)}}
+	hooks := append([]fit.Hook{r.compile(step), fit.Finite()}, r.hooks.Fit...)
 	if r.cfg.Out != "" {
 		opts.Resume = true
 		// Every host saves what its devices hold.
@@ -231,26 +224,20 @@ func (r *runner) batches(yield func([]any, error) bool) {
 }
 
 // compile compiles the step for its first batch, and shows what will run where.
-func (r *runner) compile(ctx context.Context, step *train.Step) error {
-	start := time.Now()
-	for batch := range r.batches {
-		if _, err := step.Compiled(ctx, batch...); err != nil {
-			return err
+func (r *runner) compile(step *train.Step) fit.Hook {
+	return fit.Hook{Name: "compile", Begin: func(ctx context.Context, _ *fit.State) error {
+		start := time.Now()
+		for batch := range r.batches {
+			if _, err := step.Compiled(ctx, batch...); err != nil {
+				return err
+			}
+			break
 		}
-		break
-	}
-	r.result.CompileSeconds = time.Since(start).Seconds()
-	if r.hooks.Show == nil {
-		return nil
-	}
-	return show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
-}
-
-// agree has the hosts compare what they do: those that differ would learn nonsense, or hang.
-func (r *runner) agree() fit.Hook {
-	return fit.Hook{Name: "agree", Begin: func(ctx context.Context, _ *fit.State) error {
-		return r.strat.Agree(ctx, "the job's settings and data", fmt.Sprintf("%s: %d to train on, %d held out; batches of %d, %d steps, seed %d",
-			r.data.Name, r.data.Train.Len(), r.data.Test.Len(), r.cfg.Batch, r.cfg.Steps, r.cfg.Seed))
+		r.result.CompileSeconds = time.Since(start).Seconds()
+		if r.hooks.Show == nil {
+			return nil
+		}
+		return show(r.hooks.Show, r.strat, r.strat.Variables(r.store).All(), r.data, r.cfg)
 	}}
 }
 

@@ -33,8 +33,8 @@ const (
 type harm struct {
 	name string
 	do   func(c *campaign, l *life, victim int)
-	// at is what the victim is to be at: "save", "restore" or "exchange", which is an agreement; ""
-	// leaves that to chance.
+	// at is what the victim is to be at: "start", "save", "restore" or "exchange", which is an
+	// agreement; "" leaves that to chance.
 	at string
 	// store is what the store does wrong from the beginning.
 	store faults
@@ -47,6 +47,9 @@ var harms = []harm{
 	{name: "SIGKILL of a host in a save", at: "save", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
 	{name: "SIGKILL of a host in a restore", at: "restore", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
 	{name: "SIGKILL of a host in an agreement", at: "exchange", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGKILL of a host in a start", at: "start", do: func(_ *campaign, l *life, v int) { l.signal(v, syscall.SIGKILL) }},
+	{name: "SIGTERM in a start", at: "start", do: (*campaign).terminate},
+	{name: "a socket cut in a start", at: "start", do: func(c *campaign, l *life, v int) { l.machine.Cut(l.name, v) }},
 	{name: "SIGTERM", do: (*campaign).terminate},
 	{name: "SIGSTOP, then SIGKILL", needs: "others", do: func(c *campaign, l *life, v int) {
 		c.stop(l, v)
@@ -84,7 +87,7 @@ func (c *campaign) terminate(l *life, v int) {
 			c.fail(l, "host %d was interrupted after step %d, another after step %d", i, step, taken)
 		}
 		taken = step
-		if p.code != 75 && step > 0 {
+		if p.code != interrupt.ExitCode {
 			c.fail(l, "host %d was interrupted and ended with code %d", i, p.code)
 		}
 	}
@@ -252,11 +255,8 @@ func (c *campaign) codes(l *life, h harm) {
 	if h.store != (faults{}) || h.needs == "tmpfs" {
 		return // what a store or a disk says is an end of its own
 	}
-	if !slices.ContainsFunc(l.hosts, func(p *process) bool { return p.resumed >= 0 }) {
-		return // nobody had begun, and what ends a start has the code of what it says
-	}
 	for i, p := range l.hosts {
-		if p.last() != "cut off" && p.signal < 0 && p.code != 0 && p.code != interrupt.ExitCode && p.code != watchdog.ExitCode {
+		if p.signal < 0 && p.code != 0 && p.code != interrupt.ExitCode && p.code != watchdog.ExitCode {
 			c.fail(l, "after %s host %d ended with code %d", h.name, i, p.code)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomlx/compute/dtypes"
@@ -169,10 +170,11 @@ func host(h prochost.Host) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "host %d: %v\n", h.Process, err)
 	}
-	return interrupt.Code(err)
+	return interrupt.CodeContext(ctx, err)
 }
 
 func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
+	fmt.Println("doing start") // for the devices, and then for the other hosts, and the first program
 	starting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	sys, err := system.Open(starting, system.Options{Connect: h.Connect()})
@@ -180,6 +182,7 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close()) }()
+	fmt.Println("doing start")
 	s, err := strategy.New(sys, strategy.Options{Replicas: j.Replicas, LogicalDevices: j.Logical, Variables: strategytest.AnnotatedRules(j.Logical)})
 	if err != nil {
 		return err
@@ -203,6 +206,7 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 		storage.Register(harmedScheme, open)
 		place = harmedScheme + "://" + place
 	}
+	var compile sync.Once
 	_, err = fit.Run(ctx, step, data, fit.Options{
 		Epochs: epochs, Every: 1, Resume: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	},
@@ -211,8 +215,11 @@ func runHost(ctx context.Context, h prochost.Host, j job) (err error) {
 		fit.Checkpoint(place, saveEvery, options),
 		fit.Hook{Name: "tell",
 			Doing: func(what watchdog.Activity, _ string) {
-				if what == watchdog.Save || what == watchdog.Restore || what == watchdog.Exchange {
+				switch what {
+				case watchdog.Save, watchdog.Restore, watchdog.Exchange:
 					fmt.Println("doing", what)
+				case watchdog.Launch:
+					compile.Do(func() { fmt.Println("doing start") })
 				}
 			},
 			Begin: func(_ context.Context, s *fit.State) error {
