@@ -59,7 +59,7 @@ BLOBSTORE = storage/blobstore
 .PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python test-upstream-patches
 
 run: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits $(ARGS)
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits -replicas 4 -logical 2 $(ARGS)
 
 # The tiny preset as 4 replicas of 2 logical devices: three minutes on two cores.
 gpt: plugin
@@ -114,7 +114,7 @@ deadcode:
 
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins
-	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts|DefaultRun' ./tpu/system ./cmd/tpustrategy ./examples/digits/job -update
+	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts' ./tpu/system ./cmd/tpustrategy -update
 	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch ./testdata/digits -update
 	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
 

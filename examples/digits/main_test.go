@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 // asCommand makes the test binary the command itself.
@@ -32,142 +32,110 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lastLine checks that output ends with one line that is a JSON object.
-func lastLine(t *testing.T, output string) map[string]any {
+// outcome reads the last line of what the command said.
+func outcome(t *testing.T, said string) (c trainer.Classified) {
 	t.Helper()
-	require.True(t, strings.HasSuffix(output, "\n"), "%q", output)
-	lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
-	var fields map[string]any
-	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &fields), "%s", output)
-	return fields
+	lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &c), "%s", said)
+	return c
 }
 
-func TestTheLastLineIsJSON(t *testing.T) {
-	plugin := plugintest.Path(t, "cpu")
+func TestTheRunOfTheREADMEReaches95Percent(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	code := run(context.Background(), []string{"-plugin", plugin, "-steps", "20", "-seed", "5", "-batch", "32"}, &stdout, &stderr)
-	require.Equal(t, command.OK, code, "%s", stderr.String())
-	fields := lastLine(t, stdout.String())
-	assert.Equal(t, 4.0, fields["replicas"])
-	assert.Equal(t, 2.0, fields["logical"])
-	assert.Equal(t, 20.0, fields["steps"])
-	assert.Equal(t, 32.0, fields["batch"])
-	assert.Equal(t, 5.0, fields["seed"])
-	assert.Equal(t, false, fields["interrupted"])
-	for _, name := range []string{"accuracy", "seconds", "examples_per_second"} {
-		assert.Positive(t, fields[name], name)
+	err := run(t.Context(), []string{"-plugin", plugintest.Path(t, "cpu"), "-replicas", "4", "-logical", "2", "-out", t.TempDir()}, &stdout, &stderr)
+	require.NoError(t, err, "%s", &stderr)
+	c := outcome(t, stdout.String())
+	require.NotNil(t, c.Accuracy)
+	assert.GreaterOrEqual(t, *c.Accuracy, 0.95)
+	assert.Equal(t, []int{4, 2, 8, 64}, []int{c.Replicas, c.Logical, c.Devices, c.Batch})
+	for _, figure := range []float64{*c.Loss, *c.TestLoss, c.Seconds, c.TrainSeconds, c.ExamplesPerSecond, float64(c.Steps)} {
+		assert.Positive(t, figure)
 	}
-	assert.Contains(t, stdout.String(), "replica=4,logical=2")
-	assert.Contains(t, stderr.String(), "step 20 of 20  loss ")
-	assert.NotContains(t, stdout.String(), "step 20 of 20", "progress goes to the standard error")
-}
-
-func TestBadFlagsGiveOneLineAndCode2(t *testing.T) {
-	for _, args := range []string{
-		"-replicas 0", "-logical 0", "-replicas 5", "-batch 6", "-batch -1", "-bogus", "-steps x", "-seed -1", "stray",
-		"-data does/not/exist", "-data .", "-plugin does/not/exist.so", "-devices 100000",
-	} {
-		t.Run(args, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			require.Equal(t, command.Usage, run(context.Background(), strings.Fields(args), &stdout, &stderr))
-			assert.Empty(t, stdout.String())
-			assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "%s", stderr.String())
-			assert.True(t, strings.HasPrefix(stderr.String(), "digits: "), "%s", stderr.String())
-		})
+	assert.Contains(t, stdout.String(), "Held-out accuracy ")
+	for _, shown := range []string{"step 1 of 880", "replica=4,logical=2 of 8 cpu devices", "1440 of (uint8[8 8], int32[]) to train on, 357 to test with",
+		"/hidden/dense/weights  (Float32)[64, 256]  -,logical                 65536   32768"} {
+		assert.Contains(t, stderr.String(), shown)
 	}
 }
 
-func TestHelpNamesEveryFlag(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, command.OK, run(context.Background(), []string{"-help"}, &stdout, &stderr))
-	for _, name := range []string{"replicas", "logical", "devices", "steps", "batch", "seed", "plugin", "data", "out", "save-every"} {
-		assert.Contains(t, stderr.String(), "  -"+name+" ")
-	}
-}
-
-// TestCtrlCEndsTheRunCleanly interrupts a real process in the middle of training.
-func TestCtrlCEndsTheRunCleanly(t *testing.T) {
+func TestLossesAreTheSameOnEachMesh(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-plugin", plugin, "-steps", "100000000")
+	var want trainer.Classified
+	for i, mesh := range []string{"-replicas 1", "-replicas 4 -logical 2", "-replicas 2 -logical 4", "-replicas 8", "-replicas 1 -logical 8"} {
+		var stdout, stderr bytes.Buffer
+		require.NoError(t, run(t.Context(), append(strings.Fields(mesh), "-plugin", plugin, "-steps", "30", "-seed", "7", "-out", t.TempDir()), &stdout, &stderr), "%s", &stderr)
+		got := outcome(t, stdout.String())
+		if i == 0 {
+			want = got
+			continue
+		}
+		assert.InEpsilon(t, *want.Loss, *got.Loss, 1e-3, mesh)
+		assert.InEpsilon(t, *want.TestLoss, *got.TestLoss, 1e-3, mesh)
+	}
+}
+
+// started starts the command as a process, and returns when it has taken a step.
+func started(t *testing.T, ctx context.Context, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer, rest func() []string) {
+	cmd = exec.CommandContext(ctx, os.Args[0], append(args, "-plugin", plugintest.Path(t, "cpu"), "-steps", "100000000", "-replicas", "2", "-devices", "4")...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=2")
-	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
+	stdout = &bytes.Buffer{}
+	cmd.Stdout = stdout
 	pipe, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-
 	lines := bufio.NewScanner(pipe)
-	require.True(t, lines.Scan())
-	for strings.Contains(lines.Text(), "compiling") { // a slow machine says that it compiles
-		require.True(t, lines.Scan())
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "step ") {
 	}
-	require.Contains(t, lines.Text(), "step 1 of 100000000")
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	interrupted := time.Now()
-	var rest []string
-	for lines.Scan() {
-		rest = append(rest, lines.Text())
+	return cmd, stdout, func() (said []string) {
+		for lines.Scan() {
+			said = append(said, lines.Text())
+		}
+		return said
 	}
-	err = cmd.Wait()
-	require.NoError(t, ctx.Err(), "the process hung")
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit)
-	assert.Equal(t, 130, exit.ExitCode(), "%v", rest)
-	assert.Less(t, time.Since(interrupted), 20*time.Second)
-	assert.NotContains(t, strings.Join(rest, "\n"), "goroutine")
-
-	fields := lastLine(t, stdout.String())
-	assert.Equal(t, true, fields["interrupted"])
-	assert.Nil(t, fields["accuracy"])
-	assert.Positive(t, fields["steps"])
-	assert.Positive(t, fields["loss"])
-	assert.Contains(t, stdout.String(), "Interrupted after ")
 }
 
-// TestSIGTERMSavesAndTheRunGoesOn interrupts a real process twice. It ends with the code that asks
-// for a restart, and each restart goes on, the last one on other devices.
+// TestSIGTERMSavesAndTheRunGoesOn: a signal in the middle of a real process. It ends with the code that
+// asks for a restart, and goes on on other devices.
 func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
-	plugin, dir := plugintest.Path(t, "cpu"), filepath.Join(t.TempDir(), "run")
-	from := 0.0
-	for range 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	dir := filepath.Join(t.TempDir(), "run")
+	from := int64(0)
+	for _, signal := range []os.Signal{syscall.SIGTERM} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, os.Args[0], "-plugin", plugin, "-steps", "100000000", "-out", dir, "-save-every", "1000000", "-replicas", "2", "-devices", "4")
-		cmd.Env = append(os.Environ(), asCommand+"=1", "TF_CPP_MIN_LOG_LEVEL=2")
-		var stdout bytes.Buffer
-		cmd.Stdout = &stdout
-		pipe, err := cmd.StderrPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		lines := bufio.NewScanner(pipe)
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "step ") {
-		}
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		said := ""
-		for lines.Scan() {
-			said = lines.Text()
-		}
+		cmd, stdout, rest := started(t, ctx, "-out", dir, "-resume", "-save-every", "1000000")
+		require.NoError(t, cmd.Process.Signal(signal))
+		said := rest()
 		require.Error(t, cmd.Wait())
-		require.Equal(t, 75, cmd.ProcessState.ExitCode(), "%s", &stdout)
-		assert.Regexp(t, `^digits: interrupt: stopped after step \d+: SIGTERM; (start the process again|its checkpoint is in .*, resume) to go on$`, said)
-		fields := lastLine(t, stdout.String())
-		assert.Equal(t, true, fields["interrupted"])
-		if from > 0 {
-			assert.Equal(t, from, fields["resumed"])
-		}
-		assert.Greater(t, fields["steps"], from)
-		from = fields["steps"].(float64)
+		require.Equal(t, 75, cmd.ProcessState.ExitCode(), "%s %s", stdout, said)
+		assert.Contains(t, said[len(said)-1], "resume to go on")
+		assert.NotContains(t, strings.Join(said, "\n"), "goroutine")
+		c := outcome(t, stdout.String())
+		assert.True(t, c.Interrupted)
+		assert.Equal(t, from, c.Resumed)
+		assert.Greater(t, c.Steps, from)
+		from = c.Steps
 	}
 	var stdout, stderr bytes.Buffer
-	args := []string{"-plugin", plugin, "-out", dir, "-steps", fmt.Sprint(int(from) + 5), "-replicas", "2", "-logical", "1", "-devices", "2"}
-	require.Equal(t, command.OK, run(context.Background(), args, &stdout, &stderr), "%s", &stderr)
-	fields := lastLine(t, stdout.String())
-	assert.Equal(t, from, fields["resumed"])
-	assert.Equal(t, from+5, fields["steps"])
-	assert.Positive(t, fields["accuracy"])
+	args := []string{"-plugin", plugintest.Path(t, "cpu"), "-out", dir, "-steps", fmt.Sprint(from + 5), "-resume", "-devices", "2"}
+	require.NoError(t, run(t.Context(), args, &stdout, &stderr), "%s", &stderr)
+	c := outcome(t, stdout.String())
+	assert.Equal(t, []int64{from, from + 5}, []int64{c.Resumed, c.Steps})
+	assert.False(t, c.Interrupted)
+	assert.ErrorContains(t, run(t.Context(), append(args, "-seed", "2"), &stdout, &stderr), `setting "initializer_seed" was 1`)
+}
 
-	require.Equal(t, command.Usage, run(context.Background(), append(args, "-seed", "2"), &stdout, &stderr))
-	assert.Contains(t, stderr.String(), "has a run of other settings")
+// TestCtrlCEndsARunWithoutAFolder with the code of a shell, as the same command begins anew.
+func TestCtrlCEndsARunWithoutAFolder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd, stdout, rest := started(t, ctx)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	said := rest()
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said)
+	c := outcome(t, stdout.String())
+	assert.True(t, c.Interrupted)
+	assert.Nil(t, c.Accuracy)
+	assert.Positive(t, *c.Loss)
+	assert.Contains(t, said[len(said)-1], c.Out)
 }

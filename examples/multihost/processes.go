@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,20 +16,20 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/examples/digits/job"
+	"github.com/tpustrategy/tpustrategy/examples/digits/perceptron"
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // asProcesses runs each host as a process of its own, which is this program again. This process is
 // the machine: it has the devices, and the hosts reach them through a socket.
-func asProcesses(ctx context.Context, cfg config, logger *slog.Logger, stdout, stderr io.Writer) (result job.Result, err error) {
-	if _, err := job.Load(cfg.Config); err != nil {
+func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (result trainer.Classified, err error) {
+	if _, err := perceptron.New(cfg.data); err != nil {
 		return result, err // each host would say the same
 	}
-	base, err := job.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
 		return result, err
 	}
@@ -40,7 +39,7 @@ func asProcesses(ctx context.Context, cfg config, logger *slog.Logger, stdout, s
 		return result, err
 	}
 	defer os.RemoveAll(dir)
-	machine, err := prochost.Listen(base, "unix", filepath.Join(dir, "machine"), prochost.Options{Patience: cfg.wait, Logger: logger})
+	machine, err := prochost.Listen(base, "unix", filepath.Join(dir, "machine"), prochost.Options{Patience: cfg.Wait, Logger: cfg.log})
 	if err != nil {
 		return result, err
 	}
@@ -54,8 +53,8 @@ func asProcesses(ctx context.Context, cfg config, logger *slog.Logger, stdout, s
 	for i := range cfg.hosts {
 		if i != cfg.missing {
 			wg.Go(func() {
-				outcomes[i].result, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
-				first.Do(func() { time.AfterFunc(min(cfg.wait, lostAfter), func() { cancel(errLate) }) })
+				outcomes[i].Classified, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
+				first.Do(func() { time.AfterFunc(min(cfg.Wait, lostAfter), func() { cancel(errLate) }) })
 			})
 		}
 	}
@@ -75,7 +74,7 @@ type processError struct {
 func (e *processError) ExitCode() int { return e.code }
 
 // startHost runs a host's process to its end and returns its result.
-func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result job.Result, err error) {
+func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result trainer.Classified, err error) {
 	host.Plugin = cfg.Plugin
 	env, err := host.Environ()
 	if err != nil {
@@ -94,8 +93,8 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	cmd.WaitDelay = 30 * time.Second
-	out := &lines{screen: screen, to: screen.stdout, show: host.Process == 0}
-	said := &lines{screen: screen, to: screen.stderr, show: cfg.verbose}
+	out := &lines{screen: screen, to: screen.stdout, show: host.Process == cfg.first()}
+	said := &lines{screen: screen, to: screen.stderr, show: cfg.verbose || host.Process == cfg.first()}
 	cmd.Stdout, cmd.Stderr = out, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches this process, which passes one signal on
 	if err := cmd.Run(); err != nil {
@@ -104,7 +103,7 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 			last = err.Error()
 		}
 		if cmd.ProcessState.ExitCode() == interrupt.ExitCode && json.Unmarshal([]byte(out.last()), &result) == nil {
-			return result, &interrupt.Error{Step: int64(result.Steps), Notice: &interrupt.Notice{Reason: last}}
+			return result, &interrupt.Error{Step: result.Steps, Notice: &interrupt.Notice{Reason: last}}
 		}
 		failed := &errkind.Fault{Op: fmt.Sprintf("process %d", cmd.Process.Pid), Reason: last, Class: errkind.RuntimeError}
 		code := cmd.ProcessState.ExitCode()
@@ -123,16 +122,19 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 	return result, nil
 }
 
-// oneProcess is a host that is a process of its own.
-func oneProcess(ctx context.Context, cfg config, host prochost.Host, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
-	logger = logger.With("host", host.Process)
-	cfg.exit = os.Exit
-	if cfg.place = cfg.Out; cfg.place == "" {
-		cfg.place = filepath.Dir(host.Address) // which all hosts share
+// oneProcess is a host that is a process of its own. It says its error in one line, which -processes
+// shows.
+func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.Writer) (trainer.Classified, error) {
+	if cfg.Watch.Place = cfg.Out; cfg.Out == "" {
+		cfg.Watch.Place = filepath.Dir(host.Address) // which all hosts share
 	}
-	return runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: logger}, job.Hooks{Show: stdout, Compiling: func(c strategy.Compilation) {
-		logger.Info(c.String())
-	}})
+	outcome, err := runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: cfg.log.With("host", host.Process)})
+	var said bytes.Buffer
+	code := trainer.Code(ctx, "multihost", err, &said)
+	if code != 0 {
+		fmt.Fprintln(stderr, strings.ReplaceAll(strings.TrimSpace(said.String()), "\n", "; "))
+	}
+	return outcome, trainer.Exit(code)
 }
 
 // shared is what several hosts write to.

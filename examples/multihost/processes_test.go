@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -29,7 +30,7 @@ func TestHostProcess(t *testing.T) {
 	if !here {
 		t.Skip("other tests start this")
 	}
-	os.Exit(command.Main(func(ctx context.Context, _ []string, stdout, stderr io.Writer) int {
+	os.Exit(trainer.Main("multihost", func(ctx context.Context, _ []string, stdout, stderr io.Writer) error {
 		return run(ctx, strings.Fields(text), stdout, stderr)
 	}))
 }
@@ -37,27 +38,26 @@ func TestHostProcess(t *testing.T) {
 // asTest has the hosts be processes of this test.
 func asTest(cfg config, arguments string) config {
 	cfg.processes, cfg.args = true, []string{"-test.run=^TestHostProcess$"}
-	cfg.environ = []string{fmt.Sprintf("%s=%s -plugin %s -steps %d -seed %d -logical %d", hostArguments, arguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical)}
+	cfg.environ = []string{fmt.Sprintf("%s=-plugin %s -steps %d -seed %d -logical %d -out=%s %s", hostArguments, cfg.Plugin, cfg.Steps, cfg.Seed, cfg.Logical, cfg.Out, arguments)}
 	return cfg
 }
 
 func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 	cfg := small(t, 4, 2)
-	want, accuracy := alone(t, cfg)
+	_, one := alone(t, cfg)
 	var stdout, stderr bytes.Buffer
-	result, err := asProcesses(context.Background(), asTest(cfg, ""), quiet, &stdout, &stderr)
+	result, err := asProcesses(context.Background(), asTest(cfg, ""), &stdout, &stderr)
 	require.NoError(t, err, "%s", &stderr)
-	assert.Equal(t, want[len(want)-1], *result.Loss)
-	assert.Equal(t, accuracy, *result.Accuracy)
-	assert.Contains(t, stdout.String(), "replica=4,logical=2")
-	assert.Contains(t, stdout.String(), "Host 3: held-out accuracy")
-	assert.Equal(t, 1, strings.Count(stdout.String(), "mesh    replica="), "one host shows the tables")
+	assert.InDelta(t, *one.Loss, *result.Loss, 1e-4)
+	assert.InDelta(t, *one.TestLoss, *result.TestLoss, 1e-4)
+	assert.Contains(t, stderr.String(), "replica=4,logical=2")
+	assert.Contains(t, stdout.String(), "Host 3: Held-out accuracy")
+	assert.Equal(t, 1, strings.Count(stderr.String(), "of 8 cpu devices"), "one host shows the tables")
 }
 
 func TestAMissingProcessIsNamed(t *testing.T) {
-	cfg := small(t, 4, 2)
-	cfg.missing, cfg.wait = 2, time.Second
-	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), quiet, &bytes.Buffer{}, &bytes.Buffer{})
+	cfg := small(t, 4, 2, "-missing 2 -wait 1s")
+	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), &bytes.Buffer{}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "waited in vain for host 2")
 	require.ErrorContains(t, err, "missing: /job:worker/task:2")
 }
@@ -65,8 +65,7 @@ func TestAMissingProcessIsNamed(t *testing.T) {
 // TestAStoppedProcessIsNamedAndEnded stops the process of a host by SIGSTOP once it trains: the
 // others end by themselves, and name it, and the command ends it.
 func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
-	cfg := small(t, 4, 2)
-	cfg.Out, cfg.Steps, cfg.wait = filepath.Join(t.TempDir(), "run"), 1000000, 4*time.Second
+	cfg := small(t, 4, 2, "-steps 1000000 -wait 4s -out", filepath.Join(t.TempDir(), "run"))
 	go func() {
 		board, err := status.Open(t.Context(), cfg.Out)
 		if err != nil {
@@ -81,7 +80,7 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	_, err := asProcesses(t.Context(), asTest(cfg, "-wait 20s -save-every 20 -out "+cfg.Out), quiet, &bytes.Buffer{}, &bytes.Buffer{})
+	_, err := asProcesses(t.Context(), asTest(cfg, "-wait 20s -save-every 20"), &bytes.Buffer{}, &bytes.Buffer{})
 	assert.Less(t, time.Since(began), 90*time.Second)
 	require.ErrorContains(t, err, "host 0: ")
 	require.ErrorContains(t, err, "is stopped")
@@ -90,7 +89,7 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 }
 
 func TestProcessesOfASliceAreRefused(t *testing.T) {
-	var stderr bytes.Buffer
-	require.Equal(t, 2, run(context.Background(), []string{"-slice", "-processes"}, &bytes.Buffer{}, &stderr))
-	assert.Contains(t, stderr.String(), "-processes: ")
+	err := run(t.Context(), []string{"-slice", "-processes"}, &bytes.Buffer{}, &bytes.Buffer{})
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	assert.ErrorContains(t, err, "-processes: ")
 }

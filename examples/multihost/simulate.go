@@ -5,73 +5,85 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/examples/digits/job"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// simulate runs all hosts in this process, each on its share of the CPU devices.
-func simulate(ctx context.Context, cfg config, logger *slog.Logger, stdout io.Writer) (job.Result, error) {
-	outcomes, err := simulateEach(ctx, cfg, logger, func(_ int, opts system.Options) (job.Result, error) {
-		cfg := cfg
-		cfg.place = cfg.Out
-		return runHost(ctx, cfg, opts, job.Hooks{Show: stdout})
+// simulate runs all hosts in this process, each on its share of the CPU devices. The first one tells
+// what they do.
+func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.Classified, error) {
+	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.Classified, error) {
+		w := stderr
+		if host != cfg.first() && !cfg.verbose {
+			w = io.Discard
+		}
+		own, err := cfg.own(w)
+		if err != nil {
+			return trainer.Classified{}, err
+		}
+		return runHost(ctx, own, opts)
 	})
 	if err != nil {
-		return job.Result{}, err
+		return trainer.Classified{}, err
 	}
 	return tell(cfg, outcomes, stdout)
 }
 
-// tell says how each host did, and returns the result of the first.
-func tell(cfg config, outcomes []outcome, stdout io.Writer) (job.Result, error) {
-	var errs []error
-	var stopped error
-	for host, o := range outcomes {
-		if o.err != nil {
-			// Every host refuses the same settings: one error is enough.
-			if usage := (*job.UsageError)(nil); errors.As(o.err, &usage) {
-				return job.Result{}, usage
-			}
-			// And all stop after the same step.
-			if again := (*interrupt.Error)(nil); errors.As(o.err, &again) {
-				stopped = again
-				continue
-			}
-			errs = append(errs, &errkind.Fault{Op: fmt.Sprintf("host %d", host), Err: o.err})
-			continue
-		}
-		if host != cfg.missing {
-			fmt.Fprintf(stdout, "Host %d: held-out accuracy %.2f %% of %d images, after %d steps.\n",
-				host, *o.result.Accuracy*100, o.result.Of, o.result.Steps)
-		}
-	}
-	first := 0
-	if cfg.missing == 0 && cfg.hosts > 1 {
-		first = 1
-	}
-	if len(errs) == 0 && stopped != nil {
-		return outcomes[first].result, stopped
-	}
-	return outcomes[first].result, errors.Join(errs...)
+// own is the configuration of a host that shares its process with others.
+func (cfg config) own(w io.Writer) (config, error) {
+	own, err := parse(cfg.args, w)
+	own.Watch.Exit, own.Watch.Place = nil, cfg.Out
+	return own, err
 }
 
-// outcome is the result of a host, or its error.
+// first is the first host that starts.
+func (cfg config) first() int {
+	if cfg.missing == 0 && cfg.hosts > 1 {
+		return 1
+	}
+	return 0
+}
+
+// tell says how each host did, and returns the outcome of the first.
+func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.Classified, error) {
+	var errs []error
+	var stopped error
+	var interrupted *interrupt.Error
+	for host, o := range outcomes {
+		switch {
+		case host == cfg.missing:
+		case o.err == nil:
+			fmt.Fprintf(stdout, "Host %d: %s\n", host, o.Classified)
+		case errkind.Of(o.err) == errkind.ValueError:
+			return o.Classified, o.err // every host refuses the same settings: one error is enough
+		case errors.As(o.err, &interrupted):
+			stopped = o.err // and all stop after the same step
+		default:
+			errs = append(errs, &errkind.Fault{Op: fmt.Sprintf("host %d", host), Err: o.err})
+		}
+	}
+	if len(errs) == 0 && stopped != nil {
+		return outcomes[cfg.first()].Classified, stopped
+	}
+	return outcomes[cfg.first()].Classified, errors.Join(errs...)
+}
+
+// outcome is that of a host, or its error.
 type outcome struct {
-	result job.Result
-	err    error
+	trainer.Classified
+	err error
 }
 
 // simulateEach runs the program of each host at once, with the options by which it opens its
 // devices.
-func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program func(host int, opts system.Options) (job.Result, error)) (outcomes []outcome, err error) {
-	base, err := job.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
+func simulateEach(ctx context.Context, cfg config, program func(host int, opts system.Options) (trainer.Classified, error)) (outcomes []outcome, err error) {
+	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +93,7 @@ func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program 
 		names = append(names, fmt.Sprintf("host %d", i))
 		addresses = append(addresses, fmt.Sprintf("host-%d:8476", i))
 	}
-	cluster, err := simhost.New(base, simhost.Options{Processes: cfg.hosts, Names: names, Patience: cfg.wait})
+	cluster, err := simhost.New(base, simhost.Options{Processes: cfg.hosts, Names: names, Patience: cfg.Wait})
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +114,10 @@ func simulateEach(ctx context.Context, cfg config, logger *slog.Logger, program 
 					Spec: spec, Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: i}, NumAccelerators: cfg.Devices / cfg.hosts,
 				}},
 				Getenv: func(string) string { return "" },
+				Logger: cfg.log.With("host", i),
 			}
-			opts.Logger = logger.With("host", i)
 			o := &outcomes[i]
-			o.result, o.err = program(i, opts)
+			o.Classified, o.err = program(i, opts)
 		})
 	}
 	wg.Wait()

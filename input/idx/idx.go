@@ -9,10 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // MaxBytes is the size of the largest array that Read takes.
@@ -54,36 +53,34 @@ func formatError(format string, args ...any) error {
 	return &FormatError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// ReadFile reads the file at path or, if there is none, at path + ".gz". Contents decide whether a
-// file is compressed, not its name. Errors: [*FormatError], and those of os.Open.
-func ReadFile(path string) (Array, error) {
-	f, _, err := files.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		var gzErr error
-		if f, _, gzErr = files.Open(path + ".gz"); gzErr == nil {
-			path, err = path+".gz", nil
-		} else if errors.Is(gzErr, os.ErrNotExist) {
-			err = fmt.Errorf("%w (nor with .gz)", err) // inside ReadFile's own error
-		} else {
-			err = gzErr
+// ReadFile reads a file of a folder or, if there is none, the one with the ending .gz. Contents decide
+// whether a file is compressed, not its name. What is no regular file is not opened. Errors:
+// [*FormatError], and those of the folder.
+func ReadFile(folder fs.FS, name string) (Array, error) {
+	info, err := fs.Stat(folder, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if zipped, other := fs.Stat(folder, name+".gz"); other == nil {
+			info, name, err = zipped, name+".gz", nil
 		}
 	}
+	switch {
+	case err != nil:
+		return Array{}, &errkind.Fault{Op: "idx: open", Err: err, Hint: "the folder needs " + name + ", plain or with .gz"}
+	case !info.Mode().IsRegular():
+		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is no regular file", Class: errkind.ValueError}
+	}
+	f, err := folder.Open(name)
 	if err != nil {
 		return Array{}, &errkind.Fault{Op: "idx: open", Err: err}
 	}
 	defer f.Close()
-	return readNamed(f, path)
-}
-
-// readNamed is Read of a file, which its errors name.
-func readNamed(f io.Reader, path string) (Array, error) {
 	a, err := Read(f)
 	if format := (*FormatError)(nil); errors.As(err, &format) {
-		format.File = path
+		format.File = name
 		return Array{}, format
 	}
 	if err != nil {
-		return Array{}, &errkind.Fault{Op: "idx: read", Subject: path, Err: err}
+		return Array{}, &errkind.Fault{Op: "idx: read", Subject: name, Err: err}
 	}
 	return a, nil
 }

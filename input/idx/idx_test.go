@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
+	"testing/fstest"
 	"testing/iotest"
 
 	"github.com/stretchr/testify/assert"
@@ -112,26 +112,26 @@ func TestReadKeepsTheReadersErrors(t *testing.T) {
 }
 
 func TestReadFileFallsBackToTheCompressedName(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "labels")
-	_, err := idx.ReadFile(path)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	folder := fstest.MapFS{}
+	_, err := idx.ReadFile(folder, "labels")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	require.NoError(t, os.WriteFile(path+".gz", zip(file([]byte{7}, 1)), 0o600))
-	got, err := idx.ReadFile(path)
+	folder["labels.gz"] = &fstest.MapFile{Data: zip(file([]byte{7}, 1))}
+	got, err := idx.ReadFile(folder, "labels")
 	require.NoError(t, err)
 	assert.Equal(t, []byte{7}, got.Data)
 
-	require.NoError(t, os.WriteFile(path, file([]byte{8}, 1), 0o600))
-	got, err = idx.ReadFile(path)
+	folder["labels"] = &fstest.MapFile{Data: file([]byte{8}, 1)}
+	got, err = idx.ReadFile(folder, "labels")
 	require.NoError(t, err)
 	assert.Equal(t, []byte{8}, got.Data, "the plain file comes first")
 
-	require.NoError(t, os.WriteFile(path, []byte("no"), 0o600))
-	_, err = idx.ReadFile(path)
-	require.ErrorContains(t, err, path)
+	folder["labels"] = &fstest.MapFile{Data: []byte("no")}
+	_, err = idx.ReadFile(folder, "labels")
+	require.ErrorContains(t, err, "idx: labels: ")
 
-	require.Error(t, func() error { _, err := idx.ReadFile(dir); return err }(), "a directory")
+	_, err = idx.ReadFile(folder, ".")
+	require.ErrorContains(t, err, "it is no regular file")
 }
 
 func FuzzRead(f *testing.F) {

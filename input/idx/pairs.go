@@ -1,20 +1,19 @@
 package idx
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // Sets returns the sets train and t10k of the folder at dir, or, if dir is empty, of another file
 // system, such as data that a program carries. See [Pairs].
 func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error) {
 	if dir != "" {
-		otherwise = os.DirFS(dir)
+		otherwise = files.Dir(dir)
 	}
 	if training, err = Pairs(otherwise, "train"); err == nil {
 		test, err = Pairs(otherwise, "t10k")
@@ -28,11 +27,11 @@ func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error)
 // are tuples of an image, uint8 [height width], and a label, int32, in the order of the files. Errors
 // name the file.
 func Pairs(folder fs.FS, set string) (input.Dataset, error) {
-	images, err := readIn(folder, set+"-images-idx3-ubyte")
+	images, err := ReadFile(folder, set+"-images-idx3-ubyte")
 	if err != nil {
 		return input.Dataset{}, err
 	}
-	classes, err := readIn(folder, set+"-labels-idx1-ubyte")
+	classes, err := ReadFile(folder, set+"-labels-idx1-ubyte")
 	if err != nil {
 		return input.Dataset{}, err
 	}
@@ -49,26 +48,4 @@ func Pairs(folder fs.FS, set string) (input.Dataset, error) {
 		labels[i] = int32(class)
 	}
 	return input.FromSlices(input.Tuple(input.Leaf(x), input.Leaf(input.Vector(labels...)))), nil
-}
-
-// readIn reads a file of a folder, which is not opened unless it is a regular file.
-func readIn(folder fs.FS, name string) (Array, error) {
-	info, err := fs.Stat(folder, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		if zipped, other := fs.Stat(folder, name+".gz"); other == nil {
-			info, name, err = zipped, name+".gz", nil
-		}
-	}
-	switch {
-	case err != nil:
-		return Array{}, &errkind.Fault{Op: "idx: open", Err: err, Hint: "the folder needs " + name + ", plain or with .gz"}
-	case !info.Mode().IsRegular():
-		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is no regular file", Class: errkind.ValueError}
-	}
-	f, err := folder.Open(name)
-	if err != nil {
-		return Array{}, &errkind.Fault{Op: "idx: open", Err: err}
-	}
-	defer f.Close()
-	return readNamed(f, name)
 }

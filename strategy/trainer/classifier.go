@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/train/loss"
-	"github.com/gomlx/gomlx/ml/train/metric"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -20,7 +19,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
@@ -42,90 +43,158 @@ type Classifier struct {
 	Patience int
 	// Variables say how variables are split over the logical devices.
 	Variables logical.Rules
+	// Hooks are those of the run beside [Flags.Hooks], the tests and the early stop.
+	Hooks []fit.Hook
 }
 
 // Classified is what came of a classifier, in the form of a program's last line. What was not
 // measured is nil.
 type Classified struct {
+	// Accuracy and TestLoss are those of the last test, and Loss is the last loss of training that
+	// was read.
 	Accuracy *float64 `json:"accuracy"`
+	TestLoss *float64 `json:"test_loss"`
 	Loss     *float64 `json:"loss"`
-	Steps    int64    `json:"steps"`
-	Seconds  float64  `json:"seconds"`
-	Out      string   `json:"out"`
+	Replicas int      `json:"replicas"`
+	Logical  int      `json:"logical"`
+	Devices  int      `json:"devices"`
+	Batch    int      `json:"batch"`
+	Seed     int64    `json:"seed"`
+	// Steps are those of the whole run, and Resumed how many of them an earlier one took. Seconds is
+	// the time of this one, and TrainSeconds that of its steps, at ExamplesPerSecond.
+	Steps             int64   `json:"steps"`
+	Resumed           int64   `json:"resumed,omitempty"`
+	Seconds           float64 `json:"seconds"`
+	TrainSeconds      float64 `json:"train_seconds"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Interrupted       bool    `json:"interrupted"`
+	Out               string  `json:"out"`
 }
 
-// Classify trains a classifier as the flags say, and writes a [Classified] on stdout as one line of
-// JSON. After each pass over the training data, which is shuffled anew in each, it is tested; the run
-// stops early when the loss of the test does not fall any more, and keeps the best variables in the
-// folder best of Out. What else is in Out is said at [Flags.Hooks]. With -topology it compiles the
-// step for a slice that is not here. The result is whole batches' of training; the test has every
-// example once.
-func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) (err error) {
-	batch := cmp.Or(f.Batch, c.Batch, 128)
-	example, err := c.example(batch)
-	if err != nil {
-		return err
-	}
-	newStep := func(s *strategy.TPUStrategy) (*train.Step, error) {
-		o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
-		if c.Optimizer == nil {
-			c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
-		}
-		return train.New(s, f.Store(), c.Optimizer, c.loss, o)
-	}
+// Classify trains a classifier as the flags say, and writes what came of it on stdout: a line for
+// people, and a [Classified] as one line of JSON, also after an interrupt. With -topology it compiles
+// the step for a slice that is not here. See [Flags.Train].
+func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
+		example, err := c.example(f.batch(c))
+		if err != nil {
+			return err
+		}
 		return Exit(f.Main(ctx, f.Strategy(c.Variables), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			step, err := newStep(s)
+			step, err := f.step(s, &c)
 			return step, example, err
 		}))
 	}
+	outcome, err := f.Train(ctx, c)
+	if err != nil && !outcome.Interrupted {
+		return err
+	}
+	return errors.Join(err, outcome.Write(stdout))
+}
+
+// Write writes the outcome as [Flags.Classify] does.
+func (o Classified) Write(w io.Writer) error {
+	line, err := json.Marshal(o)
+	if err == nil && !o.Interrupted {
+		_, err = fmt.Fprintf(w, "%s, in %.1f s (%.0f examples/s). Files: %s\n", o, o.Seconds, o.ExamplesPerSecond, o.Out)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", line)
+	}
+	return err
+}
+
+// String returns the accuracy and the number of steps.
+func (o Classified) String() string {
+	if o.Accuracy == nil {
+		return fmt.Sprintf("Not tested after %d steps", o.Steps)
+	}
+	return fmt.Sprintf("Held-out accuracy %.2f %% after %d steps", *o.Accuracy*100, o.Steps)
+}
+
+// Train trains a classifier on the devices of the flags. After each pass over the training data,
+// which is shuffled anew in each, it is tested on each example of Test once; the run stops early when
+// the loss of the test does not fall any more, and keeps the best variables in the folder best of Out.
+// What else is in Out is said at [Flags.Hooks]. The outcome is whole batches' of training. After an
+// interrupt it is what there is, and its error has the exit code 75 if Out was given.
+func (f *Flags) Train(ctx context.Context, c Classifier) (outcome Classified, err error) {
+	batch := f.batch(c)
+	outcome = Classified{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
+	defer func() {
+		var stopped *interrupt.Error
+		outcome.Interrupted = err != nil && (ctx.Err() != nil || errors.As(err, &stopped))
+	}()
+	if _, err := c.example(batch); err != nil {
+		return outcome, err
+	}
 	strat, done, err := f.Open(ctx, f.Strategy(c.Variables), 0)
 	if err != nil {
-		return err
+		return outcome, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	step, err := newStep(strat)
+	outcome.Replicas, outcome.Devices, outcome.Out = strat.NumReplicasInSync(), strat.System().Topology().NumDevices(), f.Out
+	step, err := f.step(strat, &c)
 	if err != nil {
-		return err
+		return outcome, err
 	}
-	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.Options{Precision: f.Precision, Metrics: []train.Metric{train.MeanLoss(), accuracy}})
+	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.Options{Precision: f.Precision, Metrics: []train.Metric{train.Reported("loss"), accuracy}})
 	if err != nil {
-		return err
+		return outcome, err
 	}
 	rows := int64(c.Training.Info().Cardinality)
-	pass := fit.Every(max(rows/int64(batch), 1))
+	pass := fit.Every(max(min(rows/int64(batch), f.Steps), 1))
 	if rows <= 0 { // nobody knows, or it never ends
 		pass = fit.Every(max(f.Steps/10, 1))
 	}
 	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
-	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"),
-		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false)), pass),
-		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)), fit.KeepBest(below(f.Out, "best"), "test/loss"))
-	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(map[string]string{"batch": fmt.Sprint(batch)}), hooks...)
-	outcome := Classified{Steps: result.Step, Seconds: result.Seconds, Out: f.Out}
-	for i, m := range result.Metrics {
-		switch m.Name {
-		case "test/accuracy":
-			outcome.Accuracy = &result.Metrics[i].Value
-		case "test/loss":
-			outcome.Loss = &result.Metrics[i].Value
+	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"), f.shows(step.Store(), c, batch), fit.Finite(),
+		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false), feed.Options{Partial: feed.Pad}), pass),
+		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)))
+	if f.saves {
+		hooks = append(hooks, fit.KeepBest(below(f.Out, "best"), "test/loss"))
+	}
+	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed), "data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
+	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(settings), append(hooks, c.Hooks...)...)
+	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.Resumed, result.Seconds, result.TrainSeconds
+	if result.TrainSeconds > 0 {
+		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds
+	}
+	for name, to := range map[string]**float64{"test/accuracy": &outcome.Accuracy, "test/loss": &outcome.TestLoss, fit.Loss: &outcome.Loss} {
+		if v, ok := result.Value(name); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			*to = &v
 		}
 	}
-	line, jsonErr := json.Marshal(outcome)
-	if jsonErr == nil {
-		_, jsonErr = fmt.Fprintf(stdout, "%s\n", line)
+	return outcome, err
+}
+
+// batch is the number of rows of a step.
+func (f *Flags) batch(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
+
+// step is the training step.
+func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
+	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
+	if c.Optimizer == nil {
+		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
 	}
-	return errors.Join(err, jsonErr)
+	return train.New(s, f.Store(), c.Optimizer, c.loss, o)
 }
 
 var accuracy = train.Reported("accuracy")
 
-// loss is the mean cross-entropy of a replica's rows.
+// loss is the mean cross-entropy of a replica's rows. In a test they come with a mask of those that do
+// not fill the batch up.
 func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-	logits := []*graph.Node{c.Logits(rc, in[0])}
-	classes := []*graph.Node{graph.ExpandAxes(graph.ConvertDType(in[1], dtypes.Int32), -1)}
-	train.Report(rc, "accuracy", metric.SparseCategoricalAccuracyGraph(nil, classes, logits), nil)
-	return graph.ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits(classes, logits))
+	logits, classes := c.Logits(rc, in[0]), graph.ConvertDType(in[1], dtypes.Int32)
+	var counts *graph.Node
+	if len(in) > 2 {
+		counts = in[2]
+	}
+	of := graph.OneHot(classes, logits.Shape().Dim(-1), logits.DType())
+	losses := graph.Neg(graph.ReduceSum(graph.Mul(of, graph.LogSoftmax(logits)), -1))
+	train.Report(rc, "loss", losses, counts)
+	right := graph.Equal(graph.ArgMax(logits, -1, dtypes.Int32), classes)
+	train.Report(rc, "accuracy", right, counts)
+	return graph.ReduceAllMean(losses)
 }
 
 // example checks the data, and describes a batch of it.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -13,6 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // Flags are the values of the flags of a training program, set when the flags are parsed.
@@ -48,8 +52,19 @@ type Flags struct {
 	// Replay is the interval of steps that are taken twice and compared, none if it is 0; see
 	// fit.Replay.
 	Replay int64
+	// SaveEvery is the number of steps between two checkpoints; 0 stands for the program's own.
+	SaveEvery int64
+
+	// System says how the devices are opened, in the place of Devices and Plugin, if it is not nil: how
+	// a process finds those that share the slice with it. Wait bounds their start; 0 is ten minutes.
+	System *system.Options
+	Wait   time.Duration
+	// Watch are the options of the run's watchdog, which ends the process; without a Place it is Out.
+	Watch watchdog.Options
 
 	set *flag.FlagSet
+	// given says that Out was, and saves that the run has checkpoints.
+	given, saves bool
 	// local is the folder of the files that a store does not take; see [Flags.here].
 	local string
 	log   *slog.Logger
@@ -65,13 +80,13 @@ type Defaults struct {
 // AddFlags adds the flags to a program's. Call it first: it calls aot.AddFlags, in which a process
 // that compiles ends.
 func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
-	f := &Flags{Flags: aot.AddFlags(to), set: to}
+	f := &Flags{Flags: aot.AddFlags(to), set: to, Watch: watchdog.Options{Exit: os.Exit}}
 	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
 	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
 	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
 	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
 	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
-	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves; empty makes one")
+	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves, which all hosts share; empty makes one, without checkpoints if there are several hosts")
 	to.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
 	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
 	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
@@ -82,6 +97,7 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 		return nil
 	})
 	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
+	to.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
 	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
 	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
@@ -125,7 +141,7 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		from, to int64
 	}{
 		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1, 1 << 20},
-		{"replay", f.Replay, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
 	} {
 		if v.value < v.from || v.value > v.to {
 			return bad(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)

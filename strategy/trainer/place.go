@@ -60,25 +60,14 @@ func (f *Flags) copies(table string, pictures ...string) (fetch, put []fit.Hook)
 			return nil
 		}
 		return with(ctx, func(store storage.Store) error {
-			o, err := store.Open(ctx, table)
+			data, err := storage.ReadAll(ctx, store, table, maxCopy)
 			if errors.Is(err, storage.ErrNotExist) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			defer o.Close()
-			if o.Size() > maxCopy {
-				return files.TooLong(below(f.Out, table), maxCopy)
-			}
-			return files.Replace(filepath.Join(f.local, table), func(w io.Writer) error {
-				data := make([]byte, o.Size())
-				if err := o.ReadAt(ctx, data, 0); err != nil {
-					return err
-				}
-				_, err := w.Write(data)
-				return err
-			})
+			return files.Replace(filepath.Join(f.local, table), func(w io.Writer) error { _, err := w.Write(data); return err })
 		})
 	}}}
 	put = []fit.Hook{{Name: "copies of tables and curves", End: func(ctx context.Context, s *fit.State, _ error) error {
@@ -92,7 +81,7 @@ func (f *Flags) copies(table string, pictures ...string) (fetch, put []fit.Hook)
 					continue
 				}
 				if err == nil {
-					err = store.Put(ctx, name, storage.PutOptions{Size: int64(len(data))}, func(w io.Writer) error { _, err := w.Write(data); return err })
+					err = storage.PutBytes(ctx, store, name, data, storage.PutOptions{})
 				}
 				if err != nil {
 					return err

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -27,7 +28,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/fit/bar"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/profile"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -114,6 +114,7 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err := f.fits(parameters, freeMemory); err != nil {
 		return nil, nil, err
 	}
+	f.given = f.Out != ""
 	if err := f.here(); err != nil {
 		return nil, nil, err
 	}
@@ -138,10 +139,13 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 		release()
 		return nil, nil, errors.Join(err, sys.Close(), closeStore())
 	}
+	f.saves = f.given || strat.NumProcesses() == 1
 	return strat, func() error {
 		defer release()
 		defer f.line.Close()
-		return errors.Join(strat.Close(), sys.Close(), closeStore())
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		return errors.Join(strat.Close(), sys.Shutdown(closing), closeStore())
 	}, nil
 }
 
@@ -171,17 +175,23 @@ func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore
 	return programs, closeStore, nil
 }
 
-// startTime is how long the hosts of a slice wait for each other at the start.
-const startTime = 10 * time.Minute
+// startTime is how long the hosts of a slice wait for each other at the start, and closeTime how long
+// a host waits for its plugin at the end.
+const startTime, closeTime = 10 * time.Minute, 30 * time.Second
 
-// open opens the devices: those of a slice together with its other hosts, which the resolvers find.
+// open opens the devices: those of a slice together with its other hosts, which System or the resolvers
+// find.
 func (f *Flags) open(ctx context.Context) (*system.System, error) {
 	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
-	if f.Devices > 0 || !system.HasTPU() {
+	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
 		return system.Open(ctx, opts)
 	}
-	starting, cancel := context.WithTimeoutCause(ctx, startTime, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + startTime.String(), Err: context.DeadlineExceeded})
+	wait := cmp.Or(f.Wait, startTime)
+	starting, cancel := context.WithTimeoutCause(ctx, wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
 	defer cancel()
+	if f.System != nil {
+		return system.Open(starting, *f.System)
+	}
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: f.log})
 	several := opts
 	several.Metadata, several.Resolver = metadata, clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
@@ -199,22 +209,39 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 }
 
 // Hooks returns the hooks of a run that writes into Out: a bar on the writer of [Flags.Parse],
-// losses.csv, event files in events, checkpoints in checkpoints, each time that every says and at the
-// end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
+// losses.csv, event files in events, checkpoints in checkpoints, each time that every or -save-every
+// says and at the end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
 // shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
-// several, Out is a folder that they share, or a URL such as gs://bucket/run. Below a URL are the
+// several, Out is a folder that they share, or a URL such as gs://bucket/run, or there are no
+// checkpoints. An interrupted run has the exit code 75 only where Out was given: else the same command
+// begins anew. Below a URL are the
 // records, the profiles and the checkpoints at once; the table and the curve are put there at the end of the run,
 // and the event files stay in a folder of this machine.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
 	fetch, put := f.copies("losses.csv", "curve.html")
-	hooks := append(fetch, fit.Watch(watchdog.Options{Place: f.Out, Exit: os.Exit}), fit.Goodput(), bar.On(f.line), fit.CSV(in("losses.csv")),
-		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")), fit.Checkpoint(below(f.Out, "checkpoints"), every))
+	watch := f.Watch
+	if watch.Place == "" && f.saves {
+		watch.Place = f.Out
+	}
+	hooks := append(fetch, fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(in("losses.csv")),
+		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")))
+	if f.saves {
+		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every)))
+	}
 	if f.Replay > 0 {
 		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
 	}
 	if f.Profile.From > 0 {
 		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
+	}
+	if !f.given { // so that the same command begins anew
+		hooks = append(hooks, fit.Hook{Name: "a folder of its own", End: func(_ context.Context, _ *fit.State, err error) error {
+			if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
+				stopped.Unsaved = true
+			}
+			return nil
+		}})
 	}
 	return append(hooks, put...)
 }

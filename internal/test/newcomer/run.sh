@@ -26,7 +26,7 @@ tool() { ran="$ran$1 "; step "tpustrategy $1" "$work/bin/tpustrategy" "$@"; }
 lines() { grep -cvE '^\s*(//.*)?$' "$1"; }
 
 step "git clone" git clone -q "$root" tpustrategy
-step "make run: build, plugin, 880 steps" make -C tpustrategy run
+step "make run: build, plugin, training" make -C tpustrategy run
 gpt() { # the seconds to the first loss, one that fell, and the first sample
 	make -C tpustrategy gpt ARGS="-steps 240 -out $work/gpt" 2>&1 | while IFS= read -r line; do
 		printf '%4d s  %s\n' $((SECONDS - from)) "$line"

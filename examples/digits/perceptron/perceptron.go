@@ -1,0 +1,45 @@
+// Package perceptron is the classifier of examples/digits, which examples/multihost trains on several
+// hosts: one hidden layer, whose features are split over the logical devices of a replica.
+package perceptron
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/activation"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/input/idx"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+	"github.com/tpustrategy/tpustrategy/testdata/digits"
+)
+
+// New returns the classifier of the images in a folder of MNIST's files, or, if it is empty, of the
+// 1,797 digits of 8x8 pixels that the module carries.
+func New(folder string) (trainer.Classifier, error) {
+	training, test, err := idx.Sets(folder, digits.IDX)
+	return trainer.Classifier{
+		Logits: logits, Training: training, Test: test, Batch: 64, Variables: rules,
+		Optimizer: optimizer.Adam().LearningRate(2e-3).Done(), Patience: 10,
+	}, err
+}
+
+// rules split the columns of the hidden layer's weights, its biases, and the rows of the output
+// layer's weights that meet them. Adam's moments go with their variables.
+var rules = logical.Rules{
+	logical.Match(`/hidden/.*weights`, logical.Over("", logical.AxisName)),
+	logical.Match(`/hidden/.*biases`, logical.Over(logical.AxisName)),
+	logical.Match(`/output/.*weights`, logical.Over(logical.AxisName, "")),
+}
+
+// logits builds the scores of the 10 classes of images of any size.
+func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
+	x := graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255)
+	x = graph.Reshape(x, x.Shape().Dimensions[0], -1)
+	h := layers.Dense(rc.Scope("hidden"), x, true, 256)
+	h = activation.Relu(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
+	// Each logical device multiplies its features; the sum over them is whole on each.
+	return logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 10))
+}
