@@ -40,9 +40,9 @@ func outcome(t *testing.T, said string) (c trainer.Classified) {
 	return c
 }
 
-func TestTheRunOfTheREADMEReaches95Percent(t *testing.T) {
+func TestDigitsAreLearnt(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-plugin", plugintest.Path(t, "cpu"), "-replicas", "4", "-logical", "2", "-out", t.TempDir()}, &stdout, &stderr)
+	err := run(t.Context(), []string{"-plugin", plugintest.Path(t, "cpu"), "-replicas", "4", "-logical", "2", "-steps", "264", "-out", t.TempDir()}, &stdout, &stderr)
 	require.NoError(t, err, "%s", &stderr)
 	c := outcome(t, stdout.String())
 	require.NotNil(t, c.Accuracy)
@@ -52,7 +52,7 @@ func TestTheRunOfTheREADMEReaches95Percent(t *testing.T) {
 		assert.Positive(t, figure)
 	}
 	assert.Contains(t, stdout.String(), "Held-out accuracy ")
-	for _, shown := range []string{"step 1 of 880", "replica=4,logical=2 of 8 cpu devices", "1440 of (uint8[8 8], int32[]) to train on, 357 to test with",
+	for _, shown := range []string{"step 1 of 264", "replica=4,logical=2 of 8 cpu devices", "1440 of (uint8[8 8], int32[]) to train on, 357 to test with",
 		"/hidden/dense/weights  (Float32)[64, 256]  -,logical                 65536   32768"} {
 		assert.Contains(t, stderr.String(), shown)
 	}
@@ -61,7 +61,7 @@ func TestTheRunOfTheREADMEReaches95Percent(t *testing.T) {
 func TestLossesAreTheSameOnEachMesh(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	var want trainer.Classified
-	for i, mesh := range []string{"-replicas 1", "-replicas 4 -logical 2", "-replicas 2 -logical 4", "-replicas 8", "-replicas 1 -logical 8"} {
+	for i, mesh := range []string{"-replicas 1", "-replicas 4 -logical 2", "-replicas 1 -logical 8"} {
 		var stdout, stderr bytes.Buffer
 		require.NoError(t, run(t.Context(), append(strings.Fields(mesh), "-plugin", plugin, "-steps", "30", "-seed", "7", "-out", t.TempDir()), &stdout, &stderr), "%s", &stderr)
 		got := outcome(t, stdout.String())

@@ -26,7 +26,8 @@ func classified(t *testing.T, args ...string) (c trainer.Classified, err error) 
 	err = run(t.Context(), append(args, "-plugin", plugin), &stdout, io.Discard)
 	t.Setenv("XDG_CACHE_HOME", own)
 	if stdout.Len() > 0 {
-		require.NoError(t, json.Unmarshal(stdout.Bytes(), &c))
+		lines := bytes.Split(bytes.TrimSpace(stdout.Bytes()), []byte("\n"))
+		require.NoError(t, json.Unmarshal(lines[len(lines)-1], &c))
 	}
 	return c, err
 }
@@ -57,7 +58,7 @@ func TestAClassifierLearnsAndGoesOn(t *testing.T) {
 	second, err := classified(t, "-steps", "90", "-out", out, "-resume", "-replicas", "2", "-logical", "4")
 	require.NoError(t, err)
 	assert.Equal(t, int64(90), second.Steps)
-	assert.Less(t, *second.Loss, *first.Loss)
+	assert.Less(t, *second.TestLoss, *first.TestLoss)
 	table, err := os.ReadFile(filepath.Join(dir, "losses.csv"))
 	require.NoError(t, err)
 	rows := strings.Split(string(table), "\r\n")
