@@ -116,5 +116,9 @@ func (s *TPUStrategy) reportTarget() report.Target {
 		t.Platform = client.PlatformVersion()
 	}
 	t.Kind = s.machine.All[0].Kind()
+	if g, ok := tpu.GenerationOfKind(t.Kind); ok {
+		perChip := float64(g.DevicesPerChip)
+		t.PeakFLOPS, t.HBMBandwidth = g.PeakFLOPS/perChip, g.HBMBandwidth/perChip
+	}
 	return t
 }

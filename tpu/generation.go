@@ -1,6 +1,9 @@
 package tpu
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Generation holds the facts of a TPU version.
 type Generation struct {
@@ -67,4 +70,23 @@ func LookupGeneration(name string) (Generation, bool) {
 		return Generation{}, false
 	}
 	return all[i], true
+}
+
+// GenerationOfKind returns the generation of devices of which a plugin says such a kind, such as
+// "TPU v5 lite".
+func GenerationOfKind(kind string) (Generation, bool) {
+	name, ok := strings.CutPrefix(strings.ToLower(kind), "tpu")
+	name = strings.TrimPrefix(name, " ")
+	switch name {
+	case "v5":
+		name = "v5p"
+	case "v5 lite", "v6 lite":
+		name = name[:2] + "e"
+	case "7x":
+		name = "tpu7x"
+	}
+	if !ok {
+		return Generation{}, false
+	}
+	return LookupGeneration(name)
 }

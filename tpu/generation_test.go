@@ -1,8 +1,12 @@
 package tpu_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,5 +26,29 @@ func TestGenerationsHaveThePublishedFigures(t *testing.T) {
 			"peak_tflops": fmt.Sprint(g.PeakFLOPS / 1e12), "host_chips": strconv.Itoa(g.ChipsPerHost),
 			"max_host_chips": strconv.Itoa(g.MaxChipsPerHost), "pod_chips": strconv.Itoa(g.MaxChips),
 		})
+	}
+}
+
+// TestTheGenerationOfADeviceIsKnown: by the kind that libtpu says of the devices of each slice.
+func TestTheGenerationOfADeviceIsKnown(t *testing.T) {
+	paths, err := filepath.Glob("testdata/topologies/*.json")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var slice struct{ Name, Kind string }
+		require.NoError(t, json.Unmarshal(data, &slice))
+		name := slice.Name[strings.LastIndex(slice.Name, " ")+1:]
+		name, _, _ = strings.Cut(name, ":")
+		g, ok := tpu.GenerationOfKind(slice.Kind)
+		require.True(t, ok, slice.Kind)
+		assert.Equal(t, name, g.Name, "%s of %s", slice.Kind, path)
+		seen[g.Name] = true
+	}
+	assert.Len(t, seen, len(tpu.Generations()))
+	for _, kind := range []string{"cpu", "v5e", "TPU v9", ""} {
+		_, ok := tpu.GenerationOfKind(kind)
+		assert.False(t, ok, kind)
 	}
 }

@@ -225,7 +225,7 @@ func join(list []Place) string {
 func (j Job) binary() string {
 	name := path.Base(path.Clean(strings.TrimSuffix(j.Program, "/...")))
 	switch name {
-	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "start.sh", "keep.sh", "libtpu.so": // all but the first three stand beside it
+	case ".", "..", "/", "pid", "keeper", "code", "code.new", "log", "log.before", "round", "boot", "saved", "saved.new", "saved.before", "goodput", "start.sh", "keep.sh", "libtpu.so": // all but the first three stand beside it
 		return "program"
 	}
 	return strings.TrimLeft(name, "-") // which would be a flag

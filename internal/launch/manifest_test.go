@@ -21,7 +21,7 @@ import (
 // k8s.io/api batch/v1 and core/v1, and of kubernetes-sigs/jobset, api/jobset/v1alpha2.
 var (
 	meta      = fields{"name": "", "annotations": anyFields, "labels": anyFields}
-	container = fields{"name": "", "image": "", "args": "", "env": "", "ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields},
+	container = fields{"name": "", "image": "", "args": "", "env": fields{"name": "", "value": ""}, "ports": fields{"containerPort": ""}, "resources": fields{"requests": anyFields, "limits": anyFields},
 		"securityContext": fields{"privileged": ""}}
 	podSpec = fields{"terminationGracePeriodSeconds": "", "restartPolicy": "", "nodeSelector": anyFields, "hostNetwork": "", "dnsPolicy": "",
 		"tolerations": fields{"key": "", "operator": "", "value": "", "effect": ""}, "containers": container}

@@ -283,6 +283,21 @@ func TestTheProgramGoesThroughABucketOnce(t *testing.T) {
 	assert.Contains(t, all, "gcloud storage rm gs://bucket/jobs/multihost.tar.gz")
 }
 
+// TestTheScriptSaysWhereTheTimeWent: as the first machine knows it, before that is deleted, and however
+// the program ends.
+func TestTheScriptSaysWhereTheTimeWent(t *testing.T) {
+	const line = "goodput 91.2 % of 2h3m0s in 3 lives: compile 4.1 %"
+	for place, codes := range map[string]string{"tpu-vm": "0\n", "queued": "3\n", "gke": ""} {
+		c := newCloud(t, jobs(t)[place])
+		require.NoError(t, os.WriteFile(filepath.Join(c.dir, "codes"), []byte(codes), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(c.dir, "codes.goodput"), []byte(line+"\n"), 0o600))
+		_, said := c.run(0)
+		assert.Contains(t, said, "launch: "+line, place)
+		assert.Less(t, strings.Index(said, line), strings.Index(said, "launch: deleting"), place)
+		assert.Empty(t, c.left(), said)
+	}
+}
+
 func TestAFileOfTheProgramIsFetchedHoweverItEnds(t *testing.T) {
 	for place, want := range map[string]string{
 		"tpu-vm": "gcloud compute tpus tpu-vm scp multihost:multihost/accept.jsonl.gz multihost-accept.jsonl.gz --worker=0",

@@ -28,7 +28,7 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 		step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(1), train.Options{}))
 		defer step.Close()
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 40, Every: 5, Resume: true},
-			fit.Watch(watchdog.Options{Place: dir}), fit.Goodput(fit.GoodputOptions{FLOPs: 1e6, Peak: 1e9}), fit.CSV(filepath.Join(dir, "run.csv")),
+			fit.Watch(watchdog.Options{Place: dir}), fit.Goodput(fit.GoodputOptions{Peak: 1e9}), fit.CSV(filepath.Join(dir, "run.csv")),
 			fit.Checkpoint(filepath.Join(dir, "run"), 20),
 			fit.Each(5, func(_ context.Context, s *fit.State) error {
 				if s.Step() == stop {
@@ -38,6 +38,8 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 			}))
 		return err
 	}
+	line := filepath.Join(dir, "goodput")
+	t.Setenv("TPUSTRATEGY_GOODPUT", line)
 	require.ErrorIs(t, life(25), errKilled)
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run", "step-0000000025"))) // as if it had been killed
 	require.NoError(t, life(0))
@@ -56,6 +58,10 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 	assert.Positive(t, shares.Compile)
 	total := shares.Steps + shares.Again + shares.Start + shares.Compile + shares.Restore + shares.Save + shares.Input + shares.Peers + shares.Hooks + shares.Down
 	assert.InDelta(t, shares.Wall, total, 0.01*shares.Wall)
+
+	said, err := os.ReadFile(line)
+	require.NoError(t, err)
+	assert.Regexp(t, `^goodput \d+\.\d % of .* in 2 lives: .*\n$`, string(said))
 
 	file, err := os.Open(filepath.Join(dir, "run.csv"))
 	require.NoError(t, err)
@@ -78,8 +84,8 @@ func TestGoodputIsRefusedWithoutAWatch(t *testing.T) {
 	step := strategytest.OK(train.New(strategytest.New(t, 2, 1), strategytest.SeededStore(), optimizer.Adam().Done(), denseLoss(1), train.Options{}))
 	_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput())
 	require.ErrorContains(t, err, "give fit.Watch")
-	_, err = fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput(fit.GoodputOptions{FLOPs: 1}))
-	require.ErrorContains(t, err, "give both")
+	_, err = fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 1}, fit.Goodput(fit.GoodputOptions{FLOPs: -1}))
+	require.ErrorContains(t, err, "above 0")
 }
 
 var errKilled = errors.New("killed")

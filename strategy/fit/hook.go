@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -85,6 +86,8 @@ type Hook struct {
 	wrong error
 	// reset prepares the hook for a run.
 	reset func()
+	// compiled is told of the step before the first one of a life is taken.
+	compiled func(s *State, c *strategy.Compiled)
 	// steps are others that the hook makes records.
 	steps []int64
 	// also is another interval of due and keep.

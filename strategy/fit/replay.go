@@ -21,8 +21,13 @@ func Replay(every Every) Hook {
 	return h
 }
 
-// take takes a step on a batch, twice if it is to be replayed.
+// take takes a step on a batch, twice if it is to be replayed, and tells of the first one before.
 func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, err error) {
+	if r.state.began.IsZero() {
+		if err := r.describe(ctx, args); err != nil {
+			return nil, err
+		}
+	}
 	if !r.replays.due(r.state.step + 1) {
 		return r.train.Run(ctx, args...)
 	}

@@ -32,6 +32,10 @@ import (
 // exchange fails, as it may when another process has died, Run waits up to twice Options.Floor until
 // it is known which one, and its error names that and has the same code.
 //
+// Where the environment names a file by TPUSTRATEGY_GOODPUT, process 0 keeps a line in it that says
+// where the run's time has gone, as of the last save, and of the end: the scripts of
+// `tpustrategy launch` show it.
+//
 // It adds less than a microsecond to a step, and no allocation.
 func Watch(o watchdog.Options) Hook { return Hook{Name: "watch", watch: &o} }
 
@@ -101,6 +105,7 @@ func (r *run) endWatch(err error) error {
 		}
 	}
 	_ = r.dog.Close(err)
+	r.tellGoodput()
 	r.unwatch()
 	r.release()
 	return err
@@ -150,4 +155,5 @@ func (r *run) saving(err error) {
 	if r.saved > 0 {
 		r.dog.Saved(r.saved)
 	}
+	r.tellGoodput()
 }

@@ -238,6 +238,9 @@ spec:
                 - name: job
                   image: "IMAGE_OF_THE_JOB"
                   args: ["-slice", "-v"]
+                  env:
+                    - name: TPUSTRATEGY_GOODPUT
+                      value: /dev/termination-log # the pod's last message: where the time of the run has gone
                   securityContext:
                     privileged: true # libtpu locks more memory than a pod may by default
                   ports:
@@ -259,11 +262,18 @@ for ((slice = 0; slice < 2; slice++)); do
 done
 create job "$NAME" kubectl apply -f "$work/job.yaml"
 
+# The first pod leaves as its last message where the time of the run has gone, over all of its lives.
+tell_goodput() {
+  local line
+  kubectl get pods --selector=jobset.sigs.k8s.io/jobset-name="$NAME" --output=jsonpath='{.items[*].status.containerStatuses[*].state.terminated.message}' >"$work/goodput" || true
+  while read -r line; do [ -z "$line" ] || say "$line"; done <"$work/goodput"
+}
+
 # Kubernetes starts the pods again by itself; this only looks.
 while :; do
   case $(kubectl get jobset "$NAME" --output=jsonpath='{.status.terminalState}') in
-    Completed) say "done" && break ;;
-    Failed) say "the job failed: kubectl describe jobset $NAME" && kubectl logs --selector=jobset.sigs.k8s.io/jobset-name="$NAME" --prefix --tail=20 && exit 1 ;;
+    Completed) say "done" && tell_goodput && break ;;
+    Failed) tell_goodput && say "the job failed: kubectl describe jobset $NAME" && kubectl logs --selector=jobset.sigs.k8s.io/jobset-name="$NAME" --prefix --tail=20 && exit 1 ;;
   esac
   kubectl logs --selector=jobset.sigs.k8s.io/jobset-name="$NAME",batch.kubernetes.io/job-completion-index=0 --prefix --tail=1 || true
   sleep "$PAUSE"

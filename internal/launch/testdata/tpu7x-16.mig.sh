@@ -124,12 +124,13 @@ finish() {
     pkill -P "$job"
     kill "$job"
   done 2>/dev/null
-  if [ -n "${running:-}" ] && [ "$code" -ne 0 ]; then
+  if [ -n "${running:-}" ]; then
     if [ "$code" -gt 128 ]; then
       say "the program is told to end: it may take 60 s to save"
       bounded everywhere stop || say "a machine does not answer"
     fi
-    keep_logs
+    [ "$code" -eq 0 ] || keep_logs
+    tell_goodput
   fi
   rm -rf "$work"
   if [ "${#made[@]}" -gt 0 ] && [ -n "${KEEP:-}" ]; then
@@ -209,7 +210,7 @@ if [ "$(cat round 2>/dev/null)" != "$1" ]; then
   echo "$boot" >boot
   echo "$1" >round
   shift
-  export TPU_LIBRARY_PATH="$PWD/libtpu.so" TPUSTRATEGY_SAVED="$PWD/saved"
+  export TPU_LIBRARY_PATH="$PWD/libtpu.so" TPUSTRATEGY_SAVED="$PWD/saved" TPUSTRATEGY_GOODPUT="$PWD/goodput"
   : >log
   setsid sh keep.sh "$@" </dev/null >log 2>&1 &
   echo $! >keeper
@@ -319,6 +320,14 @@ keep_logs() {
   else
     say "the log of a machine cannot be read"
   fi
+}
+
+# tell_goodput says where the time of the run has gone, over all of its lives. The first machine knows.
+goodput() { on "$1" "cat $there/goodput 2>/dev/null || true"; }
+tell_goodput() {
+  local line
+  bounded everywhere goodput >"$work/goodput" || true
+  while read -r line; do say "$line"; done <"$work/goodput"
 }
 
 # bounded CALL...: as long as the program may take to save, and somewhat longer.
