@@ -25,8 +25,9 @@ func (r *Report) addModelFLOPs(text []byte, ours bool) {
 // the other rounds do by the optimized program, which is nil if it cannot be read.
 func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	var all, once work
+	on, _ := newMachine(r.Target.Name)
 	if m != nil {
-		all, once = m.work(r.Target, false), m.work(r.Target, true)
+		all, once = m.work(r.Target, false, on), m.work(r.Target, true, nil)
 	}
 	if all.cut || once.cut {
 		r.note("the optimized program is too large to be counted to its end: what is in loops counts once, and there is no roofline")
@@ -48,6 +49,12 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	r.Cost.FLOPs = number("flops", all.flops-once.flops)
 	r.Cost.BytesAccessed = number("bytes accessed", all.traffic.bytes-once.traffic.bytes)
 	r.addRoofline(m, all)
+	if m != nil && on != nil {
+		r.Predicted = on.prediction(all.times)
+		if can := on.value(peakRate) * float64(r.Replicas*r.LogicalDevices) * r.Predicted.Seconds; can > 0 {
+			r.Predicted.Utilization = r.Cost.ModelFLOPs / can
+		}
+	}
 	return nil
 }
 

@@ -21,6 +21,12 @@
 // matrix products and convolutions, as they were written, divided by the number of operations that
 // the cores could do in the time of the roofline. A run reaches less.
 //
+// The prediction is another figure: the time that the step should take on a slice of TPUs. Products
+// take the cycles that the compiler estimates for them, other operations the rate of memory, and
+// collectives the time of their bytes on the links of the slice, less what the schedule hides of it.
+// Each figure that it rests on says whether it is published, the compiler's, fitted to a published
+// measurement of a single operation, or assumed. [Predict] makes it of a program alone.
+//
 // # Forms
 //
 // [Report.WriteText] writes a text for terminals, and [Report.WriteHTML] a page with pictures that

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -24,4 +25,10 @@ func fromPlugin(op string, err error) error { return &errkind.Fault{Op: "report:
 // ofTensor is an error of a tensor's sharding.
 func ofTensor(role, name string, err error) error {
 	return &errkind.Fault{Op: "report: " + role, Subject: fmt.Sprintf("%q", name), Err: err}
+}
+
+// notTPU is the error of a slice that no prediction is made for. It matches errors.ErrUnsupported.
+func notTPU(target string) error {
+	return &errkind.Fault{Op: "report: predict", Subject: fmt.Sprintf("%q", target), Match: errors.ErrUnsupported,
+		Reason: "it is no slice of TPUs whose chips are known", Hint: "name one such as v5e:4x4"}
 }

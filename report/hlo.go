@@ -24,6 +24,9 @@ var ErrProgram = errkind.New(errkind.ValueError, "report: malformed program")
 type hloModule struct {
 	computations map[uint64]*hloComputation
 	entry        uint64
+	// devices are the ids of the devices that partitions run on, those of a replica together; empty if
+	// the program does not say.
+	devices []int
 }
 
 type hloComputation struct {
@@ -46,6 +49,8 @@ type hloInstruction struct {
 	pairs    [][2]int
 	// trips are the rounds of a loop that the compiler has noted; 0 without a note.
 	trips int
+	// cycles is the compiler's estimate of a core's cycles; 0 without one.
+	cycles int64
 	// index is that of a get-tuple-element, number that of a parameter, direction a comparison's,
 	// such as LT, and target a custom call's.
 	index, number     uint64
@@ -56,8 +61,9 @@ type hloInstruction struct {
 	// product is what a matrix product or a convolution sums over.
 	product hloProduct
 	// host says that a send is to the host, slices that it is the host which sends on to another
-	// slice.
+	// slice, and exchange what the hosts do on the way, such as ALL_REDUCE.
 	host, slices bool
+	exchange     string
 	// unreadable are groups in a form that is not read.
 	unreadable bool
 }
@@ -90,7 +96,8 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 		return nil, &errkind.Fault{Op: "report: read the optimized program", Reason: fmt.Sprintf("it has the format %q", p.Format), Match: errors.ErrUnsupported}
 	}
 	m := &hloModule{computations: map[uint64]*hloComputation{}}
-	err := fields(module, func(n protowire.Number, v value) error {
+	order := map[uint64][]uint64{}
+	err := fields(module, func(n protowire.Number, v value) (err error) {
 		switch n {
 		case 3:
 			id, c, err := parseComputation(v.bytes)
@@ -98,14 +105,21 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 			return err
 		case 6:
 			m.entry = v.number
+		case 7:
+			return parseSchedule(v.bytes, order)
+		case 15:
+			m.devices, err = parseAssignment(v.bytes)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if m.computations[m.entry] == nil {
 		return nil, malformed(nil, "it has no entry computation")
+	}
+	for id, sequence := range order {
+		m.computations[id].schedule(sequence)
 	}
 	return m, nil
 }
@@ -169,7 +183,7 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 		case 38:
 			i.called, err = v.numbers(i.called)
 		case 43:
-			i.trips = tripCount(v.bytes)
+			i.trips, i.cycles = tripCount(v.bytes), estimatedCycles(v.bytes)
 		case 47:
 			i.host = v.number != 0
 		case 49:
@@ -189,6 +203,7 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			i.direction = string(v.bytes)
 		case 68:
 			i.slices = bytes.Contains(v.bytes, []byte(slicesHandler))
+			i.exchange = exchangeOf(v.bytes)
 		case 87:
 			i.groups, err = parseDeviceList(v.bytes)
 		case 92: // the iota of a device list, on its own in newer programs

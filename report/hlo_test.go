@@ -134,7 +134,7 @@ func FuzzParseProgram(f *testing.F) {
 					t.Fatalf("%+v", c)
 				}
 			}
-			if w := m.work(Target{PeakFLOPS: 1, HBMBandwidth: 1}, false); w.flops < 0 || w.seconds < 0 || w.traffic.bytes < 0 {
+			if w := m.work(Target{PeakFLOPS: 1, HBMBandwidth: 1}, false, nil); w.flops < 0 || w.seconds < 0 || w.traffic.bytes < 0 {
 				t.Fatalf("%+v", w)
 			}
 		}

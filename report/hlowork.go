@@ -11,6 +11,8 @@ type work struct {
 	seconds float64
 	atOnce  struct{ flops, main float64 }
 	untimed float64
+	// times is what a machine takes for them; nothing if no machine is known.
+	times times
 	// loops are those whose rounds are not known; they count as one round.
 	loops int
 	// cut says that the program was too large to be counted to its end.
@@ -25,6 +27,7 @@ func (w *work) add(o work, times float64) {
 	w.atOnce.flops += times * o.atOnce.flops
 	w.atOnce.main += times * o.atOnce.main
 	w.untimed += times * o.untimed
+	w.times.add(o.times, times)
 	w.loops += o.loops
 }
 
@@ -33,6 +36,8 @@ type worker struct {
 	module *hloModule
 	// peak and rate are the target's operations and bytes a second; 0 if they are not known.
 	peak, rate float64
+	// machine is what the times are of; nil if it is not known.
+	machine *machine
 	// once counts each loop for one round, as compilers' own accounts do.
 	once  bool
 	known map[uint64]work // by computation
@@ -40,9 +45,9 @@ type worker struct {
 	cut   bool // it ended before the program
 }
 
-// work counts the work of a program.
-func (m *hloModule) work(target Target, once bool) work {
-	w := &worker{module: m, peak: target.PeakFLOPS, rate: target.HBMBandwidth, once: once, known: map[uint64]work{}}
+// work counts the work of a program, and its times on a machine, which may be nil.
+func (m *hloModule) work(target Target, once bool, on *machine) work {
+	w := &worker{module: m, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once, known: map[uint64]work{}}
 	total := w.computation(m.entry, 0)
 	total.cut = w.cut
 	return total
@@ -56,18 +61,20 @@ func (w *worker) computation(id uint64, depth int) (total work) {
 	if c == nil || depth > maxDepth {
 		return work{}
 	}
+	var line timeline
 	for _, i := range c.instructions {
 		if w.steps++; w.steps > maxSteps {
 			w.cut = true
 			break
 		}
-		w.instruction(&total, c, i, depth)
+		w.instruction(&total, &line, c, i, depth)
 	}
+	line.end(&total.times)
 	w.known[id] = total
 	return total
 }
 
-func (w *worker) instruction(total *work, c *hloComputation, i *hloInstruction, depth int) {
+func (w *worker) instruction(total *work, line *timeline, c *hloComputation, i *hloInstruction, depth int) {
 	switch i.opcode {
 	case "while":
 		rounds, known := 1, false
@@ -75,6 +82,7 @@ func (w *worker) instruction(total *work, c *hloComputation, i *hloInstruction, 
 			if rounds, known = w.module.rounds(c, i); !known {
 				rounds = 1
 				total.loops++
+				total.times.missing("rounds of a loop but one", 1)
 			}
 		}
 		for _, called := range i.called {
@@ -90,15 +98,26 @@ func (w *worker) instruction(total *work, c *hloComputation, i *hloInstruction, 
 				traffic: traffic{max(most.traffic.bytes, branch.traffic.bytes), max(most.traffic.main, branch.traffic.main)},
 				seconds: max(most.seconds, branch.seconds), untimed: max(most.untimed, branch.untimed), loops: max(most.loops, branch.loops),
 				atOnce: struct{ flops, main float64 }{max(most.atOnce.flops, branch.atOnce.flops), max(most.atOnce.main, branch.atOnce.main)},
+				times:  longer(most.times, branch.times),
 			}
 		}
 		total.add(most, 1)
-	case "call", "async-start":
+	case "call":
 		for _, called := range i.called {
 			total.add(w.computation(called, depth+1), 1)
 		}
+	case "async-start":
+		for _, called := range i.called {
+			beside := w.computation(called, depth+1)
+			line.begin(i.id, &beside.times, total.times.seconds())
+			total.add(beside, 1)
+		}
 	default:
-		total.add(w.operation(c, i, depth), 1)
+		own := w.operation(c, i, depth)
+		total.add(own, 1)
+		if w.machine != nil {
+			w.predict(&total.times, line, c, i, own, depth)
+		}
 	}
 }
 
@@ -119,7 +138,8 @@ func (w *worker) operation(c *hloComputation, i *hloInstruction, depth int) work
 }
 
 // freeCalls are custom calls that are notes of the compiler to itself.
-var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound"}
+var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound",
+	"X64Combine", "X64SplitHigh", "X64SplitLow"}
 
 // free are operations that do nothing, or whose start has been counted.
 var free = []string{

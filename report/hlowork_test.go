@@ -26,13 +26,13 @@ func TestWorkCountsRoundsPartsAndTheMainMemory(t *testing.T) {
 	m, err := parseProgram(program(1, body, fused, computation(1, op(10, "parameter", floats(1), nil),
 		op(11, "while", floats(1), []uint64{10}, packed(nil, 38, 2), known))))
 	require.NoError(t, err)
-	all := m.work(target, false)
+	all := m.work(target, false, nil)
 	assert.Equal(t, 10*(2.0*2*3*4+8), all.flops, "products and the sums of the all-reduce")
 	assert.Equal(t, traffic{bytes: 10 * (24 + 48 + 32 + 64), main: 10 * (48 + 32 + 64)}, all.traffic)
 	assert.InDelta(t, 10*(48+32)/10.0, all.seconds, 1e-9, "the fusion is bound by its traffic with the main memory")
 	assert.Equal(t, 10.0, all.untimed)
 	assert.Zero(t, all.loops)
-	once := m.work(target, true)
+	once := m.work(target, true, nil)
 	assert.Equal(t, 56.0, once.flops)
 	assert.Equal(t, 1.0, once.untimed)
 }

@@ -18,7 +18,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": Bytes, "size": sizeData, "si": SI, "seconds": Seconds,
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
 	"percent":  func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
-	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf,
+	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf, "predictedParts": (*Prediction).parts,
 }).Parse(pageText))
 
 // WriteHTML writes the report as one page with pictures: the memory of a core, the parts of the

@@ -46,6 +46,9 @@ type Report struct {
 	// CollectiveDTypes says of which dtypes the operands of Collectives are.
 	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`
 	Cost             Cost              `json:"cost"`
+	// Predicted is the time that the step should take on a slice of TPUs. It is nil for other devices,
+	// for a step that does not fit, and in reports that were written before it was made.
+	Predicted *Prediction `json:"predicted,omitempty"`
 	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`

@@ -39,7 +39,10 @@ func sample() *Report {
 			{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20},
 			{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20, InLoop: true},
 		},
-		Cost:  Cost{FLOPs: 2e12, BytesAccessed: 3e9, RooflineSeconds: 0.02, Untimed: 36, FloorSeconds: 0.0125, ModelFLOPs: 7e12, Utilization: 0.44},
+		Cost: Cost{FLOPs: 2e12, BytesAccessed: 3e9, RooflineSeconds: 0.02, Untimed: 36, FloorSeconds: 0.0125, ModelFLOPs: 7e12, Utilization: 0.44},
+		Predicted: &Prediction{Seconds: 0.05, Products: 0.03, Closed: 0.001, Memory: 0.012, Interconnect: Overlap{Exposed: 0.008, Hidden: 0.004}, Utilization: 0.178,
+			Unknown:   []UnknownTime{{Operation: "custom-call tpu_custom_call", Count: 24}},
+			Constants: []Constant{{"time of products over the compiler's cycles", 0.9, "fitted", "a row"}, {"rate of a link", 9e10, "published", "a page"}}},
 		Notes: []string{"a note"}, LoweringSeconds: 0.002, CompilingSeconds: 1.5,
 	}
 }

@@ -18,6 +18,8 @@ type Summary struct {
 	// FLOPs is the number of operations of one core in a step; negative if the compiler gives no
 	// account. See [Cost].
 	FLOPs float64 `json:"flops"`
+	// PredictedSeconds is the predicted time of a step; 0 if none is predicted. See [Prediction].
+	PredictedSeconds float64 `json:"predicted_seconds,omitempty"`
 }
 
 // SummaryCollective sums up the collectives of one kind over one axis whose operands are of one
@@ -38,6 +40,9 @@ func (r *Report) Summary() Summary {
 	s := Summary{
 		Parameters: r.Parameters, TextBytes: r.TextBytes, LowerSeconds: r.LoweringSeconds, CompileSeconds: r.CompilingSeconds,
 		Memory: r.Memory, Collectives: []SummaryCollective{}, FLOPs: r.Cost.FLOPs,
+	}
+	if r.Predicted != nil {
+		s.PredictedSeconds = r.Predicted.Seconds
 	}
 next:
 	for _, c := range r.CollectiveDTypes {

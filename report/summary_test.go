@@ -30,7 +30,8 @@ func TestASummaryHasTheFiguresByTheirNames(t *testing.T) {
 	}
 	assert.Equal(t, float64(6<<30), names["memory"].(map[string]any)["temporaries"])
 	assert.Len(t, names["collectives"], 2)
-	assert.Len(t, names, 7)
+	assert.Equal(t, 0.05, names["predicted_seconds"])
+	assert.Len(t, names, 8)
 
 	data, err = json.Marshal(new(Report).Summary())
 	require.NoError(t, err)

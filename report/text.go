@@ -27,6 +27,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.tensorsText(&b)
 	r.collectivesText(&b)
 	r.costText(&b)
+	r.Predicted.text(&b)
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", note)
 	}

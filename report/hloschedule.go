@@ -1,0 +1,108 @@
+package report
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// parseSchedule reads a HloScheduleProto, the order in which a core runs the instructions of each
+// computation: a map, as field 1, from computations to sequences of instructions.
+func parseSchedule(b []byte, order map[uint64][]uint64) error {
+	return fields(b, func(n protowire.Number, v value) error {
+		if n != 1 {
+			return nil
+		}
+		var id uint64
+		var sequence []uint64
+		err := fields(v.bytes, func(n protowire.Number, v value) error {
+			switch n {
+			case 1:
+				id = v.number
+			case 2:
+				return fields(v.bytes, func(n protowire.Number, v value) (err error) {
+					if n == 1 {
+						sequence, err = v.numbers(sequence)
+					}
+					return err
+				})
+			}
+			return nil
+		})
+		order[id] = sequence
+		return err
+	})
+}
+
+// schedule puts the instructions in the order in which they run. Those that the sequence does not
+// name, or names again, keep theirs after it.
+func (c *hloComputation) schedule(sequence []uint64) {
+	if c == nil {
+		return
+	}
+	ordered, seen := make([]*hloInstruction, 0, len(c.instructions)), map[*hloInstruction]bool{}
+	add := func(i *hloInstruction) {
+		if i != nil && !seen[i] {
+			ordered, seen[i] = append(ordered, i), true
+		}
+	}
+	for _, id := range sequence {
+		add(c.byID[id])
+	}
+	for _, i := range c.instructions {
+		add(i)
+	}
+	c.instructions = ordered
+}
+
+// parseAssignment reads a DeviceAssignmentProto: the devices of each partition by replica, as field
+// 3. It returns those of the first replica by partition, then those of the next.
+func parseAssignment(b []byte) (devices []int, err error) {
+	var rows [][]int
+	err = fields(b, func(n protowire.Number, v value) error {
+		if n != 3 {
+			return nil
+		}
+		row, err := parseGroup(v.bytes)
+		rows = append(rows, row)
+		return err
+	})
+	for replica := 0; err == nil && len(rows) > 0 && replica < len(rows[0]); replica++ {
+		for _, row := range rows {
+			if replica < len(row) {
+				devices = append(devices, row[replica])
+			}
+		}
+	}
+	return devices, err
+}
+
+// maxCycles is some days of a core: what is more is no estimate.
+const maxCycles = 1 << 50
+
+// noted is how the compiler of TPUs notes its estimate, in the configuration of an instruction.
+var noted = []byte(`"estimated_cycles":"`)
+
+// estimatedCycles reads the compiler's estimate; 0 if there is none that can be true.
+func estimatedCycles(config []byte) int64 {
+	_, after, found := bytes.Cut(config, noted)
+	digits, _, ended := bytes.Cut(after[:min(len(after), 24)], []byte(`"`))
+	n, err := strconv.ParseInt(string(digits), 10, 64)
+	if !found || !ended || err != nil || n < 0 || n > maxCycles {
+		return 0
+	}
+	return n
+}
+
+// transferType is how the compiler of TPUs names what the hosts of several slices do with what they
+// are sent.
+var transferType = regexp.MustCompile(`(?s)_xla_megascale_transfer_type\x12.([A-Z_]+)`)
+
+func exchangeOf(attributes []byte) string {
+	if m := transferType.FindSubmatch(attributes); m != nil {
+		return string(m[1])
+	}
+	return ""
+}

@@ -1,0 +1,235 @@
+package report
+
+import "slices"
+
+// idsOfASlice is the distance of the device ids of one slice from those of the next.
+const idsOfASlice = 100_000
+
+// place is where a partition runs.
+type place struct {
+	chip  [3]int
+	slice int
+}
+
+// place finds the device of a partition: libtpu counts the devices of a slice by core, x, y and z, the
+// core fastest.
+func (w *worker) place(partition int) (p place, known bool) {
+	id := partition
+	if len(w.module.devices) > 0 {
+		if partition < 0 || partition >= len(w.module.devices) {
+			return p, false
+		}
+		id = w.module.devices[partition]
+	}
+	p.slice, id = id/idsOfASlice, id%idsOfASlice/w.machine.perChip
+	for d, n := range w.machine.shape {
+		p.chip[d], id = id%n, id/n
+	}
+	return p, id == 0
+}
+
+// span is how a group of chips lies along one axis of a slice.
+type span struct {
+	extent int
+	// links are those that carry the group's bytes in one direction, which groups side by side share.
+	links float64
+	hops  int
+	ring  bool
+}
+
+// spans measures a group of a slice's chips: along each axis, if the chips are a block, or else as a
+// chain.
+func (m *machine) spans(group [][3]int) (all []span) {
+	blocks := 1
+	for d := range m.shape {
+		var at []int
+		for _, chip := range group {
+			at = append(at, chip[d])
+		}
+		slices.Sort(at)
+		at = slices.Compact(at)
+		n := len(at)
+		if blocks *= n; n == 1 {
+			continue
+		}
+		stride := at[1] - at[0]
+		s := span{extent: n, ring: m.wrap[d] && n*stride >= m.shape[d] && n > 2, links: 1 / float64(stride), hops: (n - 1) * stride}
+		if s.ring {
+			s.links, s.hops = 2*s.links, n/2*stride
+		}
+		all = append(all, s)
+	}
+	if blocks != len(group) {
+		return []span{{extent: len(group), links: 1, hops: len(group) - 1}}
+	}
+	return all
+}
+
+// collective is the time of a collective alone on its links, and whether it is known.
+func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (seconds float64, known bool) {
+	var bytes float64
+	for _, id := range i.operands {
+		if operand := c.byID[id]; operand != nil {
+			bytes += float64(operand.shape.bytes())
+		}
+	}
+	if kind == "collective-permute" {
+		return w.permute(i.pairs, bytes)
+	}
+	if i.unreadable && len(i.groups) == 0 {
+		return 0, false
+	}
+	var group []int
+	if len(i.groups) > 0 {
+		group = i.groups[0]
+	}
+	if len(group) == 0 {
+		for k := range w.partitions() {
+			group = append(group, k)
+		}
+	}
+	if len(group) == 1 {
+		return 0, true
+	}
+	here := map[[3]int]int{} // the devices of the group on each chip of the first one's slice
+	var chips [][3]int
+	others := map[int]bool{}
+	first := 0
+	for k, partition := range group {
+		p, ok := w.place(partition)
+		if !ok {
+			return 0, false
+		}
+		if k == 0 {
+			first = p.slice
+		}
+		if others[p.slice] = true; p.slice != first {
+			continue
+		}
+		if here[p.chip]++; here[p.chip] == 1 {
+			chips = append(chips, p.chip)
+		}
+	}
+	seconds, known = w.machine.inside(kind, bytes, chips, len(group)/len(others))
+	if len(others) > 1 {
+		seconds += w.machine.exchange(exchanges[kind], bytes/float64(max(len(chips), 1)), len(others))
+	}
+	return seconds, known
+}
+
+// partitions is the number of a program's partitions.
+func (w *worker) partitions() int {
+	if n := len(w.module.devices); n > 0 {
+		return n
+	}
+	m := w.machine
+	return m.shape[0] * m.shape[1] * m.shape[2] * m.perChip
+}
+
+// exchanges are the kinds under the names of the transfers between slices.
+var exchanges = map[string]string{"all-reduce": "ALL_REDUCE", "all-gather": "ALL_GATHER", "reduce-scatter": "REDUCE_SCATTER"}
+
+// exchange is the time of what a device sends to the other slices.
+func (m *machine) exchange(kind string, bytes float64, slices int) float64 {
+	n := float64(max(slices, 2))
+	switch kind {
+	case "ALL_REDUCE":
+		bytes *= 2 * (n - 1) / n
+	case "ALL_GATHER":
+		bytes *= n - 1
+	case "REDUCE_SCATTER", "ALL_TO_ALL":
+		bytes *= (n - 1) / n
+	}
+	return bytes * float64(m.perChip) / m.value(networkRate)
+}
+
+// inside is the time of a collective of so many devices on chips of a slice, of which each device has
+// so many bytes. All groups run at once.
+func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int) (seconds float64, known bool) {
+	n, k := float64(devices), float64(len(chips))
+	rate := m.value(linkRate) * m.value(linkShare)
+	groups := float64(m.perChip) * k / n // that share the links of a chip
+	rings := []span{{extent: devices, links: 1, hops: 1}}
+	if k > 1 {
+		rings = m.spans(chips)
+	} else if rate, groups, k = m.value(dieRate), 1, n; k <= 1 {
+		return 0, true
+	}
+	if rate <= 0 {
+		return 0, false
+	}
+	links, hops, worst := 0.0, 0, 0.0
+	for _, s := range rings {
+		links, hops = links+s.links, hops+s.hops
+		// Half of what is sent crosses the middle of an axis.
+		crosses := float64(s.extent) / 4
+		if s.ring {
+			crosses /= 2
+		}
+		worst = max(worst, crosses/min(s.links, 1))
+	}
+	rounds := 1.0
+	switch kind {
+	case "all-reduce":
+		bytes, rounds = 2*bytes*(k-1)/k, 2
+	case "all-gather":
+		bytes *= n * (k - 1) / k
+	case "reduce-scatter":
+		bytes *= (k - 1) / k
+	case "all-to-all":
+		bytes, links = bytes*n/k*worst, 1
+	}
+	return groups*bytes/(links*rate) + rounds*float64(hops)*m.value(hopTime) + m.value(collectiveLag), true
+}
+
+// permute is the time of sends between pairs at once: that of the link with the most to carry, if
+// each goes along x, y and z by the shorter way.
+func (w *worker) permute(pairs [][2]int, bytes float64) (seconds float64, known bool) {
+	type link struct {
+		chip     [3]int
+		axis, by int
+	}
+	m := w.machine
+	loads := map[link]float64{}
+	most, far := 0.0, 0
+	for _, pair := range pairs {
+		from, ok := w.place(pair[0])
+		to, also := w.place(pair[1])
+		if !ok || !also || from.slice != to.slice {
+			return 0, false
+		}
+		hops := 0
+		for d, n := range m.shape {
+			distance, by := to.chip[d]-from.chip[d], 1
+			if m.wrap[d] && (distance > n/2 || distance < -n/2) {
+				distance -= n * sign(distance)
+			}
+			if distance < 0 {
+				by, distance = -1, -distance
+			}
+			for range distance {
+				if w.steps++; w.steps > maxSteps {
+					w.cut = true
+					return 0, false
+				}
+				l := link{from.chip, d, by}
+				loads[l] += bytes
+				most = max(most, loads[l])
+				from.chip[d] = (from.chip[d] + by + n) % n
+			}
+			hops += distance
+		}
+		far = max(far, hops)
+	}
+	if m.value(linkRate) <= 0 {
+		return 0, false
+	}
+	return most/(m.value(linkRate)*m.value(linkShare)) + float64(far)*m.value(hopTime) + m.value(collectiveLag), true
+}
+
+func sign(n int) int {
+	if n < 0 {
+		return -1
+	}
+	return 1
+}
