@@ -76,7 +76,7 @@ var fits = map[string]map[class]Constant{
 		ofCollectives: {linkShare, 0.655, fitted, recipes + "trillium/collectives: all-reduce of 0.606 GB on v6e-256 at 235.76 GB/s"},
 	},
 	"tpu7x": {
-		ofProducts:    {productTime, 1.045, fitted, recipes + "ironwood/README.md: gemm 16384 and 32768 at 950.1 and 956.4 TFLOP/s"},
+		ofProducts:    {productTime, 1.139, fitted, recipes + "ironwood/README.md: gemm 16384 and 32768 at 950.1 and 956.4 TFLOP/s"},
 		ofMemory:      {memoryShare, 0.868, fitted, recipes + "ironwood/hbm: copies of 2 to 8 GiB at 3198 to 3210 GB/s"},
 		ofCollectives: {collectiveLag, 13e-6, fitted, recipes + "ironwood/collectives: all-gather of 1.6 to 403 MB on 2x2x1 and 2x2x2"},
 	},

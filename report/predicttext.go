@@ -10,7 +10,7 @@ func (p *Prediction) text(b *strings.Builder) {
 	if p == nil {
 		return
 	}
-	b.WriteString("\ntime of a step, predicted, not measured\n")
+	b.WriteString("\nprediction of one step, not a measurement\n")
 	for _, part := range p.parts() {
 		fmt.Fprintf(b, "  %-23s %s%s\n", part.Name, Seconds(part.Seconds), part.Note)
 	}
@@ -43,8 +43,12 @@ func (p *Prediction) parts() []timePart {
 		name string
 		Overlap
 	}{{"waits for collectives", p.Interconnect}, {"waits for other slices", p.Network}} {
+		note := ""
+		if x.Hidden > 0 {
+			note = fmt.Sprintf(", and %s more behind other operations", Seconds(x.Hidden))
+		}
 		if x.Overlap != (Overlap{}) {
-			parts = append(parts, timePart{x.name, x.Exposed, fmt.Sprintf(", and %s behind other operations", Seconds(x.Hidden))})
+			parts = append(parts, timePart{x.name, x.Exposed, note})
 		}
 	}
 	return parts
