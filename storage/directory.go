@@ -119,7 +119,24 @@ func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write
 			return Failed("put", name, d, ErrExists)
 		}
 	}
-	return Failed("put", name, d, d.put(ctx, path, opts, write))
+	err = d.put(ctx, path, opts, write)
+	if err != nil && opts.Volatile && !opts.IfAbsent && ctx.Err() == nil && overwrite(path, write) == nil {
+		return nil // in the object's own blocks
+	}
+	return Failed("put", name, d, err)
+}
+
+// overwrite writes over a file that is there.
+func overwrite(path string, write func(io.Writer) error) error {
+	f, err := files.OpenOwn(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if at, failed := f.Seek(0, io.SeekCurrent); err == nil && failed == nil {
+		err = f.Truncate(at)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // create makes a file and its folder. Other processes remove folders that are empty, at any time
@@ -155,7 +172,7 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 		}
 	}()
 	err = write(&watched{ctx, w})
-	if err == nil {
+	if err == nil && !opts.Volatile {
 		err = w.Sync()
 		d.changed("sync file", temp, "")
 	}
@@ -178,6 +195,9 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 		return err
 	}
 	d.changed(map[bool]string{true: "rename", false: "link"}[placed], path, temp)
+	if opts.Volatile {
+		return nil
+	}
 	return d.sync(folder)
 }
 

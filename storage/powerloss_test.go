@@ -144,3 +144,32 @@ func TestALossOfPowerLeavesWholeObjects(t *testing.T) {
 	put("a", "three", PutOptions{})
 	require.Greater(t, points, 25)
 }
+
+// Where nothing can be put beside an object that is volatile, as on a full disk, it is written over,
+// and never through a link that stands there.
+func TestAVolatileObjectIsWrittenOverWhereThereIsNoRoom(t *testing.T) {
+	root := t.TempDir()
+	s := &directory{root: root}
+	volatile := PutOptions{Volatile: true}
+	put := func(name, text string) error { return PutBytes(t.Context(), s, name, []byte(text), volatile) }
+	require.NoError(t, put("a/sign", "the longer one"))
+	victim := filepath.Join(t.TempDir(), "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("of another program"), 0o644))
+	require.NoError(t, os.Symlink(victim, filepath.Join(root, "a", "link")))
+	s.did = func(change, path, _ string) {
+		require.NotContains(t, change, "sync", "it is not brought to the disk")
+		if change == "create" {
+			require.NoError(t, os.Remove(path))
+		}
+	}
+	require.NoError(t, put("a/sign", "another"))
+	data, err := ReadAll(t.Context(), s, "a/sign", 100)
+	require.NoError(t, err)
+	require.Equal(t, "another", string(data))
+	require.Error(t, put("a/new", "x"), "there is nothing to write over")
+	require.Error(t, put("a/link", "x"))
+	require.Error(t, PutBytes(t.Context(), s, "a/sign", nil, PutOptions{Volatile: true, IfAbsent: true}))
+	text, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "of another program", string(text))
+}

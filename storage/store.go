@@ -52,6 +52,10 @@ type PutOptions struct {
 	IfAbsent bool
 	// Size is the object's length in bytes, if it is known, and otherwise 0. It is a hint for speed.
 	Size int64
+	// Volatile says that the object is of no use after a loss of power, such as a sign of life: it need
+	// not be brought to the disk. Where there is no room for another one, the object of the same name
+	// is written over, and a reader may see a part of it.
+	Volatile bool
 }
 
 // Info describes an object of a listing.

@@ -53,16 +53,61 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		return refused("watch", err)
 	}
 	defer board.Close()
-	w := &watcher{board: board, view: status.NewView(), every: c.Interval, now: time.Now}
-	switch f, ok := a.terminal(); {
-	case c.Once:
-		return w.once(ctx, a, root.JSON)
-	case root.JSON:
-		return w.follow(ctx, func() error { return a.printLine(w.seen) })
-	case ok:
-		return w.follow(ctx, w.drawn(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) }))
+	show := (&news{out: a.stdout}).show
+	if f, ok := a.terminal(); ok {
+		show = draw(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
 	}
-	return w.follow(ctx, w.lines(a.stdout))
+	if root.JSON {
+		show = func(l *status.Look) error { return a.printLine(l) }
+	}
+	view, began := &status.View{}, time.Now()
+	wait := 2500 * time.Millisecond // in which a host that is alive puts a record
+	if board.Objects() {
+		wait *= 2
+	}
+	if c.Once {
+		view.MinSilence, c.Interval = wait/2, min(c.Interval, wait/4)
+	}
+	var last status.Look
+	for {
+		l, err := view.Look(ctx, board)
+		switch {
+		case err == nil:
+			last = l
+		case ctx.Err() != nil || last.Time.IsZero():
+			return err
+		default: // it may come back
+			last.Remarks = append(slices.DeleteFunc(last.Remarks, func(text string) bool { return strings.HasPrefix(text, failed) }), plain.Line(failed+err.Error()))
+		}
+		if !c.Once {
+			err = show(&last)
+		} else if last.Known || time.Since(began) >= wait {
+			return a.showOnce(&last, root.JSON)
+		}
+		if err != nil || last.Over {
+			return err
+		}
+		asleep := time.Now()
+		select {
+		case <-time.After(c.Interval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if stopped := time.Since(asleep) - c.Interval; stopped > 2*time.Second { // this process was
+			view.Excuse(stopped, time.Now())
+		}
+	}
+}
+
+// failed begins the line that says that a look at the place failed.
+const failed = "the last look failed: "
+
+func (a *app) showOnce(l *status.Look, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(l)
+	}
+	_, err := fmt.Fprintln(a.stdout, strings.Join(l.Text(0), "\n"))
+	return err
 }
 
 // reached refuses a URL of a store that is not in this program.
@@ -100,245 +145,46 @@ func (a *app) terminal() (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// watcher looks at a run.
-type watcher struct {
-	board *status.Board
-	view  *status.View
-	every time.Duration
-	now   func() time.Time
-
-	began  time.Time
-	seen   watched
-	sights []status.Sight
-}
-
-// watched is a look at a run: what is written as lines, drawn, and printed as JSON.
-type watched struct {
-	Place      string           `json:"place"`
-	Run        string           `json:"run"`
-	Time       time.Time        `json:"time"`
-	Summary    string           `json:"summary"`
-	Over       bool             `json:"over"`
-	Hosts      []watchedHost    `json:"hosts"`
-	Findings   []status.Finding `json:"findings"`
-	Remarks    []string         `json:"remarks,omitempty"`
-	Unreadable int              `json:"unreadable,omitempty"`
-
-	empty bool // nothing is there
-	fresh bool // each host that has not ended was seen alive
-}
-
-type watchedHost struct {
-	Missing bool          `json:"missing,omitempty"`
-	Alive   bool          `json:"alive"`
-	Silent  status.Number `json:"silent"`
-	status.Record
-}
-
-// look reads the records.
-func (w *watcher) look(ctx context.Context) error {
-	began, first := w.now(), w.began.IsZero()
-	all, unreadable, err := w.board.Read(ctx)
-	now := w.now()
-	if first {
-		w.began = now
-	} else if gap := now.Sub(w.seen.Time) - w.every; gap > 2*time.Second || err != nil {
-		w.view.Excuse(max(gap, now.Sub(began)), now) // the place was slow, or this process was stopped
-	}
-	w.seen.Time = now
-	if err != nil {
-		if ctx.Err() != nil || first {
-			return err
-		}
-		const failed = "the last look failed: " // it may come back
-		w.seen.Remarks = slices.DeleteFunc(slices.Clone(w.seen.Remarks), func(text string) bool { return strings.HasPrefix(text, failed) })
-		w.seen.Remarks = append(w.seen.Remarks, line(failed+err.Error()))
-		return nil
-	}
-	w.view.Newest(all, now)
-	w.view.See(all, now, now)
-	w.sights = w.view.Sights(now)
-	w.seen = w.answer(all, unreadable, now)
-	return nil
-}
-
-// answer is what there is to say of a look.
-func (w *watcher) answer(all []status.Record, unreadable []error, now time.Time) watched {
-	run, hosts := w.view.Run()
-	v := watched{Place: w.board.String(), Run: run, Time: now, Summary: status.Summary(w.sights), Over: len(w.sights) > 0,
-		Hosts: []watchedHost{}, Findings: append([]status.Finding{}, status.Judge(w.sights, status.Outside)...), Unreadable: len(unreadable),
-		empty: len(all)+len(unreadable) == 0, fresh: len(w.sights) > 0}
-	changed, running := 0, 0
-	for _, s := range w.sights {
-		ended := !s.Missing && s.Record.State == status.Ended
-		v.Hosts = append(v.Hosts, watchedHost{Missing: s.Missing, Alive: s.Alive() && !ended, Silent: status.Number(s.Silent.Seconds()), Record: s.Record})
-		v.Over = v.Over && ended
-		v.fresh = v.fresh && (ended || s.Changed)
-		if !s.Missing && !ended {
-			running++
-			if s.Changed || s.Silent < s.Limit/2 {
-				changed++
-			}
-		}
-	}
-	say := func(format string, args ...any) { v.Remarks = append(v.Remarks, line(fmt.Sprintf(format, args...))) }
-	for _, f := range v.Findings {
-		say("%s", f)
-	}
-	if running > 0 && changed == 0 {
-		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
-			now.Sub(w.began).Round(100*time.Millisecond), status.Age(all, now).Round(time.Second))
-	}
-	for _, r := range all {
-		if r.Run != run || r.Host >= hosts {
-			say("%s has a record of another run, %q after step %d: it is left out", r.Title(), r.Run, r.Step)
-		}
-	}
-	for _, err := range unreadable {
-		say("%v", err)
-	}
-	if v.empty {
-		say("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", w.board)
-	}
-	return v
-}
-
-// line is a text on one line: what hosts say may have line ends in it.
-func line(text string) string { return plain.Line(strings.Join(strings.Fields(text), " ")) }
-
-// once looks until every host has been seen alive, or should have been.
-func (w *watcher) once(ctx context.Context, a *app, asJSON bool) error {
-	wait := 2500 * time.Millisecond
-	if w.board.Objects() {
-		wait = 5 * time.Second
-	}
-	w.view.MinSilence = wait / 2
-	for {
-		if err := w.look(ctx); err != nil {
-			return err
-		}
-		if w.seen.empty || w.seen.fresh || w.now().Sub(w.began) >= wait {
-			break
-		}
-		if err := pause(ctx, min(w.every, wait/4)); err != nil {
-			return err
-		}
-	}
-	if asJSON {
-		return a.printJSON(w.seen)
-	}
-	for _, line := range w.text(0) {
-		fmt.Fprintln(a.stdout, line)
-	}
-	return nil
-}
-
-// follow looks until the run is over, and shows what it sees.
-func (w *watcher) follow(ctx context.Context, show func() error) error {
-	for {
-		if err := w.look(ctx); err != nil {
-			return err
-		}
-		if err := show(); err != nil || w.seen.Over {
-			return err
-		}
-		if err := pause(ctx, w.every); err != nil {
-			return err
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// text is everything that there is to say, a table with it. A line of the table has at most width
-// columns; 0 is any.
-func (w *watcher) text(width int) []string {
-	if w.seen.empty {
-		return w.seen.Remarks
-	}
-	lines := append([]string{w.summary()}, status.Table(w.sights, width)...)
-	return append(lines, w.seen.Remarks...)
-}
-
-func (w *watcher) summary() string {
-	if w.seen.Run == "" {
-		return line(w.seen.Summary)
-	}
-	return line("run " + w.seen.Run + ": " + w.seen.Summary)
-}
-
-// drawn shows the hosts on a terminal, always in the same place.
-func (w *watcher) drawn(out io.Writer, size func() (width, height int, err error)) func() error {
-	before := 0
-	return func() error {
+// draw returns what shows a look on a terminal, from its first line on.
+func draw(out io.Writer, size func() (width, height int, err error)) func(*status.Look) error {
+	return func(l *status.Look) error {
 		width, height, err := size()
 		if err != nil || width < 20 || height < 4 {
 			width, height = 80, 24
 		}
-		lines := w.text(width)
-		if len(lines) >= height { // the end is what matters: who is late
+		lines := l.Text(width)
+		for i, line := range lines { // what is longer takes several lines of the terminal
+			height -= max(len([]rune(line))-1, 0) / width
+			lines[i] = line + "\x1b[K\n"
+		}
+		if height = max(height, 4); len(lines) >= height { // the end is what matters: who is late
 			lines = append(lines[:2:2], lines[len(lines)-height+3:]...)
 		}
-		var b strings.Builder
-		if before > 0 {
-			fmt.Fprintf(&b, "\x1b[%dA", before)
-		}
-		b.WriteString("\r\x1b[J")
-		before = 0
-		for _, line := range lines {
-			b.WriteString(line + "\n")
-			before += 1 + max(len([]rune(line))-1, 0)/width // a long line takes several
-		}
-		_, err = io.WriteString(out, b.String())
+		_, err = io.WriteString(out, "\x1b[H"+strings.Join(lines, "")+"\x1b[J")
 		return err
 	}
 }
 
-// between is the time between two lines that say nothing new.
-const between = 10 * time.Second
-
-// lines writes a line as things change, and one now and then.
-func (w *watcher) lines(out io.Writer) func() error {
-	var last time.Time
-	var said []string
-	return func() error {
-		now := w.seen.Time
-		var news []string
-		for _, line := range w.seen.Remarks {
-			if !slices.ContainsFunc(said, func(s string) bool { return about(s) == about(line) }) {
-				news = append(news, line)
-			}
-		}
-		said = w.seen.Remarks
-		if now.Sub(last) >= between && len(w.sights) > 0 || w.seen.Over {
-			last = now
-			news = append([]string{w.summary()}, news...)
-		}
-		for _, line := range news {
-			if _, err := fmt.Fprintf(out, "%s %s\n", now.Format(time.TimeOnly), line); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+// news are lines as things change, and now and then.
+type news struct {
+	out  io.Writer
+	last time.Time
+	said string // what was the matter then, without its figures
 }
 
-// about is a line without its numbers: what it is about.
-func about(line string) string {
-	head, rest, _ := strings.Cut(line, ": ") // the host
-	return head + strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r == '.' {
-			return -1
-		}
-		return r
-	}, rest)
+func (n *news) show(l *status.Look) error {
+	said := fmt.Sprint(len(l.Remarks))
+	for _, f := range l.Findings {
+		said += fmt.Sprint(" ", f.Host, f.Cause)
+	}
+	if said == n.said && l.Time.Sub(n.last) < 10*time.Second && !l.Over {
+		return nil
+	}
+	n.said, n.last = said, l.Time
+	var b strings.Builder
+	for _, line := range append([]string{l.Title()}, l.Remarks...) {
+		fmt.Fprintf(&b, "%s %s\n", l.Time.Format(time.TimeOnly), line)
+	}
+	_, err := io.WriteString(n.out, b.String())
+	return err
 }

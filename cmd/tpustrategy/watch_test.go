@@ -66,11 +66,11 @@ func TestTheHostsOfARunAreShown(t *testing.T) {
 	hosts(t, dir, []status.Record{waits, late, waits}, 0, 1, 2)
 	out, _ := ran(t, 0, "watch", dir, "--once")
 	assert.Contains(t, out, "run r: step 398 of 1000, 3 steps/s, loss 0.25 after step 390, checkpoint 300, 3 of 3 hosts\n")
-	assert.Contains(t, out, "host  step  state    does      for  steps/s  loss  saved  name\n")
-	assert.Contains(t, out, "   1   398  running  input   7.0 s        3     -      -  w\n")
+	assert.Contains(t, out, "host  step  state    does    for    steps/s  loss  saved  name\n")
+	assert.Contains(t, out, "1     398   running  input   7.0 s  3        -     -      w\n")
 	assert.Contains(t, out, "host 1 (w): in the wait for its input for 7.0 s, after step 398; 2 hosts wait, in the launch after step 398\n")
 
-	var answer watched
+	var answer status.Look
 	out, _ = ran(t, 0, "watch", dir, "--once", "--json")
 	require.NoError(t, json.Unmarshal([]byte(out), &answer))
 	require.Len(t, answer.Findings, 1)
@@ -119,15 +119,26 @@ func TestARunIsFollowedToItsEnd(t *testing.T) {
 	// A terminal is drawn anew, from its first line on.
 	board, err := status.Open(t.Context(), dir)
 	require.NoError(t, err)
+	var view status.View
+	look, err := view.Look(t.Context(), board)
+	require.NoError(t, err)
+	assert.True(t, look.Over)
 	var drawn bytes.Buffer
-	w := &watcher{board: board, view: status.NewView(), every: time.Second, now: time.Now}
-	show := w.drawn(&drawn, func() (int, int, error) { return 40, 24, nil })
+	show := draw(&drawn, func() (int, int, error) { return 40, 24, nil })
 	for range 2 {
-		require.NoError(t, w.look(t.Context()))
-		require.NoError(t, show())
+		require.NoError(t, show(&look))
 	}
-	first, second, _ := strings.Cut(drawn.String(), "\x1b[4A\r\x1b[J")
-	assert.Equal(t, strings.TrimPrefix(first, "\r\x1b[J"), second)
-	assert.Contains(t, second, "failed")
-	assert.True(t, w.seen.Over)
+	frames := strings.Split(drawn.String(), "\x1b[H")
+	require.Len(t, frames, 3)
+	assert.Equal(t, frames[1], frames[2])
+	assert.Contains(t, frames[2], "failed")
+	assert.Equal(t, 4, strings.Count(frames[2], "\x1b[K\n"))
+	assert.True(t, strings.HasSuffix(frames[2], "\x1b[J"))
+
+	// What a low one has no room for is between the title and the end.
+	drawn.Reset()
+	require.NoError(t, draw(&drawn, func() (int, int, error) { return 100, 4, nil })(&status.Look{Hosts: make([]status.Host, 9), Remarks: []string{"the end"}}))
+	assert.Equal(t, 3, strings.Count(drawn.String(), "\n"))
+	assert.Contains(t, drawn.String(), "host  step")
+	assert.Contains(t, drawn.String(), "the end")
 }

@@ -72,7 +72,7 @@ func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 			return // the test's wait fails
 		}
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
-			all, _, _ := board.Read(t.Context())
+			all, _, _ := board.Read(t.Context(), 0)
 			if len(all) == cfg.hosts && all[2].Checkpoint > 0 {
 				_ = syscall.Kill(all[2].PID, syscall.SIGSTOP)
 				return

@@ -90,17 +90,13 @@ func (r *run) blame(err error, doing watchdog.Activity) {
 // defaultFloor is that of watchdog.Options.
 const defaultFloor = 5 * time.Second
 
-// endWatch ends the watchdog with the run's error, which it returns.
+// endWatch ends the watchdog with the run's error, which it returns: with who is stuck.
 func (r *run) endWatch(err error) error {
 	if r.dog == nil {
 		return err
 	}
 	if err != nil {
-		stuck := r.lost
-		if stuck == nil {
-			stuck = r.dog.Suspected()
-		}
-		if stuck != nil && !errors.Is(err, stuck) {
+		if stuck := cmp.Or(r.lost, r.dog.Suspected()); stuck != nil && !errors.Is(err, stuck) {
 			err = errors.Join(stuck, err)
 		}
 	}

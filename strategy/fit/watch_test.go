@@ -24,7 +24,7 @@ import (
 
 // quick are options with which a second is late.
 func quick(place string) watchdog.Options {
-	return watchdog.Options{Place: place, Floor: time.Second, Patience: 500 * time.Millisecond, Grace: 500 * time.Millisecond, Interval: 100 * time.Millisecond}
+	return watchdog.Options{Place: place, Floor: time.Second, Patience: 500 * time.Millisecond}
 }
 
 // blocking are batches whose yield waits for release at a step of one process.
@@ -92,7 +92,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 	assert.Equal(t, int64(30), point.Step, "nobody saved alone")
 	board, err := status.Open(t.Context(), filepath.Join(dir, "run"))
 	require.NoError(t, err)
-	all, unreadable, err := board.Read(t.Context())
+	all, unreadable, err := board.Read(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Empty(t, unreadable)
 	require.Len(t, all, 4)
@@ -131,7 +131,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	dir := t.TempDir()
-	o := watchdog.Options{Place: dir, Interval: 10 * time.Millisecond, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
+	o := watchdog.Options{Place: dir, OnReport: func(r watchdog.Report) { t.Errorf("%v", r.Findings) }}
 	store := strategytest.SeededStore()
 	step := strategytest.OK(train.New(s, store, optimizer.Adam().LearningRate(0.01).Done(), denseLoss(2), train.Options{}))
 	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
@@ -139,7 +139,7 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	board, err := status.Open(t.Context(), dir)
 	require.NoError(t, err)
-	all, _, err := board.Read(t.Context())
+	all, _, err := board.Read(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	r := all[0]

@@ -5,22 +5,20 @@
 //
 //	board, err := status.Open(ctx, "run")            // or gs://bucket/run
 //	defer board.Close()
-//	view := status.NewView()
-//	all, unreadable, err := board.Read(ctx)
-//	view.Newest(all, time.Now())
-//	view.See(all, time.Now(), time.Now())
-//	for _, f := range status.Judge(view.Sights(time.Now()), status.Outside) {
-//		fmt.Println(f)
+//	var view status.View
+//	look, err := view.Look(ctx, board)               // and again a second later, to see who is alive
+//	for _, line := range look.Text(0) {
+//		fmt.Println(line)
 //	}
 //
 // # The records
 //
 // Host 3 writes status/host-0003.json below the run's place, once a second at most. A record is
 // JSON: the run, the host, a sequence number, the step, the rate, the loss, the last checkpoint,
-// what the host does and for how long. In a folder a record is renamed into its place; where the
-// disk is full it is written over the one before, and a reader passes over a half that does not
-// parse. Nothing is brought to the disk by force, so that a save does not hold up the sign of life.
-// In an object store it is one object.
+// what the host does and for how long. In a folder nothing is brought to the disk by force, so that a
+// save does not hold up the sign of life, and where the disk is full a record is written over the one
+// before (storage.PutOptions.Volatile); a reader passes over a half that does not parse. In an object
+// store it is one object.
 //
 // # Time
 //

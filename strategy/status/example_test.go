@@ -10,7 +10,7 @@ import (
 )
 
 // Three hosts have put a record each; one of them waits for its input, and the others for it.
-func ExampleJudge() {
+func ExampleView() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "run-")
 	if err != nil {
@@ -33,17 +33,13 @@ func ExampleJudge() {
 		}
 	}
 
-	view := status.NewView()
-	all, _, err := board.Read(ctx)
+	var view status.View
+	look, err := view.Look(ctx, board)
 	if err != nil {
 		panic(err)
 	}
-	now := time.Now()
-	view.Newest(all, now)
-	view.See(all, now, now)
-	sights := view.Sights(now)
-	fmt.Println(status.Summary(sights))
-	for _, f := range status.Judge(sights, status.Outside) {
+	fmt.Println(look.Summary)
+	for _, f := range look.Findings {
 		fmt.Println(f)
 	}
 	// Output:

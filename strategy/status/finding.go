@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
 // Cause says what is the matter with a host.
@@ -33,7 +35,7 @@ const (
 
 	// Slow says that the others wait for the host in most of their time, though it goes on; Trouble
 	// that something fails there without ending the run; Clock that its clock is wrong; Store that
-	// this host cannot reach the place of the records.
+	// it cannot reach the place of the records.
 	Slow    Cause = "slow"
 	Trouble Cause = "trouble"
 	Clock   Cause = "clock"
@@ -41,13 +43,9 @@ const (
 )
 
 // Stops reports whether the run cannot go on for the cause.
-func (c Cause) Stops() bool {
-	switch c {
-	case Slow, Trouble, Clock, Store:
-		return false
-	}
-	return true
-}
+func (c Cause) Stops() bool { return c != Slow && c != Trouble && c != Clock && c != Store }
+
+func stops(f Finding) bool { return f.Cause.Stops() }
 
 // Finding names a host and what is the matter with it.
 type Finding struct {
@@ -58,7 +56,7 @@ type Finding struct {
 	Cause Cause  `json:"cause"`
 	Text  string `json:"text"`
 	// For is how many seconds it has lasted, as far as it is known.
-	For Number `json:"for,omitempty"`
+	For float64 `json:"for,omitempty"`
 	// Sure says that the run will not go on: the host is not there, or its activity has lasted
 	// longer than that ever may. Otherwise it is only longer than the other hosts took.
 	Sure bool `json:"sure,omitempty"`
@@ -72,6 +70,36 @@ func (f Finding) String() string {
 	return title(f.Host, f.Name) + ": " + f.Text
 }
 
+func title(host int, name string) string {
+	if name == "" {
+		return fmt.Sprintf("host %d", host)
+	}
+	return fmt.Sprintf("host %d (%s)", host, name)
+}
+
+// doing says what a host does, such as `the exchange "barrier x"`.
+func (r *Record) doing() string {
+	what := r.Doing
+	switch r.Kind() {
+	case activity.Input, activity.Result:
+		what = "the wait for its " + what
+	case activity.Launch, activity.Exchange, activity.Hook:
+		what = "the " + what
+	case activity.Save, activity.Restore:
+		what = "its " + what
+	case activity.Setup:
+		what = "its start"
+	case activity.Compile:
+		what = "the compiler"
+	case activity.Other:
+		what = "its own code"
+	}
+	if r.Detail != "" {
+		what += fmt.Sprintf(" %q", r.Detail)
+	}
+	return what
+}
+
 // seconds prints a time in seconds: "0.3 s", "12 s", "2m5s".
 func seconds(s float64) string {
 	switch {
@@ -81,4 +109,11 @@ func seconds(s float64) string {
 		return fmt.Sprintf("%.0f s", s)
 	}
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }

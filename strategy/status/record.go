@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -45,7 +46,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Record is what a host says of itself.
+// Record is what a host says of itself. Times are in seconds.
 type Record struct {
 	// Version is that of the form, [Version].
 	Version int `json:"version"`
@@ -66,7 +67,7 @@ type Record struct {
 	Step  int64 `json:"step"`
 	Steps int64 `json:"steps,omitempty"`
 	// Rate is in steps a second, over the last seconds.
-	Rate Number `json:"rate"`
+	Rate float64 `json:"rate"`
 	// Loss is the last loss that was read, after step LossStep; nil before the first.
 	Loss     *Number `json:"loss,omitempty"`
 	LossStep int64   `json:"loss_step,omitempty"`
@@ -75,17 +76,16 @@ type Record struct {
 	// Doing is the activity under way, such as "input", and Detail its name, such as the exchange's.
 	Doing  string `json:"doing"`
 	Detail string `json:"detail,omitempty"`
-	// For is how many seconds it has lasted, and Bound how long it may last, by the host's own
-	// experience.
-	For   Number `json:"for"`
-	Bound Number `json:"bound,omitempty"`
+	// For is how long it has lasted, and Bound how long it may last, by the host's own experience.
+	For   float64 `json:"for"`
+	Bound float64 `json:"bound,omitempty"`
 	// Turn counts the activities of this step.
 	Turn int64 `json:"turn"`
-	// Took are the seconds that each kind of activity took the last time.
-	Took map[string]Number `json:"took,omitempty"`
+	// Took is how long each kind of activity took the last time.
+	Took map[string]float64 `json:"took,omitempty"`
 	// Shares are the parts of the last seconds, of Window, that went into each kind of activity.
-	Shares map[string]Number `json:"shares,omitempty"`
-	Window Number            `json:"window,omitempty"`
+	Shares map[string]float64 `json:"shares,omitempty"`
+	Window float64            `json:"window,omitempty"`
 	// History is where the time of the run went, over all of its lives; host 0 has it.
 	History *goodput.History `json:"history,omitempty"`
 	// Trouble is what fails without ending the run, such as a save on a full disk.
@@ -105,23 +105,17 @@ const maxHosts = 1 << 16
 // Kind returns what the host does.
 func (r *Record) Kind() activity.Kind { return activity.Parse(r.Doing) }
 
-// Title returns the host's number and name, such as "host 3 (tpu-w-3)".
-func (r *Record) Title() string { return title(r.Host, r.Name) }
+// block is what a record is filled up to: it takes no new room where it is written over another.
+const block = 4096
 
-func title(host int, name string) string {
-	if name == "" {
-		return fmt.Sprintf("host %d", host)
-	}
-	return fmt.Sprintf("host %d (%s)", host, name)
-}
-
-// Encode returns the record as JSON, of one line.
+// Encode returns the record as a line of JSON, filled up with spaces.
 func (r *Record) Encode() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "status: record", Err: err, Class: errkind.InternalError}
+		return nil, &errkind.Fault{Op: "status: record", Err: err, Class: errkind.ValueError}
 	}
-	return append(b, '\n'), nil
+	b = append(b, '\n')
+	return append(b, strings.Repeat(" ", block-1-(len(b)-1)%block)...), nil
 }
 
 // ErrRecord is matched by a record that cannot be read.
@@ -129,29 +123,25 @@ var ErrRecord = errkind.New(errkind.DataLossError, "status: record")
 
 // Parse reads a record. A half written one, one of another form and one that makes no sense match
 // [ErrRecord].
-func Parse(data []byte) (Record, error) {
-	fault := func(reason string, err error) (Record, error) {
-		return Record{}, &errkind.Fault{Match: ErrRecord, Reason: reason, Err: err}
-	}
+func Parse(data []byte) (r Record, err error) {
+	reason := ""
 	// What follows the line is the rest of a longer record before it.
 	line, _, whole := bytes.Cut(data, []byte("\n"))
-	if !whole {
-		return fault(fmt.Sprintf("%d bytes without an end: it is half written", len(data)), nil)
+	if err = json.Unmarshal(line, &r); err != nil {
+		reason = "it is damaged or half written"
 	}
-	var r Record
-	if err := json.Unmarshal(line, &r); err != nil {
-		return fault("it is damaged or half written", err)
-	}
-	if r.Version != Version {
-		return fault(fmt.Sprintf("its form is version %d, this program reads %d", r.Version, Version), nil)
-	}
-	if r.Hosts < 1 || r.Hosts > maxHosts || r.Host < 0 || r.Host >= r.Hosts || r.Step < 0 {
-		return fault(fmt.Sprintf("host %d of %d after step %d", r.Host, r.Hosts, r.Step), nil)
-	}
-	switch r.State {
-	case Running, Stuck, Ended:
+	switch {
+	case !whole:
+		reason, err = fmt.Sprintf("%d bytes without an end: it is half written", len(data)), nil
+	case err != nil:
+	case r.Version != Version:
+		reason = fmt.Sprintf("its form is version %d, this program reads %d", r.Version, Version)
+	case r.Hosts < 1 || r.Hosts > maxHosts || r.Host < 0 || r.Host >= r.Hosts || r.Step < 0:
+		reason = fmt.Sprintf("host %d of %d after step %d", r.Host, r.Hosts, r.Step)
+	case r.State != Running && r.State != Stuck && r.State != Ended:
+		reason = fmt.Sprintf("the state %q", r.State)
 	default:
-		return fault(fmt.Sprintf("the state %q", r.State), nil)
+		return r, nil
 	}
-	return r, nil
+	return Record{}, &errkind.Fault{Match: ErrRecord, Reason: reason, Err: err}
 }

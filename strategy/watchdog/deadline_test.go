@@ -176,7 +176,7 @@ func TestAWarningIsALineAndTheDumpAFile(t *testing.T) {
 	dump, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, reports[0].Goroutines, string(dump))
-	assert.NotContains(t, log.String(), "goroutine 1 [")
+	assert.NotContains(t, log.String(), "@ 0x")
 }
 
 func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
@@ -221,21 +221,20 @@ func TestActivitiesWithinEachOther(t *testing.T) {
 }
 
 func TestTheProgramsOwnGoroutinesComeFirst(t *testing.T) {
-	dump := strings.Join([]string{
-		"goroutine 1 [running]:\nruntime.goexit()\n\t/x.go:1",
-		"goroutine 2 [select]:\nnet/http.(*Server).Serve(0x1)\n\t/x.go:1",
-		"goroutine 3 [select]:\nnet/http.(*Server).Serve(0x2)\n\t/x.go:1",
-		"goroutine 4 [chan receive]:\nmain.load(0x3)\n\t/main.go:7\nmain.main()\n\t/main.go:3",
-		"goroutine 5 [select]:\n" + module + "strategy/watchdog.(*Watchdog).watch(0x1)\n\t/x.go:1",
-		"goroutine 6 [select]:\n" + module + "strategy/feed.(*Feed).fill(0x1)\n\t/x.go:1",
-	}, "\n\n")
+	dump := "goroutine profile: total 6\n" + strings.Join([]string{
+		"1 @ 0x1\n#\t0x1\truntime.goexit+0x1\t/x.go:1",
+		"2 @ 0x2\n#\t0x1\tnet/http.(*Server).Serve+0x1\t/x.go:1",
+		"1 @ 0x4\n#\t0x1\tmain.load+0x1\t/main.go:7\n#\t0x1\tmain.main+0x1\t/main.go:3",
+		"1 @ 0x5\n#\t0x1\t" + module + "strategy/watchdog.(*Watchdog).watch+0x1\t/x.go:1",
+		"1 @ 0x6\n#\t0x1\t" + module + "strategy/feed.(*Feed).fill+0x1\t/x.go:1",
+	}, "\n\n") + "\n\n"
 	text := arrange(dump)
 	var order []string
 	for block := range strings.SplitSeq(text, "\n\n") {
-		_, after, _ := strings.Cut(block, "goroutine ")
+		_, after, _ := strings.Cut(block, "@ 0x")
 		order = append(order, after[:1])
 	}
 	assert.Equal(t, []string{"4", "6", "1", "2", "5"}, order)
-	assert.Contains(t, text, "2 goroutines like this:\ngoroutine 2")
-	assert.Less(t, len(arrange(strings.Repeat(dump+"\n\n", 10)+strings.Repeat("goroutine 9 [x]:\nf"+strings.Repeat("x", 9000)+"()\n\n", 3))), maxGoroutines+200)
+	assert.Less(t, len(arrange(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))), maxGoroutines+200)
+	assert.Contains(t, goroutines(), "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
 }

@@ -45,20 +45,20 @@
 //
 // A report goes to [Options].Logger, in a line, and to [Options].OnReport. The goroutines of this host,
 // the program's own first, are in the file that the line names: beside the record, as
-// host-0003.goroutines.txt, or without a place a temporary one. If nothing
-// has moved [Options].Patience later, a minute, the contexts of [Watchdog.Context] end by a
-// [*StuckError], which names the host and the cause. A launch that is under way on a TPU cannot be
-// ended so. If the watchdog is not closed [Options].Grace later, and [Options].Exit is os.Exit, the
-// process ends with [ExitCode]. All hosts do this at about the same time; what starts the job again
-// starts all of them, from the last checkpoint.
+// host-0003.goroutines.txt, or without a place a temporary one. If nothing has moved
+// [Options].Patience later, a minute, the contexts of [Watchdog.Context] end by a [*StuckError],
+// which names the host and the cause. A launch that is under way on a TPU cannot be ended so. If the
+// watchdog is not closed ten seconds later, and [Options].Exit is os.Exit, the process ends with
+// [ExitCode]. All hosts do this at about the same time; what starts the job again starts all of
+// them, from the last checkpoint.
 //
 // Only what is sure ends a run: a host that is not there, or an activity that is late by its own
 // host's times. That a host is later than the others were is said, and waited for.
 //
 // # Cost
 //
-// A goroutine looks four times a second, another writes a record a second, and a third reads the
-// others' records: each second on up to 8 hosts, each hosts/8 seconds on more, and each second once
-// this host has waited for half of the floor. In an object store each is a request, and the records
-// come each other second.
+// A goroutine looks four times a second, and has a record put each second and the others' records
+// read: each second on up to 8 hosts, each hosts/8 seconds on more, and more often once this host has
+// waited for half of the floor. In an object store each is a request, and the records come each other
+// second.
 package watchdog

@@ -37,15 +37,11 @@ type Options struct {
 	// Patience is the time between the first report that the run will not go on and its end: the
 	// context of [Watchdog.Context] is cancelled if nothing has moved until then. 0 is a minute.
 	Patience time.Duration
-	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed Grace after it
-	// cancelled the context: the wait is then one that cannot be ended. nil never ends the process.
+	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed 10 seconds, or
+	// Patience where that is less, after it cancelled the context: the wait is then one that cannot be
+	// ended. nil never ends the process.
 	Exit func(code int)
-	// Grace is the time from the cancellation to Exit; 0 is 10 seconds.
-	Grace time.Duration
 
-	// Interval is the time between two records; 0 is a second, and two seconds where records are
-	// objects. If this host waits for long, they come each second.
-	Interval time.Duration
 	// OnReport is called with each report, on a goroutine of the watchdog's, one at a time.
 	OnReport func(Report)
 	// Logger receives the reports; nil discards them.
@@ -56,48 +52,47 @@ type Options struct {
 
 // defaults checks the options and fills them in.
 func (o *Options) defaults() error {
-	if o.Hosts == 0 {
-		o.Hosts = 1
-	}
-	wrong := func(name, reason string) error {
-		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError, Hint: "see watchdog.Options"}
-	}
+	o.Hosts = cmp.Or(o.Hosts, 1)
+	var name, reason string
 	if o.Hosts < 0 || o.Host < 0 || o.Host >= o.Hosts {
-		return wrong("Host", fmt.Sprintf("host %d of %d; hosts count from 0", o.Host, o.Hosts))
+		name, reason = "Host", fmt.Sprintf("host %d of %d; hosts count from 0", o.Host, o.Hosts)
 	}
 	if o.Place != "" && o.Board != nil {
-		return wrong("Board", "Place is given, too")
+		name, reason = "Board", "Place is given, too"
 	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		or    time.Duration
-	}{{"Deadline", &o.Deadline, 0}, {"Floor", &o.Floor, 5 * time.Second}, {"First", &o.First, 30 * time.Minute}, {"Patience", &o.Patience, time.Minute},
-		{"Grace", &o.Grace, 10 * time.Second}, {"Interval", &o.Interval, 0}} {
-		if *d.value < 0 {
-			return wrong(d.name, fmt.Sprintf("%v is negative", *d.value))
+	for of, d := range map[string]time.Duration{"Deadline": o.Deadline, "Floor": o.Floor, "First": o.First, "Patience": o.Patience} {
+		if d < 0 {
+			name, reason = of, fmt.Sprintf("%v is negative", d)
 		}
-		*d.value = cmp.Or(*d.value, d.or)
 	}
+	if name != "" {
+		return &errkind.Fault{Op: "watchdog: option " + name, Reason: reason, Class: errkind.ValueError, Hint: "see watchdog.Options"}
+	}
+	o.Floor, o.First, o.Patience = cmp.Or(o.Floor, 5*time.Second), cmp.Or(o.First, 30*time.Minute), cmp.Or(o.Patience, time.Minute)
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.clock == nil {
 		o.clock = time.Now
 	}
 	return nil
 }
 
-// interval is the time between two records on a board.
-func (o *Options) interval(b *status.Board) time.Duration {
-	if o.Interval > 0 {
-		return o.Interval
+// interval is the time between two records: a second, two seconds where records are objects, unless
+// this host waits for long, and less where less is late.
+func (w *Watchdog) interval(waits bool) time.Duration {
+	d := min(time.Second, w.opts.Floor/5)
+	if w.board.Objects() && !waits {
+		return 2 * d
 	}
-	if b != nil && b.Objects() {
-		return 2 * time.Second
-	}
-	return time.Second
+	return d
 }
+
+// tick is the time between two looks.
+func (o *Options) tick() time.Duration {
+	return min(max(o.Floor/20, 20*time.Millisecond), 250*time.Millisecond)
+}
+
+// paused is how much later than a tick the next one comes if the process was stopped.
+func (o *Options) paused() time.Duration { return max(o.Floor/5, 4*o.tick()) }

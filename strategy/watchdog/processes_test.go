@@ -69,15 +69,12 @@ func TestHostProcess(t *testing.T) {
 	if i >= 0 {
 		f = faults[i]
 	}
-	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Place: c.Place, Floor: c.Floor, Patience: c.Floor, Grace: 500 * time.Millisecond, Exit: os.Exit,
+	o := Options{Host: c.Host, Hosts: c.Hosts, Run: "run", Name: "w", Place: c.Place, Floor: c.Floor, Patience: c.Floor, Exit: os.Exit,
 		OnReport: func(r Report) {
 			for _, f := range r.Findings {
 				say(said{First: &f})
 			}
 		}}
-	if c.Floor < 3*time.Second {
-		o.Interval = c.Floor / 5
-	}
 	if f.goes {
 		o.Patience = 20 * c.Floor
 	}

@@ -71,18 +71,25 @@ func (w *Watchdog) reportOf(s state, found []status.Finding) Report {
 }
 
 func (w *Watchdog) stuckError(s state, found []status.Finding) *StuckError {
-	sure := func(f status.Finding) bool { return f.Sure }
-	unsure := slices.DeleteFunc(slices.Clone(found), sure)
-	return &StuckError{w.reportOf(s, append(slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !f.Sure }), unsure...))}
+	found = slices.Clone(found)
+	slices.SortStableFunc(found, func(a, b status.Finding) int {
+		if a.Sure == b.Sure {
+			return 0
+		} else if a.Sure {
+			return -1
+		}
+		return 1
+	})
+	return &StuckError{w.reportOf(s, found)}
 }
 
-// report tells of new findings, in a line for each.
+// report tells of new findings, if there are any, in a line for each.
 func (w *Watchdog) report(s state, found []status.Finding) {
-	r := w.reportOf(s, found)
-	dump := ""
-	if r.Goroutines != "" {
-		dump = w.dump(r)
+	if len(found) == 0 {
+		return
 	}
+	r := w.reportOf(s, found)
+	dump := w.dump(r)
 	for _, f := range found {
 		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.Doing,
 			"here_for", r.For.Round(100*time.Millisecond), "here_step", r.Step, "goroutines", dump)
@@ -95,23 +102,26 @@ func (w *Watchdog) report(s state, found []status.Finding) {
 // dump puts this host's goroutines beside its record, or in a temporary file where there are no
 // records, and returns the file.
 func (w *Watchdog) dump(r Report) string {
-	if w.board == nil {
-		if !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {
-			return "" // nobody is told of it
-		}
-		f, err := os.CreateTemp("", "goroutines-*.txt")
-		if err != nil {
-			return err.Error()
-		}
-		if _, err := f.WriteString(r.Goroutines); errors.Join(err, f.Close()) != nil {
-			return errors.Join(err, os.Remove(f.Name())).Error()
-		}
-		return f.Name()
+	switch {
+	case r.Goroutines == "":
+		return ""
+	case w.board != nil:
+		go func() { // which may be slow
+			ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+			defer cancel()
+			_ = w.board.PutText(ctx, r.Host, "goroutines", r.Goroutines)
+		}()
+		return w.board.TextName(r.Host, "goroutines")
+	case !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn):
+		return "" // nobody is told of it
 	}
-	go func() { // which may be slow
-		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
-		defer cancel()
-		_ = w.board.PutText(ctx, r.Host, "goroutines", r.Goroutines)
-	}()
-	return w.board.TextName(r.Host, "goroutines")
+	f, err := os.CreateTemp("", "goroutines-*.txt")
+	if err != nil {
+		return err.Error()
+	}
+	_, err = f.WriteString(r.Goroutines)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name())).Error()
+	}
+	return f.Name()
 }

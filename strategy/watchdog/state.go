@@ -1,9 +1,6 @@
 package watchdog
 
 import (
-	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -12,104 +9,64 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
-// enough is how often something has to be done before its time counts: the first steps after a
-// start or a resume are slow.
-func enough(k activity.Kind) int64 {
-	switch k {
-	case activity.Input, activity.Launch, activity.Result, activity.Exchange:
-		return 3
-	}
-	return 1
-}
-
-// bound is how long an activity may last. It is called under mu.
-func (w *Watchdog) bound(f *frame) time.Duration {
-	stepwise := f.kind == activity.Input || f.kind.Together()
-	if w.opts.Deadline > 0 && stepwise {
-		return w.opts.Deadline
-	}
-	switch f.kind {
-	case activity.Other, activity.Compile: // the caller's code, and programs of any size: nothing is known
-		return w.opts.First
-	}
-	usual, known := w.pace(f).usual(enough(f.kind))
-	if !known {
-		return w.opts.First
-	}
-	if f.kind.Together() && w.opts.Hosts > 1 && w.board == nil {
-		return w.opts.First // the others may save: nothing says what they do
-	}
-	if f.kind == activity.Hook { // which may do something else now and then
-		return max(12*w.opts.Floor, factor*usual)
-	}
-	return max(w.opts.Floor, factor*usual)
-}
-
-// standing is how long all hosts may wait at the same place.
-func (w *Watchdog) standing(f *frame, bound time.Duration) time.Duration {
-	if w.opts.Deadline > 0 || bound == w.opts.First {
-		return bound
-	}
-	return max(6*w.opts.Floor, bound*5/2)
-}
-
-func stops(f status.Finding) bool { return f.Cause.Stops() }
-
 // state is what the watchdog knows of its host at a time.
 type state struct {
-	record   status.Record
-	lasted   time.Duration // of the activity under way
-	bound    time.Duration
-	standing time.Duration
-	marks    int64
+	record status.Record
+	lasted time.Duration // of the activity under way
+	bound  time.Duration
+	marks  int64
+	sums   [activity.Kinds]time.Duration
 }
 
 // look returns the state now.
 func (w *Watchdog) look() state {
-	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	top := &w.stack[len(w.stack)-1]
-	s := state{lasted: top.own + max(now-w.mark, 0), marks: w.marks}
-	s.bound = w.bound(top)
-	s.standing = w.standing(top, s.bound)
-	r := w.record
-	r.Time, r.Doing, r.Detail = w.opts.clock().UTC().Round(0), top.kind.String(), short(top.name)
-	r.For, r.Bound, r.Took = status.Number(s.lasted.Seconds()), status.Number(s.bound.Seconds()), map[string]status.Number{}
-	for k, took := range w.took {
-		if took > 0 {
-			r.Took[activity.Kind(k).String()] = status.Number(took.Seconds())
-		}
-	}
+	top, sums := &w.stack[len(w.stack)-1], w.sumsNow()
+	s := state{record: w.record, lasted: top.own + max(w.now()-w.mark, 0), bound: w.bound(top), marks: w.marks, sums: sums}
+	r := &s.record
+	r.Time, r.Doing, r.Detail = w.opts.clock().UTC().Round(0), top.kind.String(), cut(top.name)
+	r.For, r.Bound, r.Took = s.lasted.Seconds(), s.bound.Seconds(), byKind(w.took, time.Second)
 	if r.State == status.Running && slices.ContainsFunc(r.Findings, stops) {
 		r.State = status.Stuck
 	}
 	if w.opts.Host == 0 {
-		h := w.history(now)
+		h := w.history()
 		r.History = &h
 	}
-	s.record = r
 	return s
+}
+
+// byKind are the times of the kinds of activities that took any, in units.
+func byKind(all [activity.Kinds]time.Duration, unit time.Duration) map[string]float64 {
+	times := map[string]float64{}
+	for k, d := range all {
+		if d > 0 {
+			times[activity.Kind(k).String()] = d.Seconds() / unit.Seconds()
+		}
+	}
+	return times
+}
+
+// sumsNow are the times that went into each kind of activity. It is called under mu.
+func (w *Watchdog) sumsNow() [activity.Kinds]time.Duration {
+	sums := w.sums
+	sums[w.stack[len(w.stack)-1].kind] += max(w.now()-w.mark, 0)
+	return sums
 }
 
 // History says where the time of the run has gone so far, over all of its lives as far as host 0
 // knows them by its last record in Options.Place; elsewhere it is that of this life.
 func (w *Watchdog) History() goodput.History {
-	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.history(now)
+	return w.history()
 }
 
 // history is History. It is called under mu.
-func (w *Watchdog) history(now time.Duration) goodput.History {
+func (w *Watchdog) history() goodput.History {
 	h := w.life
-	h.Seen, h.To, h.Seconds = w.opts.clock().UTC().Round(0), w.record.Step, map[string]float64{}
-	for k, spent := range w.sumsAt(now) {
-		if spent > 0 {
-			h.Seconds[activity.Kind(k).String()] = spent.Seconds()
-		}
-	}
+	h.Seen, h.To, h.Seconds = w.opts.clock().UTC().Round(0), w.record.Step, byKind(w.sumsNow(), time.Second)
 	if w.past == nil {
 		return h
 	}
@@ -119,28 +76,6 @@ func (w *Watchdog) history(now time.Duration) goodput.History {
 	return w.past.Then(h)
 }
 
-// sumsAt are the times that went into each kind of activity. It is called under mu.
-func (w *Watchdog) sumsAt(now time.Duration) [activity.Kinds]time.Duration {
-	sums := w.sums
-	sums[w.stack[len(w.stack)-1].kind] += max(now-w.mark, 0)
-	return sums
-}
-
-// lives reads the last record of the life before, once. A place that cannot be read is tried again
-// before the next record, which would be put over it.
-func (w *Watchdog) lives(ctx context.Context) error {
-	r, err := w.board.Get(ctx, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, status.ErrRecord) {
-		return nil
-	}
-	if err == nil && r.History != nil {
-		w.mu.Lock()
-		w.past = r.History
-		w.mu.Unlock()
-	}
-	return err
-}
-
 // sample is where a host was at a time.
 type sample struct {
 	at   time.Duration
@@ -148,42 +83,22 @@ type sample struct {
 	sums [activity.Kinds]time.Duration
 }
 
-// window is the time over which rates and shares are taken.
-const window = 6 * time.Second
+// window is the least time over which rates and shares are taken; they are of less than two.
+const window = 5 * time.Second
 
-// recent fills in the rate and the shares of the last seconds. Only the watching goroutine calls
-// it, at each record.
-func (w *Watchdog) recent(r *status.Record) {
-	now := w.now()
-	w.mu.Lock()
-	s := sample{at: now, step: w.record.Step, sums: w.sumsAt(now)}
-	w.mu.Unlock()
-	for len(w.ring) > 1 && now-w.ring[1].at >= window {
-		w.ring = w.ring[1:]
+// recent fills in the rate and the shares of the last seconds.
+func (e *watch) recent(s *state, now time.Duration) {
+	if next := (sample{now, s.record.Step, s.sums}); now-e.newer.at >= window || next.step < e.newer.step {
+		e.older, e.newer = e.newer, next
 	}
-	if len(w.ring) > 0 {
-		from := w.ring[0]
-		if d := (now - from.at).Seconds(); d > 0 && s.step >= from.step {
-			r.Rate = status.Number(float64(s.step-from.step) / d)
-			r.Window = status.Number(d)
-			r.Shares = map[string]status.Number{}
-			for k := range s.sums {
-				if part := (s.sums[k] - from.sums[k]).Seconds() / d; part > 0.005 {
-					r.Shares[activity.Kind(k).String()] = status.Number(min(part, 1))
-				}
-			}
-		}
+	from := e.older
+	d := now - from.at
+	if d <= 0 || s.record.Step < from.step {
+		return
 	}
-	w.ring = append(w.ring, s)
-}
-
-// pause forgives this host a time in which it was stopped.
-func (w *Watchdog) pause(d time.Duration) {
-	now := w.now()
-	w.mu.Lock()
-	w.mark = min(w.mark+d, now)
-	w.mu.Unlock()
-	w.seen.Lock()
-	w.view.Excuse(d, time.Now())
-	w.seen.Unlock()
+	for k := range from.sums {
+		from.sums[k] = s.sums[k] - from.sums[k]
+	}
+	r := &s.record
+	r.Rate, r.Window, r.Shares = float64(r.Step-from.step)/d.Seconds(), d.Seconds(), byKind(from.sums, d)
 }

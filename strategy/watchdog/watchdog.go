@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
@@ -42,13 +41,17 @@ type frame struct {
 // Watchdog watches the steps of a host. Its methods are safe for concurrent use, but Do and Step
 // are those of the goroutine that takes the steps.
 type Watchdog struct {
-	opts  Options
-	board *status.Board        // or nil
-	owned bool                 // the board is
-	now   func() time.Duration // since the start; the clock of the times below
+	opts    Options
+	board   *status.Board        // or nil
+	owned   bool                 // the board is
+	now     func() time.Duration // since the start; the clock of the times below
+	verdict context.Context      // which the StuckError ends
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed by Close
+	left    chan struct{} // closed when the watchdog's goroutine has ended
 
-	mu        sync.Mutex
-	stack     []frame // the first one is Do's
+	mu        sync.Mutex // guards what follows
+	stack     []frame    // the first one is Do's
 	mark      time.Duration
 	marks     int64
 	begun     int64
@@ -63,27 +66,15 @@ type Watchdog struct {
 	past      *goodput.History // of the lives before, on host 0
 	life      goodput.History  // this one's start
 	resumed   bool             // life.From is known
-
-	seen    sync.Mutex // guards what follows
-	view    *status.View
-	readErr error
-	readAt  time.Duration // when reading began to fail, or 0
-	putErr  error
-	putAt   time.Duration
-
-	hurried atomic.Bool     // records are due at once
-	verdict context.Context // which the StuckError ends
-	cancel  context.CancelCauseFunc
-
-	records  chan *status.Record // of length 1
-	done     chan struct{}
-	loops    sync.WaitGroup
-	sequence int64
-	ring     []sample
+	heir      bool             // past is
 }
 
 // maxNested bounds the activities within each other.
 const maxNested = 32
+
+// processStart is when this process began, but for the moment before the program's packages were
+// ready.
+var processStart = time.Now()
 
 // Start starts a watchdog. Close it when the loop has ended.
 func Start(ctx context.Context, o Options) (*Watchdog, error) {
@@ -97,10 +88,10 @@ func start(ctx context.Context, o Options, now func() time.Duration) (*Watchdog,
 		return nil, err
 	}
 	w := &Watchdog{opts: o, board: o.Board, now: now, stack: make([]frame, 1, maxNested), hooks: map[string]*pace{},
-		view: status.NewView(), records: make(chan *status.Record, 1), done: make(chan struct{})}
+		done: make(chan struct{}), left: make(chan struct{})}
 	w.record = status.Record{Version: status.Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(),
-		Machine: machine(), State: status.Running}
-	w.life.Began = o.clock().Add(-status.ProcessAge())
+		Machine: status.Machine(), State: status.Running}
+	w.life.Began = o.clock().Add(-time.Since(processStart))
 	w.verdict, w.cancel = context.WithCancelCause(context.Background())
 	if o.Place != "" {
 		board, err := status.Open(ctx, o.Place)
@@ -109,20 +100,22 @@ func start(ctx context.Context, o Options, now func() time.Duration) (*Watchdog,
 		}
 		w.board, w.owned = board, true
 	}
-	w.view.MinSilence = max(o.Floor, 3*o.interval(w.board))
-	w.view.Follow(o.Run, o.Hosts, time.Now())
-	if w.board != nil {
-		w.loops.Go(w.write)
-		if o.Hosts > 1 {
-			w.loops.Go(w.read)
-		}
-	}
-	w.loops.Go(w.watch)
+	go w.watch()
 	return w, nil
 }
 
+// turn says that the goroutine which takes the steps does something else now, and what else began is
+// not what it waits for. It is called under mu.
+func (w *Watchdog) turn(f frame) {
+	now := w.passed()
+	w.observe(&w.stack[0], now)
+	w.stack = w.stack[:1]
+	w.stack[0] = f
+}
+
 // passed adds the time since the last mark to the activity under way. It is called under mu.
-func (w *Watchdog) passed(now time.Duration) {
+func (w *Watchdog) passed() (now time.Duration) {
+	now = w.now()
 	top := &w.stack[len(w.stack)-1]
 	if d := now - w.mark; d > 0 {
 		top.own += d
@@ -130,29 +123,22 @@ func (w *Watchdog) passed(now time.Duration) {
 	}
 	w.mark = now
 	w.marks++
+	return now
 }
 
 // Do says that the goroutine which takes the steps does something else now: the activity before
 // has ended. It allocates nothing. The name says more, such as which hook; it may be empty.
 func (w *Watchdog) Do(kind Activity, name string) {
-	now := w.now()
 	w.mu.Lock()
-	w.passed(now)
-	w.observe(&w.stack[0], now)
-	w.stack = w.stack[:1] // what else began is not what this goroutine waits for
-	w.stack[0] = frame{kind: kind, name: name}
+	w.turn(frame{kind: kind, name: name})
 	w.record.Turn++
 	w.mu.Unlock()
 }
 
 // Step says that a step was taken or launched, and that the next one begins. It allocates nothing.
 func (w *Watchdog) Step() {
-	now := w.now()
 	w.mu.Lock()
-	w.passed(now)
-	w.observe(&w.stack[0], now)
-	w.stack = w.stack[:1]
-	w.stack[0] = frame{}
+	w.turn(frame{})
 	w.record.Step++
 	w.record.Turn = 0
 	w.mu.Unlock()
@@ -161,10 +147,9 @@ func (w *Watchdog) Step() {
 // Begin says that an activity begins within the one under way, and end that it has ended. Of
 // activities of several goroutines the one that began last counts.
 func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
-	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.passed(now)
+	w.passed()
 	if len(w.stack) == maxNested {
 		return func() {}
 	}
@@ -176,14 +161,13 @@ func (w *Watchdog) Begin(kind Activity, name string) (end func()) {
 
 // end ends an activity, and those within it.
 func (w *Watchdog) end(id int64) {
-	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	depth := slices.IndexFunc(w.stack, func(f frame) bool { return f.id == id })
 	if depth < 1 {
 		return // it was ended
 	}
-	w.passed(now)
+	now := w.passed()
 	for i := len(w.stack) - 1; i >= depth; i-- {
 		w.observe(&w.stack[i], now)
 	}
@@ -202,10 +186,9 @@ func (w *Watchdog) observe(f *frame, now time.Duration) {
 	w.pace(f).observe(f.own, now)
 	switch f.kind {
 	case activity.Compile: // another program
-		w.paces[activity.Launch].forget()
-		w.paces[activity.Result].forget()
+		w.paces[activity.Launch], w.paces[activity.Result] = pace{}, pace{}
 	case activity.Setup: // another pass
-		w.paces[activity.Input].forget()
+		w.paces[activity.Input] = pace{}
 	}
 }
 
@@ -226,38 +209,34 @@ func (w *Watchdog) pace(f *frame) *pace {
 // known.
 func (w *Watchdog) At(step, steps int64) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.record.Step, w.record.Steps = step, steps
 	if !w.resumed {
 		w.resumed, w.life.From = true, step
 	}
-	w.mu.Unlock()
 }
 
 // Loss says that the loss after a step was read.
 func (w *Watchdog) Loss(step int64, loss float64) {
 	n := status.Number(loss)
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.record.Loss, w.record.LossStep = &n, step
-	w.mu.Unlock()
 }
 
 // Saved says that there is a checkpoint of a step.
 func (w *Watchdog) Saved(step int64) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.record.Checkpoint = step
-	w.mu.Unlock()
 }
 
 // Trouble says what fails without ending the run, such as a save on a full disk; nil says that
 // nothing does any more. The other hosts are told.
 func (w *Watchdog) Trouble(err error) {
-	text := ""
-	if err != nil {
-		text = short(err.Error())
-	}
 	w.mu.Lock()
-	w.record.Trouble = text
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	w.record.Trouble = short(err)
 }
 
 // Context returns a context that ends with ctx, or by a [*StuckError] when the run does not go on.
@@ -281,58 +260,53 @@ func (w *Watchdog) Suspected() error {
 	if err := w.Err(); err != nil {
 		return err
 	}
-	s := w.look()
 	w.mu.Lock()
 	found, recent := w.suspected, w.now()-w.suspectAt < 2*w.opts.Floor
 	w.mu.Unlock()
 	if len(found) == 0 || !recent {
 		return nil
 	}
-	return w.stuckError(s, found)
+	return w.stuckError(w.look(), found)
 }
 
 // closeWait bounds the last record's way.
 const closeWait = 2 * time.Second
 
-// Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are told that this one has left the loop, and why: err
-// is the run's error, or nil.
+// Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are
+// told that this one has left the loop, and why: err is the run's error, or nil.
 func (w *Watchdog) Close(err error) error {
 	w.mu.Lock()
 	if w.record.State == status.Ended {
 		w.mu.Unlock()
 		return nil
 	}
-	w.record.State = status.Ended
-	if err != nil {
-		w.record.Error = short(err.Error())
-		if stuck := (*StuckError)(nil); errors.As(err, &stuck) {
-			w.record.Findings = stuck.Findings // which the others go by
-		}
+	w.record.State, w.record.Error = status.Ended, short(err)
+	if stuck := (*StuckError)(nil); errors.As(err, &stuck) {
+		w.record.Findings = stuck.Findings // which the others go by
 	}
 	w.mu.Unlock()
 	if h := w.History(); w.opts.Host == 0 && h.To > 0 {
 		w.opts.Logger.Info("watchdog: " + h.Shares().String())
 	}
 	close(w.done)
-	left := make(chan struct{})
-	go func() {
-		w.loops.Wait()
-		if w.owned {
-			_ = w.board.Close()
-		}
-		close(left)
-	}()
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
 	select {
-	case <-left:
+	case <-w.left:
 	case <-timer.C: // a place that does not answer does not hold the run up
 	}
 	return nil
 }
 
-// short bounds a text for a record.
-func short(text string) string {
+// short is the text of an error, bounded for a record; nil has none.
+func short(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cut(err.Error())
+}
+
+func cut(text string) string {
 	const most = 600
 	if len(text) > most {
 		return text[:most] + " ..."

@@ -29,7 +29,7 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	var mu sync.Mutex
 	named := map[int]status.Finding{}
 	for i := range 3 {
-		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: status.In(run), Floor: 2 * time.Second, Interval: 300 * time.Millisecond,
+		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: status.In(run), Floor: 2 * time.Second,
 			OnReport: func(r watchdog.Report) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -1,0 +1,234 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/plain"
+)
+
+// Look is a run as a reader sees it at a time, also as JSON.
+type Look struct {
+	Place string    `json:"place"`
+	Run   string    `json:"run"`
+	Time  time.Time `json:"time"`
+	// Summary says in one line where the run is, such as "step 400 of 1000, 12.3 steps/s, loss 0.2512,
+	// checkpoint 300, 8 of 8 hosts".
+	Summary string `json:"summary"`
+	// Over says that all hosts have ended.
+	Over     bool      `json:"over"`
+	Hosts    []Host    `json:"hosts"`
+	Findings []Finding `json:"findings"`
+	// Remarks are lines that say the findings, and what else there is to say.
+	Remarks []string `json:"remarks,omitempty"`
+	// Unreadable is the number of records that cannot be read.
+	Unreadable int `json:"unreadable,omitempty"`
+	// Known says that there is nothing to wait for: no record, or each host has ended or was seen alive.
+	Known bool `json:"-"`
+}
+
+// Host is a host of a [Look].
+type Host struct {
+	Missing bool    `json:"missing,omitempty"`
+	Alive   bool    `json:"alive"`
+	Silent  float64 `json:"silent"`
+	Record
+	state string
+}
+
+// Look reads the records of a board, of all hosts that are listed, and says what there is to see. It
+// excuses the hosts for the time of a reading that is slow, or fails.
+func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
+	began := time.Now()
+	all, unreadable, err := b.Read(ctx, 0)
+	now := time.Now()
+	if took := now.Sub(began); err != nil || took > time.Second {
+		v.Excuse(took, now)
+	}
+	if err != nil {
+		return Look{}, err
+	}
+	return v.look(b.String(), all, unreadable, now), nil
+}
+
+func (v *View) look(place string, all []Record, unreadable []error, now time.Time) Look {
+	v.See(all, now, now)
+	sights := v.Sights(now)
+	l := Look{Place: place, Run: v.Run, Time: now, Summary: summary(sights), Over: len(sights) > 0, Hosts: []Host{},
+		Findings: append([]Finding{}, Judge(sights, minSilence)...), Unreadable: len(unreadable), Known: len(sights) > 0 || len(unreadable) == 0}
+	say := func(format string, args ...any) { l.Remarks = append(l.Remarks, line(fmt.Sprintf(format, args...))) }
+	for _, f := range l.Findings {
+		say("%s", f)
+	}
+	running, alive := 0, 0
+	for i := range sights {
+		s := &sights[i]
+		ended := s.Record.State == Ended
+		l.Hosts = append(l.Hosts, Host{Missing: s.Missing, Alive: s.running(), Silent: s.Silent.Seconds(), Record: s.Record, state: s.state()})
+		l.Over, l.Known = l.Over && ended, l.Known && (ended || s.Changed)
+		if !s.Missing && !ended {
+			running++
+			if s.Changed || s.Silent < s.Limit/2 {
+				alive++
+			}
+		}
+	}
+	if running > 0 && alive == 0 {
+		newest := slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
+		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
+			now.Sub(v.since).Round(100*time.Millisecond), max(now.Sub(newest.Time), 0).Round(time.Second))
+	}
+	for _, r := range all {
+		if r.Run != v.Run || r.Host >= v.Hosts {
+			say("%s has a record of another run, %q after step %d: it is left out", title(r.Host, r.Name), r.Run, r.Step)
+		}
+	}
+	for _, err := range unreadable {
+		say("%v", err)
+	}
+	if len(all)+len(unreadable) == 0 {
+		say("no host has a record in %s yet: a run writes them with the hook fit.Watch and this Place", place)
+	}
+	return l
+}
+
+// line is a text on one line: what hosts say may have line ends in it.
+func line(text string) string { return plain.Line(strings.Join(strings.Fields(text), " ")) }
+
+// Title is the run and its summary, in a line.
+func (l *Look) Title() string {
+	if l.Run == "" {
+		return line(l.Summary)
+	}
+	return line("run " + l.Run + ": " + l.Summary)
+}
+
+// Text is everything that there is to say: the title, a line for each host below a line of titles,
+// and the remarks. A line of a host has at most width columns; 0 is as many as it takes.
+func (l *Look) Text(width int) (lines []string) {
+	if len(l.Hosts) == 0 {
+		return l.Remarks
+	}
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "host\tstep\tstate\tdoes\tfor\tsteps/s\tloss\tsaved\tname")
+	for i := range l.Hosts {
+		h := &l.Hosts[i]
+		if h.Missing {
+			fmt.Fprintf(t, "%d\t-\tmissing\t-\t-\t-\t-\t-\t-\n", i)
+			continue
+		}
+		does, lasts, loss, saved := strings.TrimSpace(h.Doing+" "+h.Detail), seconds(h.For), "-", "-"
+		if h.State == Ended {
+			does, lasts = cmp.Or(h.Error, "-"), "-"
+		}
+		if h.Loss != nil {
+			loss = number(float64(*h.Loss))
+		}
+		if h.Checkpoint > 0 {
+			saved = fmt.Sprint(h.Checkpoint)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.state, cut(does, 40), lasts, number(h.Rate), loss, saved, cut(h.Name, 24))
+	}
+	_ = t.Flush()
+	lines = append(lines, l.Title())
+	for row := range strings.Lines(b.String()) {
+		lines = append(lines, cut(strings.TrimRight(row, " \n"), cmp.Or(width, math.MaxInt)))
+	}
+	return append(lines, l.Remarks...)
+}
+
+// state says in a word or two how a host is.
+func (s *Sight) state() string {
+	r := &s.Record
+	switch {
+	case r.State == Ended && r.Error != "":
+		return "failed"
+	case r.State == Ended:
+		return "ended"
+	case s.Process != "":
+		return strings.TrimPrefix(strings.TrimPrefix(s.Process, "is "), "has ")
+	case !s.Alive():
+		return "silent " + seconds(s.Silent.Seconds())
+	case slices.ContainsFunc(r.Findings, func(f Finding) bool { return stops(f) && f.Host == r.Host }):
+		return "late"
+	case r.State == Stuck:
+		return "waits"
+	}
+	return string(r.State)
+}
+
+// summary is that of a [Look].
+func summary(all []Sight) string {
+	var rate float64
+	var steps, saved int64
+	var loss *Record
+	alive, ended, step := 0, 0, int64(-1)
+	for i := range all {
+		r := &all[i].Record
+		switch {
+		case all[i].Missing:
+			continue
+		case r.State == Ended:
+			ended++
+		case all[i].Alive():
+			alive++
+			rate += r.Rate
+		}
+		if step < 0 || r.Step < step {
+			step = r.Step
+		}
+		steps, saved = max(steps, r.Steps), max(saved, r.Checkpoint)
+		if r.Loss != nil && (loss == nil || r.LossStep > loss.LossStep) {
+			loss = r
+		}
+	}
+	if step < 0 {
+		return "0 of " + plural(len(all), "host", "hosts")
+	}
+	text := fmt.Sprintf("step %d", step)
+	if steps > 0 {
+		text += fmt.Sprintf(" of %d", steps)
+	}
+	if alive > 0 {
+		text += ", " + number(rate/float64(alive)) + " steps/s"
+	}
+	if loss != nil {
+		text += ", loss " + number(float64(*loss.Loss))
+		if loss.LossStep != step {
+			text += fmt.Sprintf(" after step %d", loss.LossStep)
+		}
+	}
+	if saved > 0 {
+		text += fmt.Sprintf(", checkpoint %d", saved)
+	}
+	text += fmt.Sprintf(", %d of %s", alive, plural(len(all), "host", "hosts"))
+	if ended > 0 {
+		text += fmt.Sprintf(", %d ended", ended)
+	}
+	if h := all[0].Record.History; h != nil {
+		text += ", " + h.Shares().String()
+	}
+	return text
+}
+
+func number(x float64) string {
+	if x != 0 && math.Abs(x) < 0.01 || math.Abs(x) >= 1e6 {
+		return fmt.Sprintf("%.3g", x)
+	}
+	return fmt.Sprintf("%.4g", x)
+}
+
+// cut is a text on one line of so many columns.
+func cut(text string, most int) string {
+	if r := []rune(plain.Line(text)); len(r) > most {
+		return string(r[:max(most-1, 0)]) + "…"
+	}
+	return plain.Line(text)
+}
