@@ -53,3 +53,11 @@ func ExampleAssign() {
 	})
 	// Output: [[1 4 9 16] [25 36 49 64]]
 }
+
+// A sum of what two devices each hold half of, whole on both.
+func ExampleReplicate() {
+	step(func(x *graph.Node) *graph.Node {
+		return logical.Replicate(graph.ReduceAllSum(logical.Split(x, 1, 4)))
+	})
+	// Output: 28
+}

@@ -1,0 +1,95 @@
+package logical_test
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// The columns of each weight of a layer, for any number of devices.
+func ExampleMatch() {
+	rule := logical.Match(`/hidden/.*weights$`, logical.Over("", logical.AxisName))
+	annotation, _ := logical.Rules{rule}.For(mesh(), "/hidden/dense/weights", []int{4, 8})
+	fmt.Println(annotation)
+	// Output: -,logical
+}
+
+func mesh() sharding.Mesh {
+	m, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "logical", Size: 2})
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// The replicas share out the optimizer's state of all variables: ZeRO's first stage.
+func ExampleShare() {
+	text, err := logical.Rules{logical.Share("", logical.ShardOptimizer)}.MarshalJSON()
+	fmt.Println(string(text), err)
+	// Output: {"rules":[{"variable":"","state":"optimizer"}]} <nil>
+}
+
+func ExampleParseRules() {
+	rules, err := logical.ParseRules([]byte(`{"rules": [{"variable": "/output/.*weights$", "split": "logical,-"}]}`))
+	if err != nil {
+		panic(err)
+	}
+	annotation, _ := rules.For(mesh(), "/output/dense/weights", []int{8, 4})
+	fmt.Println(annotation)
+	// Output: logical,-
+}
+
+func ExampleParseAnnotation() {
+	annotation, err := logical.ParseAnnotation("-,logical")
+	fmt.Println(annotation.Equal(logical.Over("", "logical")), err)
+	// Output: true <nil>
+}
+
+// By numbers: one part of the rows, four of the columns.
+func ExampleSplitInto() {
+	fmt.Println(logical.SplitInto(1, 4))
+	// Output: 1,4
+}
+
+func ExampleAssignTo() {
+	fmt.Println(logical.AssignTo(3))
+	// Output: assign=3
+}
+
+func ExampleBuiltinRules() {
+	rules, err := logical.BuiltinRules("megatron", mesh())
+	annotation, _ := rules.For(mesh(), "/layer_0/ffn/up/dense/weights", []int{8, 32})
+	fmt.Println(len(rules) > 0, annotation, err)
+	// Output: true -,logical <nil>
+}
+
+// Whose state an optimizer keeps at a path.
+func ExampleStateOf() {
+	variable := func(path string) bool { return path == "/hidden/weights" }
+	fmt.Println(logical.StateOf("/AdamOptimizer/hidden/weights_1st_moment", variable))
+	// Output: /hidden/weights
+}
+
+// Parts of 2 and of 4 devices have a common cut: two factors of 2.
+func ExampleCut() {
+	eight, err := sharding.NewMesh(sharding.Axis{Name: "logical", Size: 4})
+	if err != nil {
+		panic(err)
+	}
+	factors, err := logical.Cut(eight, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
+	fmt.Println(factors, err)
+	// Output: [2 2] <nil>
+}
+
+// A variable that is whole on each device, whatever a later rule says.
+func ExampleReplicated() {
+	rules := logical.Rules{logical.Match("/norm", logical.Replicated()), logical.Match("", logical.Over(logical.AxisName))}
+	for _, path := range []string{"/norm/gain", "/biases"} {
+		annotation, _ := rules.For(mesh(), path, []int{8})
+		fmt.Println(annotation)
+	}
+	// Output:
+	// replicate
+	// logical
+}

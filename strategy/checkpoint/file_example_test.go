@@ -1,0 +1,128 @@
+package checkpoint_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
+)
+
+// folder saves a store as the checkpoint of step 7.
+func folder(path string) *checkpoint.Manager {
+	store := model.NewStore()
+	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
+	m := strategytest.OK(checkpoint.OpenManager(context.Background(), path, checkpoint.ManagerOptions{}))
+	if err := m.Save(context.Background(), 7, checkpoint.Store(store), checkpoint.SaveOptions{}); err != nil {
+		panic(err)
+	}
+	if err := m.Wait(context.Background()); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// One file of all variables, which other programs read, and which is a checkpoint again.
+func ExampleCheckpoint_Export() {
+	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	m := folder(filepath.Join(dir, "run"))
+	defer m.Close()
+	c := strategytest.OK(m.Latest(ctx))
+	defer c.Close()
+	path := filepath.Join(dir, "model.safetensors")
+	if err := c.Export(ctx, path, checkpoint.ExportOptions{}); err != nil {
+		panic(err)
+	}
+	file := strategytest.OK(checkpoint.OpenFile(path, checkpoint.FileOptions{}))
+	defer file.Close()
+	for _, v := range file.Variables() {
+		fmt.Println(v.Path, v.Shape)
+	}
+	// Output: /w (Float32)[2]
+}
+
+// A file of any program.
+func ExampleOpenFile() {
+	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	m := folder(filepath.Join(dir, "run"))
+	defer m.Close()
+	path := filepath.Join(dir, "model.safetensors")
+	c := strategytest.OK(m.Open(ctx, 7))
+	defer c.Close()
+	if err := c.Export(ctx, path, checkpoint.ExportOptions{}); err != nil {
+		panic(err)
+	}
+	file := strategytest.OK(checkpoint.OpenFile(path, checkpoint.FileOptions{}))
+	defer file.Close()
+	store := model.NewStore()
+	err := file.Restore(ctx, checkpoint.Store(store), checkpoint.RestoreOptions{})
+	fmt.Println(store.GetVariable("/w").MustValue().Value(), err)
+	// Output: [1 2] <nil>
+}
+
+// The checkpoint of a step.
+func ExampleManager_Open() {
+	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	m := folder(dir)
+	defer m.Close()
+	c := strategytest.OK(m.Open(ctx, 7))
+	fmt.Println(c.Step(), c.Close())
+	_, err := m.Open(ctx, 8)
+	fmt.Println(err != nil)
+	// Output:
+	// 7 <nil>
+	// true
+}
+
+// A run that goes back to a step.
+func ExampleManager_RemoveAfter() {
+	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	m := folder(dir)
+	defer m.Close()
+	err := m.RemoveAfter(ctx, 5)
+	fmt.Println(strategytest.OK(m.Steps(ctx)), err)
+	// Output: [] <nil>
+}
+
+// All variables of a strategy, saved from two replicas and restored into another program's.
+func ExampleStrategy() {
+	ctx, dir := context.Background(), strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	s, done := strategytest.Example(2, 1)
+	defer done()
+	store := model.NewStore()
+	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
+	m := strategytest.OK(checkpoint.OpenManager(ctx, dir, checkpoint.ManagerOptions{Strategy: s}))
+	defer m.Close()
+	if err := m.Save(ctx, 1, checkpoint.Strategy(s, store), checkpoint.SaveOptions{}); err != nil {
+		panic(err)
+	}
+	if err := m.Wait(ctx); err != nil { // it goes on in the background
+		panic(err)
+	}
+	last := strategytest.OK(m.Latest(ctx))
+	defer last.Close()
+	other := model.NewStore()
+	err := last.Restore(ctx, checkpoint.Strategy(s, other), checkpoint.RestoreOptions{})
+	fmt.Println(last.Step(), err)
+	// Output: 1 <nil>
+}
+
+// A store of GoMLX's, without devices.
+func ExampleStore() {
+	store := model.NewStore()
+	_ = strategytest.OK(store.CreateVariable("/w", tensors.FromValue([]float32{1, 2})))
+	for _, v := range checkpoint.Store(store).Variables {
+		fmt.Println(v.Path())
+	}
+	// Output: /w
+}
