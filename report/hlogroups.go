@@ -140,3 +140,125 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 	}
 	return cut(flat, int(size)), nil
 }
+
+// parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an iota that is
+// reshaped and transposed.
+func parseDeviceList(b []byte) (groups [][]int, err error) {
+	err = fields(b, func(n protowire.Number, v value) error {
+		switch n {
+		case 1:
+			group, err := parseGroup(v.bytes)
+			groups = append(groups, group)
+			return err
+		case 2:
+			iota, err := parseIota(v.bytes)
+			groups = append(groups, iota...)
+			return err
+		}
+		return nil
+	})
+	return groups, err
+}
+
+func parseGroup(b []byte) (group []int, err error) {
+	err = fields(b, func(n protowire.Number, v value) error {
+		if n != 1 {
+			return nil
+		}
+		if !v.packed {
+			group = append(group, int(min(v.number, maxDevices)))
+		}
+		if group == nil {
+			group = make([]int, 0, len(v.bytes)) // a byte or more each
+		}
+		for b := v.bytes; len(b) > 0; {
+			id, size := protowire.ConsumeVarint(b)
+			if size < 0 {
+				return malformed(protowire.ParseError(size), "")
+			}
+			group, b = append(group, int(min(id, maxDevices))), b[size:]
+		}
+		return nil
+	})
+	for _, id := range group {
+		if id >= maxDevices {
+			return nil, malformed(nil, "a device of more than %d", maxDevices)
+		}
+	}
+	return group, err
+}
+
+// parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape reshape, transposed
+// by perm, in groups of size.
+func parseIota(b []byte) ([][]int, error) {
+	var count, size uint64
+	var reshape, perm []uint64
+	err := fields(b, func(n protowire.Number, v value) (err error) {
+		switch n {
+		case 1:
+			count = v.number
+		case 2:
+			size = v.number
+		case 3:
+			reshape, err = v.numbers(reshape)
+		case 4:
+			perm, err = v.numbers(perm)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if count == 0 || size == 0 || count > maxDevices || size > maxDevices/count || len(reshape) != len(perm) {
+		return nil, malformed(nil, "%d groups of %d devices", count, size)
+	}
+	total := count * size
+	product := uint64(1)
+	for _, n := range reshape {
+		if n == 0 || n > total/product {
+			return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
+		}
+		product *= n
+	}
+	seen := map[uint64]bool{}
+	for _, axis := range perm {
+		if axis >= uint64(len(reshape)) || seen[axis] {
+			return nil, malformed(nil, "the permutation %v", perm)
+		}
+		seen[axis] = true
+	}
+	if product != total {
+		return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
+	}
+	strides := make([]uint64, len(reshape))
+	stride := uint64(1)
+	for axis := len(reshape) - 1; axis >= 0; axis-- {
+		strides[axis] = stride
+		stride *= reshape[axis]
+	}
+	flat := make([]int, total)
+	index := make([]uint64, len(perm))
+	for k := range total {
+		id := uint64(0)
+		for place, axis := range perm {
+			id += index[place] * strides[axis]
+		}
+		flat[k] = int(id)
+		for place := len(perm) - 1; place >= 0; place-- {
+			if index[place]++; index[place] < reshape[perm[place]] {
+				break
+			}
+			index[place] = 0
+		}
+	}
+	return cut(flat, int(size)), nil
+}
+
+// cut divides a list into groups of a size.
+func cut(flat []int, size int) [][]int {
+	groups := make([][]int, len(flat)/size)
+	for i := range groups {
+		groups[i] = flat[i*size : (i+1)*size]
+	}
+	return groups
+}

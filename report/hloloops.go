@@ -1,11 +1,5 @@
 package report
 
-import (
-	"bytes"
-	"regexp"
-	"strconv"
-)
-
 // A loop's rounds are known where the compiler has noted them, or where its condition compares a
 // counter, which each round moves by a constant, with a constant.
 
@@ -218,19 +212,4 @@ func countRounds(direction string, start, limit, step int64) (int, bool) {
 		return 0, false // it would not end
 	}
 	return int(min((distance+step-1)/step, maxRounds)), true
-}
-
-// knownTrips is how compilers note the rounds of a loop, in its configuration.
-var knownTrips = regexp.MustCompile(`"known_trip_count":\s*\{\s*"n":\s*"([0-9]{1,9})"`)
-
-func tripCount(config []byte) int {
-	if !bytes.Contains(config, []byte("known_trip_count")) {
-		return 0
-	}
-	if m := knownTrips.FindSubmatch(config); m != nil {
-		// The expression lets few digits through only.
-		n, _ := strconv.Atoi(string(m[1]))
-		return n
-	}
-	return 0
 }

@@ -1,12 +1,6 @@
 package report
 
-import (
-	"bytes"
-	"regexp"
-	"strconv"
-
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // parseSchedule reads a HloScheduleProto, the order in which a core runs the instructions of each
 // computation: a map, as field 1, from computations to sequences of instructions.
@@ -77,32 +71,4 @@ func parseAssignment(b []byte) (devices []int, err error) {
 		}
 	}
 	return devices, err
-}
-
-// maxCycles is some days of a core: what is more is no estimate.
-const maxCycles = 1 << 50
-
-// noted is how the compiler of TPUs notes its estimate, in the configuration of an instruction.
-var noted = []byte(`"estimated_cycles":"`)
-
-// estimatedCycles reads the compiler's estimate; 0 if there is none that can be true.
-func estimatedCycles(config []byte) int64 {
-	_, after, found := bytes.Cut(config, noted)
-	digits, _, ended := bytes.Cut(after[:min(len(after), 24)], []byte(`"`))
-	n, err := strconv.ParseInt(string(digits), 10, 64)
-	if !found || !ended || err != nil || n < 0 || n > maxCycles {
-		return 0
-	}
-	return n
-}
-
-// transferType is how the compiler of TPUs names what the hosts of several slices do with what they
-// are sent.
-var transferType = regexp.MustCompile(`(?s)_xla_megascale_transfer_type\x12.([A-Z_]+)`)
-
-func exchangeOf(attributes []byte) string {
-	if m := transferType.FindSubmatch(attributes); m != nil {
-		return string(m[1])
-	}
-	return ""
 }

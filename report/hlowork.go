@@ -1,6 +1,9 @@
 package report
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // work is what a core does in a part of a program.
 type work struct {
@@ -33,7 +36,7 @@ func (w *work) add(o work, times float64) {
 
 // worker counts a program's work.
 type worker struct {
-	module *hloModule
+	reading
 	// peak and rate are the target's operations and bytes a second; 0 if they are not known.
 	peak, rate float64
 	// machine is what the times are of; nil if it is not known.
@@ -41,13 +44,11 @@ type worker struct {
 	// once counts each loop for one round, as compilers' own accounts do.
 	once  bool
 	known map[uint64]work // by computation
-	steps int
-	cut   bool // it ended before the program
 }
 
 // work counts the work of a program, and its times on a machine, which may be nil.
 func (m *hloModule) work(target Target, once bool, on *machine) work {
-	w := &worker{module: m, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once, known: map[uint64]work{}}
+	w := &worker{reading: reading{module: m}, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once, known: map[uint64]work{}}
 	total := w.computation(m.entry, 0)
 	total.cut = w.cut
 	return total
@@ -137,223 +138,88 @@ func (w *worker) operation(c *hloComputation, i *hloInstruction, depth int) work
 	return own
 }
 
-// freeCalls are custom calls that are notes of the compiler to itself.
-var freeCalls = []string{"ConcatBitcast", "SliceBitcast", "AllocateBuffer", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound",
-	"X64Combine", "X64SplitHigh", "X64SplitLow"}
-
-// free are operations that do nothing, or whose start has been counted.
-var free = []string{
-	"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "add-dependency", "partition-id", "replica-id", "domain",
-	"async-update", "async-done", "copy-done", "send-done", "recv-done", "all-reduce-done", "all-gather-done", "collective-permute-done", "get-dimension-size",
-}
-
-// moving are operations that compute nothing.
-var moving = []string{
-	"copy", "copy-start", "transpose", "reshape", "broadcast", "iota", "pad", "concatenate", "reverse", "slice", "dynamic-slice", "dynamic-update-slice",
-	"gather", "custom-call", "infeed", "outfeed", "recv", "send", "rng-get-and-update-state", "rng-bit-generator", "rng", "sort", "bitcast-convert",
-	"dynamic-reshape", "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sqrt", "cbrt", "cosine", "sine", "tan",
-	"erf", "atan2", // transcendental functions are counted apart
-}
-
-// flops counts an operation's arithmetic: two for each product that is summed, one for each element
-// otherwise.
-func (w *worker) flops(c *hloComputation, i *hloInstruction, depth int) float64 {
-	operand := func(k int) hloShape {
-		if k < len(i.operands) {
-			if o := c.byID[i.operands[k]]; o != nil {
-				return o.shape
-			}
-		}
-		return hloShape{}
-	}
+// predict adds the time of an operation that is not a loop, a branch or a call.
+func (w *worker) predict(t *times, line *timeline, c *hloComputation, i *hloInstruction, own work, depth int) {
+	now := t.seconds()
 	switch {
-	case i.opcode == "fusion":
-		return w.inside(i, depth)
-	case i.opcode == "dot":
-		return i.product.dot(operand(0), i.shape)
-	case i.opcode == "convolution":
-		return i.product.convolution(operand(0), operand(1), i.shape)
-	case i.opcode == "reduce":
-		return max(operand(0).count()-i.shape.count(), 0)
-	case i.opcode == "reduce-window", i.opcode == "select-and-scatter":
-		n := i.shape.count()
-		for _, d := range i.product.window {
-			n *= float64(max(d.size, 1))
+	case strings.HasSuffix(i.opcode, "-done"):
+		if id, begun := line.origin(c, i); begun {
+			line.wait(id, t)
 		}
-		return n
-	case i.opcode == "scatter":
-		return operand(2).count()
-	case slices.Contains(free, i.opcode), slices.Contains(moving, i.opcode):
-		return 0
+	case i.opcode == "send" && i.slices, i.opcode == "custom-call" && slices.Contains(freeCalls, i.target):
+		// The receipt has the time of what is sent.
+	case i.opcode == "recv" && i.slices:
+		line.start(i.id, network, w.machine.exchange(i.exchange, float64(i.shape.bytes()), w.machine.slices), now)
+	case i.opcode == "send", i.opcode == "recv", i.opcode == "infeed", i.opcode == "outfeed":
+		t.missing(i.opcode+" of the host", 1)
+	case collectiveKinds[i.opcode] != "":
+		seconds, known := w.machine.collective(w.module, c, i, collectiveKinds[i.opcode])
+		if !known {
+			t.missing(i.opcode, 1)
+			return
+		}
+		line.start(i.id, interconnect, seconds, now)
+		if !strings.HasSuffix(i.opcode, "-start") {
+			line.wait(i.id, t)
+		}
+	case i.opcode == "copy-start":
+		line.start(i.id, transfers, w.machine.memorySeconds(own.traffic.main), now)
+	case slices.Contains(free, i.opcode):
+	case i.opcode == "custom-call" && i.cycles == 0:
+		w.called(t, i, depth)
+	default:
+		w.compute(t, c, i, own, depth)
 	}
-	return i.shape.count()
 }
 
-// inside counts the arithmetic of what a fusion runs.
-func (w *worker) inside(fusion *hloInstruction, depth int) (flops float64) {
-	if depth > maxDepth {
-		return 0
+// called adds the collectives of what a custom call runs; the time of any other is not known.
+func (w *worker) called(t *times, i *hloInstruction, depth int) {
+	var inner times
+	for _, id := range i.called {
+		inner.add(w.computation(id, depth+1).times, 1)
 	}
-	for _, id := range fusion.called {
-		c := w.module.computations[id]
-		if c == nil {
-			continue
-		}
-		for _, i := range c.instructions {
-			if w.steps++; w.steps > maxSteps {
-				w.cut = true
-				return flops
-			}
-			flops += w.flops(c, i, depth+1)
-		}
+	if inner.interconnect == (Overlap{}) {
+		inner = times{}
+		inner.missing("custom-call "+i.target, 1)
 	}
-	return flops
+	t.add(inner, 1)
 }
 
-// traffic is what an operation reads and writes. What takes or writes a part of a tensor touches
-// the part.
-func (w *worker) traffic(c *hloComputation, i *hloInstruction, depth int) (t traffic) {
-	shape := func(k int) hloShape {
-		if k < len(i.operands) {
-			if o := c.byID[i.operands[k]]; o != nil {
-				return o.shape
-			}
+// compute adds the time of an operation of a core. The collectives in a fusion run beside the rest of
+// it.
+func (w *worker) compute(t *times, c *hloComputation, i *hloInstruction, own work, depth int) {
+	seconds := w.machine.memorySeconds(own.traffic.main)
+	work, moved := 0.0, 0.0
+	w.eachInside(c, i, depth, func(c *hloComputation, x *hloInstruction) {
+		kind := collectiveKinds[x.opcode]
+		if kind == "" {
+			work += padded(c, x, w.machine.value(tileSize))
+			return
 		}
-		return hloShape{}
-	}
-	part := func(of, part hloShape) traffic { return of.moved(float64(part.bytes())) }
-	switch i.opcode {
-	case "fusion":
-		for k := range i.operands {
-			t = t.plus(shape(k).moved(w.read(i, uint64(k), shape(k), depth)))
+		if kind == "all-reduce" && i.shape.bytes() < x.shape.bytes() {
+			kind = "reduce-scatter" // as the rest of the fusion keeps a part
 		}
-		return t.plus(w.written(i, depth))
-	case "slice", "dynamic-slice", "gather":
-		return part(shape(0), i.shape).plus(i.shape.in())
-	case "dynamic-update-slice":
-		return shape(1).in().plus(part(i.shape, shape(1)))
-	case "scatter":
-		return shape(1).in().plus(shape(2).in()).plus(part(i.shape, shape(2))).plus(part(i.shape, shape(2)))
-	case "copy-start": // its result is a tuple of the copy, the original and a flag
-		if len(i.shape.elements) > 0 {
-			return shape(0).in().plus(i.shape.elements[0].in())
+		s, known := w.machine.collective(w.module, c, x, kind)
+		if moved += s; !known {
+			t.missing(x.opcode, 1)
 		}
-	}
-	if slices.Contains(free, i.opcode) || i.opcode == "custom-call" && slices.Contains(freeCalls, i.target) {
-		return t
-	}
-	for k := range i.operands {
-		t = t.plus(shape(k).in())
-	}
-	if len(i.shape.elements) > 0 && collectiveKinds[i.opcode] != "" && i.opcode != collectiveKinds[i.opcode] {
-		return t // the start of one, whose result holds its operands
-	}
-	return t.plus(i.shape.in())
-}
-
-// read is how many bytes of an operand a fusion reads: of one that it only takes parts of, the
-// parts.
-func (w *worker) read(fusion *hloInstruction, number uint64, whole hloShape, depth int) float64 {
-	all := float64(whole.bytes())
-	bytes, out := w.readInside(fusion, number, all, depth)
-	if out {
-		return all
-	}
-	return min(bytes, all)
-}
-
-// readInside is how many of all bytes of an operand the operations in a fusion read, and whether it
-// is also, as it is, the fusion's result.
-func (w *worker) readInside(fusion *hloInstruction, number uint64, all float64, depth int) (bytes float64, out bool) {
-	if len(fusion.called) != 1 || depth > maxDepth {
-		return all, false
-	}
-	c := w.module.computations[fusion.called[0]]
-	if c == nil || c.parameters[number] == nil {
-		return all, false
-	}
-	return w.used(c, c.parameters[number].id, all, depth)
-}
-
-// used is how many of all bytes of a value the operations of a computation read, and whether the
-// value is its result.
-func (w *worker) used(c *hloComputation, id uint64, all float64, depth int) (bytes float64, out bool) {
-	out = c.root == id
-	for _, u := range c.usesOf(id) {
-		if w.steps++; w.steps > maxSteps || bytes >= all || depth > maxDepth {
-			return all, out
-		}
-		i, k := u.by, u.operand
-		same, part := i.opcode == "bitcast", 0.0
-		switch {
-		case same:
-		case k == 0 && (i.opcode == "slice" || i.opcode == "dynamic-slice" || i.opcode == "gather"):
-			part = float64(i.shape.bytes())
-		case k == 0 && i.opcode == "dynamic-update-slice": // it is written in place
-		case i.opcode == "fusion":
-			part, same = w.readInside(i, uint64(k), all, depth+1)
-		default:
-			return all, out
-		}
-		bytes += part
-		if same {
-			part, through := w.used(c, i.id, all, depth+1)
-			bytes, out = bytes+part, out || through
-		}
-	}
-	return bytes, out
-}
-
-// use is an instruction that takes a value as one of its operands.
-type use struct {
-	by      *hloInstruction
-	operand int
-}
-
-// usesOf are the uses of a value in its computation.
-func (c *hloComputation) usesOf(id uint64) []use {
-	if c.uses == nil {
-		c.uses = map[uint64][]use{}
-		for _, i := range c.instructions {
-			for k, operand := range i.operands {
-				c.uses[operand] = append(c.uses[operand], use{i, k})
-			}
-		}
-	}
-	return c.uses[id]
-}
-
-// written is what a fusion writes: of a tensor that it updates in place, the update.
-func (w *worker) written(fusion *hloInstruction, depth int) traffic {
-	if len(fusion.called) == 1 {
-		if c := w.module.computations[fusion.called[0]]; c != nil {
-			return w.result(c, c.root, fusion.shape, depth)
-		}
-	}
-	return fusion.shape.in()
-}
-
-func (w *worker) result(c *hloComputation, id uint64, shape hloShape, depth int) (t traffic) {
-	i := c.byID[id]
-	if i == nil || depth > maxDepth {
-		return shape.in()
-	}
+	})
 	switch {
-	case i.opcode == "tuple" && len(i.operands) == len(shape.elements):
-		for k, operand := range i.operands {
-			t = t.plus(w.result(c, operand, shape.elements[k], depth+1))
-		}
-		return t
-	case i.opcode == "bitcast" && len(i.operands) == 1:
-		return w.result(c, i.operands[0], shape, depth+1)
-	case i.opcode == "dynamic-update-slice" && len(i.operands) > 1:
-		if update := c.byID[i.operands[1]]; update != nil {
-			return shape.moved(float64(update.shape.bytes()))
-		}
-	case i.opcode == "fusion" && len(i.called) == 1:
-		if inner := w.module.computations[i.called[0]]; inner != nil {
-			return w.result(inner, inner.root, shape, depth+1)
+	case work > 0 && i.cycles > 0:
+		seconds = max(seconds, w.machine.cycleSeconds(i.cycles)*w.machine.value(productTime))
+	case work > 0:
+		seconds = max(seconds, work/(w.machine.value(peakRate)*w.machine.value(emittedShare))*w.machine.value(productTime))
+	case own.traffic.main == 0:
+		seconds = w.machine.cycleSeconds(i.cycles)
+	}
+	seconds, moved = bounded(seconds), bounded(moved)
+	hidden := min(seconds, moved)
+	took := times{memory: seconds, interconnect: Overlap{Exposed: moved - hidden, Hidden: hidden}}
+	if work > 0 {
+		took.products, took.memory = seconds, 0
+		if i.cycles == 0 {
+			took.closed = seconds
 		}
 	}
-	return shape.in()
+	t.add(took, 1)
 }

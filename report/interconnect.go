@@ -13,16 +13,16 @@ type place struct {
 
 // place finds the device of a partition: libtpu counts the devices of a slice by core, x, y and z, the
 // core fastest.
-func (w *worker) place(partition int) (p place, known bool) {
+func (m *machine) place(devices []int, partition int) (p place, known bool) {
 	id := partition
-	if len(w.module.devices) > 0 {
-		if partition < 0 || partition >= len(w.module.devices) {
+	if len(devices) > 0 {
+		if partition < 0 || partition >= len(devices) {
 			return p, false
 		}
-		id = w.module.devices[partition]
+		id = devices[partition]
 	}
-	p.slice, id = id/idsOfASlice, id%idsOfASlice/w.machine.perChip
-	for d, n := range w.machine.shape {
+	p.slice, id = id/idsOfASlice, id%idsOfASlice/m.perChip
+	for d, n := range m.shape {
 		p.chip[d], id = id%n, id/n
 	}
 	return p, id == 0
@@ -66,7 +66,7 @@ func (m *machine) spans(group [][3]int) (all []span) {
 }
 
 // collective is the time of a collective alone on its links, and whether it is known.
-func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (seconds float64, known bool) {
+func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction, kind string) (seconds float64, known bool) {
 	var bytes float64
 	for _, id := range i.operands {
 		if operand := c.byID[id]; operand != nil {
@@ -74,7 +74,7 @@ func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (
 		}
 	}
 	if kind == "collective-permute" {
-		return w.permute(i.pairs, bytes)
+		return m.permute(of.devices, i.pairs, bytes)
 	}
 	if i.unreadable && len(i.groups) == 0 {
 		return 0, false
@@ -84,7 +84,7 @@ func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (
 		group = i.groups[0]
 	}
 	if len(group) == 0 {
-		for k := range w.partitions() {
+		for k := range m.partitions(of.devices) {
 			group = append(group, k)
 		}
 	}
@@ -96,7 +96,7 @@ func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (
 	others := map[int]bool{}
 	first := 0
 	for k, partition := range group {
-		p, ok := w.place(partition)
+		p, ok := m.place(of.devices, partition)
 		if !ok {
 			return 0, false
 		}
@@ -110,19 +110,18 @@ func (w *worker) collective(c *hloComputation, i *hloInstruction, kind string) (
 			chips = append(chips, p.chip)
 		}
 	}
-	seconds, known = w.machine.inside(kind, bytes, chips, len(group)/len(others))
+	seconds, known = m.inside(kind, bytes, chips, len(group)/len(others))
 	if len(others) > 1 {
-		seconds += w.machine.exchange(exchanges[kind], bytes/float64(max(len(chips), 1)), len(others))
+		seconds += m.exchange(exchanges[kind], bytes/float64(max(len(chips), 1)), len(others))
 	}
 	return seconds, known
 }
 
 // partitions is the number of a program's partitions.
-func (w *worker) partitions() int {
-	if n := len(w.module.devices); n > 0 {
-		return n
+func (m *machine) partitions(devices []int) int {
+	if len(devices) > 0 {
+		return len(devices)
 	}
-	m := w.machine
 	return m.shape[0] * m.shape[1] * m.shape[2] * m.perChip
 }
 
@@ -184,17 +183,19 @@ func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int
 
 // permute is the time of sends between pairs at once: that of the link with the most to carry, if
 // each goes along x, y and z by the shorter way.
-func (w *worker) permute(pairs [][2]int, bytes float64) (seconds float64, known bool) {
+func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds float64, known bool) {
 	type link struct {
 		chip     [3]int
 		axis, by int
 	}
-	m := w.machine
+	if len(pairs) > m.partitions(nil)*m.slices {
+		return 0, false // each device sends to one other
+	}
 	loads := map[link]float64{}
 	most, far := 0.0, 0
 	for _, pair := range pairs {
-		from, ok := w.place(pair[0])
-		to, also := w.place(pair[1])
+		from, ok := m.place(devices, pair[0])
+		to, also := m.place(devices, pair[1])
 		if !ok || !also || from.slice != to.slice {
 			return 0, false
 		}
@@ -208,10 +209,6 @@ func (w *worker) permute(pairs [][2]int, bytes float64) (seconds float64, known 
 				by, distance = -1, -distance
 			}
 			for range distance {
-				if w.steps++; w.steps > maxSteps {
-					w.cut = true
-					return 0, false
-				}
 				l := link{from.chip, d, by}
 				loads[l] += bytes
 				most = max(most, loads[l])

@@ -119,11 +119,10 @@ func TestPlacesAreThoseThatLibtpuDescribes(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(data, &d))
 		on := machineOf(t, d.Name)
-		w := &worker{module: &hloModule{}, machine: on}
 		first := d.Tasks[0][0][0] / idsOfASlice
 		for _, task := range d.Tasks {
 			for _, at := range task {
-				p, ok := w.place(at[0])
+				p, ok := on.place(nil, at[0])
 				require.True(t, ok)
 				require.Equal(t, [4]int{at[1], at[2], at[3], at[4]}, [4]int{p.chip[0] + (p.slice-first)*on.shape[0], p.chip[1], p.chip[2], at[0] % idsOfASlice % on.perChip}, d.Name)
 			}
