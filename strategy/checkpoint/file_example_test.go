@@ -126,3 +126,18 @@ func ExampleStore() {
 	}
 	// Output: /w
 }
+
+// A folder that keeps the two newest checkpoints.
+func ExampleOpenManager() {
+	dir := strategytest.OK(os.MkdirTemp("", "checkpoint-"))
+	defer os.RemoveAll(dir)
+	m, err := checkpoint.OpenManager(context.Background(), dir, checkpoint.ManagerOptions{Retention: checkpoint.Retention{Last: 2}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(m.Steps(context.Background()))
+	fmt.Println(m.Close())
+	// Output:
+	// [] <nil>
+	// <nil>
+}
