@@ -3,8 +3,14 @@ package gomlx
 import (
 	"encoding/json"
 	"io"
+	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/term"
 
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -47,6 +53,22 @@ type lines struct {
 	prefix string
 	mu     sync.Mutex
 	to     io.Writer
+	// barred says that GoMLX's progress bar may be on the same screen, and drawn that it is there by
+	// now, as a program has run. It repaints its table by going up as many lines as that has.
+	barred bool
+	drawn  atomic.Bool
+}
+
+// room is what keeps lines above the table: as many lines as the largest has, for the next to be
+// painted on.
+const room = "\n\n\n\n\n\n\n\n\n\n\n\n"
+
+// barOn says whether a program has GoMLX's progress bar, and a screen that shows it and w.
+func barOn(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	info, known := debug.ReadBuildInfo()
+	return ok && known && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) &&
+		slices.ContainsFunc(info.Deps, func(m *debug.Module) bool { return m.Path == "github.com/schollz/progressbar/v3" })
 }
 
 // Write writes whole lines.
@@ -54,6 +76,9 @@ func (l *lines) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.prefix + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+l.prefix) + "\n"
+	if l.barred && l.drawn.Load() {
+		all += room
+	}
 	_, err := io.WriteString(l.to, all)
 	return len(text), err
 }

@@ -133,6 +133,9 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	if err != nil {
 		return nil, failed("execute", fmt.Sprintf("program %q", e.state.program.Name), err)
 	}
+	if l, ok := e.backend.opts.Notes.(*lines); ok {
+		l.drawn.Store(true)
+	}
 	return out, nil
 }
 

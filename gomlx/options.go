@@ -44,7 +44,8 @@ type Options struct {
 	// why, and what the compiled program moves and needs. Nil is nobody.
 	Explain func(*Explanation)
 	// Notes receives lines that are no errors and may surprise, such as that a rule reaches no variable,
-	// and with explain=1 the explanations. Nil discards them; NewFromConfig takes standard error then.
+	// and with explain=1 the explanations. Nil discards them; NewFromConfig takes standard error then,
+	// and on a terminal leaves room below them for the table of GoMLX's progress bar.
 	Notes io.Writer
 	// Stopped is called with what ends the work of a backend that compiles ahead of time, before the
 	// error is returned. Nil is nobody; [Exit], which the backend of [Name] has, ends the process.

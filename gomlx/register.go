@@ -97,7 +97,7 @@ func (c *config) options(opts Options) Options {
 	if opts.Notes == nil {
 		opts.Notes = os.Stderr
 	}
-	opts.Notes = &lines{prefix: opts.name() + ": ", to: opts.Notes}
+	opts.Notes = &lines{prefix: opts.name() + ": ", to: opts.Notes, barred: barOn(opts.Notes)}
 	if c.explain {
 		also := opts.Explain
 		opts.Explain = func(e *Explanation) {
