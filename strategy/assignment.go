@@ -5,12 +5,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// assignmentOf builds an assignment of the wanted size: the block of a replica takes cores of a
-// chip first, then neighbours; by slice it stays within one.
+// assignmentOf builds an assignment of the wanted size, by slice where that is asked for, and where
+// the order of TensorFlow's assignment mixes the slices.
 func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
+	assignment, err := blockwise(topology, replicas, logicalDevices, bySlice)
+	if err == nil && assignment.MixesSlices() {
+		if better, err := blockwise(topology, assignment.NumReplicas(), logicalDevices, true); err == nil {
+			return better, nil
+		}
+	}
+	return assignment, err
+}
+
+// blockwise builds an assignment: the block of a replica takes cores of a chip first, then
+// neighbours; by slice it stays within one.
+func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
 			"%d replicas of %d logical devices; both are counts", replicas, logicalDevices)}
@@ -70,6 +83,10 @@ func gcd(a, b int) int {
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
 	if opts.BySlice && !assignment.BySlice() {
 		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
+	}
+	if opts.Variables.Uses(logical.ReplicaName) && assignment.MixesSlices() {
+		return &OptionError{Option: "Assignment", Reason: fmt.Sprintf("the %d replicas share out state over %d slices, in an order that mixes the slices: the TPU's compiler ends the process for that; "+
+			"set BySlice, with a number of replicas that the slices share equally, in place of an Assignment, or give one that is made with tpu.AssignmentOptions.BySlice", assignment.NumReplicas(), topology.NumSlices())}
 	}
 	spanning := assignment.Spanning()
 	if len(spanning) == 0 || opts.Logger == nil {

@@ -83,6 +83,30 @@ func TestAReplicaThatSpansSlicesIsSaidAndBySliceRefusesIt(t *testing.T) {
 	assert.Equal(t, "BySlice", wrong.Option)
 }
 
+// TestReplicasDoNotMixSlices: where TensorFlow's order would, they are slice by slice, and an
+// Assignment that mixes them is refused where the replicas share out state.
+func TestReplicasDoNotMixSlices(t *testing.T) {
+	sys := twoSlices(t)
+	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1}, Replicas: 8})
+	require.NoError(t, err)
+	require.True(t, mixed.MixesSlices())
+	shared := logical.Rules{logical.Share("", logical.ShardOptimizer)}
+	for _, o := range []strategy.Options{{}, {Variables: shared}, {Replicas: 8, LogicalDevices: 1}} {
+		strat, err := strategy.New(sys, o)
+		require.NoError(t, err)
+		assert.True(t, strat.DeviceAssignment().BySlice())
+		require.NoError(t, strat.Close())
+	}
+	strat, err := strategy.New(sys, strategy.Options{Assignment: mixed})
+	require.NoError(t, err)
+	require.NoError(t, strat.Close())
+	var wrong *strategy.OptionError
+	_, err = strategy.New(sys, strategy.Options{Assignment: mixed, Variables: shared})
+	require.ErrorAs(t, err, &wrong)
+	assert.Equal(t, "Assignment", wrong.Option)
+	assert.ErrorContains(t, err, "set BySlice")
+}
+
 // What logical devices say to each other stays within a slice; only the sum of the gradients crosses.
 func TestAOTBySliceOnlyGradientsCrossTheNetwork(t *testing.T) {
 	if !plugintest.TPUChild(t) {

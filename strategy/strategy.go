@@ -35,7 +35,8 @@ type Options struct {
 	Replicas, LogicalDevices int
 	// BySlice gives each of several slices the same number of whole replicas, slice by slice: the
 	// logical devices of a replica are then on one slice. See [tpu.AssignmentOptions]. An Assignment
-	// that is given has to be such.
+	// that is given has to be such. Without it, replicas are so all the same where they fit and
+	// TensorFlow's order would mix the slices ([tpu.DeviceAssignment.MixesSlices]).
 	BySlice bool
 	// LogicalAxes name the axes of a replica's logical devices, the slowest first: logical device i
 	// is at the row-major coordinates of i. Their sizes multiply to the number of logical devices;

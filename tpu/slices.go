@@ -47,6 +47,30 @@ func (a DeviceAssignment) BySlice() bool {
 	return true
 }
 
+// MixesSlices reports whether the replicas of one logical device, in their order, are on several
+// slices neither slice by slice nor slice after slice in turn. The TPU's compiler cannot scatter a sum
+// over replicas in such an order.
+func (a DeviceAssignment) MixesSlices() bool {
+	for core := range a.cores {
+		on := make([]int, a.replicas) // the slice of each replica's device
+		count := map[int]int{}
+		for r := range on {
+			on[r] = a.topology.SliceOf(a.topology.coords[a.assigned[r*a.cores+core]])
+			count[on[r]]++
+		}
+		bySlice, inTurn := true, true
+		each, of := len(on)/max(len(count), 1), len(count)
+		for r := range on {
+			bySlice = bySlice && count[on[r]] == each && on[r] == on[r/each*each]
+			inTurn = inTurn && count[on[r]] == each && on[r] == on[r%of]
+		}
+		if !bySlice && !inTurn {
+			return true
+		}
+	}
+	return false
+}
+
 // Fit returns how many replicas of the options' shape and stride fit on a topology, with BySlice in
 // all slices together. Replicas does not count. Its errors are those of [BuildDeviceAssignment].
 func (o AssignmentOptions) Fit(topology Topology) (int, error) {

@@ -60,6 +60,16 @@ func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
 		order = append(order, two.SliceOf(row[0]))
 	}
 	assert.Equal(t, slices.IsSorted(order), ring.BySlice(), "%v", order)
+
+	for _, c := range []struct {
+		shape   []int
+		bySlice bool
+		mixes   bool
+	}{{[]int{1, 1, 1, 1}, false, true}, {[]int{1, 1, 1, 1}, true, false}, {[]int{2, 2, 1, 1}, true, false}, {[]int{8, 4, 1, 1}, false, false}} {
+		a, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: c.shape, Replicas: 32 / (c.shape[0] * c.shape[1]), BySlice: c.bySlice})
+		require.NoError(t, err)
+		assert.Equal(t, c.mixes, a.MixesSlices(), "%v", c)
+	}
 }
 
 func TestBySliceRefusesWhatSlicesCannotShare(t *testing.T) {

@@ -124,3 +124,18 @@ func TestMicrobatchesCompileAheadOfTime(t *testing.T) {
 	_, err := step.Compiled(t.Context(), x, y)
 	require.NoError(t, err)
 }
+
+// TestStateIsSharedOutOverSlices: libtpu ends the process for sums that are scattered over replicas
+// whose order mixes the slices, as that of TensorFlow's assignment does here.
+func TestStateIsSharedOutOverSlices(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	for _, state := range []logical.StateSharding{logical.ShardOptimizer, logical.ShardGradients, logical.ShardParameters} {
+		s := strategytest.Ahead(t, "2x v5litepod-16", sharded(32, 1, state))
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), odd(1), train.Options{ClipNorm: 1}))
+		x, y := strategytest.BatchShapes(64)
+		_, err := step.Compiled(t.Context(), x, y)
+		require.NoError(t, err, "%s", state)
+	}
+}
