@@ -50,6 +50,8 @@ type hloInstruction struct {
 	trips int
 	// cycles is the compiler's estimate of a core's cycles; 0 without one.
 	cycles int64
+	// oneRing says that the compiler runs a collective as one ring, whatever the axes of its group.
+	oneRing bool
 	// index is that of a get-tuple-element, number that of a parameter, direction a comparison's,
 	// such as LT, and target a custom call's.
 	index, number     uint64
@@ -174,6 +176,7 @@ func parseInstruction(b []byte) (*hloInstruction, error) {
 			i.called, err = v.numbers(i.called)
 		case 43:
 			i.trips, i.cycles = tripCount(v.bytes), estimatedCycles(v.bytes)
+			i.oneRing = bytes.Contains(v.bytes, oneRingEmitter)
 		case 47:
 			i.host = v.number != 0
 		case 49:

@@ -41,6 +41,9 @@ func estimatedCycles(config []byte) int64 {
 	return n
 }
 
+// oneRingEmitter is how the compiler of TPUs begins the names of its ways along one ring.
+var oneRingEmitter = []byte(`"emitter":"1D`)
+
 // transferType is how the compiler of TPUs names what the hosts of several slices do with what they
 // are sent.
 var transferType = regexp.MustCompile(`(?s)_xla_megascale_transfer_type\x12.([A-Z_]+)`)

@@ -110,7 +110,7 @@ func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction
 			chips = append(chips, p.chip)
 		}
 	}
-	seconds, known = m.inside(kind, bytes, chips, len(group)/len(others))
+	seconds, known = m.inside(kind, bytes, chips, len(group)/len(others), i.oneRing)
 	if len(others) > 1 {
 		seconds += m.exchange(exchanges[kind], bytes/float64(max(len(chips), 1)), len(others))
 	}
@@ -143,8 +143,8 @@ func (m *machine) exchange(kind string, bytes float64, slices int) float64 {
 }
 
 // inside is the time of a collective of so many devices on chips of a slice, of which each device has
-// so many bytes. All groups run at once.
-func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int) (seconds float64, known bool) {
+// so many bytes. All groups run at once. One ring through all chips uses two links of each.
+func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int, oneRing bool) (seconds float64, known bool) {
 	n, k := float64(devices), float64(len(chips))
 	rate := m.value(linkRate) * m.value(linkShare)
 	groups := float64(m.perChip) * k / n // that share the links of a chip
@@ -166,6 +166,9 @@ func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int
 			crosses /= 2
 		}
 		worst = max(worst, crosses/min(s.links, 1))
+	}
+	if oneRing && links > 2 {
+		links, hops = 2, len(chips)/2
 	}
 	rounds := 1.0
 	switch kind {

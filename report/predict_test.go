@@ -86,7 +86,7 @@ func TestCollectivesHideBehindWhatIsScheduledBetweenThem(t *testing.T) {
 	beside := op(30, "dot", floats(8, 8), []uint64{10, 10}, dot, cycles(100_000))
 	module := program(1, computation(1, op(10, "parameter", floats(1<<20), nil), begin, end, beside))
 	alone := predicted(t, in(module, schedule(1, 10, 20, 21, 30)), "v5e:2x2")
-	want, known := m.inside("all-gather", 4<<20, [][3]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}}, 4)
+	want, known := m.inside("all-gather", 4<<20, [][3]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}}, 4, false)
 	require.True(t, known)
 	assert.InEpsilon(t, 3*4<<20/(2*45e9)+2e-6, want, 1e-9, "of four parts three come in over two links, two hops far")
 	assert.Equal(t, Overlap{Exposed: want}, alone.Interconnect)
@@ -156,10 +156,20 @@ func TestLinksAreThoseOfTheGroup(t *testing.T) {
 		"no block":                {"v5e:8x8", "reduce-scatter", [][3]int{{0, 0}, {3, 1}, {5, 5}}, 2.0 / 3},
 	} {
 		m := machineOf(t, c.slice)
-		got, known := m.inside(c.kind, bytes, c.chips, len(c.chips))
+		got, known := m.inside(c.kind, bytes, c.chips, len(c.chips), false)
 		require.True(t, known, name)
 		assert.InEpsilon(t, c.want*bytes/rate, got, 0.01, name)
 	}
+}
+
+// The compiler says of some collectives that it runs them as one ring: then a torus is no faster.
+func TestOneRingUsesTwoLinks(t *testing.T) {
+	gather := func(config string) pjrt.Program {
+		return program(1, computation(1, op(10, "parameter", floats(1<<20), nil), op(11, "all-gather", floats(1<<28), []uint64{10}, message(nil, 43, []byte(config)))))
+	}
+	ring := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"1DAllGatherNonMajorDim"}}`), "v5e:16x16").Interconnect.Exposed
+	torus := predicted(t, gather(`{"collective_algorithm_config":{"emitter":"RotatedPincerEmitter"}}`), "v5e:16x16").Interconnect.Exposed
+	assert.InEpsilon(t, 2, ring/torus, 0.05)
 }
 
 func TestSeveralSlicesExchangeOverTheNetwork(t *testing.T) {
