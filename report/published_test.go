@@ -30,20 +30,23 @@ type measurement struct {
 	why   string
 }
 
-// exact is the bound of an operation of a millisecond or more; small ones are dominated by what a
-// prediction knows nothing of.
-func exact(m measurement) measurement {
-	if m.bound == 0 {
+// bounded gives a measurement its bound. Those of microseconds are dominated by what a prediction
+// knows nothing of.
+func bounded(m measurement) measurement {
+	switch {
+	case m.bound > 0:
+	case m.seconds < 20e-6:
+		m.bound, m.why = 1, "microseconds: the launch counts"
+	case m.seconds < 1e-3:
+		m.bound = 0.15
+	default:
 		m.bound = 0.10
-		if m.seconds < 1e-3 {
-			m.bound, m.why = 0.75, "below a millisecond"
-		}
 	}
 	return m
 }
 
 func publishedMeasurements() (all []measurement) {
-	add := func(m measurement) { all = append(all, exact(m)) }
+	add := func(m measurement) { all = append(all, bounded(m)) }
 	vmem := map[string]any{"xla_tpu_scoped_vmem_limit_kib": 65536}
 	add(measurement{name: "matmul 8192", slice: "v6e:1x1", devices: 1, text: matmul(8192), seconds: 1.328756e-3, flags: vmem})
 	add(measurement{name: "copy 32 MiB", slice: "v6e:1x1", devices: 1, text: copied(32 << 20), seconds: 49.3594e-6})
