@@ -115,7 +115,7 @@ deadcode:
 # The packages whose tests take -update. libtpu describes slices once a process, so its goldens have a run of their own.
 goldens: plugins
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts' ./tpu/system ./cmd/tpustrategy -update
-	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch ./testdata/digits -update
+	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch ./testdata/digits ./examples/notebook -update
 	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
 
 # Each script of tpustrategy launch, interrupted and made to fail in each of its calls.

@@ -24,11 +24,12 @@ import (
 
 // sources are the files that pages show pieces of: lines in their order, some perhaps left out.
 var sources = map[string][]string{
-	"../README.md":              {"../examples/quickstart/main.go"},
-	"tutorial.md":               {"../examples/mnist/main.go"},
-	"train-a-language-model.md": {"../examples/gpt/main.go", "../examples/gpt/decoder/model.go"},
-	"errors.md":                 {"errors_cases_test.go"},
-	"from-tensorflow.md":        {"from_tensorflow_cases_test.go", "../strategy/example_pages_test.go"},
+	"../README.md":                   {"../examples/quickstart/main.go"},
+	"tutorial.md":                    {"../examples/mnist/main.go"},
+	"../examples/notebook/README.md": {"../examples/notebook/main.go"},
+	"train-a-language-model.md":      {"../examples/gpt/main.go", "../examples/gpt/decoder/model.go"},
+	"errors.md":                      {"errors_cases_test.go"},
+	"from-tensorflow.md":             {"from_tensorflow_cases_test.go", "../strategy/example_pages_test.go"},
 }
 
 // given are the names that the pages' pieces of code use without declaring them.
