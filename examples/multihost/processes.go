@@ -128,6 +128,7 @@ func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.W
 	if cfg.Watch.Place = cfg.Out; cfg.Out == "" {
 		cfg.Watch.Place = filepath.Dir(host.Address) // which all hosts share
 	}
+	cfg.Near.Folder = apart(cfg.Near.Folder, host.Process)
 	outcome, err := runHost(ctx, cfg, system.Options{Connect: host.Connect(), Logger: cfg.log.With("host", host.Process)})
 	var said bytes.Buffer
 	code := trainer.Code(ctx, "multihost", err, &said)

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -64,6 +66,46 @@ func TestHostsStopTogetherAndOthersGoOn(t *testing.T) {
 	require.Len(t, got, len(want))
 	for i, loss := range want {
 		assert.InDelta(t, loss, got[i+1], 1e-4, "step %d", i+1)
+	}
+}
+
+// TestHostsSaveOnThemselves: by -near, each into a folder of its own.
+func TestHostsSaveOnThemselves(t *testing.T) {
+	dir, died := t.TempDir(), errors.New("died")
+	shared := false
+	life := func(at int) []outcome {
+		cfg := small(t, 4, 2, "-out", filepath.Join(dir, "run"), "-save-every", "100", "-near", "3:"+filepath.Join(dir, "near"), "-steps", "12")
+		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.Classified, error) {
+			own, err := cfg.own(io.Discard)
+			require.NoError(t, err)
+			if !shared {
+				own.Near.Folder = apart(own.Near.Folder, host)
+			}
+			own.hooks = []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
+				if s.Step() == int64(at) {
+					return &train.NonFiniteError{} // which saves nothing
+				}
+				return nil
+			})}
+			result, err := runHost(t.Context(), own, opts)
+			if at > 0 && err != nil {
+				err = died
+			}
+			return result, err
+		})
+		require.NoError(t, err)
+		return outcomes
+	}
+	for host, o := range life(8) {
+		require.ErrorIs(t, o.err, died, "host %d", host)
+	}
+	for host, o := range life(0) {
+		require.NoError(t, o.err, "host %d", host)
+		assert.EqualValues(t, 6, o.Resumed, "host %d", host)
+	}
+	shared = true
+	for host, o := range life(0) {
+		assert.ErrorContains(t, o.err, "processes 0 and 1 have the same folder", "host %d", host)
 	}
 }
 

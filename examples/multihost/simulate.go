@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
 
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
@@ -27,6 +28,7 @@ func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (traine
 		if err != nil {
 			return trainer.Classified{}, err
 		}
+		own.Near.Folder = apart(own.Near.Folder, host)
 		return runHost(ctx, own, opts)
 	})
 	if err != nil {
@@ -40,6 +42,14 @@ func (cfg config) own(w io.Writer) (config, error) {
 	own, err := parse(cfg.args, w)
 	own.Watch.Exit, own.Watch.Place = nil, cfg.Out
 	return own, err
+}
+
+// apart is the folder of a simulated host where one of each machine is asked for, if it is.
+func apart(folder string, host int) string {
+	if folder == "" {
+		return ""
+	}
+	return filepath.Join(folder, fmt.Sprint("host-", host))
 }
 
 // first is the first host that starts.

@@ -46,7 +46,7 @@ func (r *run) begin(ctx context.Context) error {
 		r.does(watchdog.Restore, "")
 		err = r.orInterrupted(ctx, r.restore(r.work(ctx), from))
 	}
-	r.due = r.upcoming()
+	r.due, r.clean = r.upcoming(), r.state.step
 	if err == nil {
 		err = r.beginHooks(ctx, from)
 	}

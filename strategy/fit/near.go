@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"os"
 	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/peers"
+	"github.com/tpustrategy/tpustrategy/strategy/replay"
 )
 
 // Near saves a run on its own hosts, more often than a bucket could take it: each host's shards lie in
@@ -51,6 +53,9 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 		return err
 	}
 	n := v.near
+	if err := v.apart(ctx, r); err != nil {
+		return err
+	}
 	if r.several() { // the name of the first process is that of all
 		text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name))
 		if err != nil {
@@ -70,6 +75,31 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 		err = n.open(ctx, r)
 	}
 	return r.agree(ctx, err, nil)
+}
+
+// apart refuses a folder that several processes of one machine share, on all processes: what one of
+// them puts there would be the other's.
+func (v *saver) apart(ctx context.Context, r *run) error {
+	if !r.several() {
+		return nil
+	}
+	machine, _ := os.Hostname() // without one, folders alone tell the processes apart
+	folder, err := filepath.Abs(v.near.path)
+	if err != nil {
+		return err
+	}
+	all, err := r.gather(r.firm(ctx), "fit: the hosts' folders", []byte(machine+":"+folder))
+	if err != nil {
+		return err
+	}
+	first := map[string]int{}
+	for i, at := range all {
+		if other, ok := first[string(at)]; ok {
+			return option("hook checkpoint "+v.path, "give each process a folder of its own", "processes %d and %d have the same folder Near, %s", other, i, at)
+		}
+		first[string(at)] = i
+	}
+	return nil
 }
 
 // nameOfRun is the object beside the checkpoints of a run with the name under which its hosts keep
@@ -101,11 +131,16 @@ func (v *saver) saveNear(ctx context.Context, s *State) {
 	}
 }
 
-// endNear ends the saves on the hosts. It is called where the run ends.
-func (v *saver) endNear(ctx context.Context, r *run) {
+// endNear ends the saves on the hosts. It is called where the run ends, with its error.
+func (v *saver) endNear(ctx context.Context, r *run, err error) {
 	n := v.near
 	if n == nil || n.store == nil {
 		return
+	}
+	if wrong := (*replay.Error)(nil); errors.As(err, &wrong) && n.manager != nil {
+		if err := n.manager.RemoveAfter(r.firm(ctx), r.clean); err != nil {
+			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.clean, "error", err)
+		}
 	}
 	if err := n.end(r); err != nil {
 		r.log.Warn("fit: the last checkpoint on the hosts is lost", "error", err)

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/replay"
@@ -12,7 +13,8 @@ import (
 // bit what it leaves on the devices, and what the replicas hold that should agree; see package
 // replay for what that finds and costs. Devices that differ end the run by a [*replay.Error], which
 // names them, and nothing is saved any more. Its exit code asks for a start from the last checkpoint.
-// With the interval of the [Checkpoint] hook, the step before each save is replayed.
+// With the interval of the [Checkpoint] hook, the step before each save is replayed. What was saved on
+// the hosts ([Near]) since the last step that was replayed without a difference is removed.
 func Replay(every Every) Hook {
 	h := Hook{Name: "replay", replay: every}
 	if every < 1 {
@@ -44,6 +46,12 @@ func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, er
 		r.does(watchdog.Result, "replay")
 		return err
 	})
+	wrong := (*replay.Error)(nil)
+	if err == nil {
+		r.clean = r.state.step + 1
+	} else if errors.As(err, &wrong) {
+		r.agreed = true // all processes are told
+	}
 	return loss, err
 }
 

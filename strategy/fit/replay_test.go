@@ -2,6 +2,7 @@ package fit_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
@@ -36,17 +39,14 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 			if st.Step() != at {
 				return nil
 			}
-			m := inside.Of[interface {
-				Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
-				Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
-			}](s)
+			m := inside.Of[images](s)
 			all := s.Variables(step.Store()).All()
-			images, err := m.Images(ctx, all)
+			on, err := m.Images(ctx, all)
 			if err != nil {
 				return err
 			}
-			images[0][2][0] ^= 0x10
-			return m.Reinstate(ctx, all, images)
+			on[0][2][0] ^= 0x10
+			return m.Reinstate(ctx, all, on)
 		}))
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 24, Every: 1}, hooks...)
 		return losses, err
@@ -71,4 +71,57 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 
 	_, err = run("none", 0, fit.Replay(0))
 	require.ErrorContains(t, err, "at least 1")
+}
+
+// TestWhatTheHostsSavedSinceACleanReplayIsRemoved: the next life goes on from the last checkpoint that a
+// replay has vouched for, on each of two hosts, and with the losses of a run without a wrong bit.
+func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
+	sys, dir := plugintest.System(t, 4), t.TempDir()
+	life := func(at int64) (results [2]fit.Result, losses map[int64]float64, errs []error) {
+		losses = map[int64]float64{}
+		errs = strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 4}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+			near := fit.Near{Folder: filepath.Join(dir, fmt.Sprint("host-", s.Process())), Every: 3}
+			var err error
+			results[s.Process()], err = fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 24, Every: 1, Resume: true}, fit.Replay(4),
+				fit.Checkpoint(filepath.Join(dir, "far"), 20, fit.CheckpointOptions{Near: near}),
+				fit.Each(1, func(ctx context.Context, st *fit.State) error {
+					if s.Process() == 0 {
+						losses[st.Step()], _ = st.Value(fit.Loss)
+					}
+					if st.Step() != at || s.Process() != 1 {
+						return nil
+					}
+					m, all := inside.Of[images](s), s.Variables(step.Store()).All()
+					on, err := m.Images(ctx, all)
+					if err != nil {
+						return err
+					}
+					on[0][3][0] ^= 0x10
+					return m.Reinstate(ctx, all, on)
+				}))
+			return err
+		})
+		return results, losses, errs
+	}
+	_, first, errs := life(14) // steps 3 to 15 are saved, 12 and 16 replayed
+	for process, err := range errs {
+		var e *replay.Error
+		require.ErrorAs(t, err, &e, "process %d", process)
+		assert.Equal(t, 69, interrupt.Code(err))
+	}
+	results, second, errs := life(0)
+	strategytest.NoErrors(t, errs)
+	for process := range results {
+		assert.EqualValues(t, 12, results[process].Resumed, "process %d: not 15", process)
+	}
+	for _, step := range []int64{13, 14} {
+		assert.Equal(t, first[step], second[step], "step %d", step)
+	}
+}
+
+// images copies what the devices hold, and puts it back.
+type images interface {
+	Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
+	Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
 }

@@ -86,8 +86,10 @@ type run struct {
 	dog              *watchdog.Watchdog
 	firmly           context.Context
 	release, unwatch func()
-	// replays is the interval of a Replay hook.
+	// replays is the interval of a Replay hook, and clean the last step that was replayed without a
+	// difference, or from which this life went on.
 	replays Every
+	clean   int64
 	// doing is what the run does, and lost who the watchdog knows to be the reason of its failure.
 	doing watchdog.Activity
 	lost  error
@@ -176,7 +178,7 @@ func (r *run) all(ctx context.Context) error {
 	r.blame(err, doing)
 	saved := r.last(ctx, err)
 	if r.saver != nil {
-		r.saver.endNear(ctx, r)
+		r.saver.endNear(ctx, r, err)
 		saved = errors.Join(saved, r.saver.end(r))
 	}
 	if err == nil && saved != nil { // which the processes do not agree on

@@ -1,12 +1,15 @@
 package trainer
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -15,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -52,8 +56,10 @@ type Flags struct {
 	// Replay is the interval of steps that are taken twice and compared, none if it is 0; see
 	// fit.Replay.
 	Replay int64
-	// SaveEvery is the number of steps between two checkpoints; 0 stands for the program's own.
+	// SaveEvery is the number of steps between two checkpoints; 0 stands for the program's own. Near
+	// says where and how often the hosts save between these on themselves, if at all.
 	SaveEvery int64
+	Near      fit.Near
 
 	// System says how the devices are opened, in the place of Devices and Plugin, if it is not nil: how
 	// a process finds those that share the slice with it. Wait bounds their start; 0 is ten minutes.
@@ -98,6 +104,15 @@ func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
 	})
 	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
 	to.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
+	to.Func("near", "number of steps between two checkpoints on the hosts themselves, in /dev/shm/tpustrategy or a folder behind a colon, such as 10:/mnt/ssd", func(text string) error {
+		steps, folder, _ := strings.Cut(text, ":")
+		n, err := strconv.ParseInt(steps, 10, 64)
+		if err != nil || n < 1 {
+			return errors.New("give a number of steps, and perhaps a folder behind a colon, such as 10 or 10:/mnt/ssd")
+		}
+		f.Near = fit.Near{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
+		return nil
+	})
 	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
 	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
 	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
@@ -134,6 +149,8 @@ func (f *Flags) Parse(args []string, w io.Writer) error {
 		return bad("leave it out", "%q is no flag", to.Arg(0))
 	case f.Resume && f.Out == "":
 		return bad("give the folder by -out", "-resume does not say from where")
+	case f.Near.Every > 0 && f.Out == "":
+		return bad("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
 	}
 	for _, v := range []struct {
 		flag     string

@@ -48,6 +48,9 @@ func TestFlagsHaveTheirDefaults(t *testing.T) {
 	f, _, err = parsed("-profile 100-110 -steps 7 -resume -out x")
 	require.NoError(t, err)
 	assert.Equal(t, []int64{100, 110}, []int64{f.Profile.From, f.Profile.To})
+	f, _, err = parsed("-near 10 -steps 7 -resume -out x")
+	require.NoError(t, err)
+	assert.Equal(t, fit.Near{Folder: "/dev/shm/tpustrategy", Every: 10}, f.Near)
 	opts := f.Fit(nil)
 	opts.Logger = nil
 	assert.Equal(t, fit.Options{Steps: 7, Resume: true}, opts)
@@ -60,6 +63,7 @@ func TestBadFlagsAreErrorsOfValue(t *testing.T) {
 		"-shard-state all": `"all" is none`, "-precision fp8": `no policy "fp8"`, "-remat some": `no policy "some"`, "-resume": "-resume does not say from where",
 		"-steps x": "invalid value", "-bogus": "not defined", "stray": `"stray" is no flag`, "-seed 1.5": "invalid value",
 		"-profile 5": "such as 100-110", "-profile 0-3": "such as 100-110", "-profile 5-4": "such as 100-110", "-profile 3-4x": "such as 100-110",
+		"-near 0": "such as 10 or 10:/mnt/ssd", "-near /mnt/ssd": "such as 10", "-near 10": "give it by -out",
 	} {
 		_, _, err := parsed(line)
 		assert.ErrorContains(t, err, want, line)

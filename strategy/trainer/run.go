@@ -227,7 +227,7 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	hooks := append(fetch, fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(in("losses.csv")),
 		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")))
 	if f.saves {
-		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every)))
+		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Near: f.Near}))
 	}
 	if f.Replay > 0 {
 		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
