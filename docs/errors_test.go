@@ -40,6 +40,7 @@ var command []string
 
 func TestMain(m *testing.M) {
 	command = worker.Main()
+	plugintest.PlainCode()
 	os.Exit(m.Run())
 }
 

@@ -23,6 +23,7 @@ import (
 const asCommand = "GPT_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	plugintest.PlainCode()
 	if os.Getenv(asCommand) == "1" {
 		main()
 		return

@@ -17,6 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
+func init() { plugintest.PlainCode() }
+
 // classified runs the command and returns its last line.
 func classified(t *testing.T, args ...string) (c trainer.Classified, err error) {
 	var stdout bytes.Buffer

@@ -20,6 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
+func init() { plugintest.PlainCode() }
+
 // small is a short run on so many hosts.
 func small(t testing.TB, hosts, logical int, more ...string) config {
 	return with(t, fmt.Sprintf("-hosts %d -logical %d -wait 1m -steps 25 -seed 3 -plugin %s %s", hosts, logical, plugintest.Path(t, "cpu"), strings.Join(more, " ")))

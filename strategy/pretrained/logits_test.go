@@ -32,14 +32,14 @@ func TestLogitsAreThoseOfTheOfficialPackage(t *testing.T) {
 		compute                  dtypes.DType
 		tolerance                float64
 	}{
-		{"llama", 1, 1, logical.ShardNothing, false, false, dtypes.Float32, 2e-6},
-		{"llama", 1, 1, logical.ShardNothing, true, true, dtypes.Float32, 2e-6},
-		{"llama", 4, 2, logical.ShardNothing, true, false, dtypes.Float32, 2e-6},
-		{"llama", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 2e-6},
+		{"llama", 1, 1, logical.ShardNothing, false, false, dtypes.Float32, 3e-6},
+		{"llama", 1, 1, logical.ShardNothing, true, true, dtypes.Float32, 3e-6},
+		{"llama", 4, 2, logical.ShardNothing, true, false, dtypes.Float32, 3e-6},
+		{"llama", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 3e-6},
 		{"llama", 4, 2, logical.ShardParameters, false, true, dtypes.BFloat16, 0.06},
-		{"gemma", 1, 1, logical.ShardNothing, true, false, dtypes.Float32, 2e-6},
-		{"gemma", 4, 2, logical.ShardNothing, false, true, dtypes.Float32, 2e-6},
-		{"gemma", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 2e-6},
+		{"gemma", 1, 1, logical.ShardNothing, true, false, dtypes.Float32, 3e-6},
+		{"gemma", 4, 2, logical.ShardNothing, false, true, dtypes.Float32, 3e-6},
+		{"gemma", 4, 2, logical.ShardParameters, true, true, dtypes.Float32, 3e-6},
 		{"gemma", 1, 1, logical.ShardNothing, true, true, dtypes.BFloat16, 0.06},
 	} {
 		t.Run(fmt.Sprintf("%s %dx%d %s loop=%t traced=%t %s", c.name, c.replicas, c.logicalDevices, c.state, c.loop, c.traced, c.compute), func(t *testing.T) {

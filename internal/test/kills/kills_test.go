@@ -24,6 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	plugintest.PlainCode()
 	h, here, err := prochost.FromEnviron(os.Getenv)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

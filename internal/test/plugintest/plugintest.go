@@ -90,8 +90,9 @@ func Header(t testing.TB) string {
 // TPUEnv is what libtpu needs in its environment to work without a TPU, to be
 // set before the process starts.
 func TPUEnv() []string {
-	// The last one lets other processes have libtpu loaded at the same time.
-	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0", "ALLOW_MULTIPLE_LIBTPU_LOAD=1"}
+	// ALLOW_MULTIPLE_LIBTPU_LOAD lets other processes have libtpu loaded at the same time, and what
+	// PlainCode asks of the CPU's compiler is unknown to libtpu.
+	return []string{"TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8", "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0", "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "XLA_FLAGS="}
 }
 
 // Child runs the same test again in a process of its own, with extra
