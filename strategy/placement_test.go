@@ -62,8 +62,8 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 		most          float64
 		op            func(x *graph.Node) *graph.Node
 	}{
-		"products": {512, 512, 2. / 3, func(x *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(x, x)) }},
-		"cheap":    {1 << 10, 1 << 10, 0.3, func(x *graph.Node) *graph.Node { return graph.Tanh(graph.Sin(x)) }},
+		"products": {256, 256, 2. / 3, func(x *graph.Node) *graph.Node { return graph.Tanh(graph.MatMul(x, x)) }},
+		"cheap":    {1 << 9, 1 << 9, 0.3, func(x *graph.Node) *graph.Node { return graph.Tanh(graph.Sin(x)) }},
 	} {
 		work := func(x *graph.Node) *graph.Node {
 			for range 12 {
