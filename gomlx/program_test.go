@@ -35,7 +35,7 @@ func transformer(t *testing.T) string {
 		var dir string
 		if dir, built.err = os.MkdirTemp("", "transformer"); built.err == nil {
 			built.path = filepath.Join(dir, "transformer")
-			built.out, built.err = exec.Command("go", "build", "-o", built.path, "./testdata/transformer").CombinedOutput()
+			built.out, built.err = exec.Command("go", "build", "-ldflags=-w", "-o", built.path, "./testdata/transformer").CombinedOutput()
 		}
 	})
 	require.NoError(t, built.err, "%s", built.out)

@@ -53,7 +53,7 @@ func TestTheProgramStartsOnTheOldestImage(t *testing.T) {
 		t.Skip("builds the program")
 	}
 	program := filepath.Join(t.TempDir(), "multihost")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	needs, err := hostfacts.NeedsOf(program)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func TestTheCommandIsAWorkerForProgramsWithoutOne(t *testing.T) {
 	}
 	plugintest.Path(t, "cpu")
 	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tpustrategy"), "github.com/tpustrategy/tpustrategy/cmd/tpustrategy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "tpustrategy"), "github.com/tpustrategy/tpustrategy/cmd/tpustrategy").CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Setenv("PATH", dir)
 	c, err := worker.New(worker.Options{})

@@ -29,7 +29,7 @@ func TestACommandWithABucketIsInterruptedAndGoesOn(t *testing.T) {
 	}
 	plugintest.CPU(t, 1)
 	program := filepath.Join(t.TempDir(), "digits")
-	build := exec.Command("go", "build", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/examples/digits")
+	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/examples/digits")
 	build.Dir = "../../.."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -62,7 +62,7 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 		return // make test-saves builds commands
 	}
 	program := filepath.Join(t.TempDir(), "tpustrategy")
-	build := exec.Command("go", "build", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/cmd/tpustrategy")
+	build := exec.Command("go", "build", "-ldflags=-w", "-overlay", "drivers/gs.json", "-o", program, "github.com/tpustrategy/tpustrategy/cmd/tpustrategy")
 	build.Dir = "../../.."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
