@@ -60,7 +60,7 @@ TPUAPI = cluster_resolver/tpuapi
 OBSERVE = observe
 BLOBSTORE = storage/blobstore
 
-.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus test-python test-upstream-patches
+.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus python test-python test-upstream-patches
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits -replicas 4 -logical 2 $(ARGS)
@@ -203,6 +203,10 @@ test-newcomer:
 .PHONY: test-watchdog
 test-watchdog:
 	TPUSTRATEGY_WATCHDOG=1 $(GO) test -count=1 -timeout 40m -v -run 'Fault|Alarm' ./strategy/watchdog
+
+# The official Python packages that tests read our files with.
+python:
+	@for list in requirements requirements-tensorboard requirements-xprof requirements-transformers; do internal/tools/python.sh $$list.txt >/dev/null || exit; done
 
 test-python:
 	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run Official ./internal/safetensors ./strategy/checkpoint ./input/text
