@@ -131,7 +131,7 @@ func TestSumsOverLogicalDevicesKeepTheDTypeOfTheirResults(t *testing.T) {
 			m := build(t, spmd.Options{LogicalDevices: 2, Target: lowering.TargetTPU}, spmd.Signature{
 				Arguments: []spmd.Tensor{{Annotation: split[0]}, {Annotation: split[1]}}, Results: make([]spmd.Tensor, 3),
 			}, func(g *graph.Graph) []*graph.Node {
-				x, k := graph.Parameter(g, "x", shapes.Make(d, 8, 16, 16, 32)), graph.Parameter(g, "k", shapes.Make(d, 3, 3, 32, 64))
+				x, k := graph.Parameter(g, "x", shapes.Make(d, 4, 8, 8, 16)), graph.Parameter(g, "k", shapes.Make(d, 3, 3, 16, 32))
 				y := graph.Convolve(logical.Apply(x, split[0]), logical.Apply(k, split[1])).PadSame().Done()
 				y = logical.Apply(y, split[2])
 				by := graph.Gradient(graph.ReduceAllSum(graph.Mul(y, y)), x, k)
