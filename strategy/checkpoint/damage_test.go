@@ -207,7 +207,7 @@ func intact(t testing.TB, m *Manager) map[int64]bool {
 // put back, every checkpoint that is not outdated is whole again. TPUSTRATEGY_DAMAGES says how many
 // times.
 func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
-	times := 100
+	times := 40
 	if text := os.Getenv("TPUSTRATEGY_DAMAGES"); text != "" {
 		var err error
 		times, err = strconv.Atoi(text)
