@@ -23,8 +23,9 @@
 //		...
 //	}
 //
-// The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state,
-// -remat, -precision, -resume, -seed, -out, -devices and -plugin. A program adds its own.
+// The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state, -remat,
+// -precision, -resume, -seed, -out, -save-every, -near, -replay, -profile, -cache, -devices and
+// -plugin. A program adds its own.
 //
 // A run that is interrupted by a signal, or by maintenance or pre-emption of a TPU VM, saves and ends
 // with the exit code 75; with -out and -resume the same command goes on from there, so that a

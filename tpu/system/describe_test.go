@@ -197,3 +197,48 @@ func FuzzParseSlices(f *testing.F) {
 		}
 	})
 }
+
+// TestLibtpuCutsHostsAsTheTableSays: of each slice that exists, up to 512 chips, a host has the block of
+// chips of the published table, at a multiple of its sides; so the hosts of a part of a slice that is cut
+// along these blocks are whole.
+func TestLibtpuCutsHostsAsTheTableSays(t *testing.T) {
+	if !child(t) {
+		return
+	}
+	table, err := os.ReadFile(filepath.Join("..", "testdata", "slices.tsv"))
+	require.NoError(t, err)
+	seen := map[string]int{}
+	for line := range strings.Lines(string(table)) {
+		cells := strings.Split(strings.TrimSpace(line), "\t")
+		if len(cells) != 5 || !strings.Contains(cells[1], ":") {
+			continue
+		}
+		var block [3]int
+		_, err := fmt.Sscanf(cells[2], "%dx%dx%d", &block[0], &block[1], &block[2])
+		require.NoError(t, err)
+		a, err := tpu.ParseAccelerator(cells[1])
+		require.NoError(t, err)
+		if chips := block[0] * block[1] * block[2]; a.Chips() > 512 || a.Chips()/chips != a.Hosts() {
+			continue // or it comes on one machine, too
+		}
+		s, err := system.Describe(t.Context(), cells[1], system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
+		require.NoError(t, err, cells[0])
+		for host, devices := range s.Topology().DeviceCoordinates() {
+			low, high := devices[0], devices[0]
+			for _, at := range devices {
+				for i := range block {
+					low[i], high[i] = min(low[i], at[i]), max(high[i], at[i])
+				}
+			}
+			for i, side := range block {
+				require.Equal(t, side, high[i]-low[i]+1, "%s, host %d, side %d", cells[0], host, i)
+				require.Zero(t, low[i]%side, "%s, host %d, side %d", cells[0], host, i)
+			}
+		}
+		require.NoError(t, s.Close())
+		seen[a.Generation().Name]++
+	}
+	assert.Greater(t, seen["tpu7x"], 5, "%v", seen)
+	assert.Greater(t, seen["v5p"], 5, "%v", seen)
+	assert.Greater(t, seen["v6e"], 3, "%v", seen)
+}
