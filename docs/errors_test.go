@@ -113,7 +113,7 @@ var claimed = map[string]func(error) bool{
 	"unreachedRule":      is[*strategy.OptionError],
 	"tooManyReplicas":    is[*strategy.OptionError],
 	"raggedBatch":        is[*strategy.ArgumentError],
-	"indivisibleBatch":   is[*input.IndivisibleBatchError],
+	"indivisibleBatch":   func(err error) bool { return errors.Is(err, input.ErrIndivisible) },
 	"missingHost":        is[*system.StartError],
 	"missingPlugin":      func(err error) bool { return is[*pjrt.FindError](err) && is[*system.StartError](err) },
 	"noSuchSlice":        is[*tpu.AcceleratorError],

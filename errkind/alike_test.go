@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
@@ -15,7 +14,6 @@ func TestErrorsReadAlike(t *testing.T) {
 	cause := errors.New("cause")
 	for want, err := range map[string]error{
 		"strategy: reduce: no value: cause; give one":          &strategy.Error{Op: "strategy: reduce", Reason: "no value", Err: cause, Hint: "give one"},
-		"contrib: reduce: no value: cause; give one":           &contrib.Error{Op: "reduce", Reason: "no value", Err: cause, Hint: "give one"},
 		"strategy: f: argument 2: no value: cause; give one":   &strategy.ArgumentError{Function: "f", Argument: 2, Reason: "no value", Err: cause, Hint: "give one"},
 		"strategy: f: args[0].X: no value: cause; give one":    &strategy.ArgumentError{Function: "f", Path: "args[0].X", Reason: "no value", Err: cause, Hint: "give one"},
 		"strategy: option Replicas: too many: cause":           &strategy.OptionError{Option: "Replicas", Reason: "too many", Err: cause},

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // MapFunc turns one element into another. With [MapOptions].Parallel above 1 several calls run at a
-// time. A panic of the function becomes a [*PanicError] of the element's Next.
+// time. A panic of the function becomes a [*errkind.PanicError] of the element's Next.
 type MapFunc func(ctx context.Context, e Element) (Element, error)
 
 // MapOptions describes a Map. The zero value runs one call at a time, and says nothing of the
@@ -29,7 +31,7 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 		return fail("map", "give a number from 0", "%d calls at a time", opts.Parallel)
 	}
 	call := func(ctx context.Context, e Element) (out Element, err error) {
-		defer caught("the function of Map", &err)
+		defer errkind.Recover("input: the function of Map", &err)
 		return fn(ctx, e)
 	}
 	apply := func(ctx context.Context, e Element) (Element, error) {
@@ -206,7 +208,7 @@ func (a *ahead) produce() {
 
 // read takes the next element of the input. Nobody else would recover its panic here.
 func (a *ahead) read(marks *marker) (e Element, err error) {
-	defer caught("the input of "+a.op, &err)
+	defer errkind.Recover("input: the input of "+a.op, &err)
 	return marks.next(a.ctx)
 }
 

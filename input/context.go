@@ -16,11 +16,11 @@ type Context struct {
 }
 
 // PerReplicaBatchSize returns the share of one replica in a global batch, in rows: TensorFlow's
-// get_per_replica_batch_size. A global batch that the replicas cannot share evenly is an
-// [IndivisibleBatchError].
+// get_per_replica_batch_size. The error of a global batch that the replicas cannot share
+// evenly matches [ErrIndivisible].
 func (c Context) PerReplicaBatchSize(global int) (int, error) {
 	if c.NumReplicasInSync < 1 || global < 0 || global%c.NumReplicasInSync != 0 {
-		return 0, &IndivisibleBatchError{Global: global, Replicas: c.NumReplicasInSync}
+		return 0, indivisible(global, c.NumReplicasInSync)
 	}
 	return global / c.NumReplicasInSync, nil
 }
@@ -30,21 +30,17 @@ func (c Context) String() string {
 	return fmt.Sprintf("Context(input pipeline id %d, total: %d)", c.InputPipelineID, c.NumInputPipelines)
 }
 
-// IndivisibleBatchError reports that the replicas cannot share a global batch evenly.
-type IndivisibleBatchError struct {
-	Global, Replicas int
-}
+// ErrIndivisible is matched by a global batch that the replicas cannot share evenly.
+var ErrIndivisible = errkind.New(errkind.ValueError, "input: the batch is not divisible")
 
-func (e *IndivisibleBatchError) Error() string {
+func indivisible(global, replicas int) error {
 	hint := ""
-	if e.Replicas > 0 && e.Global > 0 {
-		hint = fmt.Sprintf("the next size that is divisible is %d", (e.Global/e.Replicas+1)*e.Replicas)
+	if replicas > 0 && global > 0 {
+		hint = fmt.Sprintf("the next size that is divisible is %d", (global/replicas+1)*replicas)
 	}
-	return errkind.Text("input", fmt.Sprintf("the global batch size %d is not divisible by the number of replicas in sync %d", e.Global, e.Replicas), nil, hint)
+	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("the global batch size %d is not divisible by the number of replicas in sync %d", global, replicas),
+		Match: ErrIndivisible, Hint: hint}
 }
-
-// Kind returns ValueError.
-func (*IndivisibleBatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 // uneven is the error of processes that do not have the same number of replicas.
 func uneven(replicas, processes int) error {

@@ -1,6 +1,7 @@
 package input_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,10 +18,11 @@ func TestContext(t *testing.T) {
 	assert.Equal(t, 4, size)
 	for _, bad := range []int{7, -2} {
 		_, err = c.PerReplicaBatchSize(bad)
-		var indivisible *input.IndivisibleBatchError
-		require.ErrorAs(t, err, &indivisible)
-		assert.Equal(t, bad, indivisible.Global)
+		require.ErrorIs(t, err, input.ErrIndivisible)
+		assert.ErrorContains(t, err, fmt.Sprintf("input: the global batch size %d ", bad))
 	}
+	_, err = c.PerReplicaBatchSize(7)
+	assert.ErrorContains(t, err, "the next size that is divisible is 8")
 	_, err = input.Context{}.PerReplicaBatchSize(8)
 	assert.Error(t, err)
 }

@@ -90,7 +90,7 @@ type Dataset struct {
 }
 
 // New returns a dataset of a source. A panic of the source's Open or ShardFiles, or of one of its
-// iterators, becomes a [*PanicError].
+// iterators, becomes a [*errkind.PanicError].
 func New(src Source) Dataset {
 	if src == nil {
 		return Dataset{}

@@ -131,7 +131,7 @@ type Distributed struct {
 // step is left out instead if the dataset never ends or all dimensions of its spec are known (from
 // Batch with dropRemainder).
 //
-// A dataset that is not batched is a [NotBatchedError]: from Distribute or, if nothing is known of
+// A dataset that is not batched matches [ErrNotBatched]: from Distribute or, if nothing is known of
 // the elements, from the first Next. Other errors match [ErrNotShardable], [ErrTooFewFiles] and
 // errors.ErrUnsupported.
 func Distribute(ds Dataset, opts Options) (*Distributed, error) {
@@ -193,7 +193,7 @@ func checkBatched(info Info) error {
 	paths := info.Spec.Paths()
 	for i, s := range info.Spec.Leaves() {
 		if len(s.Dims) == 0 || info.BatchSize == 0 && s.Dims[0] >= 0 {
-			return &NotBatchedError{Component: paths[i], Spec: s}
+			return notBatched(paths[i], s)
 		}
 	}
 	return nil

@@ -49,8 +49,7 @@ func TestUnbatchedDataIsNeverSplit(t *testing.T) {
 	} {
 		for _, rule := range []input.Rule{input.RuleAuto, input.Chunks} {
 			got := inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 2}, input.Options{Rule: rule}, -1)
-			var unbatched *input.NotBatchedError
-			assert.ErrorAs(t, got.Err, &unbatched, name)
+			assert.ErrorIs(t, got.Err, input.ErrNotBatched, name)
 		}
 		assert.NoError(t, inputcases.RunCluster(t, ds, inputcases.Cluster{Hosts: 1, Replicas: 1}, input.Options{}, -1).Err, "%s: one replica takes elements as they are", name)
 	}

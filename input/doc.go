@@ -24,7 +24,7 @@
 //
 // A [Policy] says what each process reads: [Auto] gives each process other files if there are
 // files, and otherwise deals the cut batches to the processes. Batches are only ever split along
-// the batch axis: data without a batch axis is a [NotBatchedError].
+// the batch axis: data without a batch axis matches [ErrNotBatched].
 //
 // # The end of the data
 //
@@ -47,6 +47,6 @@
 // # Failure
 //
 // Next returns the error of a function or a source after the elements before it, and returns it
-// again from then on. A panic becomes a [PanicError], on whichever goroutine it was, and the
+// again from then on. A panic becomes a [*errkind.PanicError], on whichever goroutine it was, and the
 // process goes on.
 package input

@@ -144,7 +144,7 @@ func rowsOf(e Element) (int, error) {
 	rows, paths := -1, e.Paths()
 	for i, t := range e.Leaves() {
 		if t.Rank() == 0 {
-			return -1, &NotBatchedError{Component: paths[i], Spec: t.Spec()}
+			return -1, notBatched(paths[i], t.Spec())
 		}
 		if rows >= 0 && t.dims[0] != rows {
 			return -1, wrong("count rows", "give all components the same batch size", "component %q has %d rows, %q has %d", paths[0], rows, paths[i], t.dims[0])
@@ -161,7 +161,7 @@ func rowsOf(e Element) (int, error) {
 func rowRange(e Element, from, to int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
-			return Tensor{}, &NotBatchedError{Component: path, Spec: t.Spec()}
+			return Tensor{}, notBatched(path, t.Spec())
 		}
 		return t.Rows(min(from, t.dims[0]), min(to, t.dims[0]))
 	})
@@ -190,17 +190,12 @@ func joinElements(parts []Element, stack bool) (Element, error) {
 	return unflatten(first, joined), nil
 }
 
-// NotBatchedError reports that a component has no batch axis, although its rows are to be taken or
+// ErrNotBatched is matched by a component that has no batch axis, although its rows are to be taken or
 // shared out between replicas. No other axis is ever split in its place.
-type NotBatchedError struct {
-	Component string // path of the tensor, "" for a dataset of single tensors
-	Spec      TensorSpec
-}
+var ErrNotBatched = errkind.New(errkind.ValueError, "input: no batch axis")
 
-func (e *NotBatchedError) Error() string {
-	return errkind.Text("input", fmt.Sprintf("component %q (%v) has no batch axis to take rows from", e.Component, e.Spec), nil,
-		"make batches with Batch first, of the global batch size where replicas share them")
+// notBatched is that error of the component of a path, "" for a dataset of single tensors.
+func notBatched(path string, spec TensorSpec) error {
+	return &errkind.Fault{Op: "input", Reason: fmt.Sprintf("component %q (%v) has no batch axis to take rows from", path, spec), Match: ErrNotBatched,
+		Hint: "make batches with Batch first, of the global batch size where replicas share them"}
 }
-
-// Kind returns ValueError.
-func (*NotBatchedError) Kind() errkind.Kind { return errkind.ValueError }

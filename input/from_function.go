@@ -1,5 +1,9 @@
 package input
 
+import (
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
 // FromFunction makes input from a function that returns, for one process, a dataset of batches for
 // single replicas, as TensorFlow's distribute_datasets_from_function does. FromFunction calls fn
 // once, with this process's [Context]; each replica takes the next element in turn. With the
@@ -10,7 +14,7 @@ package input
 //
 // Data that ends within a step is treated as in [Distribute]. The datasets of all processes need
 // the same spec, and must all be infinite or all be finite: no process asks another how its data
-// ends. A panic of fn becomes a [*PanicError].
+// ends. A panic of fn becomes a [*errkind.PanicError].
 func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
 	opts, err := opts.normalize()
 	if err != nil {
@@ -90,7 +94,7 @@ func fromContexts(fn func(Context) (Dataset, error), contexts []Context) (stream
 }
 
 func pipeline(fn func(Context) (Dataset, error), c Context) (ds Dataset, err error) {
-	defer caught("the function of FromFunction", &err)
+	defer errkind.Recover("input: the function of FromFunction", &err)
 	return fn(c)
 }
 

@@ -30,8 +30,7 @@ func TestPadAddsZeroRowsAndMasksThem(t *testing.T) {
 	_, _, err = input.Pad(e, 1)
 	assert.ErrorContains(t, err, "does not fit")
 	_, _, err = input.Pad(input.Leaf(input.Scalar[int32](1)), 1)
-	var unbatched *input.NotBatchedError
-	assert.ErrorAs(t, err, &unbatched)
+	assert.ErrorIs(t, err, input.ErrNotBatched)
 	_, _, err = input.Pad(input.Element{}, 1)
 	assert.Error(t, err)
 }

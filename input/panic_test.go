@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
@@ -83,7 +84,7 @@ func panics() map[string]input.Dataset {
 
 func requirePanic(t *testing.T, err error) {
 	t.Helper()
-	var panicked *input.PanicError
+	var panicked *errkind.PanicError
 	require.ErrorAs(t, err, &panicked)
 	require.Equal(t, "ouch", panicked.Value)
 	require.Contains(t, panicked.Stack, "panic_test.go")

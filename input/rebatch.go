@@ -150,7 +150,7 @@ func (c *chunker) Next(ctx context.Context) (Element, error) {
 func chunkOf(e Element, n, i int) (Element, error) {
 	return MapNest(e, func(path string, t Tensor) (Tensor, error) {
 		if t.Rank() == 0 {
-			return Tensor{}, &NotBatchedError{Component: path, Spec: t.Spec()}
+			return Tensor{}, notBatched(path, t.Spec())
 		}
 		chunk := (t.dims[0] + n - 1) / n
 		from := min(i*chunk, t.dims[0])

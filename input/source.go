@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
 // elements is a list of elements in memory.
@@ -158,7 +160,7 @@ type seqSource struct {
 // call starts from the beginning. Next returns an error for an element that does not fit the spec,
 // and for the first error that the iterator yields. A restore iterates again and drops the elements
 // before its position, so the iterator must yield the same elements for the same pass. A panic of
-// open or of its iterator becomes a [*PanicError].
+// open or of its iterator becomes a [*errkind.PanicError].
 func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error], opts SeqOptions) Dataset {
 	if open == nil {
 		return fail("from seq", "give one", "the function is nil")
@@ -195,7 +197,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 	}
 	it := &seqIterator{spec: s.info.Spec}
 	next, stop := iter.Pull2(func(yield func(Element, error) bool) {
-		defer caught("the iterator of FromSeq", &it.panicked) // here, where the stack is still the iterator's
+		defer errkind.Recover("input: the iterator of FromSeq", &it.panicked) // here, where the stack is still the iterator's
 		seq(yield)
 	})
 	it.next, it.stop = next, func() { cancel(); stop() }
@@ -207,7 +209,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 }
 
 func (s seqSource) start(ctx context.Context, pass Pass) (seq iter.Seq2[Element, error], err error) {
-	defer caught("the function of FromSeq", &err)
+	defer errkind.Recover("input: the function of FromSeq", &err)
 	return s.open(ctx, pass), nil
 }
 

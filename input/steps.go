@@ -222,7 +222,7 @@ func (s *Steps) accept(e Element) error {
 	if len(leaves) == 0 {
 		return nil
 	}
-	return &NotBatchedError{Component: e.Paths()[0], Spec: leaves[0].Spec()}
+	return notBatched(e.Paths()[0], leaves[0].Spec())
 }
 
 // more decides whether there is a step, on this process or with all others.

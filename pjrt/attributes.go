@@ -1,7 +1,6 @@
 package pjrt
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,12 +26,12 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		v := options[name]
 		if name == "" || strings.ContainsRune(name, 0) {
-			return nil, &OptionError{Name: name, Value: v, Reason: "the name is empty or holds a NUL"}
+			return nil, option(name, "", "the name is empty or holds a NUL")
 		}
 		switch x := v.(type) {
 		case string:
 			if strings.ContainsRune(x, 0) {
-				return nil, &OptionError{Name: name, Value: v, Reason: "the string holds a NUL"}
+				return nil, option(name, "", "the string holds a NUL")
 			}
 		case int64, float32, bool:
 		case []int64:
@@ -46,7 +45,7 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 			}
 			v = list
 		default:
-			return nil, &OptionError{Name: name, Value: v, Reason: fmt.Sprintf("type %T cannot be passed", v), Hint: "use string, int64, int, []int64, []int, float32 or bool"}
+			return nil, option(name, "use string, int64, int, []int64, []int, float32 or bool", "type %T cannot be passed", v)
 		}
 		out = append(out, capi.NamedValue{Name: name, Value: v})
 	}

@@ -51,7 +51,7 @@ type Client struct {
 const maxCPUDevices = 1024
 
 // NewClient opens the plugin's devices. For a TPU this takes seconds, and one process at a time can
-// hold them. Options of a wrong type give an [*OptionError] before the plugin is called. If ctx
+// hold them. Options of a wrong type give an error of kind ValueError before the plugin is called. If ctx
 // ends first, NewClient returns its cause, and closes the client as soon as the plugin has made it.
 func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
 	if p.api == nil {
@@ -64,7 +64,7 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 	if v, ok := o.Options["cpu_device_count"]; ok {
 		i := slices.IndexFunc(options, func(n capi.NamedValue) bool { return n.Name == "cpu_device_count" })
 		if n, ok := options[i].Value.(int64); !ok || n < 1 || n > maxCPUDevices {
-			return nil, &OptionError{Name: "cpu_device_count", Value: v, Reason: fmt.Sprintf("%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)}
+			return nil, option("cpu_device_count", "", "%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)
 		}
 	}
 	given := ClientOptions{Options: cloneAttributes(o.Options), KeyValues: o.KeyValues}

@@ -34,9 +34,9 @@
 // An error of a plugin is an [*Error] with a [Code]; errors.Is works with codes, as in
 // errors.Is(err, pjrt.ResourceExhausted). An entry point that a plugin lacks matches
 // errors.ErrUnsupported, and the error says which PJRT version has it. Mistakes that this package
-// finds itself, before a plugin could crash on them, have types of their own: [*PluginError],
-// [*OptionError], [*CompileError], [*ArgumentError]; those of transfers have the kind
-// InvalidArgumentError. Objects that are no longer usable give [ErrClosed] or [ErrDonated].
+// finds itself, before a plugin could crash on them, have types of their own, [*PluginError],
+// [*CompileError], [*ArgumentError], or the kind ValueError, of options, and InvalidArgumentError, of
+// transfers. Objects that are no longer usable give [ErrClosed] or [ErrDonated].
 //
 // # What a compiler does
 //

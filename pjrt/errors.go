@@ -101,25 +101,10 @@ func wrap(op, plugin string, err error) error {
 	return e
 }
 
-// OptionError reports an option or attribute that cannot be passed to a plugin.
-type OptionError struct {
-	// Name is the option's name.
-	Name string
-	// Value is the option's value.
-	Value any
-	// Reason says what is wrong with it.
-	Reason string
-	// Hint says what to write instead; it may be empty.
-	Hint string
+// option returns the error of an option or an attribute that cannot be passed to a plugin.
+func option(name, hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: fmt.Sprintf("pjrt: option %q", name), Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
-
-// Error returns "pjrt: option "name": reason; hint".
-func (e *OptionError) Error() string {
-	return errkind.Text(fmt.Sprintf("pjrt: option %q", e.Name), e.Reason, nil, e.Hint)
-}
-
-// Kind returns ValueError.
-func (*OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // OpenError reports what keeps an object from closing. Close can be called again once that is
 // closed.

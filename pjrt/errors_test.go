@@ -39,7 +39,6 @@ func TestErrorsReadAlike(t *testing.T) {
 		"pjrt: execute: arguments: x":                                       &pjrt.ArgumentError{Device: -1, Index: -1, Reason: "x"},
 		"pjrt: execute: argument 0 of device 0: closed":                     &pjrt.ArgumentError{Err: pjrt.ErrClosed},
 		"pjrt: close client: still open: 2 buffers, 1 calls":                &pjrt.OpenError{Op: "close client", Buffers: 2, Calls: 1},
-		`pjrt: option "x": it is nil; pass it`:                              &pjrt.OptionError{Name: "x", Reason: "it is nil", Hint: "pass it"},
 		"pjrt: compile: Replicas: -1 is too few; give one":                  &pjrt.CompileError{Field: "Replicas", Reason: "-1 is too few", Hint: "give one"},
 		"pjrt: plugin x.so: truncated: at byte 3; install it again":         &pjrt.PluginError{Path: "x.so", Reason: pjrt.PluginTruncated, Detail: "at byte 3", Hint: "install it again"},
 		"pjrt: plugin x.so: not trusted: gs://b/x.so: it is a URL; copy it": &pjrt.PluginError{Path: "x.so", Reason: pjrt.PluginUntrusted, Err: url},

@@ -96,10 +96,10 @@ func Find(o FindOptions) (Found, error) {
 		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
-		return Found{}, &OptionError{Name: "Kind", Value: o.Kind, Reason: fmt.Sprintf("%q is no kind of plugin", o.Kind), Hint: `use "cpu", "tpu" or "cuda"`}
+		return Found{}, option("Kind", `use "cpu", "tpu" or "cuda"`, "%q is no kind of plugin", o.Kind)
 	}
 	if o.Stat == nil {
-		return Found{}, &OptionError{Name: "Stat", Reason: "it is nil", Hint: "pass os.Stat"}
+		return Found{}, option("Stat", "pass os.Stat", "it is nil")
 	}
 	getenv := o.Getenv
 	if getenv == nil {

@@ -3,7 +3,6 @@ package pjrt
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"regexp"
 	"runtime"
 	"slices"
@@ -105,7 +104,7 @@ func checkTopologyName(name string, options map[string]any) error {
 		slices = int(n)
 	}
 	if slices < 1 || slices > maxDevices {
-		return &OptionError{Name: "num_slices", Value: slices, Reason: fmt.Sprintf("%d is not from 1 to %d", slices, maxDevices)}
+		return option("num_slices", "", "%d is not from 1 to %d", slices, maxDevices)
 	}
 	m := layoutInName.FindStringSubmatch(name)
 	if m == nil {
@@ -115,7 +114,7 @@ func checkTopologyName(name string, options map[string]any) error {
 	for _, axis := range strings.Split(m[1], "x") {
 		n, err := strconv.Atoi(axis)
 		if err != nil || n < 1 || n > maxDevices || chips > maxDevices/n {
-			return &OptionError{Name: "name", Value: name, Reason: fmt.Sprintf("%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)}
+			return option("name", "", "%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)
 		}
 		chips *= n
 	}

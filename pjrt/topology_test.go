@@ -108,14 +108,13 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 		_, err := p.NewTopology(ctx, name, nil)
 		require.ErrorAs(t, err, &pe, "name %q", name)
 	}
-	var oe *pjrt.OptionError
 	for _, name := range []string{"v5e:0x0", "v5e:2x2x0", "v4:0x2x2", "v5e:65536x65536", "v5e:99999999999999999999x2"} {
 		_, err = p.NewTopology(ctx, name, nil)
-		require.ErrorAs(t, err, &oe, "libtpu would crash on %q", name)
+		require.ErrorContains(t, err, "pjrt: option ", "libtpu would crash on %q", name)
 	}
 	for _, options := range []map[string]any{{"wrap": struct{}{}}, {"num_slices": 0}, {"num_slices": int64(1 << 40)}, {"": 1}} {
 		_, err = p.NewTopology(ctx, "v5e:2x4", options)
-		require.ErrorAs(t, err, &oe, "%v", options)
+		require.ErrorContains(t, err, "pjrt: option ", "%v", options)
 	}
 	var ce *pjrt.CompileError
 	_, err = p.Compile(ctx, topology, addOne(16), spmd(16))

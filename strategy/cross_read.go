@@ -206,7 +206,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 		return nil, err
 	}
 	if v.buffers[d] == nil {
-		return nil, s.remote(d)
+		return nil, s.remote(d, readThere)
 	}
 	_, sizes := l.At(d)
 	part := tensors.FromShape(shapes.Make(v.dtype, sizes...))

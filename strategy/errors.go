@@ -179,26 +179,5 @@ func many(noun string, list []int) string {
 	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
 }
 
-// RemoteError reports a read of a tensor, or of a part of it, that another process holds.
-type RemoteError struct {
-	// Replica and LogicalDevice say whose part was read, Process which process holds the part.
-	Replica, LogicalDevice, Process int
-	// Here is the number of this process, Local are its replicas.
-	Here  int
-	Local []int
-
-	some bool // the value is on some devices only
-}
-
-// Error names the part, the process that holds it and this process.
-func (e *RemoteError) Error() string {
-	hint := "read it there, or Reduce or Gather it on the devices first"
-	if e.some {
-		hint = "read it there, or reduce to all devices where it is made"
-	}
-	return errkind.Text(fmt.Sprintf("strategy: reading logical device %d of replica %d", e.LogicalDevice, e.Replica),
-		fmt.Sprintf("it is in process %d, this is process %d with replicas %v", e.Process, e.Here, e.Local), nil, hint)
-}
-
-// Kind returns ValueError.
-func (e *RemoteError) Kind() Kind { return ValueError }
+// ErrRemote is matched by a read of a tensor, or of a part of it, that another process holds.
+var ErrRemote = errkind.New(ValueError, "strategy: another process holds it")

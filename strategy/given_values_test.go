@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -188,7 +189,7 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 			cell := "yes"
 			if err := p.give(w, w.kinds[kind]); err != nil {
 				require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%s to %s: %v", kind, p.name, err)
-				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*strategy.PanicError)), "%s to %s: %v", kind, p.name, err)
+				require.False(t, strings.Contains(err.Error(), "panic") || errors.As(err, new(*errkind.PanicError)), "%s to %s: %v", kind, p.name, err)
 				cell = strings.TrimSuffix(strategy.KindOf(err).String(), "Error")
 				if testing.Verbose() {
 					fmt.Printf("%s to %s: %v\n", kind, p.name, err)

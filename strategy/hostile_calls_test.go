@@ -15,6 +15,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -68,7 +69,7 @@ func hints(err error, hint string) error {
 
 // panickedWith is err if it is of a function that panicked with value.
 func panickedWith(err, value error) error {
-	if panicked := (*strategy.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value || !errors.Is(err, value) {
+	if panicked := (*errkind.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value || !errors.Is(err, value) {
 		return nil
 	}
 	return err

@@ -42,7 +42,7 @@ type VariableOptions struct {
 // a component, another variable, or a func() any that returns one of these, which is called once.
 //
 // Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError] in replica code,
-// [*PanicError] if the function panics.
+// [*errkind.PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name
 	if name == "" {
@@ -70,7 +70,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error
-		if initial, err = guarded("the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
+		if initial, err = errkind.Guard("strategy: the initial value of "+op, func() (any, error) { return f(), nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -127,7 +128,7 @@ func TestNilPointersAreErrors(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%T/%s", x, name), func(t *testing.T) {
 				require.NotPanics(t, func() { err = f() })
-				var panicked *strategy.PanicError
+				var panicked *errkind.PanicError
 				assert.NotErrorAs(t, err, &panicked)
 			})
 		}

@@ -234,7 +234,7 @@ func (v *distributed) free() error {
 // Local waits for one replica's tensor, counted from 0, and copies it to the host. The parts of a
 // tensor that is split over logical devices are put together. The tensor is the caller's.
 //
-// Errors: that of the program that made the value; [ErrClosed]; *[RemoteError] for a replica of
+// Errors: that of the program that made the value; [ErrClosed]; [ErrRemote] for a replica of
 // another process; *[AheadOfTimeError].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
@@ -306,15 +306,19 @@ func (v *distributed) sources(l *mesh.Layout, replica int) ([]int, error) {
 			break
 		}
 	}
-	e := s.remote(missing)
-	e.some = v.only != nil
-	return nil, e
+	if v.only != nil {
+		return nil, s.remote(missing, "read it there, or reduce to all devices where it is made")
+	}
+	return nil, s.remote(missing, readThere)
 }
 
-// remote is the error of a read from another process's partition.
-func (s *TPUStrategy) remote(partition int) *RemoteError {
-	return &RemoteError{Replica: partition / s.logicalDevices, LogicalDevice: partition % s.logicalDevices, Process: s.machine.Of[partition],
-		Here: s.machine.Process, Local: s.LocalReplicas()}
+const readThere = "read it there, or Reduce or Gather it on the devices first"
+
+// remote is the error of a read from another process's partition, and what to do instead.
+func (s *TPUStrategy) remote(partition int, hint string) error {
+	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
+		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.machine.Of[partition], s.machine.Process, s.LocalReplicas()),
+		Hint:   hint, Match: ErrRemote}
 }
 
 // LocalResults waits for the tensors of this process's replicas and copies them to the host, in

@@ -50,9 +50,8 @@ func TestVariablesLiveOnlyOnTheirDevices(t *testing.T) {
 			return err
 		}
 		assert.Equal(t, float32(2*28), total.Value())
-		var remote *strategy.RemoteError
 		_, err = count.Local(ctx, (2*s.Process()+2)%8)
-		assert.ErrorAs(t, err, &remote)
+		assert.ErrorIs(t, err, strategy.ErrRemote)
 		return nil
 	}))
 }

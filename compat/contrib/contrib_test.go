@@ -107,8 +107,7 @@ func TestTowersThatDoNotMeetFail(t *testing.T) {
 		}
 		return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 	})
-	var join *eager.JoinError
-	require.ErrorAs(t, err, &join)
+	require.ErrorIs(t, err, eager.ErrJoin)
 	require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
 	require.Equal(t, []any{float32(1), float32(2), float32(3)}, list(t, d, ctx, ids(t, d, ctx)), "usable afterwards")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -22,7 +23,7 @@ type PerDeviceDataset struct {
 // TensorFlow's distribute_dataset does: each step gives a tower one element, whole. Batch a dataset
 // for one tower to train on it. Elements at the end that do not suffice for all towers are dropped.
 //
-// An invalid dataset is an error of kind ValueError, a panic of fn a *[strategy.PanicError]. With
+// An invalid dataset is an error of kind ValueError, a panic of fn a *[errkind.PanicError]. With
 // several processes the error matches errors.ErrUnsupported: use input.FromFunction and
 // feed.Iterate.
 func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() (input.Dataset, error)) (*PerDeviceDataset, error) {
@@ -38,24 +39,14 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 	if fn == nil {
 		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
 	}
-	ds, err := called("the function", fn)
+	ds, err := errkind.Guard("contrib: the function", fn)
 	if err == nil {
 		err = ds.Err()
 	}
 	if err != nil {
-		return nil, &Error{Op: "distribute dataset", Reason: "the function returned no dataset", Err: err, Class: strategy.ValueError}
+		return nil, &errkind.Fault{Op: "contrib: distribute dataset", Reason: "the function returned no dataset", Err: err, Class: strategy.ValueError}
 	}
 	return &PerDeviceDataset{d, ds}, nil
-}
-
-// called calls fn; a panic of it is an error.
-func called[T any](name string, fn func() (T, error)) (result T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &strategy.PanicError{Function: name, Value: p}
-		}
-	}()
-	return fn()
 }
 
 // MakeOneShotIterator starts a pass over the dataset: TensorFlow's make_one_shot_iterator.

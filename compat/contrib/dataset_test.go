@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
@@ -95,7 +96,7 @@ func TestWhatIsNoDatasetIsAValueError(t *testing.T) {
 		require.Equal(t, strategy.ValueError, strategy.KindOf(err), name)
 	}
 	_, err := d.DistributeDataset(ctx, func() (input.Dataset, error) { panic(mine) })
-	require.ErrorAs(t, err, new(*strategy.PanicError))
+	require.ErrorAs(t, err, new(*errkind.PanicError))
 	require.ErrorIs(t, err, mine)
 	_, err = d.DistributeDataset(ctx, func() (input.Dataset, error) { return input.Dataset{}, mine })
 	require.ErrorIs(t, err, mine)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -53,7 +54,7 @@ func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, a
 	}
 	u := &UpdateContext{d: byDefault, variable: v}
 	u.ctx = context.WithValue(ctx, updateKey{}, u)
-	return called("the update function", func() (any, error) { return fn(u, plain...) })
+	return errkind.Guard("contrib: the update function", func() (any, error) { return fn(u, plain...) })
 }
 
 // devicesOfFirst returns where the variable lives whose name comes first.
@@ -87,12 +88,12 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	}
 	t, err := tensors.FromAnyValue(inner)
 	if err != nil {
-		return nil, &Error{Op: "fetch", Reason: "what the default strategy has no copy of", Hint: "give a number or a tensor", Err: err, Class: strategy.AssertionError}
+		return nil, &errkind.Fault{Op: "contrib: fetch", Reason: "what the default strategy has no copy of", Hint: "give a number or a tensor", Err: err, Class: strategy.AssertionError}
 	}
 	return t, nil
 }
 
 // noDevices is the error of a call that needs devices.
-func noDevices(op, hint string) *Error {
-	return &Error{Op: op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: strategy.NotImplementedError}
+func noDevices(op, hint string) *errkind.Fault {
+	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: strategy.NotImplementedError}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -60,7 +61,7 @@ func TestOutsideEveryScopeThereIsTheDefaultTower(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "as it is", got)
 	_, err = tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { panic("no") })
-	require.ErrorAs(t, err, new(*strategy.PanicError))
+	require.ErrorAs(t, err, new(*errkind.PanicError))
 	_, err = tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 	require.NoError(t, err, "and the tower stays usable")
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -120,12 +121,12 @@ func TestHostileTowersLeaveTheStrategyUsable(t *testing.T) {
 	}{
 		"no function": {nil, func(t *testing.T, err error) { require.Equal(t, strategy.TypeError, strategy.KindOf(err)) }},
 		"panics": {func(*contrib.TowerContext, ...any) (any, error) { panic(mine) }, func(t *testing.T, err error) {
-			require.ErrorAs(t, err, new(*strategy.PanicError))
+			require.ErrorAs(t, err, new(*errkind.PanicError))
 			require.ErrorIs(t, err, mine)
 		}},
 		"panics in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { panic(mine) }),
 			func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
-		"no merge function": {merge(nil), func(t *testing.T, err error) { require.ErrorAs(t, err, new(*strategy.PanicError)) }},
+		"no merge function": {merge(nil), func(t *testing.T, err error) { require.ErrorAs(t, err, new(*errkind.PanicError)) }},
 		"fails in a merge": {merge(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, mine }),
 			func(t *testing.T, err error) { require.ErrorIs(t, err, mine) }},
 		"merges in its merge": {func(tc *contrib.TowerContext, _ ...any) (any, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -142,7 +143,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		}
 		p, err := d.strategy.PerReplica(ctx, []any{value}, logical.Annotation{})
 		if err != nil {
-			return nil, nil, &Error{Op: "reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: strategy.AssertionError}
+			return nil, nil, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: strategy.AssertionError}
 		}
 		return p, func() { _ = p.Close() }, nil
 	}

@@ -3,6 +3,7 @@ package contrib
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -129,7 +130,7 @@ func (tc *TowerContext) Context() context.Context { return tc.ctx }
 
 // MergeCall joins the towers and runs fn once, in cross-tower context, with the towers' arguments
 // merged: TensorFlow's merge_call. The result is unwrapped and given back to each tower. All towers
-// make the same calls, otherwise each receives a *[eager.JoinError].
+// make the same calls, otherwise each receives [eager.ErrJoin].
 func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	d := tc.d
 	inner, err := d.unwrapAll("merge call", args)
@@ -142,7 +143,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 		}
 		tc.merging = true
 		defer func() { tc.merging = false }()
-		return called("the merge function", func() (any, error) {
+		return errkind.Guard("contrib: the merge function", func() (any, error) {
 			result, err := fn(crossDefault(tc.ctx), d, inner...)
 			if err != nil {
 				return nil, err
@@ -172,7 +173,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 // The towers run in turn, each until it joins the others; there is no option to run them
 // concurrently.
 //
-// Errors are fn's own; a *[strategy.PanicError]; a *[eager.JoinError]; and a *[strategy.Error]
+// Errors are fn's own; a *[errkind.PanicError]; [eager.ErrJoin]; and a *[strategy.Error]
 // of kind AssertionError for results of different structure.
 func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFunc, args ...any) (any, error) {
 	if err := d.requireCross(ctx, "call for each tower"); err != nil {
@@ -186,7 +187,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 		return nil, err
 	}
 	if d == byDefault {
-		return called("the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
+		return errkind.Guard("contrib: the tower's code", func() (any, error) { return fn(towerOfDefault(ctx), inner...) })
 	}
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}

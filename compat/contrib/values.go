@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -226,7 +227,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	}
 	m, err := d.strategy.Mirror(ctx, value, logical.Annotation{})
 	if err != nil {
-		return nil, &Error{Op: "broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: strategy.TypeError}
+		return nil, &errkind.Fault{Op: "contrib: broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: strategy.TypeError}
 	}
 	return &Mirrored{perDevice{d, m}}, nil
 }

@@ -19,7 +19,7 @@
 // The axis of [Strategy.Reduce] may be left out, and its value is any nest. Input comes
 // from iterators that are initialized, again and again if need be: [InputIterator].
 // Functions that make input are called once for each worker; another replication mode
-// is a *[ModeError]. [Strategy.Configure] fills in what is left of a session's
+// is an error of kind ValueError. [Strategy.Configure] fills in what is left of a session's
 // configuration.
 //
 // TensorFlow has since deprecated everything that this package adds, and names the

@@ -4,21 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
-
-// ModeError reports a replication mode that an input function cannot have.
-type ModeError struct{ Mode input.Replication }
-
-func (e *ModeError) Error() string {
-	return fmt.Sprintf("v1: input replication mode not supported: %s; use input.PerWorker", e.Mode)
-}
-
-// Kind returns ValueError.
-func (e *ModeError) Kind() strategy.Kind { return strategy.ValueError }
 
 // InputIterator gives input for the replicas, on the devices. One goroutine uses it at
 // a time.
@@ -41,13 +32,13 @@ func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*
 
 // MakeInputFnIterator calls fn once for this process, whose replicas each take an element of the
 // dataset that it returns, and returns an initialized iterator: TensorFlow's
-// make_input_fn_iterator. The mode has to be input.PerWorker: otherwise the error is a
-// *[ModeError].
+// make_input_fn_iterator. The mode has to be input.PerWorker: otherwise the error is of kind
+// ValueError.
 //
 // Deprecated: use [input.FromFunction] and [feed.Iterate].
 func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Context) (input.Dataset, error), mode input.Replication) (*InputIterator, error) {
 	if mode != input.PerWorker {
-		return nil, &ModeError{mode}
+		return nil, &errkind.Fault{Op: "v1: make input function iterator", Reason: fmt.Sprintf("input replication mode not supported: %s", mode), Hint: "use input.PerWorker", Class: errkind.ValueError}
 	}
 	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.FromFunction(fn, opts) })
 }

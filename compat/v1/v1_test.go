@@ -77,7 +77,7 @@ func TestDatasetIteratorsStartAgain(t *testing.T) {
 	require.ErrorIs(t, err, strategy.ErrClosed)
 
 	_, err = s.MakeDatasetIterator(ctx, input.Range(10))
-	require.ErrorAs(t, err, new(*input.NotBatchedError), "an unbatched dataset cannot be divided")
+	require.ErrorIs(t, err, input.ErrNotBatched, "an unbatched dataset cannot be divided")
 }
 
 func TestInputFunctionsAreCalledOncePerWorker(t *testing.T) {
@@ -97,7 +97,7 @@ func TestInputFunctionsAreCalledOncePerWorker(t *testing.T) {
 	require.Equal(t, []any{[]int64{0, 1}, []int64{2, 3}}, values(t, s, x))
 
 	_, err = s.MakeInputFnIterator(ctx, fn, input.PerReplica)
-	require.ErrorAs(t, err, new(*ModeError))
+	require.ErrorContains(t, err, "use input.PerWorker")
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	require.Len(t, contexts, 1)
 	mine := errors.New("mine")

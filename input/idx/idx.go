@@ -30,32 +30,16 @@ type Array struct {
 	Data []byte
 }
 
-// FormatError reports what is wrong with the contents of a file.
-type FormatError struct {
-	// File is its path, if it has one.
-	File string
-	// Reason says what was found and what was expected.
-	Reason string
-}
-
-// Error returns "idx: file: reason".
-func (e *FormatError) Error() string {
-	if e.File == "" {
-		return errkind.Text("idx", e.Reason, nil, "")
-	}
-	return errkind.Text("idx: "+e.File, e.Reason, nil, "")
-}
-
-// Kind returns DataLossError.
-func (*FormatError) Kind() errkind.Kind { return errkind.DataLossError }
+// ErrFormat is matched by an error of a file whose contents are malformed.
+var ErrFormat = errkind.New(errkind.DataLossError, "idx")
 
 func formatError(format string, args ...any) error {
-	return &FormatError{Reason: fmt.Sprintf(format, args...)}
+	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
 // ReadFile reads a file of a folder or, if there is none, the one with the ending .gz. Contents decide
 // whether a file is compressed, not its name. What is no regular file is not opened. Errors:
-// [*FormatError], and those of the folder.
+// [ErrFormat], and those of the folder.
 func ReadFile(folder fs.FS, name string) (Array, error) {
 	info, err := fs.Stat(folder, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,18 +59,14 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 	}
 	defer f.Close()
 	a, err := Read(f)
-	if format := (*FormatError)(nil); errors.As(err, &format) {
-		format.File = name
-		return Array{}, format
-	}
 	if err != nil {
 		return Array{}, &errkind.Fault{Op: "idx: read", Subject: name, Err: err}
 	}
 	return a, nil
 }
 
-// Read reads an array and expects r to end with it. A malformed file is a [*FormatError]; other
-// errors are those of r.
+// Read reads an array and expects r to end with it. The error of a malformed file matches
+// [ErrFormat]; other errors are those of r.
 func Read(r io.Reader) (Array, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {

@@ -95,8 +95,7 @@ func TestReadRefusesMalformedFiles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := idx.Read(bytes.NewReader(c.contents))
-			var format *idx.FormatError
-			require.ErrorAs(t, err, &format)
+			require.ErrorIs(t, err, idx.ErrFormat)
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
@@ -128,7 +127,7 @@ func TestReadFileFallsBackToTheCompressedName(t *testing.T) {
 
 	folder["labels"] = &fstest.MapFile{Data: []byte("no")}
 	_, err = idx.ReadFile(folder, "labels")
-	require.ErrorContains(t, err, "idx: labels: ")
+	require.ErrorContains(t, err, "idx: read labels: ")
 
 	_, err = idx.ReadFile(folder, ".")
 	require.ErrorContains(t, err, "it is no regular file")
@@ -143,8 +142,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contents []byte) {
 		array, err := idx.Read(bytes.NewReader(contents))
 		if err != nil {
-			var format *idx.FormatError
-			require.ErrorAs(t, err, &format)
+			require.ErrorIs(t, err, idx.ErrFormat)
 			return
 		}
 		size := 1

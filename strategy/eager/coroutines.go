@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,29 +16,18 @@ import (
 // replica order, until it ends or joins the others. So the functions need no locks, and a run is
 // the same each time.
 
-// JoinError reports that the replicas of a run did not meet: a replica ended, or made another call,
-// while others waited for it in a joined call.
-type JoinError struct {
-	// Calls are the calls that the replicas were in, by replica; "" stands for a replica that had
-	// ended.
-	Calls []string
-}
+// ErrJoin is matched by a run whose replicas did not meet: a replica ended, or made another call, while
+// others waited for it in a joined call.
+var ErrJoin = errkind.New(errkind.RuntimeError, "strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)")
 
-// Error says in which call each replica was.
-func (e *JoinError) Error() string {
-	at := make([]string, len(e.Calls))
-	for r, call := range e.Calls {
-		if call == "" {
-			call = "the end"
-		}
-		at[r] = fmt.Sprintf("replica %d at %s", r, call)
+// apart is that error of replicas that were in such calls; "" stands for one that had ended.
+func apart(calls []string) error {
+	at := make([]string, len(calls))
+	for r, call := range calls {
+		at[r] = fmt.Sprintf("replica %d at %s", r, cmp.Or(call, "the end"))
 	}
-	return errkind.Text("strategy: the replicas made a different number of joined calls (collectives, variable writes, MergeCall)",
-		strings.Join(at, ", "), nil, "make the same calls on every replica")
+	return &errkind.Fault{Match: ErrJoin, Reason: strings.Join(at, ", "), Hint: "make the same calls on every replica"}
 }
-
-// Kind returns RuntimeError.
-func (e *JoinError) Kind() strategy.Kind { return strategy.RuntimeError }
 
 // request is a joined call of one replica.
 type request struct {
@@ -108,13 +98,10 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 			}
 			out := outcome{err: fault.New(strategy.RuntimeError, fmt.Sprintf("replica %d", r), "return from the replica's function", "it ended its goroutine")}
 			defer func() {
-				if p := recover(); p != nil {
-					out = outcome{err: &strategy.PanicError{Function: fmt.Sprintf("replica %d", r), Value: p}}
-				}
 				c.running.Store(false)
 				c.yield <- out
 			}()
-			result, err := fn(c, r)
+			result, err := errkind.Guard(fmt.Sprintf("strategy: replica %d", r), func() (any, error) { return fn(c, r) })
 			out = outcome{result: result, err: err}
 		}()
 	}
@@ -150,7 +137,7 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 		for r := range args {
 			args[r] = requests[min(r, n-1)].arg
 		}
-		values, err := guarded(requests[0].call, func() ([]any, error) { return requests[0].run(args) })
+		values, err := errkind.Guard("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
 		for r := range answers {
 			answers[r] = answer{err: err}
 			if err == nil {
@@ -158,11 +145,6 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 			}
 		}
 	}
-}
-
-// guarded calls a user's function; a panic of it is a [*strategy.PanicError].
-func guarded[T any](function string, f func() (T, error)) (T, error) {
-	return fault.Catch(f, func(p any) error { return &strategy.PanicError{Function: function, Value: p} })
 }
 
 // agree compares the replicas' calls.
@@ -175,7 +157,7 @@ func agree(requests []*request) error {
 	}
 	for _, call := range calls {
 		if call != calls[0] {
-			return &JoinError{Calls: calls}
+			return apart(calls)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -228,7 +229,7 @@ func (c ValueContext) String() string {
 
 // ValuesFromFunction calls fn once for each replica, in order, and regroups what fn returns:
 // TensorFlow's experimental_distribute_values_from_function. It wraps every leaf, also a leaf that
-// is the same object on all replicas. A panic of fn is a [*strategy.PanicError].
+// is the same object on all replicas. A panic of fn is a [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
@@ -238,7 +239,7 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 	for r := range nests {
 		var err error
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
-		if nests[r], err = guarded("the function", func() (any, error) { return fn(c) }); err != nil {
+		if nests[r], err = errkind.Guard("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
 			return nil, fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 		}
 	}

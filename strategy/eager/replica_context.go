@@ -40,7 +40,7 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 //
 // The replicas run one at a time, in order, each until it joins the others: fn needs no locks.
 //
-// Errors: those of fn; [*strategy.PanicError]; [*JoinError] if the replicas do not make the same
+// Errors: those of fn; [*errkind.PanicError]; [ErrJoin] if the replicas do not make the same
 // joined calls; [*strategy.Error] for results of different structure; [*strategy.ContextError] in
 // replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -120,7 +121,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
-		if _, err := guarded("run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
+		if _, err := errkind.Guard("strategy: run steps", func() (any, error) { return nil, fn(cross, m, inputs) }); err != nil {
 			return nil, err
 		}
 	}

@@ -146,8 +146,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		}
 		return nil, nil
 	})
-	var join *eager.JoinError
-	require.ErrorAs(t, err, &join)
+	require.ErrorIs(t, err, eager.ErrJoin)
 	require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, w, 2))
 }
 

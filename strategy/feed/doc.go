@@ -64,6 +64,6 @@
 // # Failure
 //
 // An error of the input, of a copy or of the context comes out of Next, once the batches before it
-// were handed out, and again after that. So does a panic of the input, as a [PanicError].
+// were handed out, and again after that. So does a panic of the input, as a [*errkind.PanicError].
 // [Feed.Close] ends the goroutine and returns when it has ended.
 package feed

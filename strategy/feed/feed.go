@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"runtime/debug"
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -148,11 +147,7 @@ func (f *Feed) run(ctx context.Context, steps *input.Steps) {
 
 // next reads and places one step.
 func (f *Feed) next(ctx context.Context, steps *input.Steps) (next item, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = failed("read the input", &PanicError{Function: "the input", Value: r, Stack: string(debug.Stack())})
-		}
-	}()
+	defer errkind.Recover("feed: read the input", &err)
 	step, err := steps.Next(ctx)
 	if err == io.EOF {
 		return item{}, io.EOF

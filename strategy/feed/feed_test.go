@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -143,7 +144,7 @@ func TestErrorsComeAfterTheBatchesBeforeThem(t *testing.T) {
 	}
 	panics := func() error { panic("ouch") }
 	panicked := func(err error) {
-		var panicked *feed.PanicError
+		var panicked *errkind.PanicError
 		require.ErrorAs(t, err, &panicked)
 		require.Equal(t, "ouch", panicked.Value)
 		require.Contains(t, panicked.Stack, "feed_test.go")

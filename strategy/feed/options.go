@@ -12,8 +12,8 @@ type Partial uint8
 
 const (
 	// Exact feeds the batch as it is. The step is compiled for its shape, too. Where replicas have
-	// different numbers of rows, and for any short batch with several processes, Next returns a
-	// [*PartialError].
+	// different numbers of rows, and for any short batch with several processes, Next returns
+	// [ErrPartial].
 	Exact Partial = iota
 	// Pad fills every replica's part with zeros up to the same number of rows, and gives each batch
 	// a mask of the rows that hold data.
@@ -64,27 +64,5 @@ func option(name, reason, hint string) error {
 	return &errkind.Fault{Op: "feed: option " + name, Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// PartialError says why a batch cannot be fed as it is.
-type PartialError struct {
-	// Step is the step's index in the input.
-	Step int64
-	// Component is the path of the component that does not fit, Shapes are the shapes of the
-	// replicas' parts of it.
-	Component string
-	Shapes    []string
-	// Reason says what is wrong with the shapes.
-	Reason string
-}
-
-// Error names the batch and what is wrong with it.
-func (e *PartialError) Error() string {
-	return errkind.Text(fmt.Sprintf("feed: step %d: component %q is %v on the replicas", e.Step, e.Component, e.Shapes), e.Reason, nil,
-		"take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder")
-}
-
-// Kind returns ValueError.
-func (*PartialError) Kind() errkind.Kind { return errkind.ValueError }
-
-// PanicError reports a panic of the dataset, for example in a function of its Map. The process and
-// the strategy go on.
-type PanicError = input.PanicError
+// ErrPartial is matched by a batch that cannot be fed as it is.
+var ErrPartial = errkind.New(errkind.ValueError, "feed: the batch cannot be fed as it is")

@@ -140,7 +140,8 @@ func (p *placer) check(b *Batch, leaf int, column []any) error {
 	for r, t := range column {
 		shapes[r] = t.(input.Tensor).String()
 	}
-	return &PartialError{Step: b.Index, Component: b.Paths[leaf], Shapes: shapes, Reason: reason}
+	return &errkind.Fault{Op: fmt.Sprintf("feed: step %d: component %q is %v on the replicas", b.Index, b.Paths[leaf], shapes), Reason: reason, Match: ErrPartial,
+		Hint: "take them as they are (Partial: Uneven), pad them (Partial: Pad), or batch by a multiple of the replicas with drop remainder"}
 }
 
 // mask gives a padded batch its mask. Full batches share one.

@@ -199,7 +199,7 @@ type batchSource struct {
 }
 
 func (p *batchSource) next(context.Context) (args []any, rows int, err error) {
-	defer recoverTo(&err)
+	defer errkind.Recover("fit: it", &err)
 	args, err, ok := p.pull()
 	if !ok {
 		return nil, 0, io.EOF
@@ -250,7 +250,7 @@ func (p *batchSource) ended(err error) error {
 }
 
 func (p *batchSource) close() (err error) {
-	defer recoverTo(&err)
+	defer errkind.Recover("fit: it", &err)
 	p.stop()
 	return nil
 }

@@ -3,7 +3,6 @@ package fit
 import (
 	"cmp"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -31,34 +30,6 @@ func noMetric(hook, metric string, known []string) error {
 
 // errShort is matched by the error of data that ended before the steps that were asked for.
 var errShort = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
-
-// PanicError reports a panic of a hook or of the caller's iterator.
-type PanicError struct {
-	// Value is the value of the panic, and Stack the stack of its goroutine.
-	Value any
-	Stack string
-}
-
-// Error says what the panic said.
-func (e *PanicError) Error() string {
-	return errkind.Text("fit", fmt.Sprintf("it panicked: %v", e.Value), nil, "the error's Stack says where")
-}
-
-// Unwrap returns the panic's value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// Kind returns the kind of the panic's value if it is an error, or RuntimeError.
-func (e *PanicError) Kind() errkind.Kind { return errkind.Or(e.Unwrap(), errkind.RuntimeError) }
-
-// recoverTo, deferred, turns a panic into an error.
-func recoverTo(err *error) {
-	if p := recover(); p != nil {
-		*err = &PanicError{Value: p, Stack: string(debug.Stack())}
-	}
-}
 
 // ResumeError reports that a run cannot go on from the checkpoints in a directory: another run
 // wrote them, or a run with other settings, data or hooks.

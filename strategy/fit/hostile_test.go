@@ -142,7 +142,7 @@ func TestWhatGoesWrongOnTheWay(t *testing.T) {
 		}
 	}
 	good := fit.Batches(batches(8))
-	var panicked *fit.PanicError
+	var panicked *errkind.PanicError
 	var argument *strategy.ArgumentError
 	var diverged *train.NonFiniteError
 	for name, c := range map[string]struct {

@@ -41,7 +41,7 @@ import (
 // Errors: before anything was done, one of kind ValueError for options, hooks or data that do not
 // fit, of kind NotFoundError for a metric that a hook waits for and nothing measures, and
 // [*ResumeError]; of kind OutOfRangeError for data that ends before Options.Steps;
-// [*train.NonFiniteError], [*interrupt.Error], [*WriteError], [*SaveError] and [*PanicError]; those
+// [*train.NonFiniteError], [*interrupt.Error], [*WriteError], [*SaveError] and [*errkind.PanicError]; those
 // of steps, data and hooks, which the text places. Several are joined. The variables stay on the
 // devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
@@ -371,7 +371,7 @@ func (r *run) orInterrupted(ctx context.Context, err error) error {
 // call calls a function of a hook. A panic is an error.
 func (r *run) call(h *Hook, f func() error) error {
 	err := func() (err error) {
-		defer recoverTo(&err)
+		defer errkind.Recover("fit: it", &err)
 		return f()
 	}()
 	switch err.(type) {

@@ -49,10 +49,9 @@ func checkSteps(t *testing.T, c recorded, got Outcome) {
 func checkError(t *testing.T, kind, message string, err error) {
 	t.Helper()
 	require.Error(t, err)
-	var unbatched *input.NotBatchedError
 	switch {
 	case kind == "IndexError":
-		assert.ErrorAs(t, err, &unbatched)
+		assert.ErrorIs(t, err, input.ErrNotBatched)
 	case kind == "NotFoundError":
 		assert.ErrorIs(t, err, input.ErrNotShardable)
 	case strings.HasPrefix(message, "Could not apply FILE based sharding"):

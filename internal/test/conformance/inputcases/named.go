@@ -96,8 +96,7 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		// TensorFlow splits these along their feature axis without a word, against its own
 		// documentation.
 		ds := input.FromElements(input.Leaf(input.Vector[int32](0, 1, 2, 3)), input.Leaf(input.Vector[int32](4, 5, 6, 7)))
-		var unbatched *input.NotBatchedError
-		require.ErrorAs(t, RunCluster(t, ds, cl, opts, -1).Err, &unbatched)
+		require.ErrorIs(t, RunCluster(t, ds, cl, opts, -1).Err, input.ErrNotBatched)
 	case strings.HasPrefix(name, "batched then unbatched"):
 		distributed(input.Range(8).Batch(4, false).Unbatch())
 	case strings.Contains(name, "map that keeps the batch"):
