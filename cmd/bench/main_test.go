@@ -24,6 +24,7 @@ const asCommand = "BENCH_TEST_AS_COMMAND"
 
 // The benchmarks that start processes start this one.
 func TestMain(m *testing.M) {
+	plugintest.PlainCode()
 	if len(os.Args) > 1 && os.Args[1] == "-child" || os.Getenv(asCommand) == "1" {
 		main()
 		return
