@@ -1,6 +1,7 @@
 package gomlx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -268,16 +269,19 @@ func (c *compiled) compileAhead(donated []bool) error {
 	x, _, err := b.machine.Build(b.machine.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.Phase(now)
-	if err != nil {
-		stopped.Err = err
+	in := report.Input{Target: a.target, Options: b.opts.reported(), Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
+	stopped.Err = err
+	switch {
+	case err == nil:
+		in.Program = x.(mesh.Described).Executable
+		laidOut(m, frame, in.Program)
+		stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
+	case in.Refused == nil:
 		return stopped
 	}
-	exe := x.(mesh.Described).Executable
-	laidOut(m, frame, exe)
-	stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
-	r, err := reportOf(c.program.Name, m, report.Input{Target: a.target, Program: exe, LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()})
+	r, err := reportOf(c.program.Name, m, in)
 	if err != nil {
-		stopped.Err = err
+		stopped.Err = cmp.Or(stopped.Err, err)
 		return stopped
 	}
 	stopped.Explanation.Report = r
@@ -286,14 +290,22 @@ func (c *compiled) compileAhead(donated []bool) error {
 	}
 	if a.file != "" {
 		stopped.File = a.file
-		stopped.Err = files.Replace(a.file, func(w io.Writer) error {
+		stopped.Err = errors.Join(stopped.Err, files.Replace(a.file, func(w io.Writer) error {
 			if strings.HasSuffix(a.file, ".html") || strings.HasSuffix(a.file, ".htm") {
 				return r.WriteHTML(w)
 			}
 			return writeJSON(w, r)
-		})
+		}))
 	}
 	return stopped
+}
+
+// reported are the options that a report names.
+func (o Options) reported() map[string]string {
+	if o.RulesName == "" {
+		return nil
+	}
+	return map[string]string{"rules": o.RulesName}
 }
 
 // laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells

@@ -19,7 +19,7 @@ type AheadOfTimeError struct {
 	// Program is the program's name, and Topology the slice's.
 	Program, Topology string
 	// Explanation says how the program is split. Its Report has the memory, the collectives and the
-	// cost of the compiled program; it is nil if the program was not compiled.
+	// cost of the compiled program; it is nil if the program was not compiled, but for one that the compiler refused as too large.
 	Explanation *Explanation
 	// File is where the report was written to; empty if to no file.
 	File string
@@ -30,7 +30,8 @@ type AheadOfTimeError struct {
 // Error returns a line that says what has stopped the program, and the report on the lines below it.
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
-	compiled := e.Explanation != nil && e.Explanation.Report != nil
+	told := e.Explanation != nil && e.Explanation.Report != nil
+	compiled := told && !e.Explanation.Report.Memory.Refused
 	switch {
 	case !compiled:
 		b.WriteString(errkind.Text(fmt.Sprintf("gomlx: compiling program %q for %s", e.Program, e.Topology), "it cannot be compiled", e.Err,
@@ -47,7 +48,7 @@ func (e *AheadOfTimeError) Error() string {
 		return b.String()
 	}
 	b.WriteString("\n\n")
-	if compiled {
+	if told {
 		_ = e.Explanation.Report.WriteText(&b) // a strings.Builder takes everything
 		var more strings.Builder
 		e.Explanation.wholeText(&more)

@@ -90,6 +90,28 @@ func TestAheadOfTimeEndsWithTheCodesOfTheCommand(t *testing.T) {
 	assert.NotNil(t, told[0].Explanation.Report)
 }
 
+// A program that the compiler refuses as too large has a report, too, with what it was made with and what
+// to change.
+func TestAheadOfTimeOfAProgramThatDoesNotFitLeavesAReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "step.json")
+	b, _ := fromConfig(t, "topology=cpu:8,logical=2,rules=megatron,report="+file, gomlx.Options{})
+	gomlx.Refuse(b, &pjrt.Error{Code: pjrt.ResourceExhausted, Msg: "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm. Exceeded hbm capacity by 4.25G."})
+	_, err := trainWords(b, 16, 1)
+	var stopped *gomlx.AheadOfTimeError
+	require.ErrorAs(t, err, &stopped)
+	assert.Equal(t, 4, stopped.ExitCode())
+	assert.ErrorContains(t, err, "it cannot be compiled")
+	assert.ErrorContains(t, err, "-,logical")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var read report.Report
+	require.NoError(t, json.Unmarshal(data, &read))
+	assert.True(t, read.Memory.Refused)
+	assert.Equal(t, map[string]string{"rules": "megatron"}, read.Options)
+	assert.NotEmpty(t, read.Advice)
+	assert.NotEmpty(t, read.Tensors)
+}
+
 // A compiler for a slice takes minutes, and says nothing.
 func TestAheadOfTimeSaysHowFarItIs(t *testing.T) {
 	b, _ := fromConfig(t, "topology=cpu:8,logical=2", gomlx.Options{})

@@ -27,5 +27,15 @@ func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 		}
 		return x.(mesh.Described).Executable, nil
 	}
-	b.machine = mesh.Compiling(fast.Topology(), fast.Platform(), slow, b.opts.machine(context.Background(), slices.Concat(fast.Topology().DeviceIDs()...), b.logical))
+	compilesBy(b, slow)
+}
+
+// Refuse has the compiler ahead of time answer with an error.
+func Refuse(b *Backend, answer error) {
+	compilesBy(b, func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error) { return nil, answer })
+}
+
+func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
+	was := b.machine
+	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, b.opts.machine(context.Background(), slices.Concat(was.Topology().DeviceIDs()...), b.logical))
 }

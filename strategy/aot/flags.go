@@ -57,6 +57,19 @@ func (f *Flags) given(name string) (is bool) {
 	return is
 }
 
+// options are the flags that were given, but for what the report has of its own, and where it goes: the
+// program's own are among them.
+func (f *Flags) options() map[string]string {
+	given := map[string]string{}
+	if f.set != nil {
+		f.set.Visit(func(one *flag.Flag) { given[one.Name] = one.Value.String() })
+	}
+	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "json", "plugin", "out"} {
+		delete(given, name)
+	}
+	return given
+}
+
 // topologies are the slices that the flags name.
 func (f *Flags) topologies() (all []string) {
 	for _, name := range strings.Split(f.Topology, ",") {

@@ -117,7 +117,11 @@ func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
 			return nil
 		}
 		rep, err := r.compile(ctx, topology)
-		all = append(all, ahead.OutcomeOf(topology, rep, err))
+		o := ahead.OutcomeOf(topology, rep, err)
+		if o.Report != nil {
+			o.Report.Options = r.flags.options()
+		}
+		all = append(all, o)
 	}
 	return all
 }
