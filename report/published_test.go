@@ -195,7 +195,8 @@ func hold(t *testing.T, all []measurement) {
 	fmt.Print(b.String())
 }
 
-// One of each class for each generation; the whole table is TestAOTLargePublishedOperations.
+// One of each class, of those that compile in seconds; the whole table is
+// TestAOTLargePublishedOperations.
 func TestPredictionsAreNearPublishedOperations(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return
@@ -203,11 +204,11 @@ func TestPredictionsAreNearPublishedOperations(t *testing.T) {
 	var few []measurement
 	for _, m := range publishedMeasurements() {
 		switch m.name + " " + m.slice {
-		case "matmul 8192 v6e:1x1", "copy 32 MiB v6e:1x1", "all-reduce 606 MB v6e:16x16", "gemm 4096 tpu7x:1x1x1", "copy 2.00 GiB tpu7x:1x1x1", "all-gather 16777216 tpu7x:2x2x1":
+		case "matmul 8192 v6e:1x1", "copy 32 MiB v6e:1x1", "copy 2.00 GiB tpu7x:1x1x1", "all-gather 16777216 tpu7x:2x2x1":
 			few = append(few, m)
 		}
 	}
-	require.Len(t, few, 6)
+	require.Len(t, few, 4)
 	hold(t, few)
 }
 
