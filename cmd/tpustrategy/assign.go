@@ -28,8 +28,8 @@ Examples:
   tpustrategy assign "2x v5e:4x4" --shape 2,2,1,1 --by-slice`
 }
 
-// assigned is one core of an assignment.
-type assigned struct {
+// assignedCore is one core of an assignment.
+type assignedCore struct {
 	Replica     int             `json:"replica"`
 	Logical     int             `json:"logical"`
 	Partition   int             `json:"partition"`
@@ -64,7 +64,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err != nil {
 		return unassigned(err)
 	}
-	var cores []assigned
+	var cores []assignedCore
 	at := map[tpu.Coordinates]string{}
 	ids := assignment.DeviceIDs()
 	for r, row := range assignment.CoreAssignment() {
@@ -73,7 +73,7 @@ func (c *assignCmd) Run(ctx context.Context, a *app, root *cli) error {
 			if err != nil {
 				return err
 			}
-			cores = append(cores, assigned{r, p, r*len(row) + p, ids[r][p], coordinates, host, t.SliceOf(coordinates)})
+			cores = append(cores, assignedCore{r, p, r*len(row) + p, ids[r][p], coordinates, host, t.SliceOf(coordinates)})
 			at[coordinates] = fmt.Sprintf("r%d.%d", r, p)
 		}
 	}

@@ -30,11 +30,11 @@ type childRequest struct {
 
 // childAnswer is a child's answer, or its error.
 type childAnswer struct {
-	Probe    *probeAnswer   `json:"probe,omitempty"`
-	Describe *described     `json:"describe,omitempty"`
-	Compile  *compileAnswer `json:"compile,omitempty"`
-	Accept   *acceptAnswer  `json:"accept,omitempty"`
-	Error    *failure       `json:"error,omitempty"`
+	Probe    *probeAnswer      `json:"probe,omitempty"`
+	Describe *sliceDescription `json:"describe,omitempty"`
+	Compile  *compileAnswer    `json:"compile,omitempty"`
+	Accept   *acceptAnswer     `json:"accept,omitempty"`
+	Error    *failure          `json:"error,omitempty"`
 }
 
 // childError reports that a child process ended without an answer.

@@ -86,8 +86,8 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// exited is how kong's own exits (for --help) reach run.
-type exited int
+// exitStatus is how kong's own exits (for --help) reach run.
+type exitStatus int
 
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) (code int) {
@@ -96,7 +96,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	a.stdout = out
 	defer func() {
 		if r := recover(); r != nil {
-			e, ok := r.(exited)
+			e, ok := r.(exitStatus)
 			if !ok {
 				panic(r)
 			}
@@ -107,7 +107,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		kong.Name("tpustrategy"),
 		kong.Description("Looks at TPU slices, places replicas on them and compiles steps for them."),
 		kong.Writers(a.stdout, plain.NewWriter(a.stderr)),
-		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.Exit(func(code int) { panic(exitStatus(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("localpath", kong.MapperFunc(localPath)),
 		kong.Vars{"version": "tpustrategy " + command.Version() + " " + runtime.Version()},

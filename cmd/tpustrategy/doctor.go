@@ -69,14 +69,14 @@ type pluginDiagnosis struct {
 	CLibrary string `json:"c_library,omitempty"`
 	// Damaged says that the file is the installer's, but not what it put there.
 	Damaged bool         `json:"damaged,omitempty"`
-	Tried   []tried      `json:"tried"`
+	Tried   []candidate  `json:"tried"`
 	Probe   *probeAnswer `json:"probe,omitempty"`
 	Error   *failure     `json:"error,omitempty"`
 	// Fix is what to do about Error, if that is known.
 	Fix string `json:"fix,omitempty"`
 }
 
-type tried struct {
+type candidate struct {
 	Source string `json:"source"`
 	Path   string `json:"path,omitempty"`
 	Result string `json:"result"`
@@ -183,7 +183,7 @@ func (a *app) find(kind, path string) (pjrt.Found, error) {
 }
 
 func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) pluginDiagnosis {
-	d := pluginDiagnosis{Kind: kind, Tried: []tried{}}
+	d := pluginDiagnosis{Kind: kind, Tried: []candidate{}}
 	if pin, err := pins.For(kind, runtime.GOARCH); err == nil {
 		d.Pinned = pin.Package + " " + pin.Version
 	}
@@ -198,7 +198,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		if c.Source == "Path" || c.Source == "installer" && kind == "cuda" {
 			continue
 		}
-		t := tried{Source: c.Source, Path: c.Path, Result: "found"}
+		t := candidate{Source: c.Source, Path: c.Path, Result: "found"}
 		if c.Err != nil {
 			t.Result = c.Err.Error()
 		}

@@ -29,8 +29,8 @@ Examples:
   tpustrategy export gs://bucket/run model.safetensors --step 1000`
 }
 
-// exported is the answer to export.
-type exported struct {
+// exportAnswer is the answer to export.
+type exportAnswer struct {
 	Step  int64  `json:"step"`
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
@@ -69,7 +69,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app, root *cli) (err error) {
 	if err != nil {
 		return err
 	}
-	answer := exported{from.Step(), c.File, info.Size(), len(from.Variables()), 0}
+	answer := exportAnswer{from.Step(), c.File, info.Size(), len(from.Variables()), 0}
 	if !c.All {
 		answer.Variables = len(from.Weights())
 		answer.LeftOut = len(from.Variables()) - answer.Variables

@@ -34,11 +34,11 @@ func TestExport(t *testing.T) {
 	assert.Regexp(t, `^step 2  .*model\.safetensors: 1 variables, \d+ bytes\n3 variables of the optimizer and of the run are left out; --all writes them\n$`, out)
 	assert.Equal(t, []float32{2, 2, 3}, exportedValue(t, file))
 	out, _ = ran(t, 0, "export", from, file, "--step", "1", "--json")
-	var answer exported
+	var answer exportAnswer
 	require.NoError(t, json.Unmarshal([]byte(out), &answer))
 	info, err := os.Stat(file)
 	require.NoError(t, err)
-	assert.Equal(t, exported{1, file, info.Size(), 1, 3}, answer)
+	assert.Equal(t, exportAnswer{1, file, info.Size(), 1, 3}, answer)
 	assert.Equal(t, []float32{1, 2, 3}, exportedValue(t, file))
 	_, stderr := ran(t, exitUsage, "export", from, file, "--step", "7")
 	assert.Contains(t, stderr, "has no step 7; it has 1, 2")

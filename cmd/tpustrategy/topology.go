@@ -34,8 +34,8 @@ type describeRequest struct {
 	Name   string `json:"name"`
 }
 
-// described is a slice as data.
-type described struct {
+// sliceDescription is a slice as data.
+type sliceDescription struct {
 	Facts system.SliceFacts `json:"facts"`
 	// Planned says that libtpu was not asked.
 	Planned     bool                `json:"planned,omitempty"`
@@ -44,13 +44,13 @@ type described struct {
 	IDs         [][]int             `json:"device_ids"`
 }
 
-func (d *described) topology() (tpu.Topology, error) {
+func (d *sliceDescription) topology() (tpu.Topology, error) {
 	return tpu.NewTopology(tpu.TopologyOptions{
 		MeshShape: d.Mesh, DeviceCoordinates: d.Coordinates, DeviceIDs: d.IDs, Name: d.Facts.Name, Slices: d.Facts.Slices})
 }
 
 // describe does a describe request.
-func describe(ctx context.Context, r describeRequest) (*described, error) {
+func describe(ctx context.Context, r describeRequest) (*sliceDescription, error) {
 	slice, err := ahead.Describe(ctx, r.Name, r.Plugin)
 	if err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func describe(ctx context.Context, r describeRequest) (*described, error) {
 	defer slice.Close()
 	t := slice.Topology()
 	mesh := t.MeshShape()
-	return &described{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
+	return &sliceDescription{Facts: slice.Facts(), Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}, nil
 }
 
 // describe describes a slice, through libtpu if it is there.
-func (a *app) describe(ctx context.Context, name, plugin string) (*described, error) {
+func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescription, error) {
 	slices, accelerator, err := system.ParseSlices(name)
 	if err != nil {
 		return nil, err
@@ -84,14 +84,14 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*described, er
 }
 
 // plan is the slice as it is laid out by default.
-func plan(a tpu.Accelerator) (*described, error) {
+func plan(a tpu.Accelerator) (*sliceDescription, error) {
 	t, err := a.Topology()
 	if err != nil {
 		return nil, err
 	}
 	mesh := t.MeshShape()
 	g := a.Generation()
-	d := &described{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}
+	d := &sliceDescription{Planned: true, Mesh: mesh[:], Coordinates: t.DeviceCoordinates(), IDs: t.DeviceIDs()}
 	d.Facts = system.SliceFacts{
 		Name: a.String(), Accelerator: a.Type(), Slices: 1, Kind: "TPU " + g.Name, Chips: a.Chips(), Hosts: a.Hosts(), Devices: a.Devices(),
 		DevicesPerChip: g.DevicesPerChip, HBMBytes: g.HBMBytes / int64(g.DevicesPerChip), PeakFLOPS: g.PeakFLOPS / float64(g.DevicesPerChip),

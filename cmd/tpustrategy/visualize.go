@@ -31,17 +31,17 @@ Examples:
 A dimension that is not split is -, one that is split over two axes is a+b. With --json the answer is what each device holds.`
 }
 
-// pictured is the answer as JSON.
-type pictured struct {
+// visualization is the answer as JSON.
+type visualization struct {
 	// Split is in the notation of splits, or XLA's.
-	Split   string    `json:"split"`
-	Mesh    string    `json:"mesh,omitempty"`
-	Shape   []int     `json:"shape"`
-	Devices []holding `json:"devices"`
+	Split   string        `json:"split"`
+	Mesh    string        `json:"mesh,omitempty"`
+	Shape   []int         `json:"shape"`
+	Devices []deviceShard `json:"devices"`
 }
 
-// holding is what a device holds: from the first index to the one after the last, of each dimension.
-type holding struct {
+// deviceShard is what a device holds of each dimension: the first index and that after the last.
+type deviceShard struct {
 	Device int      `json:"device"`
 	Slice  int      `json:"slice"`
 	Ranges [][2]int `json:"ranges"`
@@ -70,13 +70,13 @@ func (c *visualizeCmd) Run(a *app, root *cli) error {
 		_, err := picture.WriteTo(a.stdout)
 		return err
 	}
-	answer := pictured{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []holding{}}
+	answer := visualization{Split: l.split, Mesh: l.mesh, Shape: append([]int{}, c.Shape...), Devices: []deviceShard{}}
 	for device := range l.devices {
 		ranges, holds, err := l.ranges(device)
 		if err != nil {
 			return refused("visualize", err)
 		}
-		h := holding{Device: device, Slice: device / each, Ranges: [][2]int{}}
+		h := deviceShard{Device: device, Slice: device / each, Ranges: [][2]int{}}
 		for _, r := range ranges {
 			h.Ranges = append(h.Ranges, [2]int{r.Start, r.Stop})
 		}

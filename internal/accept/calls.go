@@ -106,7 +106,7 @@ func counted32(dims ...int) *tensors.Tensor {
 
 // count is 0, 1, ... modulo 61, so that bfloat16 would hold the numbers, too.
 func count[T int32 | float32](dims ...int) []T {
-	all := make([]T, typed{dims: dims}.elements())
+	all := make([]T, tensorType{dims: dims}.elements())
 	for i := range all {
 		all[i] = T(i % 61)
 	}

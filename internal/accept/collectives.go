@@ -45,7 +45,7 @@ func groupings(n int) []grouping {
 var collectiveKinds = []string{"all_reduce", "all_reduce_max", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"}
 
 // collectiveText is the statement that makes %rI of %x0.
-func collectiveText(kind string, i int, in, out typed, groups [][]int) string {
+func collectiveText(kind string, i int, in, out tensorType, groups [][]int) string {
 	var rows []string
 	pairs := [][]int{}
 	for _, g := range groups {
@@ -62,7 +62,7 @@ func collectiveText(kind string, i int, in, out typed, groups [][]int) string {
 	if in.dtype == pjrt.Pred {
 		reduction = "or"
 	}
-	element := typed{dtype: in.dtype}
+	element := tensorType{dtype: in.dtype}
 	region := fmt.Sprintf("({\n    ^bb0(%%a%[1]d: %[2]s, %%b%[1]d: %[2]s):\n      %%s%[1]d = stablehlo.%[3]s %%a%[1]d, %%b%[1]d : %[2]s\n      stablehlo.return %%s%[1]d : %[2]s\n    }) ",
 		i, element, reduction)
 	attributes := groupsText
@@ -86,8 +86,8 @@ func collectiveText(kind string, i int, in, out typed, groups [][]int) string {
 // collectiveProgram has some collectives over the groups of a division.
 func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) raw {
 	size := len(g.groups[0])
-	in := typed{dtype, []int{2 * size}}
-	p := raw{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), in: []typed{in}}
+	in := tensorType{dtype, []int{2 * size}}
+	p := raw{name: fmt.Sprintf("%s over %s of %s", strings.Join(kinds, " and "), g.name, dtype), in: []tensorType{in}}
 	for i, kind := range kinds {
 		out := in
 		switch kind {

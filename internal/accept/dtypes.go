@@ -28,8 +28,8 @@ func crosses(t pjrt.DType) bool { return !isSmallFloat(t) && t.Bits() >= 8 }
 
 // dtypeProgram doubles a tensor, gives it as float32, and adds it up over the devices.
 func dtypeProgram(t pjrt.DType, n int) raw {
-	in, wide := typed{t, []int{dtypeValues}}, typed{pjrt.F32, []int{dtypeValues}}
-	p := raw{name: "dtype " + t.String(), in: []typed{in}, out: []typed{in, wide}}
+	in, wide := tensorType{t, []int{dtypeValues}}, tensorType{pjrt.F32, []int{dtypeValues}}
+	p := raw{name: "dtype " + t.String(), in: []tensorType{in}, out: []tensorType{in, wide}}
 	switch {
 	case t == pjrt.Pred:
 		p.body = fmt.Sprintf("    %%r0 = stablehlo.or %%x0, %%x0 : %s\n", in)

@@ -11,13 +11,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// typed is the type of a tensor on a device.
-type typed struct {
+// tensorType is the type of a tensor on a device.
+type tensorType struct {
 	dtype pjrt.DType
 	dims  []int
 }
 
-func (t typed) elements() int {
+func (t tensorType) elements() int {
 	n := 1
 	for _, d := range t.dims {
 		n *= d
@@ -26,7 +26,7 @@ func (t typed) elements() int {
 }
 
 // String is the type in MLIR.
-func (t typed) String() string {
+func (t tensorType) String() string {
 	var b strings.Builder
 	b.WriteString("tensor<")
 	for _, d := range t.dims {
@@ -39,7 +39,7 @@ func (t typed) String() string {
 // and what runs.
 type raw struct {
 	name    string
-	in, out []typed
+	in, out []tensorType
 	// body are statements that make %r0, %r1, ... of %x0, %x1, ...
 	body string
 	// alias says that result i takes the memory of argument i, which is donated.
@@ -73,31 +73,31 @@ func rawOptions(ids []int) pjrt.CompileOptions {
 	return o
 }
 
-// loaded is a raw program on the devices.
-type loaded struct {
+// executable is a raw program on the devices.
+type executable struct {
 	raw
 	x     system.Executable
 	at    []*pjrt.Device // of this host
 	index []int          // their replicas
 }
 
-func (s *session) load(ctx context.Context, p raw) (*loaded, error) {
+func (s *session) load(ctx context.Context, p raw) (*executable, error) {
 	ids := s.devices()
 	x, err := s.sys.Runtime().Compile(ctx, pjrt.Program{Code: p.text(len(ids)), Trusted: true}, rawOptions(ids))
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{raw: p, x: x, at: x.AddressableDevices()}
+	l := &executable{raw: p, x: x, at: x.AddressableDevices()}
 	for _, d := range l.at {
 		l.index = append(l.index, slices.Index(ids, d.ID()))
 	}
 	return l, nil
 }
 
-func (l *loaded) close() error { return l.x.Close() }
+func (l *executable) close() error { return l.x.Close() }
 
 // put copies the arguments to this host's devices.
-func (l *loaded) put(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
+func (l *executable) put(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
 	rows := make([][]*pjrt.Buffer, len(l.at))
 	for d, device := range l.at {
 		for i, t := range l.in {
@@ -112,7 +112,7 @@ func (l *loaded) put(ctx context.Context, s *session, value func(replica, argume
 }
 
 // launch runs the program. Results are new buffers, or take those that are given up.
-func (l *loaded) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
+func (l *executable) launch(ctx context.Context, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
 	results := make([][]*pjrt.Buffer, len(l.at))
 	for d := range results {
 		results[d] = make([]*pjrt.Buffer, len(l.out))
@@ -154,7 +154,7 @@ func closeRows(rows [][]*pjrt.Buffer) (err error) {
 }
 
 // answers runs a program once, and calls got with each result of this host's devices.
-func (l *loaded) answers(ctx context.Context, s *session, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
+func (l *executable) answers(ctx context.Context, s *session, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
 	args, err := l.put(ctx, s, value)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (l *loaded) answers(ctx context.Context, s *session, value func(replica, ar
 }
 
 // ones is a program whose answer needs every device.
-var ones = raw{name: "devices", in: []typed{{pjrt.S32, []int{8}}}, out: []typed{{pjrt.S32, []int{8}}}}
+var ones = raw{name: "devices", in: []tensorType{{pjrt.S32, []int{8}}}, out: []tensorType{{pjrt.S32, []int{8}}}}
 
 // devicesProgram is the program that says that all devices answer.
 func devicesProgram(n int) raw {

@@ -32,22 +32,22 @@ func (w *work) sizes() sizes { return sizesOf(w.sys().Platform()) }
 
 // memoryProgram reads and writes a tensor once.
 func memoryProgram(sz sizes) raw {
-	t := typed{pjrt.F32, []int{sz.memory / 4}}
-	return raw{name: "memory", in: []typed{t}, out: []typed{t}, alias: true,
+	t := tensorType{pjrt.F32, []int{sz.memory / 4}}
+	return raw{name: "memory", in: []tensorType{t}, out: []tensorType{t}, alias: true,
 		body: fmt.Sprintf("    %%c = stablehlo.constant dense<1.0> : %[1]s\n    %%r0 = stablehlo.add %%x0, %%c : %[1]s\n", t)}
 }
 
 // linkProgram is an all-reduce, whose result is its argument again.
 func linkProgram(n, bytes int) raw {
-	t := typed{pjrt.F32, []int{bytes / 4}}
-	return raw{name: fmt.Sprintf("all-reduce of %d bytes", bytes), in: []typed{t}, out: []typed{t}, alias: true,
+	t := tensorType{pjrt.F32, []int{bytes / 4}}
+	return raw{name: fmt.Sprintf("all-reduce of %d bytes", bytes), in: []tensorType{t}, out: []tensorType{t}, alias: true,
 		body: collectiveText("all_reduce_max", 0, t, t, [][]int{sequence(n)})}
 }
 
 // matmulProgram multiplies a matrix by another, again and again.
 func matmulProgram(sz sizes) raw {
-	t := typed{pjrt.BF16, []int{sz.matrix, sz.matrix}}
-	p := raw{name: "matmul", in: []typed{t, t}, out: []typed{t}, alias: true}
+	t := tensorType{pjrt.BF16, []int{sz.matrix, sz.matrix}}
+	p := raw{name: "matmul", in: []tensorType{t, t}, out: []tensorType{t}, alias: true}
 	from := "%x0"
 	for i := range sz.products {
 		to := fmt.Sprintf("%%p%d", i)
@@ -107,7 +107,7 @@ func (w *work) timed(ctx context.Context, p raw, launches int, value func(argume
 }
 
 // floats are bytes of small float32 or bfloat16 numbers.
-func floats(t typed) []byte {
+func floats(t tensorType) []byte {
 	one := numbers(t.dtype, 1)
 	return slices.Repeat(one, t.elements())
 }

@@ -102,7 +102,7 @@ func gcd(a, b int) int {
 
 // pattern fills a tensor with numbers between -1/2 and 1/2 that look irregular.
 func pattern(seed int, dims ...int) *tensors.Tensor {
-	flat := make([]float32, typed{dims: dims}.elements())
+	flat := make([]float32, tensorType{dims: dims}.elements())
 	state := uint32(seed)*2654435761 + 1
 	for i := range flat {
 		state = state*1664525 + 1013904223

@@ -60,11 +60,11 @@ type View struct {
 
 	given bool // Run and Hosts are the caller's
 	since time.Time
-	hosts []*followed // by number; nil has no record yet
+	hosts []*track // by number; nil has no record yet
 }
 
-// followed is a host that is followed.
-type followed struct {
+// track is what a view knows of a host.
+type track struct {
 	Record
 	at      time.Time // when it changed, by the reader's clock
 	changed bool
@@ -79,7 +79,7 @@ func (v *View) begin(run string, hosts int, now time.Time) {
 	} else if v.Run == run && v.Hosts == hosts {
 		return
 	}
-	v.Run, v.Hosts, v.since, v.hosts = run, hosts, now, make([]*followed, hosts)
+	v.Run, v.Hosts, v.since, v.hosts = run, hosts, now, make([]*track, hosts)
 }
 
 // See takes the records that were read at a time. Wall is the reader's clock, which the hosts' are
@@ -88,7 +88,7 @@ func (v *View) See(all []Record, now, wall time.Time) {
 	if v.since.IsZero() {
 		v.begin(v.Run, v.Hosts, now)
 	}
-	alive := slices.ContainsFunc(v.hosts, func(h *followed) bool { return h != nil && h.changed && now.Sub(h.at) < maxSilence })
+	alive := slices.ContainsFunc(v.hosts, func(h *track) bool { return h != nil && h.changed && now.Sub(h.at) < maxSilence })
 	here := slices.ContainsFunc(all, func(r Record) bool { return r.Run == v.Run })
 	if !v.given && len(all) > 0 && !(alive && here) {
 		newest := slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
@@ -101,7 +101,7 @@ func (v *View) See(all []Record, now, wall time.Time) {
 		h := v.hosts[r.Host]
 		switch {
 		case h == nil:
-			h = &followed{}
+			h = &track{}
 			v.hosts[r.Host] = h
 		case h.Sequence == r.Sequence && h.PID == r.PID:
 			continue
