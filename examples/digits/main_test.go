@@ -122,6 +122,7 @@ func TestSIGTERMSavesAndTheRunGoesOn(t *testing.T) {
 	assert.Equal(t, []int64{from, from + 5}, []int64{c.Resumed, c.Steps})
 	assert.False(t, c.Interrupted)
 	assert.ErrorContains(t, run(t.Context(), append(args, "-seed", "2"), &stdout, &stderr), `setting "initializer_seed" was 1`)
+	assert.ErrorContains(t, run(t.Context(), args[:6], &stdout, &stderr), "add -resume to go on")
 }
 
 // TestCtrlCEndsARunWithoutAFolder with the code of a shell, as the same command begins anew.

@@ -18,6 +18,9 @@ func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error)
 	if training, err = Pairs(otherwise, "train"); err == nil {
 		test, err = Pairs(otherwise, "t10k")
 	}
+	if err != nil && dir != "" {
+		err = &errkind.Fault{Op: "idx: folder " + dir, Err: err}
+	}
 	return training, test, err
 }
 

@@ -61,6 +61,7 @@ func TestWhatAreNoPairsIsAnError(t *testing.T) {
 	_, err := idx.Pairs(os.DirFS(dir), "train")
 	assert.ErrorContains(t, err, "it is no regular file")
 	_, _, err = idx.Sets(filepath.Join(dir, "none"), digits.IDX)
+	assert.ErrorContains(t, err, filepath.Join(dir, "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	_, _, err = idx.Sets("", digits.IDX)
 	assert.NoError(t, err)

@@ -114,7 +114,11 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 	if err := f.fits(parameters, freeMemory); err != nil {
 		return nil, nil, err
 	}
-	f.given = f.Out != ""
+	if f.given = f.Out != ""; f.given && !f.Resume {
+		if at, err := fit.Saved(ctx, below(f.Out, "checkpoints")); err == nil {
+			return nil, nil, bad("add -resume to go on, or give another folder", "-out %s has a run, which stands at step %d", f.Out, at.Step)
+		}
+	}
 	if err := f.here(); err != nil {
 		return nil, nil, err
 	}
