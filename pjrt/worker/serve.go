@@ -90,7 +90,8 @@ func (a *answer) compile(ctx context.Context, r request, transforms []pjrt.Trans
 			return err
 		}
 	}
-	x, err := compile(ctx, plugin, r)
+	x, loaded, err := compile(ctx, plugin, r)
+	defer runtime.KeepAlive(loaded) // or it is collected, and closed, before its program is read
 	if module := shown.Load(); module != nil {
 		a.Module = *module
 		return nil
@@ -104,28 +105,26 @@ func (a *answer) compile(ctx context.Context, r request, transforms []pjrt.Trans
 	return err
 }
 
-func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, error) {
+// compile returns what a client has loaded, too.
+func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
 	if r.Client {
 		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		x, err := client.Compile(ctx, r.Program, r.Options)
+		loaded, err := client.Compile(ctx, r.Program, r.Options)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		keep = x
-		return x.Executable(), nil
+		return loaded.Executable(), loaded, nil
 	}
 	topology, err := describe(ctx, plugin, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return topology.Compile(ctx, r.Program, r.Options)
+	x, err := topology.Compile(ctx, r.Program, r.Options)
+	return x, nil, err
 }
-
-// keep holds the loaded program: it would be collected, and closed, before it is read.
-var keep *pjrt.LoadedExecutable
 
 func describe(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topology, error) {
 	if r.Topology != nil {
