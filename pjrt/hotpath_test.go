@@ -87,19 +87,21 @@ func TestAWaitAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waits := 0
-	assert.Zero(t, testing.AllocsPerRun(200, func() {
-		for range 4 {
-			if err := x.Execute(background, state, state, o); err != nil {
+	for rounds := 0; waits == 0 && rounds < 100; rounds++ { // another program may take this thread's processor
+		assert.Zero(t, testing.AllocsPerRun(200, func() {
+			for range 4 {
+				if err := x.Execute(background, state, state, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ready, err := state[7][19].IsReady(); err == nil && !ready {
+				waits++
+			}
+			if err := state[7][19].Ready(ctx); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if ready, err := state[7][19].IsReady(); err == nil && !ready {
-			waits++
-		}
-		if err := state[7][19].Ready(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}))
+		}))
+	}
 	assert.Positive(t, waits, "the contents were there each time: nothing was waited for")
 }
 
