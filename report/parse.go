@@ -34,6 +34,9 @@ func Parse(data []byte) (*Report, error) {
 	case r.Replicas < 1 || r.LogicalDevices < 1:
 		return nil, noReport(nil, "%d replicas of %d logical devices", r.Replicas, r.LogicalDevices)
 	}
+	if err := r.negative(); err != nil {
+		return nil, err
+	}
 	for _, t := range r.Tensors {
 		if len(t.Shape) != len(t.Shard) {
 			return nil, noReport(nil, "tensor %q has shape %v and shard %v", t.Name, t.Shape, t.Shard)
@@ -50,4 +53,28 @@ func Parse(data []byte) (*Report, error) {
 		}
 	}
 	return &r, nil
+}
+
+// negative refuses sizes and numbers below 0, which no compiler gives.
+func (r *Report) negative() error {
+	m := r.Memory
+	if min(m.Arguments, m.Outputs, m.Temporaries, m.Aliased, m.Code, m.Total, m.Peak, m.Needs, m.Limit) < 0 {
+		return noReport(nil, "a part of its memory is negative")
+	}
+	for _, c := range r.Collectives {
+		if min(int64(c.Count), c.Bytes, c.Moved) < 0 {
+			return noReport(nil, "a figure of %s over %q is negative", c.Kind, c.Axis)
+		}
+	}
+	for _, t := range r.Temporaries {
+		if min(int64(t.Count), t.Bytes) < 0 {
+			return noReport(nil, "a figure of a temporary %s is negative", t.Operation)
+		}
+	}
+	for _, t := range r.Tensors {
+		if min(t.BytesPerCore, t.TotalBytes) < 0 {
+			return noReport(nil, "a size of tensor %q is negative", t.Name)
+		}
+	}
+	return nil
 }

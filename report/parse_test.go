@@ -23,15 +23,19 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"nothing": "", "text": "hello", "another object": "{}", "a list": "[]", "a string": `"x"`,
-		"another version": strings.Replace(string(good), `"version":2`, `"version":7`, 1),
-		"two of them":     string(good) + string(good),
-		"cut":             string(good[:len(good)/2]),
-		"a wrong type":    strings.Replace(string(good), `"replicas":2`, `"replicas":"2"`, 1),
-		"no replicas":     strings.Replace(string(good), `"replicas":2`, `"replicas":0`, 1),
-		"uneven shapes":   strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[1024]`, 1),
-		"negative shapes": strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[-1,1024]`, 1),
-		"wide shards":     strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[9999,1024]`, 1),
-		"uneven starts":   strings.Replace(string(good), `"starts":[[0,0]`, `"starts":[[0]`, 1),
+		"another version":       strings.Replace(string(good), `"version":2`, `"version":7`, 1),
+		"two of them":           string(good) + string(good),
+		"cut":                   string(good[:len(good)/2]),
+		"a wrong type":          strings.Replace(string(good), `"replicas":2`, `"replicas":"2"`, 1),
+		"no replicas":           strings.Replace(string(good), `"replicas":2`, `"replicas":0`, 1),
+		"uneven shapes":         strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[1024]`, 1),
+		"negative shapes":       strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[-1,1024]`, 1),
+		"wide shards":           strings.Replace(string(good), `"shard":[1024,1024]`, `"shard":[9999,1024]`, 1),
+		"uneven starts":         strings.Replace(string(good), `"starts":[[0,0]`, `"starts":[[0]`, 1),
+		"negative memory":       strings.Replace(string(good), `"arguments":4294967296`, `"arguments":-1`, 1),
+		"a negative collective": strings.Replace(string(good), `"count":3`, `"count":-3`, 1),
+		"a negative temporary":  strings.Replace(string(good), `"bytes":262144,"count":2`, `"bytes":-1,"count":2`, 1),
+		"a negative size":       strings.Replace(string(good), `"bytes_per_core":4194304`, `"bytes_per_core":-1`, 1),
 	} {
 		_, err := Parse([]byte(text))
 		require.ErrorIs(t, err, ErrFormat, name)

@@ -17,7 +17,7 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	tooLarge := func(needs, limit int64) ahead.Outcome {
 		return ahead.Outcome{Error: &failure{Sort: "memory"}, Report: &report.Report{Replicas: 2, Memory: report.Memory{Needs: needs, Limit: limit, Refused: true}}}
 	}
-	gpt := &compileCmd{Example: "gpt", Logical: 2, Precision: "default"}
+	gpt := &compileCmd{stepOptions: stepOptions{Example: "gpt", Logical: 2, Precision: "default"}}
 	assert.Equal(t, "; 13.50 GiB too much: try --shard-state parameters, --remat full, --precision bf16, --logical 4, a smaller --batch, or a larger slice",
 		advice(gpt, tooLarge(29<<30+1<<29, 16<<30)))
 	gpt.ShardState, gpt.Remat, gpt.Precision, gpt.Batch = "parameters", "full", "bf16", 8

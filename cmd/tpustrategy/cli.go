@@ -56,6 +56,7 @@ type cli struct {
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
+	Diff      diffCmd      `cmd:"" help:"Compare two compiled steps, or hold one to a budget."`
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`
 	Watch     watchCmd     `cmd:"" help:"Show the hosts of a run: where each is, what it waits for, and who lags."`
 	Export    exportCmd    `cmd:"" help:"Write a checkpoint as one safetensors file."`
@@ -81,6 +82,10 @@ func localPath(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	if path != "" && path != "-" {
 		path = kong.ExpandPath(path)
+	}
+	if target.Kind() == reflect.Slice { // of a flag that may be given again
+		target.Set(reflect.Append(target, reflect.ValueOf(path)))
+		return nil
 	}
 	target.SetString(path)
 	return nil

@@ -15,24 +15,29 @@ import (
 )
 
 type compileCmd struct {
-	File       string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
-	Example    string   `help:"Compile this example model: gpt, digits, dense or placement."`
-	Preset     string   `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
-	Topology   []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
-	Logical    int      `help:"Number of logical devices of a replica." default:"1"`
-	BySlice    bool     `help:"Give each of several slices whole replicas, slice by slice; of examples."`
-	Replicas   int      `help:"Number of replicas; 0 takes as many as fit."`
-	Width      int      `help:"Width of the example's layers; 0 takes the example's own."`
-	Layers     int      `help:"Number of the example's pairs of layers; 0 takes the example's own."`
-	Batch      int      `help:"Rows of one replica's batch; 0 takes the example's own."`
-	Whole      bool     `help:"Keep a whole copy of every variable on each logical device."`
-	ShardState string   `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
-	Remat      string   `help:"What of gpt's layers the backward pass computes again: none, products (all but products) or full." enum:",none,products,full" default:""`
-	Precision  string   `help:"In which precision the model computes: f32, bf16 or f16 (variables stay float32), or float32 with its products in passes of bfloat16 (default) or exact (highest)." enum:"default,highest,f32,bf16,f16" default:"default"`
-	Report     string   `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
-	Save       string   `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
-	Text       string   `help:"Write the step's StableHLO to this file." type:"localpath"`
-	Plugin     string   `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	File     string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
+	Topology []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
+	stepOptions
+	Report string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Save   string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
+	Text   string `help:"Write the step's StableHLO to this file." type:"localpath"`
+	Plugin string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+}
+
+// stepOptions say which step is compiled, and how.
+type stepOptions struct {
+	Example    string `help:"Compile this example model: gpt, digits, dense or placement."`
+	Preset     string `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
+	Logical    int    `help:"Number of logical devices of a replica." default:"1"`
+	BySlice    bool   `help:"Give each of several slices whole replicas, slice by slice; of examples."`
+	Replicas   int    `help:"Number of replicas; 0 takes as many as fit."`
+	Width      int    `help:"Width of the example's layers; 0 takes the example's own."`
+	Layers     int    `help:"Number of the example's pairs of layers; 0 takes the example's own."`
+	Batch      int    `help:"Rows of one replica's batch; 0 takes the example's own."`
+	Whole      bool   `help:"Keep a whole copy of every variable on each logical device."`
+	ShardState string `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
+	Remat      string `help:"What of gpt's layers the backward pass computes again: none, products (all but products) or full." enum:",none,products,full" default:""`
+	Precision  string `help:"In which precision the model computes: f32, bf16 or f16 (variables stay float32), or float32 with its products in passes of bfloat16 (default) or exact (highest)." enum:"default,highest,f32,bf16,f16" default:"default"`
 }
 
 // Help is the text under --help.

@@ -6,13 +6,15 @@
 //	tpustrategy topology v5e:4x4
 //	tpustrategy assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 //	tpustrategy compile --example digits --topology v5e:2x4 --logical 2
+//	tpustrategy diff before.json after.json
 //	tpustrategy curve RUN [RUN...]
 //	tpustrategy watch run
 //	tpustrategy accept
 //
 // Every command answers as text, or with --json as one JSON value. Exit codes: 0 done, 1 the work
 // failed, 2 wrong usage, 3 a plugin is missing or unusable, 4 the program does not fit into the
-// memory, 5 the compiler's process died, 6 accepted with findings, 130 interrupted, 143 terminated.
+// memory, 5 the compiler's process died, 6 accepted with findings, or worse than before or than a
+// budget, 130 interrupted, 143 terminated.
 package main
 
 import (

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/diff"
+)
+
+type diffCmd struct {
+	Before    string   `arg:"" optional:"" help:"The report of the step, of the earlier one of two, as JSON that compile wrote by --report or --json. With --plugin, a StableHLO file." type:"localpath"`
+	After     string   `arg:"" optional:"" help:"That of the later one; with --budget one may do." type:"localpath"`
+	Budget    string   `help:"Hold the step, the later one of two, to the limits in this file." type:"localpath"`
+	Markdown  bool     `help:"Answer as Markdown, for a pull request."`
+	Tolerance float64  `help:"The share up to which a figure's change is none." default:"0.01"`
+	Plugin    []string `help:"Compile the step by two plugins, the old one and the new one, and compare these; give it twice." type:"localpath"`
+	Topology  []string `help:"The slice to compile for with --plugin. Separate several by commas."`
+	stepOptions
+}
+
+// Help is the text under --help.
+func (diffCmd) Help() string {
+	return `Compares two compiled steps: memory, donation, collectives, dtypes, operations and predicted time; and holds a step to a budget, which is a file. Nothing runs, and no TPU is needed.
+
+Examples:
+  tpustrategy diff before.json after.json
+  tpustrategy diff before.json after.json --budget budget.json --markdown
+  tpustrategy diff --budget budget.json step.json
+  tpustrategy diff --plugin old/libtpu.so --plugin new/libtpu.so --example digits --topology v5e:2x4 --logical 2
+
+Ends with exit code 6 if something is worse, or over the budget.`
+}
+
+// Run compares.
+func (c *diffCmd) Run(ctx context.Context, a *app, root *cli) error {
+	var budget *diff.Budget
+	if c.Budget != "" {
+		data, err := files.Read(c.Budget, 1<<20)
+		if err != nil {
+			return refused("diff: --budget", err)
+		}
+		if budget, err = diff.ParseBudget(data); err != nil {
+			return refused("diff: --budget", err)
+		}
+	}
+	sides, err := c.sides(ctx, a, root)
+	if err != nil {
+		return err
+	}
+	result := diff.Result{Slices: []*diff.Diff{}, Over: []diff.Change{}}
+	if len(sides) == 2 {
+		if result.Slices, err = c.compare(sides[0], sides[1]); err != nil {
+			return err
+		}
+	}
+	if budget != nil {
+		if result.Over, err = budget.Check(sides[len(sides)-1]); err != nil {
+			return refused("diff", err)
+		}
+	}
+	show := result.WriteText
+	if c.Markdown {
+		show = result.WriteMarkdown
+	}
+	if root.JSON {
+		err = a.printJSON(&result)
+	} else {
+		err = show(a.stdout)
+	}
+	if worse := result.Worse(); err == nil && worse != "" {
+		return &failure{Sort: "findings", Message: "diff: " + worse, Reported: true}
+	}
+	return err
+}
+
+// sides are the reports of the one or two steps.
+func (c *diffCmd) sides(ctx context.Context, a *app, root *cli) (sides [][]*report.Report, err error) {
+	switch {
+	case c.Markdown && root.JSON:
+		return nil, misused("diff", "give one of them", "--markdown and --json")
+	case len(c.Plugin) > 0:
+		return c.compiled(ctx, a)
+	case c.Topology != nil || c.Example != "":
+		return nil, misused("diff", "give --plugin twice", "--example and --topology without plugins")
+	case c.Before == "" || c.After == "" && c.Budget == "":
+		return nil, misused("diff", "give the reports of two steps, or one and --budget", "nothing to compare with")
+	}
+	for _, file := range []string{c.Before, c.After} {
+		if file == "" {
+			continue
+		}
+		side, err := readReports(file)
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, side)
+	}
+	return sides, nil
+}
+
+// readReports reads a report, or the answer of compile --json for one or more slices.
+func readReports(file string) (all []*report.Report, err error) {
+	data, err := files.Read(file, maxReport)
+	if err != nil {
+		return nil, refused("diff", err)
+	}
+	parts := []json.RawMessage{data}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		var outcomes []struct {
+			Report json.RawMessage
+			Error  *failure
+		}
+		if err := json.Unmarshal(data, &outcomes); err != nil {
+			return nil, refused(file, &errkind.Fault{Match: report.ErrFormat, Err: err})
+		}
+		parts = nil
+		for _, o := range outcomes {
+			if o.Report == nil && o.Error != nil {
+				return nil, refused(file, o.Error)
+			}
+			parts = append(parts, o.Report)
+		}
+	}
+	seen := map[string]bool{}
+	for _, part := range parts {
+		r, err := report.Parse(part)
+		if err != nil {
+			return nil, refused(file, err)
+		}
+		slice := diff.SliceOf(r)
+		if seen[slice] {
+			return nil, misused(file, "give one for each slice", "two reports of %s", slice)
+		}
+		seen[slice] = true
+		all = append(all, r)
+	}
+	if len(all) == 0 {
+		return nil, misused(file, "give the answer of compile --json, or a file of its --report", "there is no report in it")
+	}
+	return all, nil
+}
+
+// compiled compiles the step by each plugin, slice by slice, in children.
+func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Report, err error) {
+	switch {
+	case len(c.Plugin) != 2:
+		return nil, misused("diff", "give --plugin twice, the old one first", "%d plugins", len(c.Plugin))
+	case c.After != "":
+		return nil, misused("diff", "give a StableHLO file or --example", "two files with --plugin")
+	case len(c.Topology) == 0:
+		return nil, misused("diff", "give --topology", "nothing to compile for")
+	}
+	for _, plugin := range c.Plugin {
+		step := compileCmd{File: c.Before, Topology: c.Topology, stepOptions: c.stepOptions, Plugin: plugin}
+		if err := step.check(); err != nil {
+			return nil, err
+		}
+		var side []*report.Report
+		for _, topology := range step.Topology {
+			r, err := a.compile(ctx, &step, topology)
+			if ctx.Err() != nil {
+				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
+			}
+			if o := ahead.OutcomeOf(topology, r, err); o.Report != nil { // also of a step that is too large
+				side = append(side, o.Report)
+			} else {
+				return nil, o.Error
+			}
+		}
+		sides = append(sides, side)
+	}
+	return sides, nil
+}
+
+// compare compares the reports of each slice. One of each side are compared wherever they are from.
+func (c *diffCmd) compare(before, after []*report.Report) (all []*diff.Diff, err error) {
+	var missing []error
+	of := map[string]*report.Report{}
+	for _, r := range before {
+		of[diff.SliceOf(r)] = r
+	}
+	for _, r := range after {
+		slice := diff.SliceOf(r)
+		b := of[slice]
+		if len(before) == 1 && len(after) == 1 {
+			b, slice = before[0], diff.SliceOf(before[0])
+		}
+		delete(of, slice)
+		if b == nil {
+			missing = append(missing, misused("diff", "compile both for the same slices", "%s is in the second file only", slice))
+			continue
+		}
+		d, err := diff.Reports(b, r, diff.Tolerance{Share: c.Tolerance})
+		if err != nil {
+			return nil, refused("diff", err)
+		}
+		all = append(all, d)
+	}
+	for _, r := range before {
+		if slice := diff.SliceOf(r); of[slice] != nil {
+			missing = append(missing, misused("diff", "compile both for the same slices", "%s is in the first file only", slice))
+		}
+	}
+	return all, errors.Join(missing...)
+}

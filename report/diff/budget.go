@@ -1,0 +1,226 @@
+package diff
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/report"
+)
+
+// ErrBudget matches the errors of [ParseBudget] and [Budget.Check]: a budget that makes no sense, or
+// that a step cannot be held to.
+var ErrBudget = errkind.New(errkind.ValueError, "budget")
+
+// BudgetVersion is the version of a budget's JSON form.
+const BudgetVersion = 1
+
+// Budget holds the limits of a step, for each slice that it is compiled for.
+type Budget struct {
+	Version int `json:"version"`
+	// Slices are the limits by slice, as [SliceOf] names it.
+	Slices map[string]Limits `json:"slices"`
+}
+
+// Limits are those of a step on one slice. What is nil has none.
+type Limits struct {
+	// MemoryBytes is what a core needs, with the code; see report.Memory.Needs.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+	// PredictedSeconds is the predicted time of a step, and CompileSeconds that of the compiler.
+	PredictedSeconds *float64 `json:"predicted_seconds,omitempty"`
+	CompileSeconds   *float64 `json:"compile_seconds,omitempty"`
+	// Collectives are limits of several, together for all that a limit is about.
+	Collectives []CollectiveLimit `json:"collectives,omitempty"`
+}
+
+// CollectiveLimit bounds the collectives of a kind over an axis, as report.Collective names them. An
+// empty kind or axis stands for all.
+type CollectiveLimit struct {
+	Kind string `json:"kind,omitempty"`
+	Axis string `json:"axis,omitempty"`
+	// Count is the number that one core starts in a step; 0 forbids them. MovedBytes is what it sends.
+	Count      *int   `json:"count,omitempty"`
+	MovedBytes *int64 `json:"moved_bytes,omitempty"`
+}
+
+func unusable(cause error, subject, hint, format string, args ...any) error {
+	return &errkind.Fault{Match: ErrBudget, Subject: subject, Reason: fmt.Sprintf(format, args...), Err: cause, Hint: hint}
+}
+
+// What bounds the figures of a budget: a pebibyte, 100 days, and more collectives than a step has.
+const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 40
+
+// kinds are those of report.Collective.
+var kinds = []string{"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "send"}
+
+// ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown fields, figures that
+// no step has, and limits that bound nothing.
+func ParseBudget(data []byte) (*Budget, error) {
+	const hint = "see docs/ahead-of-time.md for the form"
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var b Budget
+	if err := decoder.Decode(&b); err != nil {
+		return nil, unusable(err, "", hint, "")
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, unusable(nil, "", hint, "there is more after it")
+	}
+	switch {
+	case b.Version != BudgetVersion:
+		return nil, unusable(nil, "", hint, "its version is %d, this program reads %d", b.Version, BudgetVersion)
+	case len(b.Slices) == 0:
+		return nil, unusable(nil, "", hint, "it has no slices")
+	}
+	for _, slice := range slices.Sorted(maps.Keys(b.Slices)) {
+		if err := b.Slices[slice].check(slice); err != nil {
+			return nil, err
+		}
+	}
+	return &b, nil
+}
+
+func (l Limits) check(slice string) error {
+	const hint = "give a figure that a step may have"
+	seen := map[[2]string]bool{}
+	for _, c := range l.Collectives {
+		key := [2]string{c.Kind, c.Axis}
+		switch {
+		case c.Kind != "" && !slices.Contains(kinds, c.Kind):
+			return unusable(nil, slice, "there are "+strings.Join(kinds, ", "), "no collectives are of kind %q", c.Kind)
+		case seen[key]:
+			return unusable(nil, slice, "give one", "two limits of the collectives of kind %q over %q", c.Kind, c.Axis)
+		case c.Count == nil && c.MovedBytes == nil:
+			return unusable(nil, slice, "give count or moved_bytes", "a limit of collectives has no figure")
+		case c.Count != nil && (*c.Count < 0 || *c.Count > mostCollectives):
+			return unusable(nil, slice, hint, "collectives: count is %d", *c.Count)
+		case c.MovedBytes != nil && (*c.MovedBytes < 0 || *c.MovedBytes > mostBytes):
+			return unusable(nil, slice, hint, "collectives: moved_bytes is %d", *c.MovedBytes)
+		}
+		seen[key] = true
+	}
+	switch {
+	case l.MemoryBytes == nil && l.PredictedSeconds == nil && l.CompileSeconds == nil && l.Collectives == nil:
+		return unusable(nil, slice, "leave the slice out, or give memory_bytes, predicted_seconds, compile_seconds or collectives", "it has no limit")
+	case l.MemoryBytes != nil && (*l.MemoryBytes <= 0 || *l.MemoryBytes > mostBytes):
+		return unusable(nil, slice, hint, "memory_bytes is %d", *l.MemoryBytes)
+	case l.PredictedSeconds != nil && !(*l.PredictedSeconds > 0 && *l.PredictedSeconds <= mostSeconds):
+		return unusable(nil, slice, hint, "predicted_seconds is %v", *l.PredictedSeconds)
+	case l.CompileSeconds != nil && !(*l.CompileSeconds > 0 && *l.CompileSeconds <= mostSeconds):
+		return unusable(nil, slice, hint, "compile_seconds is %v", *l.CompileSeconds)
+	}
+	return nil
+}
+
+// Check returns what of the steps is over the budget, by slice. Errors match [ErrBudget]: a slice of
+// which there is no report, and a figure that a report does not have. A slice without limits is free.
+func (b *Budget) Check(steps []*report.Report) ([]Change, error) {
+	by := map[string]*report.Report{}
+	for _, r := range steps {
+		by[SliceOf(r)] = r
+	}
+	over := []Change{}
+	for _, slice := range slices.Sorted(maps.Keys(b.Slices)) {
+		r := by[slice]
+		if r == nil {
+			return nil, unusable(nil, slice, "leave the slice out, or compile the step for it", "there is no report of it, but of %s", strings.Join(slices.Sorted(maps.Keys(by)), ", "))
+		}
+		more, err := b.Slices[slice].over(slice, r)
+		if err != nil {
+			return nil, err
+		}
+		over = append(over, more...)
+	}
+	return over, nil
+}
+
+// over is what of a step is over the limits.
+func (l Limits) over(slice string, r *report.Report) (over []Change, err error) {
+	hold := func(what string, limit, is float64, unit string) {
+		if is > limit {
+			over = append(over, Change{Slice: slice, What: what, Verdict: Worse, Before: limit, After: is, Unit: unit,
+				Text: fmt.Sprintf("%s on %s: %s, the budget is %s%s", what, slice, inUnit(is, unit), inUnit(limit, unit), percent(limit, is))})
+		}
+	}
+	if l.MemoryBytes != nil && r.Memory.Needs == 0 && r.Memory.Refused {
+		over = append(over, Change{Slice: slice, What: "memory", Verdict: Worse, Before: float64(*l.MemoryBytes), Unit: unitBytes,
+			Text: fmt.Sprintf("memory on %s: the compiler refused the step as too large", slice)})
+	}
+	seconds := 0.0
+	if r.Predicted != nil {
+		seconds = r.Predicted.Seconds
+	}
+	for _, x := range []struct {
+		name, what, unit string
+		limit            *float64
+		is               float64
+	}{
+		{"memory_bytes", "memory", unitBytes, number(l.MemoryBytes), float64(r.Memory.Needs)},
+		{"predicted_seconds", "predicted time", unitSeconds, l.PredictedSeconds, seconds},
+		{"compile_seconds", "time to compile", unitSeconds, l.CompileSeconds, r.CompilingSeconds},
+	} {
+		switch {
+		case x.limit == nil:
+		case x.is > 0:
+			hold(x.what, *x.limit, x.is, x.unit)
+		case !r.Memory.Refused: // which is over the budget of memory, or has no other figure
+			return nil, unusable(nil, slice, "leave "+x.name+" out for it", "its report has no %s", x.what)
+		}
+	}
+	for _, limit := range l.Collectives {
+		if err := known(slice, r, limit.Axis); err != nil {
+			return nil, err
+		}
+		var all report.Collective
+		for _, c := range r.Collectives {
+			if (limit.Kind == "" || c.Kind == limit.Kind) && (limit.Axis == "" || c.Axis == limit.Axis) {
+				all = sum(all, c)
+			}
+		}
+		what := "collectives"
+		if limit.Kind != "" {
+			what = limit.Kind + "s"
+		}
+		if limit.Axis != "" {
+			what += " over " + limit.Axis
+		}
+		if limit.Count != nil {
+			hold(what, float64(*limit.Count), float64(all.Count), "")
+		}
+		if limit.MovedBytes != nil {
+			hold("what a core sends in "+what, float64(*limit.MovedBytes), float64(all.Moved), unitBytes)
+		}
+	}
+	return over, nil
+}
+
+func number(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	x := float64(*n)
+	return &x
+}
+
+// known refuses an axis that the step's mesh does not have, over which no collective can ever be.
+func known(slice string, r *report.Report, axis string) error {
+	if axis == "" || axis == "slices" || axis == "unknown" || r.Mesh == "" {
+		return nil
+	}
+	var axes []string
+	for part := range strings.SplitSeq(r.Mesh, ",") {
+		name, _, _ := strings.Cut(part, "=")
+		axes = append(axes, strings.TrimSpace(name))
+	}
+	for name := range strings.SplitSeq(axis, "+") {
+		if !slices.Contains(axes, name) {
+			return unusable(nil, slice, "its axes are "+strings.Join(axes, ", "), "the step has no axis %q", name)
+		}
+	}
+	return nil
+}

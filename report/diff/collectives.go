@@ -1,0 +1,87 @@
+package diff
+
+import (
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/report"
+)
+
+// collectives compares them by kind, axis and size of a group, and by dtype. One kind in the place of
+// others, such as a reduce-scatter in that of an all-reduce, is not worse as long as its axis has
+// neither more of them nor more bytes.
+func (c *comparison) collectives() {
+	var by [2]map[string]report.Collective
+	var axes [2]map[string]report.Collective
+	var dtypes [2]map[string]map[string]int64
+	for side, r := range []*report.Report{c.before, c.after} {
+		by[side], axes[side], dtypes[side] = map[string]report.Collective{}, map[string]report.Collective{}, map[string]map[string]int64{}
+		for _, one := range r.Collectives {
+			name := nameOf(one.Kind, one.Axis, one.GroupSize)
+			by[side][name] = sum(by[side][name], one)
+			axes[side][one.Axis] = sum(axes[side][one.Axis], one)
+		}
+		for _, one := range r.CollectiveDTypes {
+			name := nameOf(one.Kind, one.Axis, one.GroupSize)
+			if dtypes[side][name] == nil {
+				dtypes[side][name] = map[string]int64{}
+			}
+			dtypes[side][name][one.DType] += one.Bytes
+		}
+	}
+	for _, name := range union(by[0], by[1]) {
+		b, a := by[0][name], by[1][name]
+		if b == a {
+			continue
+		}
+		var text string
+		switch {
+		case b.Count == 0:
+			text = fmt.Sprintf("new, %d of them; their operands are %s, and a core sends %s", a.Count, report.Bytes(a.Bytes), report.Bytes(a.Moved))
+		case a.Count == 0:
+			text = fmt.Sprintf("gone, %d of them, of which a core sent %s", b.Count, report.Bytes(b.Moved))
+		default:
+			text = fmt.Sprintf("%d of them", a.Count)
+			if a.Count != b.Count {
+				text += fmt.Sprintf(", was %d", b.Count)
+			}
+			if a.Bytes != b.Bytes {
+				text += fmt.Sprintf("; their operands are %s, were %s", report.Bytes(a.Bytes), report.Bytes(b.Bytes))
+			}
+			if a.Moved != b.Moved {
+				text += fmt.Sprintf("; a core sends %s, was %s", report.Bytes(a.Moved), report.Bytes(b.Moved))
+			}
+		}
+		v := c.collective(b, a)
+		if axis := a.Axis + b.Axis; v == Worse && (a.Axis == "" || b.Axis == "") && c.collective(axes[0][axis], axes[1][axis]) != Worse {
+			v, text = Same, text+", in the place of others"
+		}
+		c.Changes = append(c.Changes, Change{What: "collectives", Subject: name, Verdict: v, Before: float64(b.Moved), After: float64(a.Moved), Unit: unitBytes,
+			Text: name + ": " + text})
+	}
+	for _, name := range union(dtypes[0], dtypes[1]) {
+		c.widened(name, dtypes[0][name], dtypes[1][name])
+	}
+}
+
+func nameOf(kind, axis string, size int) string {
+	if axis == "" {
+		return kind
+	}
+	return fmt.Sprintf("%s over %s of %d cores", kind, axis, size)
+}
+
+func sum(a, b report.Collective) report.Collective {
+	return report.Collective{Axis: b.Axis, Count: a.Count + b.Count, Bytes: a.Bytes + b.Bytes, Moved: a.Moved + b.Moved}
+}
+
+// collective compares collectives: each costs a latency, and what it sends.
+func (c *comparison) collective(before, after report.Collective) Verdict {
+	moved := c.bytes(before.Moved, after.Moved)
+	switch {
+	case after.Count > before.Count || moved == Worse:
+		return Worse
+	case after.Count < before.Count:
+		return Better
+	}
+	return moved
+}
