@@ -37,30 +37,85 @@ type span struct {
 	ring  bool
 }
 
-// spans measures a group of a slice's chips: along each axis, if the chips are a block, or else as a
-// chain.
-func (m *machine) spans(group [][3]int) (all []span) {
-	blocks := 1
-	for d := range m.shape {
-		var at []int
-		for _, chip := range group {
-			at = append(at, chip[d])
+// maxLies bounds how many groups are remembered, as a damaged program can have any number.
+const maxLies = 64
+
+// lie is how a group of devices lies: the chips of its first slice along each axis, if they are a
+// block, or else as a chain.
+type lie struct {
+	group  []int
+	known  bool
+	spans  []span
+	chips  int // of the first slice
+	slices int
+}
+
+// lie finds how a group lies, once for all collectives of it.
+func (m *machine) lie(devices, group []int) lie {
+	for _, l := range m.lies {
+		if slices.Equal(l.group, group) {
+			return l
 		}
-		slices.Sort(at)
-		at = slices.Compact(at)
-		n := len(at)
+	}
+	l := lie{group: group, known: true}
+	here := make([]bool, m.shape[0]*m.shape[1]*m.shape[2]) // the chips of the first one's slice
+	var along [3][]bool
+	for d, n := range m.shape {
+		along[d] = make([]bool, n)
+	}
+	var others []int
+	for _, partition := range group {
+		p, ok := m.place(devices, partition)
+		if !ok {
+			l = lie{group: group}
+			break
+		}
+		if !slices.Contains(others, p.slice) {
+			others = append(others, p.slice)
+		}
+		chip := (p.chip[2]*m.shape[1]+p.chip[1])*m.shape[0] + p.chip[0]
+		if p.slice != others[0] || here[chip] {
+			continue
+		}
+		here[chip] = true
+		l.chips++
+		for d, at := range p.chip {
+			along[d][at] = true
+		}
+	}
+	if l.known {
+		l.slices, l.spans = len(others), m.spans(along, l.chips)
+	}
+	if len(m.lies) < maxLies {
+		m.lies = append(m.lies, l)
+	}
+	return l
+}
+
+// spans measures so many chips, which stand at these places of each axis.
+func (m *machine) spans(along [3][]bool, chips int) (all []span) {
+	blocks := 1
+	for d, marked := range along {
+		first := slices.Index(marked, true)
+		n, stride := 0, 0
+		for at, is := range marked {
+			if is {
+				if n++; n == 2 {
+					stride = at - first
+				}
+			}
+		}
 		if blocks *= n; n == 1 {
 			continue
 		}
-		stride := at[1] - at[0]
 		s := span{extent: n, ring: m.wrap[d] && n*stride >= m.shape[d] && n > 2, links: 1 / float64(stride), hops: (n - 1) * stride}
 		if s.ring {
 			s.links, s.hops = 2*s.links, n/2*stride
 		}
 		all = append(all, s)
 	}
-	if blocks != len(group) {
-		return []span{{extent: len(group), links: 1, hops: len(group) - 1}}
+	if blocks != chips {
+		return []span{{extent: chips, links: 1, hops: chips - 1}}
 	}
 	return all
 }
@@ -91,28 +146,13 @@ func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction
 	if len(group) == 1 {
 		return 0, true
 	}
-	here := map[[3]int]int{} // the devices of the group on each chip of the first one's slice
-	var chips [][3]int
-	others := map[int]bool{}
-	first := 0
-	for k, partition := range group {
-		p, ok := m.place(of.devices, partition)
-		if !ok {
-			return 0, false
-		}
-		if k == 0 {
-			first = p.slice
-		}
-		if others[p.slice] = true; p.slice != first {
-			continue
-		}
-		if here[p.chip]++; here[p.chip] == 1 {
-			chips = append(chips, p.chip)
-		}
+	l := m.lie(of.devices, group)
+	if !l.known {
+		return 0, false
 	}
-	seconds, known = m.inside(kind, bytes, chips, len(group)/len(others), i.oneRing)
-	if len(others) > 1 {
-		seconds += m.exchange(exchanges[kind], bytes/float64(max(len(chips), 1)), len(others))
+	seconds, known = m.inside(kind, bytes, l, len(group)/l.slices, i.oneRing)
+	if l.slices > 1 {
+		seconds += m.exchange(exchanges[kind], bytes/float64(max(l.chips, 1)), l.slices)
 	}
 	return seconds, known
 }
@@ -142,15 +182,15 @@ func (m *machine) exchange(kind string, bytes float64, slices int) float64 {
 	return bytes * float64(m.perChip) / m.value(networkRate)
 }
 
-// inside is the time of a collective of so many devices on chips of a slice, of which each device has
-// so many bytes. All groups run at once. One ring through all chips uses two links of each.
-func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int, oneRing bool) (seconds float64, known bool) {
-	n, k := float64(devices), float64(len(chips))
+// inside is the time of a collective of so many devices of a slice, of which each has so many bytes.
+// All groups run at once. One ring through all chips uses two links of each.
+func (m *machine) inside(kind string, bytes float64, group lie, devices int, oneRing bool) (seconds float64, known bool) {
+	n, k := float64(devices), float64(group.chips)
 	rate := m.value(linkRate) * m.value(linkShare)
 	groups := float64(m.perChip) * k / n // that share the links of a chip
 	rings := []span{{extent: devices, links: 1, hops: 1}}
 	if k > 1 {
-		rings = m.spans(chips)
+		rings = group.spans
 	} else if rate, groups, k = m.value(dieRate), 1, n; k <= 1 {
 		return 0, true
 	}
@@ -168,7 +208,7 @@ func (m *machine) inside(kind string, bytes float64, chips [][3]int, devices int
 		worst = max(worst, crosses/min(s.links, 1))
 	}
 	if oneRing && links > 2 {
-		links, hops = 2, len(chips)/2
+		links, hops = 2, group.chips/2
 	}
 	rounds := 1.0
 	switch kind {

@@ -90,6 +90,8 @@ type machine struct {
 	perChip, slices int
 	// constants are those of a device or a link, by name.
 	constants map[string]Constant
+	// lies are the groups that were found in the program.
+	lies []lie
 }
 
 // newMachine returns the machine of a slice by its name, or false for what is no TPU's.
