@@ -178,6 +178,10 @@ func (r *run) all(ctx context.Context) error {
 	r.blame(err, doing)
 	saved := r.last(ctx, err)
 	if r.saver != nil {
+		if err == nil && saved != nil {
+			r.agreed = false
+			r.saver.hurry(r, saved)
+		}
 		r.saver.endNear(ctx, r, err)
 		saved = errors.Join(saved, r.saver.end(r))
 	}
