@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,6 +60,11 @@ var collectiveKinds = map[string]string{
 	"collective-permute": "collective-permute", "collective-permute-start": "collective-permute",
 	"collective-broadcast": "collective-broadcast",
 	"send":                 "send",
+}
+
+// CollectiveKinds returns what [Collective].Kind may be, in order.
+func CollectiveKinds() []string {
+	return slices.Compact(slices.Sorted(maps.Values(collectiveKinds)))
 }
 
 // counted walks a program whose partitions are the devices of a mesh.

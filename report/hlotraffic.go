@@ -29,7 +29,7 @@ var moving = []string{
 
 // flops counts an operation's arithmetic: two for each product that is summed, one for each element
 // otherwise.
-func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) float64 {
+func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops float64) {
 	operand := func(k int) hloShape {
 		if k < len(i.operands) {
 			if o := c.byID[i.operands[k]]; o != nil {
@@ -40,7 +40,8 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) float64
 	}
 	switch {
 	case i.opcode == "fusion":
-		return w.inside(i, depth)
+		w.eachInside(c, i, depth, func(c *hloComputation, i *hloInstruction) { flops += w.flops(c, i, depth) })
+		return flops
 	case i.opcode == "dot":
 		return i.product.dot(operand(0), i.shape)
 	case i.opcode == "convolution":
@@ -59,27 +60,6 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) float64
 		return 0
 	}
 	return i.shape.count()
-}
-
-// inside counts the arithmetic of what a fusion runs.
-func (w *reading) inside(fusion *hloInstruction, depth int) (flops float64) {
-	if depth > maxDepth {
-		return 0
-	}
-	for _, id := range fusion.called {
-		c := w.module.computations[id]
-		if c == nil {
-			continue
-		}
-		for _, i := range c.instructions {
-			if w.steps++; w.steps > maxSteps {
-				w.cut = true
-				return flops
-			}
-			flops += w.flops(c, i, depth+1)
-		}
-	}
-	return flops
 }
 
 // traffic is what an operation reads and writes. What takes or writes a part of a tensor touches

@@ -252,6 +252,8 @@ func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, lim
 	if n := len(told); n > 0 && told[n-1].Status == accept.Running {
 		last = told[n-1]
 		last.Status, report.Outcomes = accept.Failed, told[:n-1]
+	} else if n > 0 {
+		last.Part = "after " + told[n-1].Part
 	}
 	last.Failures = append(last.Failures, err.Error())
 	var died *child.Error

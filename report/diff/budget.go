@@ -55,8 +55,7 @@ func unusable(cause error, subject, hint, format string, args ...any) error {
 // What bounds the figures of a budget: a pebibyte, 100 days, and more collectives than a step has.
 const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 40
 
-// kinds are those of report.Collective.
-var kinds = []string{"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "send"}
+var kinds = report.CollectiveKinds()
 
 // ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown fields, figures that
 // no step has, and limits that bound nothing.

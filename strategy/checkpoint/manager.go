@@ -290,9 +290,16 @@ func (m *Manager) Abort() { m.stopping() }
 
 // Hurry has process 0 wait for the parts of the others for so long from now on at most, or for
 // [ManagerOptions.Patience] if that ends before. A run that has lost a process, or is to end, calls
-// it before Close. What process 0 puts itself takes its time.
+// it before Close. Of several calls that counts which gives the least time. What process 0 puts itself
+// takes its time.
 func (m *Manager) Hurry(patience time.Duration) {
-	m.hurry.Store(time.Now().Add(max(patience, 0)).UnixNano())
+	until := time.Now().Add(max(patience, 0)).UnixNano()
+	for {
+		before := m.hurry.Load()
+		if before > 0 && before <= until || m.hurry.CompareAndSwap(before, until) {
+			return
+		}
+	}
 }
 
 // hurried reports whether the time is over that Hurry gave.

@@ -318,18 +318,13 @@ func (v *saver) end(r *run) error {
 	if r.stuck() != nil {
 		m.Abort()
 	}
-	over := make(chan struct{})
-	defer close(over)
 	if r.dog != nil && r.several() {
+		waiting, over := context.WithCancel(context.Background())
+		defer over()
 		go func() { // a process may be lost after all have agreed, with its part of the last save
-			for r.dog.Suspected() == nil {
-				select {
-				case <-over:
-					return
-				case <-time.After(100 * time.Millisecond):
-				}
+			if r.suspected(waiting) != nil {
+				m.Hurry(leaving)
 			}
-			m.Hurry(leaving)
 		}()
 	}
 	return v.failed(r, m.Close())

@@ -81,9 +81,22 @@ func (r *run) blame(err error, doing watchdog.Activity) {
 		return
 	}
 	r.does(watchdog.Exchange, "fit: who is lost")
-	limit := time.Now().Add(2 * cmp.Or(r.watch.Floor, defaultFloor))
-	for r.lost = r.dog.Suspected(); r.lost == nil && time.Now().Before(limit); r.lost = r.dog.Suspected() {
-		time.Sleep(50 * time.Millisecond)
+	limited, cancel := context.WithTimeout(context.Background(), 2*cmp.Or(r.watch.Floor, defaultFloor))
+	defer cancel()
+	r.lost = r.suspected(limited)
+}
+
+// suspected waits until the watchdog knows who is lost, or ctx ends; it returns nil then.
+func (r *run) suspected(ctx context.Context) error {
+	for {
+		if err := r.dog.Suspected(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
 

@@ -82,9 +82,10 @@ func (e *watch) judge(s state, now time.Duration) {
 	found := status.Judge(e.sights(s, now), e.opts.Floor)
 	stopping := slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !stops(f) })
 	notes := slices.DeleteFunc(slices.Clone(found), stops)
-	sure := s.lasted > e.opts.Floor/2 && slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure })
+	certain := slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure })
+	sure := certain && s.lasted > e.opts.Floor/2
 	switch {
-	case !slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure }):
+	case !certain:
 		e.sure = 0
 	case sure && e.sure == 0:
 		e.sure = now
