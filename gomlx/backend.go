@@ -179,7 +179,7 @@ func (b *Backend) Close() error {
 	})
 }
 
-// Finalize is Close without its error, as compute.Backend has it.
+// Finalize is Close without its error, as [compute.Backend] has it.
 func (b *Backend) Finalize() { _ = b.Close() }
 
 // Live returns how many buffers and executables of the backend hold memory, for tests and

@@ -138,7 +138,7 @@ type Options struct {
 	DeviceDescription func(compute.DeviceNum) string
 }
 
-// Backend is a compute.Backend that turns each graph into a StableHLO module. It holds no device
+// Backend is a [compute.Backend] that turns each graph into a StableHLO module. It holds no device
 // and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
 type Backend struct {
 	opts      Options

@@ -69,7 +69,7 @@ func (p *Program) Check(partitions int) error {
 	return l.err
 }
 
-// Executable is the compute.Executable of a Backend made without Options.Compile: it carries the
+// Executable is the [compute.Executable] of a Backend made without Options.Compile: it carries the
 // program for someone else to run.
 type Executable struct {
 	program *Program

@@ -11,7 +11,7 @@ import (
 	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
-// Value is what this package hands to GoMLX as a compute.Value: an SSA value of a StableHLO
+// Value is what this package hands to GoMLX as a [compute.Value]: an SSA value of a StableHLO
 // function, together with the Function it belongs to. It is immutable.
 type Value struct {
 	fn    *Function
@@ -19,10 +19,10 @@ type Value struct {
 	shape shapes.Shape
 }
 
-// Wrap makes v, a value of f, into a compute.Value.
+// Wrap makes v, a value of f, into a [compute.Value].
 func Wrap(f *Function, v *stablehlo.Value) compute.Value { return f.wrap(v) }
 
-// Unwrap returns the StableHLO value inside a compute.Value made by this package.
+// Unwrap returns the StableHLO value inside a [compute.Value] made by this package.
 func Unwrap(v compute.Value) (*stablehlo.Value, error) {
 	w, ok := v.(*Value)
 	if !ok || w == nil {

@@ -158,13 +158,13 @@ func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []
 // misses is a loader that has nothing, and keeps what it was asked for.
 type misses struct{ paths []string }
 
-// LoadVariable implements model.Loader.
+// LoadVariable implements [model.Loader].
 func (m *misses) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) {
 	m.paths = append(m.paths, path)
 	return nil, false
 }
 
-// DeleteVariable implements model.Loader.
+// DeleteVariable implements [model.Loader].
 func (m *misses) DeleteVariable(*model.Store, string) error { return nil }
 
 // widen gives a variable a dtype, and its value too, if it has one.

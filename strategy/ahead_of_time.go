@@ -14,7 +14,7 @@ import (
 // are traced, lowered and compiled as on a live system, for the slice's real coordinates. A call
 // that needs the devices, such as [Function.Run], returns an [*AheadOfTimeError]. Variables get no
 // first values and arguments no contents, so that a model may be larger than this machine. Instead
-// of a host tensor an argument may be its shape, a shapes.Shape of the whole batch.
+// of a host tensor an argument may be its shape, a [shapes.Shape] of the whole batch.
 //
 // [Function.Compiled] returns the compiled step, and train.Step.Compiled that of a training step.
 // Where the program does not fit into the memory of a device, they return a [*MemoryError]. The

@@ -82,7 +82,7 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 // the writes before it in the step. The variable becomes an argument of the step; a step that
 // writes the variable gives the variable's memory to the new value.
 //
-// A closure of the step, the body of graph.While or a branch of graph.If, may use a variable that
+// A closure of the step, the body of [graph.While] or a branch of [graph.If], may use a variable that
 // the step read before it. It cannot write variables: return the value, and write it after the loop
 // or the branch. Otherwise Read panics with a [*ContextError]. Layers of loop.Layers and blocks of
 // remat.Block read and write variables as the step does.

@@ -15,8 +15,8 @@ import (
 )
 
 // NestStepFunc builds the graph of a step that takes and returns nests. args are the arguments of
-// [NestFunction.Run], with a *graph.Node in place of each tensor and everything else as it was
-// given; the step may change them. It returns a nest with a *graph.Node for each tensor. A part of
+// [NestFunction.Run], with a *[graph.Node] in place of each tensor and everything else as it was
+// given; the step may change them. It returns a nest with a *[graph.Node] for each tensor. A part of
 // the result without nodes, such as nil, a number or a variable, goes to the caller of each run as
 // it is. The strategy calls it once for each signature; see [StepFunc].
 type NestStepFunc func(rc *ReplicaContext, args []any) any
@@ -30,7 +30,7 @@ type NestStepFunc func(rc *ReplicaContext, args []any) any
 //
 //   - a tensor: a *[PerReplica] or *[Mirrored] of the strategy, or a host value, which
 //     is a *tensors.Tensor, a number or a bool, or slices of them. The step receives a
-//     *graph.Node for it;
+//     *[graph.Node] for it;
 //   - a *[Variable], which the step reads and writes by its [ReplicaContext];
 //   - [Objects] that are the same on every replica: the step receives that object. One
 //     trace stands for all replicas, so different objects are an error;
@@ -80,7 +80,7 @@ func (s *TPUStrategy) NestFunction(step NestStepFunc, opts FunctionOptions) *Nes
 // arguments or a result that are no nest, the latter in a [*TraceError]. Its kind is ValueError for
 // a nest that is too deep or holds itself. It is TypeError for a member that cannot hold what
 // stands for a tensor, and for a result that is a nil node, a node of another graph, or a value
-// that is no nest but has nodes in it, such as a []*graph.Node.
+// that is no nest but has nodes in it, such as a []*[graph.Node].
 func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {

@@ -19,7 +19,7 @@ var _ Value = (*Stacked)(nil)
 
 // StackBatches copies a global batch for each step to the devices and cuts each batch among the
 // replicas along dimension 0. All batches have one shape and dtype. The copies take the memory of
-// all steps, so choose as many batches as fit beside the step itself. A shapes.Shape may stand for
+// all steps, so choose as many batches as fit beside the step itself. A [shapes.Shape] may stand for
 // a batch; then nothing is copied, and the value is for [Function.Compiled] and the like, but
 // cannot run. The result is the caller's to Close; a loop that is under way keeps the memory until
 // it has run.

@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Mirror copies a host value to every replica. The value is a *tensors.Tensor, or what
-// tensors.FromAnyValue takes (numbers and nested slices); Mirror copies nested slices into a tensor
+// Mirror copies a host value to every replica. The value is a *[tensors.Tensor], or what
+// [tensors.FromAnyValue] takes (numbers and nested slices); Mirror copies nested slices into a tensor
 // first, row by row. A value of the devices that is the same on all replicas, a component and a
 // variable are copied on the devices. The annotation splits the copy over the logical devices of
 // each replica; its zero value puts a whole copy on each.

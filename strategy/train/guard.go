@@ -108,7 +108,7 @@ func (p *pass) nonFinite() (what, gradient, past *graph.Node) {
 	return p.what, p.gradient, past
 }
 
-// number is a constant. GoMLX's graph.Scalar shares the node of a number between branches of a
+// number is a constant. GoMLX's [graph.Scalar] shares the node of a number between branches of a
 // graph, one of which has no use for it.
 func number(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))

@@ -21,7 +21,7 @@ import (
 )
 
 // Loss builds a replica's loss: a float scalar, the mean over the replica's batch. Some of GoMLX's
-// losses, such as the cross-entropies, return a value for each example: take graph.ReduceAllMean of
+// losses, such as the cross-entropies, return a value for each example: take [graph.ReduceAllMean] of
 // these values. For an uneven batch a mean is already that over the replica's real rows; see
 // [Step.Run].
 type Loss func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node

@@ -90,7 +90,7 @@ func over(steps int64, rates ...float64) string {
 	return rate(rates...)
 }
 
-// number is a constant of a graph; see graph.Scalar, which shares nodes between branches.
+// number is a constant of a graph; see [graph.Scalar], which shares nodes between branches.
 func number(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
