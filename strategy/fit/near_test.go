@@ -21,9 +21,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestALostHostCostsStepsSinceTheLastSaveOnTheHosts: each of four processes has a folder of its own.
+// TestALostHostCostsStepsSinceTheLastSaveOnTheHosts: each of eight processes has a folder of its own. A life
+// loses less than two intervals of the saves there.
 func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
-	const hosts = 4
+	const hosts = 8
 	sys := plugintest.System(t, hosts)
 	dir := t.TempDir()
 	folder := func(process int) string { return filepath.Join(dir, fmt.Sprint("host-", process)) }
