@@ -58,6 +58,8 @@ tool assign v5p:2x2x2 --shape 1,1,2,1 --replicas 4
 tool visualize -,logical --shape 256,128 --mesh replica=4,logical=2
 tool compile --example digits --topology cpu:8 --logical 2 --report step.json
 tool report step.json
+tool compile --example digits --topology cpu:8 --logical 4 --report other.json
+ALLOW=6 tool diff step.json other.json
 tool curve conv -o curve.html
 ran="${ran}watch "; ALLOW=124 step "tpustrategy watch" timeout -s INT 5 bin/tpustrategy watch conv
 tool export conv model.safetensors
