@@ -2,17 +2,19 @@ package diff
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// collectives compares them by kind, axis and size of a group, and by dtype. One kind in the place of
-// others, such as a reduce-scatter in that of an all-reduce, is not worse as long as its axis has
-// neither more of them nor more bytes.
+// collectives compares them by kind, axis and size of a group, and by dtype. An axis that has another
+// size is the same axis. One kind in the place of others, such as a reduce-scatter in that of an
+// all-reduce, is neither better nor worse than what its axis has, of them and of bytes.
 func (c *comparison) collectives() {
 	var by [2]map[string]report.Collective
 	var axes [2]map[string]report.Collective
 	var dtypes [2]map[string]map[string]int64
+	nameOf := c.names()
 	for side, r := range []*report.Report{c.before, c.after} {
 		by[side], axes[side], dtypes[side] = map[string]report.Collective{}, map[string]report.Collective{}, map[string]map[string]int64{}
 		for _, one := range r.Collectives {
@@ -52,8 +54,8 @@ func (c *comparison) collectives() {
 			}
 		}
 		v := c.collective(b, a)
-		if axis := a.Axis + b.Axis; v == Worse && (a.Axis == "" || b.Axis == "") && c.collective(axes[0][axis], axes[1][axis]) != Worse {
-			v, text = Same, text+", in the place of others"
+		if axis := a.Axis + b.Axis; v != Same && (a.Count == 0 || b.Count == 0) && axes[0][axis].Count > 0 && axes[1][axis].Count > 0 && c.collective(axes[0][axis], axes[1][axis]) != v {
+			v, text = Same, text+", one in the place of another"
 		}
 		c.Changes = append(c.Changes, Change{What: "collectives", Subject: name, Verdict: v, Before: float64(b.Moved), After: float64(a.Moved), Unit: unitBytes,
 			Text: name + ": " + text})
@@ -63,11 +65,28 @@ func (c *comparison) collectives() {
 	}
 }
 
-func nameOf(kind, axis string, size int) string {
-	if axis == "" {
-		return kind
+// names returns what the collectives of a kind over an axis are called: with the sizes of the axis, if
+// it has one before and one after.
+func (c *comparison) names() func(kind, axis string, size int) string {
+	var sizes [2]map[string][]int
+	for side, r := range []*report.Report{c.before, c.after} {
+		sizes[side] = map[string][]int{}
+		for _, one := range r.Collectives {
+			if !slices.Contains(sizes[side][one.Axis], one.GroupSize) {
+				sizes[side][one.Axis] = append(sizes[side][one.Axis], one.GroupSize)
+			}
+		}
 	}
-	return fmt.Sprintf("%s over %s of %d cores", kind, axis, size)
+	return func(kind, axis string, size int) string {
+		b, a := sizes[0][axis], sizes[1][axis]
+		switch {
+		case axis == "":
+			return kind
+		case len(b) == 1 && len(a) == 1 && b[0] != a[0]:
+			return fmt.Sprintf("%s over %s of %d cores, was of %d", kind, axis, a[0], b[0])
+		}
+		return fmt.Sprintf("%s over %s of %d cores", kind, axis, size)
+	}
 }
 
 func sum(a, b report.Collective) report.Collective {

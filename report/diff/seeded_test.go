@@ -111,8 +111,8 @@ func TestRegressionsOfCompiledStepsAreFoundAndNamed(t *testing.T) {
 		"an unrolled loop":    {func(r *recipe) { r.unrolled = true }, []string{`the step's text: [\d.]+ KiB, was`}},
 		"more rounds":         {func(r *recipe) { r.rounds = 12 }, []string{`over logical of 2 cores: \d+ of them, was \d+`, `operations of a core: .*\(\+[45]\d`}},
 		"a larger batch":      {func(r *recipe) { r.batch = 128 }, []string{`temporaries: `, `argument argument_0 Float32\[128 64\] takes 32.00 KiB of a core, was 16.00 KiB, was Float32\[64 64\]`}},
-		"a larger group":      {func(r *recipe) { r.replicas = 4 }, []string{`all-reduce over replica of 4 cores: new`}},
-		"another axis":        {func(r *recipe) { r.replicas, r.logical = 4, 1 }, []string{`all-reduce over replica of 4 cores: new`}},
+		"a larger group":      {func(r *recipe) { r.replicas = 4 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
+		"another axis":        {func(r *recipe) { r.replicas, r.logical = 4, 1 }, []string{`all-reduce over replica of 4 cores, was of 2: `}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := usual
