@@ -156,11 +156,17 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	case len(c.Topology) == 0:
 		return nil, misused("diff", "give --topology", "nothing to compile for")
 	}
-	for _, plugin := range c.Plugin {
-		step := compileCmd{File: c.Before, Topology: c.Topology, stepOptions: c.stepOptions, Plugin: plugin}
-		if err := step.check(); err != nil {
+	var steps [2]compileCmd
+	for i, plugin := range c.Plugin { // before the first compiles for minutes
+		steps[i] = compileCmd{File: c.Before, Topology: c.Topology, stepOptions: c.stepOptions, Plugin: plugin}
+		if err := steps[i].check(); err != nil {
 			return nil, err
 		}
+		if _, err := a.find("tpu", plugin); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range steps {
 		var side []*report.Report
 		for _, topology := range step.Topology {
 			r, err := a.compile(ctx, &step, topology)
