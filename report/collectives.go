@@ -67,9 +67,9 @@ func CollectiveKinds() []string {
 	return slices.Compact(slices.Sorted(maps.Values(collectiveKinds)))
 }
 
-// counted walks a program whose partitions are the devices of a mesh.
-func (m *hloModule) counted(mesh sharding.Mesh) *counter {
-	c := &counter{module: m, mesh: mesh, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
+// counted walks a program whose partitions are the devices of a mesh, on a torus, which may be nil.
+func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
+	c := &counter{module: m, mesh: mesh, torus: on, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
 	c.walk(m.entry, 1, false, 0)
 	return c
 }
@@ -117,6 +117,7 @@ type counter struct {
 	mesh    sharding.Mesh // of the replicas and the logical axes
 	byKey   map[collectiveKey]*Collective
 	byDType map[dtypeKey]*CollectiveDType
+	torus   *Torus // that the collectives run over; nil if it is not known
 	steps   int
 }
 
@@ -169,13 +170,14 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 		}
 	}
 	axis, size := "", 2
+	groups := i.groups
 	switch {
 	case kind == "send":
 		if i.slices {
 			axis = "slices"
 		}
 	case kind == "collective-permute":
-		groups := make([][]int, len(i.pairs))
+		groups = make([][]int, len(i.pairs))
 		for k, pair := range i.pairs {
 			groups[k] = pair[:]
 		}
@@ -183,7 +185,6 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	case i.unreadable && len(i.groups) == 0:
 		axis = "unknown"
 	default:
-		groups := i.groups
 		if len(groups) == 0 || len(groups) == 1 && len(groups[0]) == 0 {
 			groups = [][]int{make([]int, c.mesh.Size())}
 			for k := range groups[0] {
@@ -204,6 +205,9 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 		moved = product64(bytes, n-1)
 	case "reduce-scatter", "all-to-all":
 		moved = share(bytes, n)
+	}
+	if c.torus != nil {
+		c.torus.add(kind, axis, groups, float64(bytes)*float64(times))
 	}
 	key := collectiveKey{kind, axis, size}
 	one := c.byKey[key]

@@ -18,7 +18,7 @@ func find(t *testing.T, p pjrt.Program, replicas, perReplica int) []Collective {
 	require.NoError(t, err)
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: replicas}, sharding.Axis{Name: "logical", Size: perReplica})
 	require.NoError(t, err)
-	return m.counted(mesh).collectives()
+	return m.counted(mesh, nil).collectives()
 }
 
 func TestCollectivesAreNamedByTheirAxes(t *testing.T) {

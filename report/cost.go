@@ -27,7 +27,10 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	var all, once work
 	on, _ := newMachine(r.Target.Name)
 	if m != nil {
-		all, once = m.work(r.Target, false, on), m.work(r.Target, true, nil)
+		var w *worker
+		all, w = m.worked(r.Target, false, on)
+		once = m.work(r.Target, true, nil)
+		r.addSchedule(m, w)
 	}
 	if all.cut || once.cut {
 		r.note("the optimized program is too large to be counted to its end: what is in loops counts once, and there is no roofline")

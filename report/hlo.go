@@ -26,6 +26,8 @@ type hloModule struct {
 	// devices are the ids of the devices that partitions run on, those of a replica together; empty if
 	// the program does not say.
 	devices []int
+	// donated says which parameter's memory a result takes, by the number of the result's array.
+	donated map[int]uint64
 }
 
 type hloComputation struct {
@@ -99,6 +101,8 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 			m.entry = v.number
 		case 7:
 			return parseSchedule(v.bytes, order)
+		case 8:
+			err = m.parseDonated(v.bytes)
 		case 15:
 			m.devices, err = parseAssignment(v.bytes)
 		}

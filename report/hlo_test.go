@@ -129,10 +129,16 @@ func FuzzParseProgram(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, c := range m.counted(pairs).collectives() {
+			for _, c := range m.counted(pairs, nil).collectives() {
 				if c.Count < 1 || c.GroupSize < 1 || c.Bytes < 0 || c.Moved < 0 {
 					t.Fatalf("%+v", c)
 				}
+			}
+			r := &Report{Target: Target{Name: "v5e:2x2"}, Replicas: 2, LogicalDevices: 2}
+			r.addCollectives(m, pairs)
+			_, worker := m.worked(r.Target, false, machineOf(t, r.Target.Name))
+			if r.addSchedule(m, worker); r.Schedule != nil && r.Schedule.Peak < 0 {
+				t.Fatalf("%+v", r.Schedule)
 			}
 			if w := m.work(Target{PeakFLOPS: 1, HBMBandwidth: 1}, false, nil); w.flops < 0 || w.seconds < 0 || w.traffic.bytes < 0 {
 				t.Fatalf("%+v", w)

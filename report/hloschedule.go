@@ -72,3 +72,31 @@ func parseAssignment(b []byte) (devices []int, err error) {
 	}
 	return devices, err
 }
+
+// parseDonated reads a HloInputOutputAliasProto, of entries as field 1: the place of an array in the
+// result as 1, and the number of a parameter as 2.
+func (m *hloModule) parseDonated(b []byte) error {
+	m.donated = map[int]uint64{}
+	return fields(b, func(n protowire.Number, v value) error {
+		if n != 1 {
+			return nil
+		}
+		var place []uint64
+		var parameter uint64
+		err := fields(v.bytes, func(n protowire.Number, v value) (err error) {
+			switch n {
+			case 1:
+				place, err = v.numbers(place)
+			case 2:
+				parameter = v.number
+			}
+			return err
+		})
+		if len(place) == 0 {
+			m.donated[0] = parameter
+		} else if place[0] < maxDevices {
+			m.donated[int(place[0])] = parameter
+		}
+		return err
+	})
+}

@@ -1,16 +1,19 @@
 package report
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the device's main
-// memory.
+// memory. There its dimensions, in the order of minor, the fastest first, are filled up to tile.
 type hloShape struct {
-	element  uint64
-	dims     []uint64
-	elements []hloShape
-	memory   uint64
+	element     uint64
+	dims        []uint64
+	elements    []hloShape
+	memory      uint64
+	minor, tile []uint64
 }
 
 // parseShape reads a ShapeProto.
@@ -29,11 +32,21 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 			element, err = parseShape(v.bytes, depth+1)
 			s.elements = append(s.elements, element)
 		case 5: // the layout
-			err = fields(v.bytes, func(n protowire.Number, v value) error {
-				if n == 8 {
+			err = fields(v.bytes, func(n protowire.Number, v value) (err error) {
+				switch {
+				case n == 1:
+					s.minor, err = v.numbers(s.minor)
+				case n == 6 && s.tile == nil: // the others divide the first
+					err = fields(v.bytes, func(n protowire.Number, v value) (err error) {
+						if n == 1 {
+							s.tile, err = v.numbers(s.tile)
+						}
+						return err
+					})
+				case n == 8:
 					s.memory = v.number
 				}
-				return nil
+				return err
 			})
 		}
 		return err
@@ -95,6 +108,20 @@ func (s hloShape) bytes() int64 {
 		bits *= d
 	}
 	return total + int64((bits+7)/8)
+}
+
+// padded is the size of an array in memory, where its dimensions are filled up to tiles.
+func (s hloShape) padded() int64 {
+	if len(s.tile) > len(s.dims) || len(s.minor) != len(s.dims) {
+		return s.bytes()
+	}
+	filled := hloShape{element: s.element, dims: slices.Clone(s.dims)}
+	for k, side := range s.tile {
+		if d := s.minor[len(s.tile)-1-k]; d < uint64(len(s.dims)) && side > 0 && side < maxDevices {
+			filled.dims[d] = (s.dims[d] + side - 1) / side * side
+		}
+	}
+	return max(filled.bytes(), s.bytes())
 }
 
 // count is the number of elements, those of a tuple among them.

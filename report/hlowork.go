@@ -44,14 +44,31 @@ type worker struct {
 	// once counts each loop for one round, as compilers' own accounts do.
 	once  bool
 	known map[uint64]work // by computation
+	// slots are when each instruction of a computation runs, by computation.
+	slots map[uint64][]slot
+}
+
+// slot is how long an instruction keeps a core, from start on, in seconds since the computation began,
+// and what goes on beside the core from then on.
+type slot struct {
+	start  float64
+	times  times
+	beside *Transfer
 }
 
 // work counts the work of a program, and its times on a machine, which may be nil.
 func (m *hloModule) work(target Target, once bool, on *machine) work {
-	w := &worker{reading: reading{module: m}, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once, known: map[uint64]work{}}
+	total, _ := m.worked(target, once, on)
+	return total
+}
+
+// worked is the work of a program with the worker that has counted it.
+func (m *hloModule) worked(target Target, once bool, on *machine) (work, *worker) {
+	w := &worker{reading: reading{module: m}, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once,
+		known: map[uint64]work{}, slots: map[uint64][]slot{}}
 	total := w.computation(m.entry, 0)
 	total.cut = w.cut
-	return total
+	return total, w
 }
 
 func (w *worker) computation(id uint64, depth int) (total work) {
@@ -63,14 +80,22 @@ func (w *worker) computation(id uint64, depth int) (total work) {
 		return work{}
 	}
 	var line timeline
+	var slots []slot
 	for _, i := range c.instructions {
 		if w.steps++; w.steps > maxSteps {
 			w.cut = true
 			break
 		}
+		before := total.times
 		w.instruction(&total, &line, c, i, depth)
+		slots = append(slots, slot{before.seconds(), total.times.since(before), line.begun})
+		line.begun = nil
 	}
-	line.end(&total.times)
+	before := total.times
+	if line.end(&total.times); len(slots) > 0 {
+		slots[len(slots)-1].times.add(total.times.since(before), 1)
+	}
+	w.slots[id] = slots
 	w.known[id] = total
 	return total
 }
@@ -120,6 +145,16 @@ func (w *worker) instruction(total *work, line *timeline, c *hloComputation, i *
 			w.predict(&total.times, line, c, i, own, depth)
 		}
 	}
+}
+
+// longest is the branch of a conditional that keeps the core for longest, by its number; 0 without one.
+func (w *worker) longest(i *hloInstruction) (number int, id uint64) {
+	for k, called := range i.called {
+		if id == 0 || w.known[called].times.seconds() > w.known[id].times.seconds() {
+			number, id = k, called
+		}
+	}
+	return number, id
 }
 
 // operation is the work of an operation that runs as one.

@@ -211,26 +211,33 @@ func (m *machine) inside(kind string, bytes float64, group lie, devices int, one
 		links, hops = 2, group.chips/2
 	}
 	rounds := 1.0
-	switch kind {
-	case "all-reduce":
-		bytes, rounds = 2*bytes*(k-1)/k, 2
-	case "all-gather":
-		bytes *= n * (k - 1) / k
-	case "reduce-scatter":
-		bytes *= (k - 1) / k
-	case "all-to-all":
-		bytes, links = bytes*n/k*worst, 1
+	if kind == "all-reduce" {
+		rounds = 2
+	}
+	if bytes = onRing(kind, bytes, n, k); kind == "all-to-all" {
+		bytes, links = bytes*worst, 1
 	}
 	return groups*bytes/(links*rate) + rounds*float64(hops)*m.value(hopTime) + m.value(collectiveLag), true
 }
 
-// permute is the time of sends between pairs at once: that of the link with the most to carry, if
-// each goes along x, y and z by the shorter way.
-func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds float64, known bool) {
-	type link struct {
-		chip     [3]int
-		axis, by int
+// onRing is what a chip sends of a collective over n devices on k chips, of which each has so many bytes,
+// if the chips are a ring. Of an all-to-all it is what it has.
+func onRing(kind string, bytes, n, k float64) float64 {
+	switch kind {
+	case "all-reduce":
+		return 2 * bytes * (k - 1) / k
+	case "all-gather":
+		return bytes * n * (k - 1) / k
+	case "reduce-scatter":
+		return bytes * (k - 1) / k
+	case "all-to-all":
+		return bytes * n / k
 	}
+	return bytes
+}
+
+// permute is the time of sends between pairs at once: that of the link with the most to carry.
+func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds float64, known bool) {
 	if len(pairs) > m.partitions(nil)*m.slices {
 		return 0, false // each device sends to one other
 	}
@@ -243,28 +250,40 @@ func (m *machine) permute(devices []int, pairs [][2]int, bytes float64) (seconds
 			return 0, false
 		}
 		hops := 0
-		for d, n := range m.shape {
-			distance, by := to.chip[d]-from.chip[d], 1
-			if m.wrap[d] && (distance > n/2 || distance < -n/2) {
-				distance -= n * sign(distance)
-			}
-			if distance < 0 {
-				by, distance = -1, -distance
-			}
-			for range distance {
-				l := link{from.chip, d, by}
-				loads[l] += bytes
-				most = max(most, loads[l])
-				from.chip[d] = (from.chip[d] + by + n) % n
-			}
-			hops += distance
-		}
+		m.route(from.chip, to.chip, func(l link) {
+			loads[l] += bytes
+			most = max(most, loads[l])
+			hops++
+		})
 		far = max(far, hops)
 	}
 	if m.value(linkRate) <= 0 {
 		return 0, false
 	}
 	return most/(m.value(linkRate)*m.value(linkShare)) + float64(far)*m.value(hopTime) + m.value(collectiveLag), true
+}
+
+// link is what a chip sends on along an axis, by 1 or -1.
+type link struct {
+	chip     [3]int
+	axis, by int
+}
+
+// route visits the links from one chip to another along x, y and z, by the shorter way.
+func (m *machine) route(from, to [3]int, visit func(link)) {
+	for d, n := range m.shape {
+		distance, by := to[d]-from[d], 1
+		if m.wrap[d] && (distance > n/2 || distance < -n/2) {
+			distance -= n * sign(distance)
+		}
+		if distance < 0 {
+			by, distance = -1, -distance
+		}
+		for range distance {
+			visit(link{from, d, by})
+			from[d] = (from[d] + by + n) % n
+		}
+	}
 }
 
 func sign(n int) int {

@@ -52,7 +52,34 @@ func Parse(data []byte) (*Report, error) {
 			}
 		}
 	}
+	if s := r.Schedule; s != nil {
+		if n := s.counted(s.Operations); n < 0 || s.Peak < 0 || s.PeakAt < 0 || s.Rest < 0 {
+			return nil, noReport(nil, "its schedule has numbers below 0")
+		}
+		for _, v := range s.Values {
+			if v.Bytes < 0 || v.From < 0 || v.To < v.From {
+				return nil, noReport(nil, "value %q is there from %d to %d", v.Name, v.From, v.To)
+			}
+		}
+	}
 	return &r, nil
+}
+
+// counted is the number of operations, negative if a figure of one is.
+func (s *Schedule) counted(all []Operation) (n int) {
+	for _, o := range all {
+		inside := s.counted(o.Inside)
+		beside := Transfer{}
+		if o.Beside != nil {
+			beside = *o.Beside
+		}
+		if inside < 0 || min(o.Number, o.Rounds, o.Joined) < 0 || o.InUse < 0 ||
+			min(o.Start, o.Products, o.Memory, o.Interconnect, o.Network, beside.Start, beside.Seconds) < 0 {
+			return -1
+		}
+		n += 1 + inside
+	}
+	return n
 }
 
 // negative refuses sizes and numbers below 0, which no compiler gives.

@@ -35,6 +35,9 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 		"negative memory":       strings.Replace(string(good), `"arguments":4294967296`, `"arguments":-1`, 1),
 		"a negative collective": strings.Replace(string(good), `"count":3`, `"count":-3`, 1),
 		"a negative temporary":  strings.Replace(string(good), `"bytes":262144,"count":2`, `"bytes":-1,"count":2`, 1),
+		"a negative time":       strings.Replace(string(good), `"start_seconds":0.048`, `"start_seconds":-1`, 1),
+		"a value turned round":  strings.Replace(string(good), `"from":2,"to":2`, `"from":2,"to":1`, 1),
+		"a negative peak":       strings.Replace(string(good), `"peak_at":2`, `"peak_at":-2`, 1),
 		"a negative size":       strings.Replace(string(good), `"bytes_per_core":4194304`, `"bytes_per_core":-1`, 1),
 	} {
 		_, err := Parse([]byte(text))
@@ -65,5 +68,8 @@ func FuzzParse(f *testing.F) {
 		var b bytes.Buffer
 		require.NoError(t, r.WriteText(&b))
 		require.NoError(t, r.WriteHTML(&b))
+		if r.Schedule != nil && r.Predicted != nil {
+			require.NoError(t, r.WriteTrace(&b))
+		}
 	})
 }

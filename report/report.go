@@ -43,12 +43,18 @@ type Report struct {
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
+	// Torus says which chips the collectives join and what its links carry. It is nil for devices that
+	// are no TPUs, and in reports that were written before it was made.
+	Torus *Torus `json:"torus,omitempty"`
 	// CollectiveDTypes says of which dtypes the operands of Collectives are.
 	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`
 	Cost             Cost              `json:"cost"`
 	// Predicted is the time that the step should take on a slice of TPUs. It is nil for other devices,
 	// for a step that does not fit, and in reports that were written before it was made.
 	Predicted *Prediction `json:"predicted,omitempty"`
+	// Schedule is one run of the step on a core, as the optimized program has it. It is nil if that is
+	// not known, and in reports that were written before it was made.
+	Schedule *Schedule `json:"schedule,omitempty"`
 	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
@@ -391,7 +397,12 @@ func (r *Report) addCollectives(m *hloModule, mesh sharding.Mesh) {
 	if m == nil {
 		return
 	}
-	counted := m.counted(mesh)
+	on := r.torus(m)
+	counted := m.counted(mesh, on)
+	if on != nil {
+		r.Torus = on
+		on.finish()
+	}
 	if all := counted.collectives(); all != nil {
 		r.Collectives = all
 	}

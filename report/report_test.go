@@ -9,6 +9,7 @@ var update = flag.Bool("update", false, "write the golden texts anew")
 // refused is the report of a program that the compiler refused.
 func refused() *Report {
 	r := sample()
+	r.Schedule, r.Torus = nil, nil
 	r.Predicted, r.Collectives, r.Temporaries, r.Notes, r.Cost = nil, []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
 	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
 	r.addAdvice()
@@ -43,6 +44,29 @@ func sample() *Report {
 		Predicted: &Prediction{Seconds: 0.05, Products: 0.03, Closed: 0.001, Memory: 0.012, Interconnect: Overlap{Exposed: 0.008, Hidden: 0.004}, Utilization: 0.178,
 			Unknown:   []UnknownTime{{Operation: "custom-call tpu_custom_call", Count: 24}},
 			Constants: []Constant{{"time of products over the compiler's cycles", 0.9, "fitted", "a row"}, {"rate of a link", 9e10, "published", "a page"}}},
+		Schedule: &Schedule{
+			Operations: []Operation{
+				{Number: 0, Name: "gather", Operation: "all-gather-start", Layer: "up", InUse: 4 << 30, Beside: &Transfer{On: "interconnect", Seconds: 0.012}},
+				{Number: 1, Name: "loop", Operation: "while", Products: 0.03, Memory: 0.01, InUse: 9 << 30, Rounds: 4, Inside: []Operation{
+					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Products: 0.0075, InUse: 9 << 30},
+					{Number: 3, Joined: 7, Layer: "down", Start: 0.0075, Memory: 0.0025, InUse: 5 << 30},
+				}},
+				{Number: 4, Name: "gathered", Operation: "all-gather-done", Start: 0.04, Interconnect: 0.008, InUse: 5 << 30},
+				{Number: 5, Name: "update", Operation: "fusion", Layer: "<b>", Start: 0.048, Memory: 0.002, InUse: 5 << 30},
+			},
+			Values: []Value{
+				{Role: "temporary", Name: "product", Source: "/layers/up", Layer: "up", DType: "bf16", Shape: []int{1 << 15, 1 << 16}, Bytes: 4 << 30, From: 2, To: 2},
+				{Role: "variable", Name: "/up/weights", DType: "f32", Shape: []int{1 << 15, 1 << 14}, Bytes: 2 << 30, From: 0, To: 5},
+				{Role: "variable", Name: "/layer_1/weights", DType: "f32", Shape: []int{1 << 14, 1 << 14}, Bytes: 1 << 30, From: 0, To: 5},
+				{Role: "variable", Name: "/layer_2/weights", DType: "f32", Shape: []int{1 << 14, 1 << 14}, Bytes: 1 << 30, From: 0, To: 5},
+				{Role: "temporary", Name: "gather", Layer: "up", DType: "f32", Shape: []int{1 << 14, 1 << 14}, Bytes: 1 << 30, From: 0, To: 4},
+			},
+			Peak: 9 << 30, PeakAt: 2,
+			Layers: []LayerTime{{"up", "products", 0.03}, {"down", "memory", 0.01}, {"", "interconnect", 0.008}, {"<b>", "memory", 0.002}},
+		},
+		Torus: &Torus{Shape: [3]int{2, 2, 1}, Slices: 1, DevicesPerChip: 1, Places: [][4]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}},
+			Groups: []AxisGroups{{Axis: "logical", Groups: [][]int{{0, 1}, {2, 3}}}, {Axis: "replica", Groups: [][]int{{0, 2}, {1, 3}}}},
+			Links:  []Link{{[3]int{0, 0, 0}, 0, 4 << 20, 4 << 20}, {[3]int{0, 0, 0}, 1, 1 << 20, 1 << 20}, {[3]int{0, 1, 0}, 0, 4 << 20, 4 << 20}, {[3]int{1, 0, 0}, 1, 1 << 20, 0}}},
 		Notes: []string{"a note"}, LoweringSeconds: 0.002, CompilingSeconds: 1.5,
 	}
 }

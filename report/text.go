@@ -23,7 +23,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\n")
 	}
 	r.memoryText(&b)
-	r.temporariesText(&b)
+	r.Schedule.text(&b)
 	r.tensorsText(&b)
 	r.collectivesText(&b)
 	r.costText(&b)
@@ -121,34 +121,19 @@ func (m Memory) parts() []memoryPart {
 	}
 }
 
-// temporariesText lists the largest values between the operations.
-func (r *Report) temporariesText(b *strings.Builder) {
-	if len(r.Temporaries) == 0 {
-		return
-	}
-	b.WriteString("\ntemporaries of one core, largest first, not all of which are there at once\n")
-	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  operation\tshape\tbytes\tcount\tof")
-	for _, x := range r.Temporaries[:min(len(r.Temporaries), textTemporaries)] {
-		fmt.Fprintf(t, "  %s\t%s%v\t%s\t%d\t%s\n", x.Operation, x.DType, x.Shape, Bytes(x.Bytes), x.Count, x.Source)
-	}
-	// A strings.Builder takes everything.
-	_ = t.Flush()
-}
-
-// What bounds the tensors and the temporaries of the text form; JSON has them all.
-const textTensors, textTemporaries = 20, 5
+// What bounds the tensors of the text form; JSON has them all.
+const textTensors = 20
 
 func (r *Report) tensorsText(b *strings.Builder) {
-	largest := r.Largest("")
+	largest := r.Grouped()
 	if len(largest) == 0 {
 		return
 	}
-	b.WriteString("\ntensors at the step's border, largest first\n")
+	b.WriteString("\ntensors at the step's border, those that are alike together, largest first\n")
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  role\tname\tshape\ton one core\tbytes\tcopies\tlayout")
+	fmt.Fprintln(t, "  role\tname\tcount\tshape\ton one core\tbytes\tcopies\tlayout")
 	for _, x := range largest[:min(len(largest), textTensors)] {
-		fmt.Fprintf(t, "  %s\t%s\t%s%v\t%v\t%s\t%d\t%s\n", x.Role, x.Name, x.DType, x.Shape, x.Shard, Bytes(x.BytesPerCore), x.Copies, x.layout())
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%s%v\t%v\t%s\t%d\t%s\n", x.Role, x.Name, x.Count, x.DType, x.Shape, x.Shard, Bytes(x.BytesPerCore), x.Copies, x.layout())
 	}
 	// A strings.Builder takes everything.
 	_ = t.Flush()

@@ -48,6 +48,16 @@ func (t *times) add(o times, n float64) {
 	}
 }
 
+// since is what has been added to an earlier t, without what is not known.
+func (t times) since(o times) times {
+	return times{
+		products: t.products - o.products, closed: t.closed - o.closed, memory: t.memory - o.memory,
+		interconnect: t.interconnect.since(o.interconnect), network: t.network.since(o.network),
+	}
+}
+
+func (o Overlap) since(x Overlap) Overlap { return Overlap{o.Exposed - x.Exposed, o.Hidden - x.Hidden} }
+
 // longer is the one that keeps a core for longer.
 func longer(a, b times) times {
 	if a.seconds() >= b.seconds() {
@@ -79,11 +89,15 @@ const (
 	channels
 )
 
+var channelNames = [channels]string{"transfers", "interconnect", "network"}
+
 // timeline is what runs beside a core in one computation: when each channel is free again, and when
 // each operation that has begun will have ended, in seconds of the computation.
 type timeline struct {
 	free [channels]float64
 	ends map[uint64]pending
+	// begun is what began last.
+	begun *Transfer
 }
 
 type pending struct {
@@ -100,6 +114,9 @@ func (l *timeline) start(id uint64, on channel, seconds, now float64) {
 	ends := max(now, l.free[on]) + seconds
 	l.free[on] = ends
 	l.ends[id] = pending{on, seconds, ends}
+	if seconds > 0 {
+		l.begun = &Transfer{On: channelNames[on], Start: ends - seconds, Seconds: seconds}
+	}
 }
 
 // begin starts what another computation does beside the core, and takes its time out of t.

@@ -12,15 +12,17 @@ const maxReport = 256 << 20
 type reportCmd struct {
 	File   string `arg:"" help:"A report that compile wrote, as JSON." type:"localpath"`
 	Output string `help:"Write the report to this file instead: as a page if the name ends in .html, and as JSON otherwise." short:"o" type:"localpath"`
+	Trace  string `help:"Write the predicted run of the step to this file instead, as a trace for Perfetto or chrome://tracing." type:"localpath"`
 }
 
 // Help is the text under --help.
 func (reportCmd) Help() string {
-	return `Shows a report again, or turns it into a page with pictures.
+	return `Shows a report again, or turns it into a page with pictures, or into a trace of a run that never was.
 
 Examples:
   tpustrategy compile --example digits --topology v5e:2x4 --report step.json
-  tpustrategy report step.json -o step.html`
+  tpustrategy report step.json -o step.html
+  tpustrategy report step.json --trace step.trace.json`
 }
 
 // Run shows the report.
@@ -33,12 +35,24 @@ func (c *reportCmd) Run(a *app, root *cli) error {
 	if err != nil {
 		return refused(c.File, err)
 	}
-	switch {
-	case c.Output != "":
-		if err := ahead.WriteReport(c.Output, r); err != nil || !root.JSON {
+	written := map[string]string{}
+	if c.Output != "" {
+		if err := ahead.WriteReport(c.Output, r); err != nil {
 			return err
 		}
-		return a.printJSON(map[string]string{"output": c.Output})
+		written["output"] = c.Output
+	}
+	if c.Trace != "" {
+		if err := ahead.WriteFile(c.Trace, r.WriteTrace); err != nil {
+			return err
+		}
+		written["trace"] = c.Trace
+	}
+	switch {
+	case len(written) > 0 && root.JSON:
+		return a.printJSON(written)
+	case len(written) > 0:
+		return nil
 	case root.JSON:
 		return a.printJSON(r)
 	}

@@ -1,0 +1,143 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// The rows of a trace.
+const (
+	traceCore = 1 + iota
+	traceInterconnect
+	traceNetwork
+	traceTransfers
+)
+
+var traceRows = map[string]int{channelNames[interconnect]: traceInterconnect, channelNames[network]: traceNetwork, channelNames[transfers]: traceTransfers}
+
+// traceEvent is an event of Chrome's trace format, with times in microseconds.
+type traceEvent struct {
+	Name  string         `json:"name"`
+	Phase string         `json:"ph"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	Start float64        `json:"ts"`
+	Took  float64        `json:"dur,omitempty"`
+	Args  map[string]any `json:"args,omitempty"`
+}
+
+// What bounds a trace: of a loop of a step that has more operations, the first rounds are shown.
+const mostEvents, fewRounds = 200_000, 3
+
+// WriteTrace writes the predicted run of the step on one core as a trace in Chrome's JSON format, which
+// Perfetto and chrome://tracing show: what the core does, loops round by round, what goes on beside it,
+// and the memory in use. Its times are predictions; no step has run. The error matches
+// errors.ErrUnsupported if no times are predicted.
+func (r *Report) WriteTrace(w io.Writer) error {
+	if r.Schedule == nil || r.Predicted == nil {
+		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "no times are predicted for it",
+			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
+	}
+	t := &tracer{w: bufio.NewWriter(w), rounds: 1 << 30}
+	if t.unfolded(r.Schedule.Operations) > mostEvents {
+		t.rounds = fewRounds
+	}
+	fmt.Fprintf(t.w, `{"displayTimeUnit":"ns","otherData":{"note":"predicted, not measured"},"traceEvents":[`)
+	t.name("process_name", 0, fmt.Sprintf("%s on %s, predicted", r.Step, r.Target.Name))
+	for row, name := range []string{traceCore: "core", traceInterconnect: "interconnect", traceNetwork: "network", traceTransfers: "memory transfers"} {
+		if name != "" {
+			t.name("thread_name", row, name)
+		}
+	}
+	t.all(r.Schedule.Operations, 0)
+	fmt.Fprint(t.w, "]}\n")
+	if err := t.w.Flush(); err != nil {
+		return &errkind.Fault{Op: "report: write the trace", Err: err}
+	}
+	return nil
+}
+
+// tracer writes events. A bufio.Writer keeps its first error.
+type tracer struct {
+	w      *bufio.Writer
+	rounds int // of a loop, at most
+	events int
+}
+
+func (t *tracer) write(e traceEvent) {
+	if t.events++; t.events > 1 {
+		_, _ = t.w.WriteString(",\n")
+	}
+	e.PID = 1
+	line, err := json.Marshal(e)
+	if err != nil { // numbers that JSON does not have
+		line = []byte(`{"name":"not a number","ph":"M","pid":1}`)
+	}
+	_, _ = t.w.Write(line)
+}
+
+func (t *tracer) name(what string, row int, name string) {
+	t.write(traceEvent{Name: what, Phase: "M", TID: row, Args: map[string]any{"name": name}})
+}
+
+// unfolded is the number of operations with all rounds of loops.
+func (t *tracer) unfolded(all []Operation) (n int) {
+	for _, o := range all {
+		n = min(n+1+t.unfolded(o.Inside)*max(o.Rounds, 1), maxRounds)
+	}
+	return n
+}
+
+// all writes operations that begin at a time, in seconds.
+func (t *tracer) all(all []Operation, from float64) {
+	for _, o := range all {
+		if t.events > 4*mostEvents { // of a damaged report, in which loops are in loops
+			return
+		}
+		start := from + o.Start
+		t.write(traceEvent{Name: "memory in use", Phase: "C", Start: 1e6 * start, Args: map[string]any{"bytes": o.InUse}})
+		if o.Beside != nil {
+			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: o.args()})
+		}
+		if o.Seconds() > 0 {
+			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: o.args()})
+		}
+		if o.Inside == nil {
+			continue
+		}
+		round := o.Seconds() / float64(max(o.Rounds, 1))
+		for k := range min(max(o.Rounds, 1), t.rounds) {
+			at := start + float64(k)*round
+			if o.Rounds > 1 && round > 0 {
+				t.write(traceEvent{Name: fmt.Sprintf("round %d of %d", k+1, o.Rounds), Phase: "X", TID: traceCore, Start: 1e6 * at, Took: 1e6 * round})
+			}
+			t.all(o.Inside, at)
+		}
+	}
+}
+
+// label is what the operation is called in a timeline.
+func (o Operation) label() string {
+	switch {
+	case o.Joined > 0:
+		return fmt.Sprintf("%d operations", o.Joined)
+	case o.Rounds > 0:
+		return fmt.Sprintf("%s, %d rounds", o.Name, o.Rounds)
+	}
+	return o.Name
+}
+
+func (o Operation) args() map[string]any {
+	args := map[string]any{}
+	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer} {
+		if text != "" {
+			args[name] = text
+		}
+	}
+	return args
+}
