@@ -26,6 +26,7 @@ type childRequest struct {
 	Describe *describeRequest `json:"describe,omitempty"`
 	Compile  *compileRequest  `json:"compile,omitempty"`
 	Accept   *acceptRequest   `json:"accept,omitempty"`
+	Plan     *planRequest     `json:"plan,omitempty"`
 }
 
 // childAnswer is a child's answer, or its error.
@@ -34,6 +35,7 @@ type childAnswer struct {
 	Describe *sliceDescription `json:"describe,omitempty"`
 	Compile  *compileAnswer    `json:"compile,omitempty"`
 	Accept   *acceptAnswer     `json:"accept,omitempty"`
+	Plan     *planAnswer       `json:"plan,omitempty"`
 	Error    *failure          `json:"error,omitempty"`
 }
 
@@ -61,14 +63,9 @@ func (a *app) childOn(ctx context.Context, doing string, request childRequest, q
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
-	env := a.environ[:len(a.environ):len(a.environ)]
+	env := a.environ
 	if quiet {
-		for _, setting := range childEnv {
-			name, _, _ := strings.Cut(setting, "=")
-			if a.getenv(name) == "" {
-				env = append(env, setting)
-			}
-		}
+		env = a.quietly()
 	}
 	command := child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: env}
 	if line != nil {
@@ -80,6 +77,27 @@ func (a *app) childOn(ctx context.Context, doing string, request childRequest, q
 		}
 	}
 	return ask(ctx, doing, command, input)
+}
+
+// quietly is the environment with childEnv.
+func (a *app) quietly() []string {
+	env := a.environ[:len(a.environ):len(a.environ)]
+	for _, setting := range childEnv {
+		name, _, _ := strings.Cut(setting, "=")
+		if a.getenv(name) == "" {
+			env = append(env, setting)
+		}
+	}
+	return env
+}
+
+// childTelling is child, with the lines that its work notes.
+func (a *app) childTelling(ctx context.Context, doing string, request childRequest, line *progress.Line) (*childAnswer, error) {
+	input, err := json.Marshal(request)
+	if err != nil {
+		return nil, &errkind.Fault{Op: doing, Err: err}
+	}
+	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.quietly(), Notices: lines(line)}, input)
 }
 
 // childNoting is child, with a function for what its work notes. A child that notes nothing for so long
@@ -175,6 +193,9 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 	case r.Compile != nil:
 		c, err := compile(ctx, *r.Compile)
 		return &childAnswer{Compile: c}, err
+	case r.Plan != nil:
+		p, err := searchPlan(ctx, a, *r.Plan)
+		return &childAnswer{Plan: p}, err
 	case r.Accept != nil:
 		c, err := acceptHere(ctx, *r.Accept)
 		return &childAnswer{Accept: c}, err

@@ -183,8 +183,8 @@ func (m exampleModel) takes(size modelSize) error {
 }
 
 // trainStep is a training step of the model with Adam.
-func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy) (*train.Step, error) {
+func (m exampleModel) trainStep(strat *strategy.TPUStrategy, size modelSize, policy precision.Policy, microbatches int) (*train.Step, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(42))
-	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name, Precision: policy})
+	return train.New(strat, store, optimizer.Adam().LearningRate(1e-3).Done(), m.loss(size), train.Options{Name: m.name, Precision: policy, Accumulate: microbatches})
 }

@@ -72,7 +72,7 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	switch {
 	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):
 		// No libtpu anywhere; one that a variable names wrongly is an error.
-		return plan(accelerator)
+		return layOut(accelerator)
 	case err != nil:
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	return answer.Describe, nil
 }
 
-// plan is the slice as it is laid out by default.
-func plan(a tpu.Accelerator) (*sliceDescription, error) {
+// layOut is the slice as it is laid out by default.
+func layOut(a tpu.Accelerator) (*sliceDescription, error) {
 	t, err := a.Topology()
 	if err != nil {
 		return nil, err

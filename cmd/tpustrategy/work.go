@@ -99,7 +99,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
 		batch = append(batch, shape)
 	}
-	step, err := m.trainStep(strat, size, policy)
+	step, err := m.trainStep(strat, size, policy, 0)
 	if err != nil {
 		return nil, err
 	}

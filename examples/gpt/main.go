@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	if f.Requested() {
 		return trainer.Exit(f.Main(ctx, f.Strategy(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+			c.Batch, c.Keep = cmp.Or(f.Batch, c.Batch), f.Keep // which -try may have changed
 			step, err := newStep(s, c, f)
 			return step, []any{c.Windows()}, err
 		}))

@@ -43,8 +43,10 @@ type Line struct {
 	said  string    // on a terminal, the work that began then; see Say
 	began time.Time
 	state func(width int) string // see Status
-	drawn bool                   // there is text on the terminal's line
-	stop  func()                 // ends the drawing; nil while nothing is under way
+	doing string                 // the first word of what Now said last, and when
+	spoke time.Time
+	drawn bool   // there is text on the terminal's line
+	stop  func() // ends the drawing; nil while nothing is under way
 }
 
 // making is a program on its way.

@@ -310,3 +310,13 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 	assert.Equal(t, "p: reading\\u001b[2J\nstep 1\n", w.String())
 	assert.False(t, l.Terminal())
 }
+
+func TestWhatChangesOftenIsSaidNowAndThen(t *testing.T) {
+	var log strings.Builder
+	line := To(&log, Options{Prefix: "p: ", Every: time.Hour})
+	for _, text := range []string{"probing 1 of 9", "probing 2 of 9", "compiling 1 of 3", "compiling 2 of 3", "probing 3 of 9"} {
+		line.Now(text)
+	}
+	line.Close()
+	assert.Equal(t, "p: probing 1 of 9\np: compiling 1 of 3\np: probing 3 of 9\n", log.String())
+}

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"strings"
 	"time"
 )
 
@@ -37,6 +38,25 @@ func (l *Line) Status(state func(width int) string) {
 		l.leave(l.state(l.width() - 1))
 		l.state = nil
 		l.end()
+	}
+}
+
+// Now says how far work is, which may change often: on a terminal in its line, elsewhere as a line when
+// the first word is another one and at most once in [Options].Every otherwise.
+func (l *Line) Now(text string) {
+	if l.Terminal() {
+		l.Status(func(width int) string { return l.opts.Prefix + text })
+		return
+	}
+	l.mu.Lock()
+	doing, _, _ := strings.Cut(text, " ")
+	say := doing != l.doing || time.Since(l.spoke) >= l.opts.Every
+	if say {
+		l.doing, l.spoke = doing, time.Now()
+	}
+	l.mu.Unlock()
+	if say {
+		l.Say(text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
 )
 
 // Flags are the flags of a program that can compile its step ahead of time. Replicas, Logical and
@@ -23,13 +24,19 @@ type Flags struct {
 	Report, Save, Text string
 	// JSON prints the answer as one JSON value.
 	JSON bool
+	// Plan is a file to write the best plan to, which is searched for among the slices of Topology; empty
+	// is none. Search are the options of that search, but for what it costs and who is told.
+	Plan   string
+	Search plan.Options
 
 	worker []string // the command of a process that compiles
 	set    *flag.FlagSet
+	try    map[string][]string
+	by     *plan.Plan
 }
 
-// AddFlags adds -topology, -replicas, -logical, -report, -save, -text and -json to a program's
-// flags and returns their values, which are set when the flags are parsed. Call it first in main:
+// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -json, -plan, -try and -by to a
+// program's flags and returns their values, which are set when the flags are parsed. Call it first in main:
 // [Flags.Main] starts the program again as the process that compiles, which ends in this call. It
 // panics, as package flag does, if the program has a flag of one of these names.
 func AddFlags(to *flag.FlagSet) *Flags {
@@ -41,13 +48,14 @@ func AddFlags(to *flag.FlagSet) *Flags {
 	to.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, to be loaded and run on such a slice")
 	to.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
 	to.BoolVar(&f.JSON, "json", false, "print the answer as one JSON value")
+	f.addPlanFlags(to)
 	return f
 }
 
 // Requested reports whether the program is to compile instead of running: one of -topology,
-// -report, -save and -text was given. The latter without -topology are wrong usage, which
+// -report, -save, -text and -plan was given. The latter without -topology are wrong usage, which
 // [Flags.Main] reports.
-func (f *Flags) Requested() bool { return f.Topology+f.Report+f.Save+f.Text != "" }
+func (f *Flags) Requested() bool { return f.Topology+f.Report+f.Save+f.Text+f.Plan != "" }
 
 // given says whether a flag was given.
 func (f *Flags) given(name string) (is bool) {
@@ -64,7 +72,7 @@ func (f *Flags) options() map[string]string {
 	if f.set != nil {
 		f.set.Visit(func(one *flag.Flag) { given[one.Name] = one.Value.String() })
 	}
-	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "json", "plugin", "out"} {
+	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "json", "by", "plugin", "out"} {
 		delete(given, name)
 	}
 	return given
@@ -82,7 +90,7 @@ func (f *Flags) topologies() (all []string) {
 func (f *Flags) check() error {
 	switch {
 	case f.Topology == "":
-		return ahead.Misused("compile ahead of time", "add -topology v5e:4x4, or leave them out", "-report, -save and -text are of a compilation, and there is no -topology")
+		return ahead.Misused("compile ahead of time", "add -topology v5e:4x4, or leave them out", "-report, -save, -text and -plan are of a compilation, and there is no -topology")
 	case f.Logical < 1:
 		return ahead.Misused("compile ahead of time", "give a number from 1", "-logical %d", f.Logical)
 	case f.Replicas < 0:
@@ -100,5 +108,5 @@ func (f *Flags) check() error {
 			return err
 		}
 	}
-	return nil
+	return f.checkPlan()
 }

@@ -43,18 +43,18 @@ const grace = 500 * time.Millisecond
 func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
 	ctx, stop := command.UntilSignal(ctx)
 	defer stop()
-	r := &run{flags: f, opts: opts, build: build, name: filepath.Base(os.Args[0])}
+	r := &run{flags: f, opts: f.By(opts), build: build, name: filepath.Base(os.Args[0])}
 	if err := f.check(); err != nil {
 		return r.fail(stdout, stderr, err)
 	}
 	quiet()
 	r.line = progress.To(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.RecordFile()})
 	defer r.line.Close()
-	done := make(chan []ahead.Outcome, 1)
-	go func() { done <- r.all(ctx) }()
-	var all []ahead.Outcome
+	done := make(chan func() error, 1)
+	go func() { done <- r.work(ctx, stdout) }()
+	var answer func() error
 	select {
-	case all = <-done:
+	case answer = <-done:
 	case <-ctx.Done():
 		select { // the compiler's process ends with ctx
 		case <-done:
@@ -70,13 +70,31 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		_ = r.fail(stdout, stderr, &ahead.Failure{Sort: "interrupted", Message: cause.Error()})
 		return cause.Code()
 	}
-	err := ahead.WriteReports(f.Report, all)
+	if err := answer(); err != nil {
+		return r.fail(stdout, stderr, err)
+	}
+	return command.OK
+}
+
+// work does what the flags ask, and returns what answers.
+func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) {
+	if r.flags.Plan != "" {
+		result, err := r.search(ctx)
+		return func() error { return r.planned(result, err, stdout) }
+	}
+	all := r.all(ctx)
+	return func() error { return r.compiled(all, stdout) }
+}
+
+// compiled writes what came of compilations.
+func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
+	err := ahead.WriteReports(r.flags.Report, all)
 	show := ahead.WriteText
-	if f.JSON {
+	if r.flags.JSON {
 		show = func(w io.Writer, all []ahead.Outcome) error { return ahead.WriteJSON(w, all) }
 	}
 	if unshown := show(stdout, all); unshown != nil {
-		err = &errkind.Fault{Op: "the answer is not complete", Err: unshown, Hint: "see where it goes, and ask again"}
+		err = incomplete(unshown)
 	}
 	if err == nil {
 		if failure := ahead.FirstFailure(all); failure != nil {
@@ -84,11 +102,15 @@ func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, std
 		}
 	}
 	if err == nil {
-		return command.OK
+		return nil
 	}
 	failure := *ahead.FailureOf(err)
 	failure.Reported = true
-	return r.fail(stdout, stderr, &failure)
+	return &failure
+}
+
+func incomplete(err error) error {
+	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
 }
 
 // run is one call of Main.
@@ -163,12 +185,9 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		return nil, err
 	}
 	defer done()
-	step, args, err := r.build(strat)
+	step, args, err := r.step(strat)
 	if err != nil {
 		return nil, err
-	}
-	if step == nil {
-		return nil, &errkind.Fault{Op: "building the step for " + topology, Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
 	}
 	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save})
 }

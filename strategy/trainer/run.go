@@ -103,7 +103,7 @@ func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
 	if f.State != 0 {
 		variables = append(slices.Clip(variables), logical.Share("", f.State))
 	}
-	return strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables}
+	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
 }
 
 // Open opens the devices of the flags and a strategy over them, for a model of so many parameters.

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/report/progress"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+type planCmd struct {
+	Topology   []string      `help:"The slices to choose from, such as v5e:4x4, v5p-16 or 2x v5e-256. Separate several by commas." required:""`
+	Example    string        `help:"Plan this example model: gpt, digits, dense or placement." required:""`
+	Preset     string        `help:"Size of gpt: tiny, 125m, 1b3 or llama3-8b; tiny if it is not given."`
+	Width      int           `help:"Width of the example's layers; 0 takes the example's own."`
+	Layers     int           `help:"Number of the example's pairs of layers; 0 takes the example's own."`
+	Batch      []int         `help:"Rows of a step, over all replicas; several are tried each. Without it the example's own."`
+	Logical    []int         `help:"Numbers of logical devices of a replica; without it each that divides the slice."`
+	ShardState []string      `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters; without it each of them."`
+	Remat      []string      `help:"What of gpt's layers the backward pass computes again: none, products or full; without it each of them."`
+	Accumulate []int         `help:"Numbers of microbatches of a step; 1, 2 and 4 for gpt, and 1 for the others, if it is not given."`
+	Precision  []string      `help:"In which precision the model computes, as compile has it; only what is given is tried." default:"default"`
+	Splits     bool          `help:"Search the splits of each group of variables too, from the best plan on."`
+	Goal       string        `help:"What the best plan has: fastest, cheapest or largest-batch." enum:"fastest,cheapest,largest-batch" default:"fastest"`
+	Budget     float64       `help:"The most dollars for an hour; 0 is any number."`
+	Price      []string      `help:"Dollars of a chip for an hour in place of the list's, such as v5e=0.60."`
+	Within     time.Duration `help:"End the probing after so long." default:"10m"`
+	Probes     int           `help:"End the probing after so many; 0 is no end."`
+	Compile    int           `help:"How many of the best to compile whole; 0 is none." default:"3"`
+	Out        string        `help:"Write the best plan to this file." type:"localpath"`
+	Keep       string        `help:"Folder that keeps what the compiler answers, so that a search goes on where one was interrupted; none keeps nothing. Without it the user's cache." type:"localpath"`
+	Plugin     string        `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+}
+
+// Help is the text under --help.
+func (planCmd) Help() string {
+	return `Searches how a step is best run: on which slice, in how many replicas of how many logical devices, with which state shared out, what computed again and how many microbatches. The compiler splits and schedules the program of each plan, which takes seconds, and its time is predicted; the best few are compiled whole. The best is written as a file that strategy.New (package plan), programs with package strategy/aot (-by) and GOMLX_BACKEND (plan=) take.
+
+Examples:
+  tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4 --precision bf16 --out plan.json
+  tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4,v5p-16,v6e-8 --precision bf16 --goal cheapest --price v5e=0.6
+  tpustrategy plan --example gpt --preset 125m --topology v5e:2x4 --precision bf16 --goal largest-batch --batch 32,64,128
+
+Ends with exit code 4 if no plan fits.`
+}
+
+// planRequest asks a child for a search.
+type planRequest struct {
+	Plugin, Folder string
+	Command        planCmd
+}
+
+// planAnswer is what it found.
+type planAnswer struct {
+	*plan.Result
+	Text string `json:"text"`
+}
+
+// Run searches.
+func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	found, err := a.find("tpu", c.Plugin)
+	if err != nil {
+		return err
+	}
+	folder := c.Keep
+	if folder == "" && a.cacheDir != "" {
+		folder = filepath.Join(a.cacheDir, "tpustrategy", "plans")
+	} else if folder == "none" {
+		folder = ""
+	}
+	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
+	defer line.Close()
+	answer, err := a.childTelling(ctx, "planning "+c.Example, childRequest{Plan: &planRequest{found.Path, folder, *c}}, line)
+	if err != nil {
+		return err
+	}
+	line.Close()
+	if root.JSON {
+		err = a.printJSON(answer.Plan.Result)
+	} else {
+		_, err = io.WriteString(a.stdout, answer.Plan.Text)
+	}
+	if err != nil {
+		return err
+	}
+	return ahead.WritePlan(c.Out, answer.Plan.Result, root.JSON)
+}
+
+// check refuses a command line that cannot be meant.
+func (c *planCmd) check() error {
+	for i, topology := range c.Topology {
+		c.Topology[i] = strings.TrimSpace(topology)
+		if ahead.CPUDevices(c.Topology[i]) > 0 {
+			return misused("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for the CPU", topology)
+		}
+		if err := ahead.CheckTopology("plan", "--topology", c.Topology[i]); err != nil {
+			return err
+		}
+	}
+	if err := ahead.CheckPlace(c.Out); err != nil {
+		return refused("plan: --out", err)
+	}
+	for _, text := range c.Price {
+		if _, err := plan.ParsePrice(text); err != nil {
+			return refused("plan: --price", err)
+		}
+	}
+	m, _, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
+	if err != nil {
+		return err
+	}
+	if len(c.Remat) > 0 && !m.sized {
+		return misused("plan", "leave it out, or give --example gpt", "%s does not take --remat", m.name)
+	}
+	for flag, numbers := range map[string][]int{"batch": c.Batch, "logical": c.Logical, "accumulate": c.Accumulate, "compile": {c.Compile + 1}, "probes": {c.Probes + 1}} {
+		for _, n := range numbers {
+			if n < 1 || n > 1<<20 {
+				return misused("plan", fmt.Sprintf("give numbers from 1 to %d", 1<<20), "--%s %d", flag, n)
+			}
+		}
+	}
+	_, err = c.states()
+	for _, text := range c.Precision {
+		if text != "default" && text != "highest" && err == nil {
+			_, err = precision.ParsePolicy(text)
+		}
+	}
+	if err != nil {
+		return refused("plan", err)
+	}
+	if c.Budget < 0 || c.Within < 0 {
+		return misused("plan", "give 0 or more", "--budget %g and --within %v", c.Budget, c.Within)
+	}
+	return nil
+}
+
+func (c *planCmd) states() (all []logical.StateSharding, err error) {
+	for _, text := range c.ShardState {
+		state, err := logical.ParseStateSharding(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+// searchPlan does a plan request.
+func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error) {
+	c := &r.Command
+	m, size, err := findModel(c.Example, modelSize{Preset: c.Preset, Width: c.Width, Layers: c.Layers})
+	if err != nil {
+		return nil, err
+	}
+	space := plan.Space{Logical: c.Logical, Rules: []plan.RuleSet{{Name: m.name, Rules: named(m.rules(2))}}, Settings: map[string][]string{}}
+	if space.States, err = c.states(); err != nil {
+		return nil, refused("plan", err)
+	}
+	if !slices.Equal(c.Precision, []string{"default"}) {
+		space.Settings["precision"] = c.Precision
+	}
+	remat, microbatches := c.Remat, c.Accumulate
+	if m.sized && len(remat) == 0 {
+		remat = []string{"none", "products", "full"}
+	}
+	if m.sized && len(microbatches) == 0 {
+		microbatches = []int{1, 2, 4}
+	}
+	for name, values := range map[string][]string{"remat": remat, "accumulate": texts(microbatches), "batch": texts(c.Batch)} {
+		if len(values) > 0 {
+			space.Settings[name] = values
+		}
+	}
+	prices := plan.ListPrices()
+	for _, text := range c.Price {
+		price, err := plan.ParsePrice(text)
+		if err != nil {
+			return nil, refused("plan", err)
+		}
+		prices = append(prices, price)
+	}
+	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
+		number := func(name string, otherwise int) int {
+			n, err := strconv.Atoi(settings[name])
+			if err != nil {
+				return otherwise
+			}
+			return n
+		}
+		size := size
+		size.Remat = settings["remat"]
+		rows := number("batch", 0)
+		if rows == 0 && !m.sized {
+			rows = m.size.Batch * wholeBatch
+		}
+		var policy precision.Policy
+		if text := cmp.Or(settings["precision"], "default"); text != "default" && text != "highest" {
+			var err error
+			if policy, err = precision.ParsePolicy(text); err != nil {
+				return nil, nil, err
+			}
+		}
+		var batch []any
+		for _, shape := range m.batch(size, rows) {
+			batch = append(batch, shape)
+		}
+		step, err := m.trainStep(strat, size, policy, number("accumulate", 1))
+		return step, batch, err
+	}
+	step := &ahead.Planned{Build: build, With: func(opts *strategy.Options, settings map[string]string) {
+		if settings["precision"] == "highest" {
+			opts.Precision = lowering.PrecisionHighest
+		}
+	}}
+	result, err := ahead.Search{
+		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Step: step,
+		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.Budget, Within: c.Within, Probes: c.Probes, Splits: c.Splits, Whole: cmp.Or(c.Compile, -1), Parallel: 2,
+			Told: noteLine},
+	}.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	err = result.WriteText(&text)
+	return &planAnswer{result, text.String()}, err
+}
+
+// wholeBatch is how many replicas' batches of an example without a preset are a step's.
+const wholeBatch = 16
+
+// named are rules whose splits by numbers are by the name of the one logical axis.
+func named(rules logical.Rules) (out logical.Rules) {
+	for _, r := range rules {
+		if parts := r.Annotation.Parts(); parts != nil {
+			dims := make([]string, len(parts))
+			for i, n := range parts {
+				if n > 1 {
+					dims[i] = logical.AxisName
+				}
+			}
+			r.Annotation = logical.Over(dims...)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func texts(numbers []int) (all []string) {
+	for _, n := range numbers {
+		all = append(all, strconv.Itoa(n))
+	}
+	return all
+}
+
+// lineNote is a line for the parent.
+type lineNote struct{ Line string }
+
+func noteLine(text string) {
+	if data, err := json.Marshal(lineNote{text}); err == nil {
+		child.Note(data)
+	}
+}
+
+// lines shows lines of a child on a line of its parent.
+func lines(line *progress.Line) func(data []byte) {
+	return func(data []byte) {
+		var note lineNote
+		if json.Unmarshal(data, &note) == nil && note.Line != "" {
+			line.Now(note.Line)
+		}
+	}
+}

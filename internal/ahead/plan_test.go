@@ -1,0 +1,122 @@
+package ahead
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+var workerCommand []string
+
+func TestMain(m *testing.M) {
+	workerCommand = worker.Main()
+	os.Exit(m.Run())
+}
+
+// perceptron is a step without annotations, of two pairs of layers.
+func perceptron(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error) {
+	microbatches, err := strconv.Atoi(settings["microbatches"])
+	if err != nil {
+		return nil, nil, err
+	}
+	loss := func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+		x := in[0]
+		for i := range 1 {
+			h := layers.Dense(rc.Scope(fmt.Sprintf("up_%d", i)), x, false, 16384)
+			x = layers.Dense(rc.Scope(fmt.Sprintf("down_%d", i)), graph.Tanh(h), false, 4096)
+		}
+		return graph.ReduceAllMean(graph.Square(graph.Sub(x, in[0])))
+	}
+	step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), loss, train.Options{Name: "perceptron", Accumulate: microbatches})
+	return step, []any{shapes.Make(dtypes.Float32, 8192, 4096)}, err
+}
+
+// splittings are six ways to split the perceptron.
+func splittings() (sets []plan.RuleSet) {
+	over := func(name string, up, down [2]string) {
+		sets = append(sets, plan.RuleSet{Name: name, Rules: logical.Rules{logical.Match(`/up_\d/dense/weights$`, logical.Over(up[:]...)), logical.Match(`/down_\d/dense/weights$`, logical.Over(down[:]...))}})
+	}
+	const p = logical.AxisName
+	over("pairs", [2]string{"", p}, [2]string{p, ""})
+	over("columns", [2]string{"", p}, [2]string{"", p})
+	over("rows", [2]string{p, ""}, [2]string{p, ""})
+	over("crossed", [2]string{p, ""}, [2]string{"", p})
+	over("up", [2]string{"", p}, [2]string{"", ""})
+	return append(sets, plan.RuleSet{Name: "none"})
+}
+
+// The order of probes is the order of finished programs, the best plan of all is among the first three by
+// probes, and what a probe says of memory is near what the program takes. `make test-plan` takes all 232
+// plans, and this some; TPUSTRATEGY_PLANS_KEPT is a folder in which it goes on where it was interrupted.
+func TestProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	space := plan.Space{Rules: splittings(), Settings: map[string][]string{"microbatches": {"1", "2", "4", "8"}}}
+	space.Slices = []plan.Slice{{Name: "v5e:2x4", Devices: 8}}
+	plans := space.Plans()
+	require.Len(t, plans, 232)
+	some := 6
+	if text := os.Getenv("TPUSTRATEGY_PLANS"); text != "" {
+		var err error
+		some, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	var taken []plan.Plan
+	for i := range min(some, len(plans)) {
+		taken = append(taken, plans[i*len(plans)/some])
+	}
+	plans = taken
+	result, err := Search{
+		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Step: &Planned{Build: perceptron},
+		Options: plan.Options{Whole: len(plans), Parallel: 2},
+	}.of(t.Context(), func(plan.Space) []plan.Plan { return plans })
+	require.NoError(t, err)
+	var text bytes.Buffer
+	require.NoError(t, result.WriteText(&text))
+	t.Log(text.String())
+	var both []*plan.Candidate
+	for _, c := range result.Candidates {
+		if c.Verdict == plan.Compiled {
+			both = append(both, c)
+			t.Logf("%-90s probe %.3g s, whole %.3g s, memory %.3f", c.Plan, c.Probe.Seconds, c.Whole.Seconds, float64(c.Probe.Bytes)/float64(c.Whole.Bytes))
+			assert.InEpsilon(t, c.Whole.Bytes, c.Probe.Bytes, 0.25, "memory of %s", c.Plan)
+		}
+	}
+	require.Greater(t, len(both), len(plans)*3/4)
+	agree, pairs, first := 0, 0, 0
+	for i, a := range both { // which are in the order of the finished programs
+		if a.Probe.Seconds < both[0].Probe.Seconds {
+			first++
+		}
+		for _, b := range both[i+1:] {
+			if pairs++; a.Probe.Seconds < b.Probe.Seconds {
+				agree++
+			} else if a.Probe.Seconds > b.Probe.Seconds {
+				agree--
+			}
+		}
+	}
+	tau := float64(agree) / float64(pairs)
+	fmt.Printf("%d plans probed and compiled whole: Kendall's tau %.3f; the best of all is number %d by probes\n", len(both), tau, first+1)
+	assert.GreaterOrEqual(t, tau, 0.8)
+	assert.Less(t, first, 3)
+}

@@ -1,0 +1,168 @@
+package probe
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Compiler answers what programs take. It is safe for concurrent use.
+type Compiler struct {
+	// Worker compiles, in processes of its own.
+	Worker *worker.Compiler
+	// Folder keeps answers; empty keeps none.
+	Folder string
+}
+
+// Program is a program for all devices of a slice, and how it is compiled.
+type Program struct {
+	Slice *system.Slice
+	pjrt.Program
+	Options pjrt.CompileOptions
+	// Replicas and Logical are those of the step.
+	Replicas, Logical int
+}
+
+// Probe predicts the time of a program from what the compiler splits and schedules, and estimates its
+// memory.
+func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
+	a, err := c.answer(p, "probe", func() (answer, error) {
+		module, err := c.Worker.Probe(ctx, p.Slice.Description(), p.Program, p.Options, pjrt.AfterScheduler)
+		return answer{Program: pjrt.Program{Code: module, Format: pjrt.FormatHLO}}, err
+	})
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	facts := p.Slice.Facts()
+	predicted, err := report.Predict(a.Program, facts.Name)
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	resident, err := report.Resident(a.Program)
+	return figures(predicted, resident, facts.HBMBytes), err
+}
+
+// Compile is the same of the finished program. One that the compiler refuses as too large has more bytes
+// than the limit.
+func (c *Compiler) Compile(ctx context.Context, p Program) (plan.Figures, error) {
+	a, err := c.answer(p, "compile", func() (answer, error) {
+		x, err := c.Worker.CompileTopology(ctx, p.Slice.Description(), p.Program, p.Options)
+		if refused := report.RefusalOf(err); refused != nil {
+			return answer{Refused: refused}, nil
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		defer x.Close()
+		optimized, err := x.OptimizedProgram()
+		if err != nil {
+			return answer{}, err
+		}
+		memory, err := x.MemoryStats()
+		return answer{Program: optimized, Memory: memory}, err
+	})
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	in := report.Input{Target: report.TargetOf(p.Slice.Facts()), Replicas: p.Replicas, LogicalDevices: p.Logical, Refused: a.Refused}
+	if a.Refused == nil {
+		in.Program = pjrt.ExecutableRecord{Optimized: a.Program, Memory: a.Memory}.Executable()
+		defer in.Program.Close()
+	}
+	r, err := report.New(in)
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	if a.Refused != nil {
+		return plan.Figures{Bytes: max(r.Memory.Needs, r.Memory.Limit+1), Limit: r.Memory.Limit}, nil
+	}
+	if r.Predicted == nil {
+		return plan.Figures{}, &errkind.Fault{Op: "probe: predict", Subject: in.Target.Name, Reason: "the compiler gives no program to predict", Class: errkind.NotImplementedError}
+	}
+	return figures(r.Predicted, r.Memory.Needs, r.Memory.Limit), nil
+}
+
+func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
+	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
+}
+
+// answer is what the compiler gave: a program, whose figures are read anew each time, or a refusal.
+type answer struct {
+	Program pjrt.Program
+	Memory  pjrt.CompiledMemoryStats
+	Refused *report.Refusal
+}
+
+// maxAnswer bounds a file of an answer.
+const maxAnswer = 1 << 30
+
+// answer returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
+// keeping.
+func (c *Compiler) answer(p Program, sort string, ask func() (answer, error)) (a answer, err error) {
+	path := ""
+	if c.Folder != "" {
+		name, err := p.name(sort)
+		if err != nil {
+			return a, err
+		}
+		path = filepath.Join(c.Folder, name)
+		if a, err = read(path); err == nil {
+			return a, nil
+		}
+	}
+	if a, err = ask(); err != nil || path == "" {
+		return a, err
+	}
+	if os.MkdirAll(c.Folder, 0o700) == nil {
+		_ = files.Replace(path, func(w io.Writer) error {
+			z := gzip.NewWriter(w)
+			return errors.Join(gob.NewEncoder(z).Encode(a), z.Close())
+		})
+	}
+	return a, nil
+}
+
+func read(path string) (a answer, err error) {
+	data, err := files.Read(path, maxAnswer)
+	if err != nil {
+		return a, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return a, err
+	}
+	err = gob.NewDecoder(io.LimitReader(z, maxAnswer)).Decode(&a)
+	return a, cmp.Or(err, z.Close())
+}
+
+// name is that of the file of an answer: of the program, its options, the slice and the plugin's build.
+func (p Program) name(sort string) (string, error) {
+	facts := p.Slice.Facts()
+	options, err := json.Marshal(p.Options)
+	if err != nil {
+		return "", &errkind.Fault{Op: "probe: options", Err: err}
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(sort), []byte(facts.Name), []byte(facts.Plugin), options, []byte(p.Format), p.Code} {
+		h.Write([]byte{byte(len(part)), byte(len(part) >> 8), byte(len(part) >> 16), byte(len(part) >> 24)})
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil)) + ".answer", nil
+}
