@@ -91,7 +91,7 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 	lowered := lowering.Options{
 		Target: target, Precision: b.opts.Precision, Random: b.opts.Random,
 		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
-		Numbered:          true,
+		Numbered: true, Origins: true,
 		Compile:           b.compile,
 		Data:              data{b},
 		Name:              b.opts.Name,

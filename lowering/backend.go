@@ -101,6 +101,10 @@ type Options struct {
 	// depend on their names, some of which GoMLX makes anew in each process.
 	Numbered bool
 
+	// Origins finds the line of the user's code that each op is for: see [ir.Origin]. It costs some
+	// microseconds an op.
+	Origins bool
+
 	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each
 	// device: what a gather reads, a scatter's updates and positions. x is usable in f.
 	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)

@@ -29,6 +29,8 @@ type Builder struct {
 	distributed          bool  // DistributedSPMD or DistributedAutoSharding was called
 	refused              error // the first sharding that cannot be, for Compile
 	compiled             bool
+
+	lines *lines // nil without Options.Origins
 }
 
 var _ compute.Builder = (*Builder)(nil)
@@ -41,6 +43,9 @@ func newBuilder(backend *Backend, name string) *Builder {
 		symbols:    names{},
 		replicas:   1,
 		partitions: 1,
+	}
+	if backend.opts.Origins {
+		b.lines = newLines()
 	}
 	b.main = newFunction(b, nil, b.module.Main(), compute.MainName)
 	b.symbols[compute.MainName] = true
@@ -192,6 +197,11 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Partitions:     b.partitions,
 		Devices:        b.devices,
 		target:         b.backend.opts.Target,
+	}
+	if b.lines != nil {
+		for i, p := range program.Main().Parameters {
+			p.Origin = b.lines.parameters[i]
+		}
 	}
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)

@@ -113,7 +113,7 @@ func (f *Function) Closure() (compute.Function, error) {
 
 // Parameter adds an argument. Names must be unique in a function.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
-	return f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
+	v, err := f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
 		if slices.Contains(f.parameterNames, name) {
 			return nil, errors.New("a parameter of this name already exists")
 		}
@@ -145,6 +145,10 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 		f.parameters, f.shards = append(f.parameters, shape.Clone()), append(f.shards, shard.Clone())
 		return v, nil
 	})
+	if err == nil && f == f.builder.main {
+		f.builder.lines.parameter(name, v.(*Value))
+	}
+	return v, err
 }
 
 // Constant adds a constant from a flat slice in row-major order. The data is copied into the

@@ -50,7 +50,7 @@ func (p *Program) Text() ([]byte, error) {
 	if err := p.Check(p.Partitions); err != nil {
 		return nil, err
 	}
-	text, err := p.Module.Text()
+	text, _, err := p.Module.Text()
 	if err != nil {
 		return nil, &errkind.Fault{Op: "lowering: write", Subject: fmt.Sprintf("program %q", p.Name), Class: errkind.InternalError, Err: err}
 	}

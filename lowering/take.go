@@ -23,6 +23,7 @@ type taker struct {
 	regions map[*stablehlo.Function]*ir.Region
 	ops     map[string]string // the names of ops in StableHLO, by their names in the builder
 	next    int               // the first number that names no value yet
+	lines   *lines
 
 	statements int // how many of the top-level function's it has
 }
@@ -36,7 +37,7 @@ func (f *Function) IR() *ir.Function {
 	}
 	if f.draft == nil {
 		f.draft = &ir.Function{Name: f.fn.Name}
-		f.taker = &taker{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}}
+		f.taker = &taker{values: map[string]*ir.Value{}, regions: map[*stablehlo.Function]*ir.Region{}, ops: map[string]string{}, lines: f.builder.lines}
 	}
 	to := f.draft
 	for _, v := range f.fn.Inputs[len(to.Parameters):] {
@@ -62,6 +63,9 @@ func (t *taker) value(v *stablehlo.Value) *ir.Value {
 	known, ok := t.values[name]
 	if !ok {
 		known = &ir.Value{Name: name, Type: typeOf(v.Shape())}
+		if t.lines != nil {
+			known.Origin = t.lines.values[v]
+		}
 		t.values[name] = known
 		if n, err := strconv.Atoi(name); err == nil {
 			t.next = max(t.next, n+1)

@@ -66,7 +66,7 @@ func TestStatementsAreWrittenAsTheBuilderWritesThem(t *testing.T) {
 		var want bytes.Buffer
 		require.NoError(t, f.StableHLO().Statements[i].Write(&want, "    "))
 		m := &ir.Module{Name: "m", Functions: []*ir.Function{{Name: "f", Body: []*ir.Statement{s}}}}
-		got, err := m.Text()
+		got, _, err := m.Text()
 		require.NoError(t, err)
 		assert.Contains(t, string(got), "{\n"+want.String()+"\n  }")
 		seen++

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // Value is what this package hands to GoMLX as a [compute.Value]: an SSA value of a StableHLO
@@ -17,6 +19,12 @@ type Value struct {
 	fn    *Function
 	value *stablehlo.Value
 	shape shapes.Shape
+
+	// origin is nil without Options.Origins. op counts the ops before; parameter is the number of a
+	// parameter of the entry function, from 1.
+	origin        *ir.Origin
+	flow          flow
+	op, parameter int
 }
 
 // Wrap makes v, a value of f, into a [compute.Value].
@@ -119,17 +127,21 @@ func (f *Function) ops(name string, operands []compute.Value,
 	if e.Err = f.check(); e.Err != nil {
 		return nil, e
 	}
-	in := make([]*stablehlo.Value, len(operands))
+	in, from := make([]*stablehlo.Value, len(operands)), make([]*Value, len(operands))
 	for i, operand := range operands {
 		w, err := f.own(operand)
 		if err == nil {
-			e.Operands = append(e.Operands, w.shape)
+			e.Operands, from[i] = append(e.Operands, w.shape), w
 			in[i], err = f.lift(w)
 		}
 		if err != nil {
 			e.Err = fmt.Errorf("operand %d: %w", i, err)
 			return nil, e
 		}
+	}
+	done, first := f.builder.lines.begin(from), len(f.fn.Statements)
+	if done != nil {
+		defer func() { f.builder.lines.within = false }()
 	}
 	out, err := emit(in)
 	if err != nil {
@@ -143,6 +155,9 @@ func (f *Function) ops(name string, operands []compute.Value,
 	results = make([]compute.Value, len(out))
 	for i, v := range out {
 		results[i] = f.wrap(v)
+	}
+	if done != nil {
+		done(f.fn.Statements[first:], results)
 	}
 	return results, nil
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/usercode"
 )
 
 // panickedAt is the line of a step's code that the panic came from, which is being recovered by the
@@ -18,21 +20,8 @@ func panickedAt() string {
 		switch {
 		case !more || strings.HasSuffix(frame.Function, "strategy.(*Function).lower"):
 			return ""
-		case !ofLibrary(frame.Function):
+		case !usercode.Library(frame):
 			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
 		}
 	}
-}
-
-// ofLibrary says whether a function belongs to what builds graphs, not to a step.
-func ofLibrary(function string) bool {
-	const ours = "github.com/tpustrategy/tpustrategy/"
-	for _, prefix := range []string{
-		"runtime.", "github.com/gomlx/", ours + "strategy.", ours + "strategy/train.", ours + "logical.", ours + "lowering", ours + "sharding.", ours + "precision.",
-	} {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -11,16 +12,21 @@ import (
 type printer struct {
 	b   []byte
 	err error
+	// of has the origin of each value that has one, or that was made of one that has.
+	of      map[*Value]*Origin
+	origins []*Origin
 }
 
-// Text writes the module: the same values give the same bytes. It is an error if a statement has a
-// Mark.
-func (m *Module) Text() ([]byte, error) {
+// Text writes the module: the same values give the same bytes, whatever their origins are. A
+// statement that has an origin has a location in the text, by which a compiler names what it makes
+// of the statement: the statement's number, behind [Numbered]. origins are those of the numbers. It
+// is an error if a statement has a Mark.
+func (m *Module) Text() (text []byte, origins []*Origin, err error) {
 	statements := 0
 	for _, f := range m.Functions {
 		statements += len(f.Body)
 	}
-	p := &printer{b: make([]byte, 0, 256*(1+statements))}
+	p := &printer{b: make([]byte, 0, 256*(1+statements)), of: make(map[*Value]*Origin, statements)}
 	for _, a := range m.Aliases {
 		p.str("#" + a.Key + " = ")
 		p.b = a.Value.Append(p.b)
@@ -42,7 +48,35 @@ func (m *Module) Text() ([]byte, error) {
 		p.function(f)
 	}
 	p.str("}\n")
-	return p.b, p.err
+	return p.b, p.origins, p.err
+}
+
+// Numbered stands before the number of a statement in its location, behind the name of its op:
+// add_s12.
+const Numbered = "_s"
+
+// location writes where a statement comes from. One that a pass made comes from where the first of
+// its operands does that comes from somewhere.
+func (p *printer) location(s *Statement) {
+	if len(s.Results) == 0 {
+		return
+	}
+	o := s.Results[0].Origin
+	for _, v := range s.Operands {
+		if o == nil {
+			o = cmp.Or(v.Origin, p.of[v])
+		}
+	}
+	if o == nil {
+		return
+	}
+	for _, v := range s.Results {
+		p.of[v] = o
+	}
+	p.str(` loc("` + s.Name() + Numbered)
+	p.b = strconv.AppendInt(p.b, int64(len(p.origins)), 10)
+	p.str(`")`)
+	p.origins = append(p.origins, o)
 }
 
 func (p *printer) str(s string) { p.b = append(p.b, s...) }
@@ -155,6 +189,7 @@ func (p *printer) body(all []*Statement, indent int) {
 	for _, s := range all {
 		p.spaces(indent)
 		p.statement(s, indent)
+		p.location(s)
 		p.str("\n")
 	}
 }

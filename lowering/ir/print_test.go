@@ -56,7 +56,7 @@ func sample() *ir.Module {
 }
 
 func TestAModuleIsWritten(t *testing.T) {
-	text, err := sample().Text()
+	text, _, err := sample().Text()
 	require.NoError(t, err)
 	assert.Equal(t, `#groups = dense<0>
 module @sample attributes {mhlo.num_replicas = 1 : i32} {
@@ -83,7 +83,7 @@ module @sample attributes {mhlo.num_replicas = 1 : i32} {
   }
 }
 `, string(text))
-	again, err := sample().Text()
+	again, _, err := sample().Text()
 	require.NoError(t, err)
 	assert.Equal(t, string(text), string(again))
 }
@@ -91,6 +91,6 @@ module @sample attributes {mhlo.num_replicas = 1 : i32} {
 func TestAMarkHasNoText(t *testing.T) {
 	m := sample()
 	m.Functions[1].Body[0] = &ir.Statement{Mark: struct{}{}, Results: m.Functions[1].Body[0].Results}
-	_, err := m.Text()
+	_, _, err := m.Text()
 	assert.ErrorContains(t, err, "mark struct {}")
 }

@@ -11,6 +11,8 @@ import (
 type Value struct {
 	Name string
 	Type Type
+	// Origin is nil for a value that no op of a graph made.
+	Origin *Origin
 }
 
 // Attribute is a named attribute. One without a value is a flag that stands by its name alone.

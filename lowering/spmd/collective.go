@@ -197,6 +197,7 @@ func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write f
 		return named(prefix+out.Name, of.With(dims...))
 	}
 	from, to, spec := local("from_", in.Type), local("to_", out.Type), []sharding.Spec{split.Spec(in.Type.Rank(), w.factors)}
+	to.Origin = out.Origin
 	s := manual("", w.factors.Names(), []*ir.Value{in}, spec, []ir.Type{out.Type}, spec,
 		&ir.Region{Arguments: []*ir.Value{from}, Body: []*ir.Statement{write(to, from), give("sdy.return", []*ir.Value{to})}})
 	s.Results = []*ir.Value{out}

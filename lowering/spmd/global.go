@@ -57,6 +57,9 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	if m.Arguments, err = across(f, "argument", f.Arguments, p.Parameters); err != nil {
 		return nil, err
 	}
+	for i, a := range main.Parameters {
+		m.Arguments[i].Origin = a.Origin
+	}
 	if m.Results, err = across(f, "result", f.Results, p.Outputs); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		}
 		program.Functions = append(program.Functions, &written)
 	}
-	if m.Text, err = program.Text(); err != nil {
+	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}
 	}
 	return m, nil

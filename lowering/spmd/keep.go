@@ -160,6 +160,7 @@ func (r *remake) recompute(s *ir.Statement) {
 		}
 	}
 	for i, v := range s.Results {
+		copied.Results[i].Origin = v.Origin
 		r.has[v] = copied.Results[i]
 	}
 	r.body = append(r.body, copied)

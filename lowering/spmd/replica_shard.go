@@ -188,7 +188,7 @@ func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parame
 		next++
 		if whole := all[i].Value; a.Over.Is() && whole.Type.Dims[a.Over.Dim] == a.Over.Size && w.replicas > 1 {
 			part := named(whole.Name+"_part", whole.Type.With(a.Local...))
-			w.parts[whole] = part
+			part.Origin, w.parts[whole] = whole.Origin, part
 			w.wholes = append(w.wholes, wholeValue{whole, part, a.Over, a.Annotation})
 			all[i].Value = part
 		}

@@ -70,6 +70,8 @@ type Placed struct {
 	Local, Global, Shard []int
 	// Spec says which part of Global each device of the mesh holds.
 	Spec sharding.Spec
+	// Origin is the line that an argument is for; nil for a result.
+	Origin *ir.Origin
 }
 
 // Module is an assembled step.
@@ -77,6 +79,8 @@ type Module struct {
 	Name string
 	// Text is StableHLO in MLIR's text form.
 	Text []byte
+	// Origins say where the statements come from that the text numbers: see [ir.Module.Text].
+	Origins []*ir.Origin
 	// Mesh is the mesh of the specs. Its device i is partition i of the program, or replica i where
 	// the program has several replicas.
 	Mesh sharding.Mesh

@@ -72,7 +72,7 @@ func NewTrace(opts Options) *Trace {
 	t.opts = opts
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
-		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded,
+		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: true,
 	}
 	if t.bad == nil {
 		t.bad = lowered.Check()
@@ -128,7 +128,10 @@ func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *grap
 	if gradient == nil {
 		y = graph.StopGradient(x)
 	} else {
-		y = graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return gradient(v) })
+		y = graph.IdentityWithCustomGradient(x, func(y, v *graph.Node) *graph.Node {
+			differentiate(y, false)
+			return gradient(v)
+		})
 	}
 	t.gradients[y] = gradient
 	return recomputed.Keep(x, y)

@@ -117,7 +117,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if !w.single() {
 		program.Meshes = []ir.Attr{declared{mesh}}
 	}
-	if m.Text, err = program.Text(); err != nil {
+	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
 	}
 	return m, nil
@@ -144,6 +144,7 @@ func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Pl
 		if err != nil {
 			return nil, nil, err
 		}
+		placed.Origin = p.Main().Parameters[i].Origin
 		args = append(args, placed)
 	}
 	if len(args) != len(sig.Arguments) || len(p.Outputs) != len(sig.Results) {

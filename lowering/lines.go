@@ -1,0 +1,248 @@
+package lowering
+
+import (
+	"path"
+	"runtime"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/stablehlo"
+
+	"github.com/tpustrategy/tpustrategy/internal/usercode"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// GoMLX asks for each op at once, while the user's code is on the stack. That says which line an op
+// is for, but for gradients: GoMLX goes back through the nodes, and says by [Differentiate] at which
+// one it is. The layer of an op is told by the variables that flow into it.
+
+// The stack is read as far as fewFrames, which is cheap, and further if nothing is found there.
+const fewFrames, maxFrames = 16, 64
+
+// lines finds where the ops of one computation come from.
+type lines struct {
+	pcs        [maxFrames]uintptr
+	frames     map[uintptr]frame
+	known      map[ir.Origin]*ir.Origin
+	values     map[*stablehlo.Value]*ir.Origin
+	adjoint    *ir.Origin   // of the node whose gradient is being made
+	gomlx      bool         // GoMLX makes that gradient, and calls no code of a user's
+	parameters []*ir.Origin // of the entry function
+	ops        int
+	within     bool // an op, which may be made of others
+}
+
+func newLines() *lines {
+	return &lines{frames: map[uintptr]frame{}, known: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
+}
+
+// begin is called before an op is made of operands, and what it returns when the op's statements,
+// and its results, are there. It returns nil for an op that is part of another one.
+func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, results []compute.Value) {
+	if l == nil || l.within {
+		return nil
+	}
+	origin, flow := l.of(operands)
+	l.within = true
+	return func(made []*stablehlo.Statement, results []compute.Value) {
+		for _, v := range operands {
+			l.reads(v, origin)
+		}
+		for _, s := range made {
+			for _, v := range s.Outputs {
+				l.values[v] = origin
+			}
+		}
+		for _, v := range results {
+			v := v.(*Value)
+			v.origin, v.flow, v.op = origin, flow, l.ops
+		}
+		l.ops++
+	}
+}
+
+// frame is what a line of the stack is.
+type frame struct {
+	role
+	file, function string
+	line           int
+}
+
+type role int
+
+const (
+	graphs    role = iota // makes ops for whoever asks
+	library               // asks for ops
+	gradients             // goes back through the nodes
+	outside               // had the step traced: what is further out asked for the step, not for ops
+	user
+)
+
+// roles are those of a library's functions that are not library.
+var roles = []struct {
+	prefix string
+	role   role
+}{
+	{"github.com/gomlx/gomlx/core/graph.Gradient", gradients},
+	{"github.com/gomlx/gomlx/core/graph.(*Exec)", outside},
+	{"github.com/gomlx/gomlx/core/", graphs},
+	{"github.com/gomlx/gomlx/ml/model.", graphs},
+	{"github.com/gomlx/compute", graphs},
+	{"github.com/tpustrategy/tpustrategy/lowering", graphs},
+	{"github.com/tpustrategy/tpustrategy/internal/", graphs},
+	{"github.com/tpustrategy/tpustrategy/strategy.(*Function).lower", outside},
+	{"runtime.", graphs},
+	{"reflect.", graphs},
+}
+
+func (l *lines) frame(pc uintptr) frame {
+	f, known := l.frames[pc]
+	if known {
+		return f
+	}
+	at, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	f = frame{role: user, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
+	if usercode.Library(at) {
+		f.role = library
+		for _, r := range roles {
+			if strings.HasPrefix(at.Function, r.prefix) {
+				f.role = r.role
+				break
+			}
+		}
+	}
+	l.frames[pc] = f
+	return f
+}
+
+// site reads the stack: the user's line that asks for an op, what the line called, the library
+// that asks for the op itself, and whether it is for a gradient. A frame that is not there is empty.
+func (l *lines) site() (line, call, own frame, gradient bool) {
+	if l.gomlx {
+		return line, call, own, true
+	}
+	for read, n := 0, fewFrames; ; n = maxFrames {
+		all := l.pcs[:runtime.Callers(4, l.pcs[:n])]
+		for _, pc := range all[read:] {
+			f := l.frame(pc)
+			switch {
+			case f.role == outside:
+				return line, call, own, false
+			case f.role == gradients:
+				return line, call, own, true
+			case line.line > 0:
+			case f.role == user:
+				line = f
+			default:
+				call = f
+				if f.role == library && own.line == 0 {
+					own = f
+				}
+			}
+		}
+		if read = len(all); line.line > 0 || read < n || n == maxFrames {
+			return line, call, own, false
+		}
+	}
+}
+
+// of is where an op comes from that is being made of operands, and what flows into it.
+func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
+	line, call, own, gradient := l.site()
+	var all flow
+	var layer, before *Value // the operands that say most of the layer, and of the line
+	pass := ir.Forward
+	for _, v := range operands {
+		all = max(all, v.flow)
+		if v.origin == nil {
+			continue
+		}
+		if v.origin.Pass != ir.Forward {
+			pass = ir.Update
+		}
+		if v.origin.Layer != "" && (layer == nil || v.flow < layer.flow || v.flow == layer.flow && v.op > layer.op) {
+			layer = v
+		}
+		if v.origin.Call != "" && (before == nil || v.flow > before.flow || v.flow == before.flow && v.op > before.op) {
+			before = v
+		}
+	}
+	made := ir.Origin{File: line.file, Line: line.line, Function: line.function, Call: call.function, Pass: pass}
+	if pass == ir.Update && before != nil && before.origin.Layer != "" {
+		layer = before // and not what the optimizer has for all
+	}
+	if layer != nil {
+		made.Layer = layer.origin.Layer
+	}
+	switch {
+	case gradient:
+		made.Pass = ir.Backward
+		if line.line > 0 || l.adjoint == nil {
+			break
+		}
+		made = *l.adjoint
+		made.Pass = ir.Backward
+	case line.line > 0:
+	case before != nil: // a library goes on from what the user asked for
+		made.File, made.Line, made.Function, made.Call = before.origin.File, before.origin.Line, before.origin.Function, own.function
+	}
+	if made.Line == 0 {
+		made.File, made.Line, made.Function, made.Call, made.Pass = own.file, own.line, own.function, "", ir.Update
+	}
+	return l.one(made), all
+}
+
+// one is the one origin of its values.
+func (l *lines) one(made ir.Origin) *ir.Origin {
+	known, ok := l.known[made]
+	if !ok {
+		known = &made
+		l.known[made] = known
+	}
+	return known
+}
+
+// flow is what a value is made of.
+type flow int
+
+const (
+	ofConstants flow = iota // nothing that changes
+	ofVariables             // and variables
+	ofArguments             // and arguments of the step
+)
+
+// parameter says that v is the entry function's next parameter.
+func (l *lines) parameter(name string, v *Value) {
+	if l == nil {
+		return
+	}
+	made := *v.origin
+	made.Pass, v.flow = ir.Forward, ofArguments
+	if strings.HasPrefix(name, "/") { // the path of a variable
+		made.Layer, v.flow = path.Dir(name), ofVariables
+	}
+	v.origin = l.one(made)
+	l.parameters = append(l.parameters, v.origin)
+	v.parameter = len(l.parameters)
+}
+
+// reads gives a parameter that a library read before the user's code the line that reads it now.
+func (l *lines) reads(v *Value, by *ir.Origin) {
+	if v.parameter > 0 && by.Call != "" {
+		if of := l.parameters[v.parameter-1]; of.Call == "" {
+			made := *by
+			made.Layer, made.Pass = of.Layer, ir.Forward
+			l.parameters[v.parameter-1] = l.one(made)
+		}
+	}
+}
+
+// Differentiate says that the gradient of v is made next: the ops of gradients come from the ops that
+// they are gradients of. gomlx says that all ops until the next call are of that gradient, as one of
+// GoMLX makes it; otherwise it may be code of a user's that does.
+func Differentiate(v compute.Value, gomlx bool) {
+	if w, ok := v.(*Value); ok && w.origin != nil {
+		l := w.fn.builder.lines
+		l.adjoint, l.gomlx = w.origin, gomlx
+	}
+}
