@@ -117,7 +117,7 @@ func TestARunThatIsKilledGoesOnToAllDigits(t *testing.T) {
 	for name, end := range map[string]struct {
 		signal os.Signal
 		code   int
-	}{"killed": {os.Kill, -1}, "interrupted": {os.Interrupt, 130}} {
+	}{"killed": {os.Kill, -1}, "interrupted": {os.Interrupt, 75}} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
 			cmd, said, stdout := command(t, out, "-data", text)

@@ -238,10 +238,11 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 		told := &unverified{}
 		m := managerOf(t, s, ManagerOptions{Retention: keep, TakeOver: true, Logger: told.logger()})
 		whole := intact(t, m)
-		// What may go by the rule: of the steps whose manifests are as they were written.
+		// What may go by the rule: of the steps whose manifests are as they were written, or say the same
+		// (JSON's names are read whatever their case).
 		var saved []savedStep
 		for step := int64(1); step < leftStep; step++ {
-			if of := before[manifestName(step)]; of == original[manifestName(step)] {
+			if of := before[manifestName(step)]; of == original[manifestName(step)] || whole[step] {
 				saved = append(saved, savedStep{step, float64(step * 7 % 5), true})
 			}
 		}
@@ -267,7 +268,7 @@ func TestWhatVerifiedGoesOnVerifying(t *testing.T) {
 			folder, rest, _ := strings.Cut(name, "/")
 			step, ok := parseStep(folder)
 			void := filepath.Dir(name) + "/" + voidFile
-			disowned := strings.Count(rest, "/") == 1 && step == leftStep && before[void] == original[void]
+			disowned := strings.Count(rest, "/") == 1 && step == leftStep && unseal([]byte(before[void]), voidFormat, &voidManifest{}) == nil
 			if ok && !outdated[step] && !disowned {
 				require.Equal(t, data, after[name], "%s: %s", said, name)
 			}

@@ -129,14 +129,17 @@ func (e *Error) Unwrap() error { return e.Notice }
 // Kind returns the notice's kind.
 func (e *Error) Kind() errkind.Kind { return e.Notice.Kind() }
 
-// ExitCode returns [ExitCode]: started again the loop goes on. Without checkpoints it returns 128 and
-// the signal's number, as a shell does for a process which a signal has ended, and 130 if there was
-// no signal.
+// ExitCode returns [ExitCode]: started again the loop goes on. Before the first step it is that of the
+// notice. Without checkpoints it is 128 and the signal's number, as a shell has it for a process which
+// a signal has ended, and 130 if there was no signal.
 func (e *Error) ExitCode() int {
-	if !e.Unsaved {
-		return ExitCode
+	switch {
+	case e.Unsaved:
+		return e.Notice.signalCode()
+	case e.Step == 0:
+		return e.Notice.ExitCode()
 	}
-	return e.Notice.signalCode()
+	return ExitCode
 }
 
 // coder is an error of this module that has an exit code.

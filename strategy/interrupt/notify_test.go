@@ -182,6 +182,8 @@ func TestCodes(t *testing.T) {
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGTERM", Signal: syscall.SIGTERM, Deadline: time.Now()}), 75},
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "the machine is being pre-empted", Deadline: time.Now()}), 75},
 		{fmt.Errorf("start: %w", &interrupt.Notice{Reason: "SIGINT", Signal: os.Interrupt}), 130},
+		{&interrupt.Error{Notice: &interrupt.Notice{Reason: "SIGINT", Signal: os.Interrupt}}, 130},
+		{&interrupt.Error{Notice: &interrupt.Notice{Reason: "SIGTERM", Signal: syscall.SIGTERM, Deadline: time.Now()}}, 75},
 	} {
 		assert.Equal(t, c.code, interrupt.Code(c.err), "%v", c.err)
 	}
