@@ -29,7 +29,7 @@
 //
 // # Forms
 //
-// [Report.WriteText] writes a text for terminals, and [Report.WriteHTML] a page with pictures that
-// needs no other file. The JSON form holds everything that both show. Each form depends on the
-// report alone and is the same each time.
+// [Report.WriteText] writes a text for terminals, [Report.WriteHTML] a page with pictures that needs
+// no other file, and [Report.WriteTrace] the predicted run for Perfetto. The JSON form holds
+// everything that they show. Each form depends on the report alone and is the same each time.
 package report

@@ -5,42 +5,73 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/uplot"
 )
 
-//go:embed page.html
-var pageText string
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed page.js
+	pageProgram template.JS
+)
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": Bytes, "size": sizeData, "si": SI, "seconds": Seconds,
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
-	"percent":  func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
+	"percent":  percentText,
+	"width":    func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf, "predictedParts": (*Prediction).parts,
 }).Parse(pageText))
 
-// WriteHTML writes the report as one page with pictures: the memory of a core, the parts of the
-// largest tensors on their devices, and the collectives. The page needs no other file, no network
-// and no scripts.
+// WriteHTML writes the report as one page with pictures: the memory of a core and how it is used over
+// the schedule, the predicted time by layer and as a timeline, the slice with who talks to whom, and the
+// parts of the largest tensors on their devices. The page needs no other file and no network, and
+// follows the browser's theme. In a browser that runs no programs it has the figures.
 func (r *Report) WriteHTML(w io.Writer) error {
-	largest := r.Largest("")
+	groups := r.Grouped()
 	data := struct {
 		*Report
-		Bar  []barPiece
-		Maps []shardingMap
-		Rows []Tensor
-		More int
+		Cards []card
+		Bar   []barPiece
+		Maps  []shardingMap
+		Rows  []Alike
+		More  int
 		// Verdict says whether the program fits.
 		Verdict string
 		// SeveralDTypes says that the collectives have a column of dtypes.
-		SeveralDTypes bool
-	}{Report: r, Verdict: r.Memory.verdict(), SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(), Rows: largest[:min(len(largest), pageTensors)], More: max(len(largest)-pageTensors, 0)}
-	for _, t := range largest {
+		SeveralDTypes        bool
+		Peak                 []Values
+		Layers               []layerRow
+		Longest              float64
+		MorePeak, MoreLayers int
+		Directions           []linksAlong
+		Style                template.CSS
+		Library, Program     template.JS
+		// Data is what the page's program reads.
+		Data any
+	}{
+		Report: r, Cards: r.cards(), Verdict: r.Memory.verdict(), SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(),
+		Rows: groups[:min(len(groups), pageTensors)], More: max(len(groups)-pageTensors, 0), Directions: r.Torus.directions(),
+		Style: uplot.Style, Library: uplot.Program(), Program: pageProgram,
+	}
+	for _, t := range groups {
 		if len(data.Maps) < pageMaps && len(t.Shape) > 0 && t.Role != "result" {
 			data.Maps = append(data.Maps, t.shardingMap(r.LogicalDevices))
 		}
+	}
+	if s := r.Schedule; s != nil {
+		all, layers := s.AtPeak(), s.byLayer()
+		data.Peak, data.MorePeak = all[:min(len(all), pageValues)], max(len(all)-pageValues, 0)
+		data.Layers, data.MoreLayers = layers[:min(len(layers), pageLayers)], max(len(layers)-pageLayers, 0)
+		if len(layers) > 0 {
+			data.Longest = layers[0].Seconds
+		}
+		data.Data = map[string]any{"schedule": s, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
 	}
 	if err := page.Execute(w, data); err != nil {
 		return &errkind.Fault{Op: "report: write the page", Err: err}
@@ -48,10 +79,67 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// The tensors that a page lists and draws.
+// card is a figure at the head of the page.
+type card struct{ Name, Figure, Note string }
+
+// cards are what people ask first.
+func (r *Report) cards() (cards []card) {
+	add := func(name, figure, format string, args ...any) {
+		cards = append(cards, card{name, figure, fmt.Sprintf(format, args...)})
+	}
+	if m := r.Memory; m.Limit > 0 && m.Needs > 0 {
+		add("memory of a core", Bytes(m.Needs), "%.1f%% of %s: %s", 100*float64(m.Needs)/float64(m.Limit), Bytes(m.Limit), m.Verdict)
+	} else if m.Needs > 0 {
+		add("memory of a core", Bytes(m.Needs), "the size is not known")
+	}
+	if p := r.Predicted; p != nil && p.Seconds > 0 {
+		add("a step", Seconds(p.Seconds), "predicted")
+		add("waiting", percentText((p.Interconnect.Exposed+p.Network.Exposed)/p.Seconds), "of the step, for collectives")
+		if p.Utilization > 0 {
+			add("utilization", percentText(p.Utilization), "of the peak, predicted")
+		}
+	}
+	if r.Parameters > 0 {
+		add("parameters", SI(float64(r.Parameters), ""), "of the model")
+	}
+	return cards
+}
+
+func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+
+// linksAlong is what the links along an axis of a slice carry.
+type linksAlong struct {
+	Axis  string
+	Chips int
+	Ring  bool
+	Most  int64
+}
+
+func (t *Torus) directions() (all []linksAlong) {
+	if t == nil || len(t.Groups) == 0 || len(t.Places) == 0 {
+		return nil
+	}
+	for d, n := range t.Shape {
+		if n < 2 {
+			continue
+		}
+		along := linksAlong{Axis: "xyz"[d : d+1], Chips: n, Ring: t.Rings[d]}
+		for _, l := range t.Links {
+			if l.Axis == d {
+				along.Most = max(along.Most, l.Bytes, l.Back)
+			}
+		}
+		all = append(all, along)
+	}
+	return all
+}
+
+// What bounds a page.
 const (
 	pageTensors = 100
 	pageMaps    = 12
+	pageValues  = 20
+	pageLayers  = 24
 )
 
 // sizeData is a number of bytes with its exact value beside it.
@@ -92,7 +180,7 @@ func (m Memory) bar() []barPiece {
 
 // shardingMap is a drawing of who holds what of a tensor.
 type shardingMap struct {
-	Tensor        Tensor
+	Tensor        Alike
 	Width, Height int
 	Tiles         []tile
 }
@@ -105,8 +193,9 @@ type tile struct {
 // The longer side of a drawing, and the least of the shorter, in pixels.
 const mapSide, mapLeast = 150, 48
 
-// shardingMap draws the last two dimensions; a vector is one row.
-func (t Tensor) shardingMap(logicalDevices int) shardingMap {
+// shardingMap draws the last two dimensions; a vector is one row. Of a tensor that the replicas share
+// out along one of them it draws the parts of all.
+func (t Alike) shardingMap(logicalDevices int) shardingMap {
 	rank := len(t.Shape)
 	rows, columns := 1, max(t.Shape[rank-1], 1)
 	if rank > 1 {
@@ -127,22 +216,40 @@ func (t Tensor) shardingMap(logicalDevices int) shardingMap {
 		return m
 	}
 	at := map[[2]int]int{} // place -> its tile
-	for device, start := range t.Starts {
+	place := func(device, replica int, start []int) {
 		column, row := start[rank-1], 0
 		height := 1
 		if rank > 1 {
 			row, height = start[rank-2], t.Shard[rank-2]
 		}
+		if replica > 0 && (column >= columns || row >= rows) {
+			return // it has nothing
+		}
 		if i, taken := at[[2]int{row, column}]; taken {
-			m.Tiles[i].Text += "," + strconv.Itoa(device)
-			continue
+			if replica == 0 {
+				m.Tiles[i].Text += "," + strconv.Itoa(device)
+			}
+			return
 		}
 		at[[2]int{row, column}] = len(m.Tiles)
 		x, y := scale(column, columns, m.Width), scale(row, rows, m.Height)
-		m.Tiles = append(m.Tiles, tile{
-			X: x, Y: y, Width: scale(column+t.Shard[rank-1], columns, m.Width) - x, Height: scale(row+height, rows, m.Height) - y,
-			Color: fmt.Sprintf("hsl(%d,70%%,75%%)", device*360/max(logicalDevices, 1)), Text: strconv.Itoa(device),
-		})
+		one := tile{X: x, Y: y, Width: scale(min(column+t.Shard[rank-1], columns), columns, m.Width) - x, Height: scale(min(row+height, rows), rows, m.Height) - y}
+		one.Color, one.Text = fmt.Sprintf("hsl(%d,70%%,75%%)", device*360/max(logicalDevices, 1)), strconv.Itoa(device)
+		if replica > 0 {
+			one.Color, one.Text = fmt.Sprintf("hsl(%d,30%%,88%%)", device*360/max(logicalDevices, 1)), ""
+		}
+		m.Tiles = append(m.Tiles, one)
+	}
+	replicas, dim, part := 1, rank-1, 0
+	if c := t.Cut; c != nil && c.Dim >= max(rank-2, 0) && c.Dim < rank {
+		replicas, dim, part = min(c.Replicas, mapSide/2), c.Dim, c.Part
+	}
+	for replica := range max(replicas, 1) {
+		for device, start := range t.Starts {
+			start = slices.Clone(start)
+			start[dim] += replica * part
+			place(device, replica, start)
+		}
 	}
 	return m
 }

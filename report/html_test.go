@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,13 +18,18 @@ func TestThePageStandsAlone(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	text := b.String()
-	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>", "/layers/up", "bf16[64, 2048]", "roofline", "without 36 operations", "2.79 GiB"} {
+	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
+		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms"} {
 		assert.Contains(t, text, want)
 	}
-	assert.NotContains(t, text, "<script")
-	assert.NotContains(t, text, "http")
+	for _, no := range []string{"src=", "href=", "@import", "url(", "ZgotmplZ", "/bias<script>", "<b>\"", "fetch("} {
+		assert.NotContains(t, text, no)
+	}
 	assert.Contains(t, text, "/bias&lt;script&gt;")
-	assert.NotContains(t, text, "ZgotmplZ")
+	assert.Contains(t, text, "Copyright (c)", "the license of the library is with it")
+	var bare bytes.Buffer
+	require.NoError(t, refused().WriteHTML(&bare))
+	assert.NotContains(t, bare.String(), "<script>", "there is nothing to draw")
 }
 
 // The figures of the page are those of the JSON, to the byte, and both windows of both themes show all.
@@ -46,7 +52,8 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 					Arguments, Outputs, Temporaries, Code, Aliased, Total, Peak, Needs, Limit float64
 					Refused                                                                   bool
 				}
-				Temporaries []struct{ Bytes float64 }
+				Schedule    *Schedule
+				Torus       *Torus
 				Collectives []struct {
 					Bytes float64
 					Moved float64 `json:"moved_bytes"`
@@ -61,8 +68,14 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 			if m.Refused {
 				all = []float64{m.Arguments, m.Needs, m.Limit}
 			}
-			for _, x := range want.Temporaries {
-				all = append(all, x.Bytes)
+			if s := want.Schedule; s != nil {
+				all = append(all, float64(s.Peak))
+				for _, x := range s.AtPeak() {
+					all = append(all, float64(x.Bytes))
+				}
+				for _, x := range want.Torus.directions() {
+					all = append(all, float64(x.Most))
+				}
 			}
 			for _, x := range want.Collectives {
 				all = append(all, x.Bytes, x.Moved)
@@ -75,11 +88,68 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 	}
 }
 
+// A reader points at what is drawn, and the page tells of it what the JSON has.
+func TestAReaderOfAPage(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, sample().WriteHTML(&b))
+	var got struct {
+		Peak, There, Back, Where string
+		Loop, All, Half          [2]float64
+		Told, Links, Torus       string
+		Rows                     []string
+	}
+	view := browsertest.Show(t, b.Bytes(), `
+		const found = {}, $ = (s) => document.querySelector(s), rows = () => [...document.querySelectorAll("#peak tr")].map((r) => r.textContent).join(";");
+		found.peak = rows();
+		const point = (at, type, x, y) => { const box = at.getBoundingClientRect(); at.dispatchEvent(new PointerEvent(type, { clientX: box.left + x, clientY: box.top + y, buttons: 1, bubbles: true })); };
+		const over = chart.over.getBoundingClientRect();
+		chart.over.dispatchEvent(new MouseEvent("mousemove", { clientX: over.left + chart.valToPos(0.0485, "x"), clientY: over.top + 20 }));
+		await null; await null;
+		found.there = rows(); found.where = $("#where").textContent;
+		here(null);
+		found.back = rows();
+		found.rows = written.map((w) => String(w.text));
+		found.all = [...view];
+		const place = $("#timeline .chart"), wide = place.clientWidth - gutter, x = (s) => gutter + (s - view[0]) / (view[1] - view[0]) * wide;
+		point(place, "pointermove", x(0.02), 12);
+		found.told = $("#timeline .pointed").textContent;
+		point(place, "pointermove", x(0.006), 2 * rowHeight + 12);
+		found.links = $("#timeline .pointed").textContent;
+		const from = x(0.01), to = x(0.02);
+		point(place, "pointerdown", from, 12); point(place, "pointermove", to, 12); point(place, "pointerup", to, 12);
+		found.loop = [...view];
+		$("#timeline [name=in]").click();
+		found.half = [...view];
+		$("#timeline [name=all]").click();
+		$("#torus [value='1']").click();
+		const chip = chips.find((c) => c.p === 2);
+		point($("#torus .chart"), "pointermove", (chip.left + chip.right) / 2, (chip.top + chip.bottom) / 2);
+		found.torus = $("#torus .pointed").textContent;
+		return found;`, browsertest.Windows[0])[0]
+	require.NoError(t, json.Unmarshal(view.Found, &got))
+	assert.Contains(t, got.Peak, "up: /layers/up")
+	assert.Equal(t, got.Peak, got.Back)
+	assert.NotContains(t, got.There, "up: /layers/up", "it is gone when the step updates")
+	assert.Contains(t, got.There, "/layer_*/weightsvariablef32[16384, 16384]1 GiB2")
+	assert.Equal(t, "What is in memory at 48 ms, update: 5 GiB", got.Where)
+	assert.InDeltaSlice(t, []float64{0, 0.05}, got.All[:], 1e-9, "the whole step")
+	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Told, "0 us", "0"))
+	assert.Equal(t, "gather: 12 ms from 0, beside the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
+	assert.InDeltaSlice(t, []float64{0.01, 0.02}, got.Loop[:], 1e-4)
+	assert.InDeltaSlice(t, []float64{0.0125, 0.0175}, got.Half[:], 1e-4)
+	assert.Equal(t, "Device 2 at (0,1,0) talks over replica with 0, and sends at least 4 MiB a step over that axis.", got.Torus)
+	for _, text := range []string{"core", "in loops", "links", "product", "8 GiB"} {
+		assert.Contains(t, got.Rows, text)
+	}
+}
+
 // TestAPageLooksRight shows the page in a browser and looks at the picture: the memory bar, with
 // its parts side by side, and the two halves of a split tensor.
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, sample().WriteHTML(&b))
+	r := sample()
+	r.Schedule, r.Torus = nil, nil // whose colors are the same
+	require.NoError(t, r.WriteHTML(&b))
 	picture := browsertest.Show(t, b.Bytes(), "", browsertest.Window{Width: 1000, Height: 1200})[0].Picture
 	type color [3]uint8
 	first, count := map[color]int{}, map[color]int{}

@@ -62,7 +62,52 @@ func Parse(data []byte) (*Report, error) {
 			}
 		}
 	}
+	if err := r.Torus.check(); err != nil {
+		return nil, err
+	}
 	return &r, nil
+}
+
+// check refuses chips and links that the slice has not.
+func (t *Torus) check() error {
+	if t == nil {
+		return nil
+	}
+	chips := 1
+	for _, n := range t.Shape {
+		if n < 1 || n > maxDevices/chips {
+			return noReport(nil, "a slice of %v chips", t.Shape)
+		}
+		chips *= n
+	}
+	inside := func(chip []int) bool {
+		for d, at := range chip {
+			if at < 0 || at >= t.Shape[d] {
+				return false
+			}
+		}
+		return true
+	}
+	for _, p := range t.Places {
+		if !inside(p[:3]) {
+			return noReport(nil, "a partition at %v of %v chips", p, t.Shape)
+		}
+	}
+	for _, l := range t.Links {
+		if !inside(l.Chip[:]) || l.Axis < 0 || l.Axis > 2 || min(l.Bytes, l.Back) < 0 {
+			return noReport(nil, "a link at %v of %v chips", l.Chip, t.Shape)
+		}
+	}
+	for _, g := range t.Groups {
+		for _, group := range g.Groups {
+			for _, partition := range group {
+				if partition < 0 || partition >= len(t.Places) {
+					return noReport(nil, "a group of partition %d, of %d", partition, len(t.Places))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // counted is the number of operations, negative if a figure of one is.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -153,7 +154,7 @@ func (s *Schedule) addValues(r *Report, all []*buffer) {
 		}
 		switch {
 		case b.parameter >= 0:
-			v.Role = "argument"
+			v.Role, v.Name = "argument", fmt.Sprintf("argument %d", b.parameter)
 			if t := r.argument(b.parameter); t != nil {
 				v.Role, v.Name = t.Role, t.Name
 			}

@@ -16,7 +16,7 @@ func (s *Schedule) text(b *strings.Builder) {
 	if s == nil {
 		return
 	}
-	fmt.Fprintf(b, "\nmemory over the schedule, derived from the program\n  at its peak %s is in use, %s\n", Bytes(s.Peak), s.during())
+	fmt.Fprintf(b, "\nmemory over the schedule, derived from the program\n  at its peak %s is in use, %s\n", Bytes(s.Peak), s.During())
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "  role\tof\tshape\tbytes\tcount")
 	all := s.AtPeak()
@@ -48,8 +48,8 @@ func (s *Schedule) text(b *strings.Builder) {
 	}
 }
 
-// during says when the peak is.
-func (s *Schedule) during() string {
+// During says when the peak is, such as "during fusion.7".
+func (s *Schedule) During() string {
 	if o := numbered(s.Operations, s.PeakAt); o != nil {
 		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
 	}

@@ -14,20 +14,14 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/uplot"
 )
 
-// The page, and uPlot, which draws its charts; uplot/fetch.sh says where it is from.
 var (
 	//go:embed page.html
 	pageText string
 	//go:embed page.js
 	program template.JS
-	//go:embed uplot/uPlot.iife.min.js
-	library string
-	//go:embed uplot/uPlot.min.css
-	style template.CSS
-	//go:embed uplot/LICENSE
-	license string
 )
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"short": short, "exact": exact}).Parse(pageText))
@@ -113,7 +107,7 @@ func Page(title string, plots ...Plot) ([]byte, error) {
 		charts = append(charts, c)
 	}
 	var out bytes.Buffer
-	err := page.Execute(&out, map[string]any{"Title": title, "Charts": charts, "Style": style, "Library": template.JS("/*\n" + license + "*/\n" + library), "Program": program})
+	err := page.Execute(&out, map[string]any{"Title": title, "Charts": charts, "Style": uplot.Style, "Library": uplot.Program(), "Program": program})
 	return out.Bytes(), err
 }
 

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -82,15 +81,6 @@ func TestAPageStandsAlone(t *testing.T) {
 	}
 	assert.Contains(t, page, "A small GPT &lt;&amp; more&gt;")
 	assert.Contains(t, page, "Copyright (c)", "the license of the library is with it")
-}
-
-// The library is the one that the script fetches, to the byte.
-func TestTheLibraryIsAsItWasFetched(t *testing.T) {
-	check := exec.Command("sha256sum", "--check", "--strict", "sha256sums")
-	check.Dir = "uplot"
-	out, err := check.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Equal(t, 3, strings.Count(string(out), ": OK"))
 }
 
 // odd are plots that are odd and can be drawn.

@@ -1,0 +1,20 @@
+package uplot
+
+import (
+	_ "embed"
+	"html/template"
+)
+
+var (
+	//go:embed uPlot.iife.min.js
+	program string
+	//go:embed LICENSE
+	license string
+	// Style is the library's style sheet.
+	//
+	//go:embed uPlot.min.css
+	Style template.CSS
+)
+
+// Program is the library with its license.
+func Program() template.JS { return template.JS("/*\n" + license + "*/\n" + program) }
