@@ -35,6 +35,7 @@ type ahead struct {
 	target report.Target
 	line   *progress.Line // says how far it is, to Options.Notes
 	file   string         // to write the report to; empty is none
+	plan   *planning      // what to search, in the place of a compilation; nil is nothing
 	stop   sync.Once      // tells Options.Stopped
 	host   hostPrograms
 }
@@ -173,7 +174,17 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, fail("topology", err)
 	}
-	return c.closing(slice.Close, slice.Facts().Devices, opts, func(opts Options) (*Backend, error) { return NewAheadOfTime(slice, c.report, opts) })
+	return c.closing(slice.Close, slice.Facts().Devices, opts, func(opts Options) (*Backend, error) {
+		planned, err := c.planned(slice, opts)
+		if err != nil {
+			return nil, err
+		}
+		b, err := NewAheadOfTime(slice, c.report, opts)
+		if err == nil {
+			b.ahead.plan = planned
+		}
+		return b, err
+	})
 }
 
 // closing makes a backend that closes what was opened for it.
@@ -248,9 +259,20 @@ func (c *compiled) report(donated []bool) error {
 		c.reported = map[string]error{}
 	}
 	if c.reported[key] == nil {
-		c.reported[key] = c.compileAhead(mask)
+		c.reported[key] = c.ahead(mask)
 	}
 	return c.reported[key]
+}
+
+// ahead searches for a plan, or compiles.
+func (c *compiled) ahead(donated []bool) error {
+	a := c.backend.ahead
+	if a.plan == nil {
+		return c.compileAhead(donated)
+	}
+	stopped := &AheadOfTimeError{Program: c.program.Name, Topology: a.target.Name, File: a.plan.file}
+	stopped.Plans, stopped.Err = c.plan(donated)
+	return stopped
 }
 
 func (c *compiled) compileAhead(donated []bool) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -21,7 +22,9 @@ type AheadOfTimeError struct {
 	// Explanation says how the program is split. Its Report has the memory, the collectives and the
 	// cost of the compiled program; it is nil if the program was not compiled, but for one that the compiler refused as too large.
 	Explanation *Explanation
-	// File is where the report was written to; empty if to no file.
+	// Plans is what a search for a plan found, which plan= asks for; otherwise nil.
+	Plans *plan.Result
+	// File is where the report, or the best plan, was written to; empty if to no file.
 	File string
 	// Err says why the program was not compiled, or the report not written; nil otherwise.
 	Err error
@@ -30,6 +33,14 @@ type AheadOfTimeError struct {
 // Error returns a line that says what has stopped the program, and the report on the lines below it.
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
+	switch {
+	case e.Plans != nil && e.Err == nil:
+		return fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask\n\n", e.Program, e.Topology) + planText(e.File, e.Plans)
+	case e.Plans != nil:
+		var text strings.Builder
+		_ = e.Plans.WriteText(&text) // a strings.Builder takes everything
+		return errkind.Text(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "") + "\n\n" + text.String()
+	}
 	told := e.Explanation != nil && e.Explanation.Report != nil
 	compiled := told && !e.Explanation.Report.Memory.Refused
 	switch {
@@ -69,7 +80,7 @@ func (e *AheadOfTimeError) ExitCode() int {
 	var compiler *pjrt.Error
 	var gone *worker.Error
 	switch {
-	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted:
+	case errors.As(e.Err, &compiler) && compiler.Code == pjrt.ResourceExhausted, e.Plans != nil && errkind.Of(e.Err) == errkind.ResourceExhaustedError:
 		return 4
 	case errors.As(e.Err, &gone) && gone.Reason != worker.NotStarted:
 		return 5

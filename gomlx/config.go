@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -28,6 +29,8 @@ type config struct {
 	explain   bool
 	topology  string
 	report    string
+	plan      string
+	by        *plan.Plan // that plan names, to be followed
 	precision *lowering.Precision
 }
 
@@ -94,6 +97,13 @@ var readers = map[string]func(c *config, value string) (reason, hint string){
 		}
 		return "", ""
 	},
+	"plan": func(c *config, value string) (string, string) {
+		c.plan = value
+		if value == "" {
+			return "it is empty", "name a file: with topology= the best plan is written to it, and otherwise followed"
+		}
+		return "", ""
+	},
 	"precision": func(c *config, value string) (string, string) {
 		for _, p := range []lowering.Precision{lowering.PrecisionDefault, lowering.PrecisionHigh, lowering.PrecisionHighest} {
 			if strings.EqualFold(p.String(), value) {
@@ -106,7 +116,7 @@ var readers = map[string]func(c *config, value string) (reason, hint string){
 }
 
 // optionNames are the options in the order of the documentation.
-var optionNames = []string{"plugin", "devices", "logical", "axes", "rules", "precision", "cache", "explain", "topology", "report"}
+var optionNames = []string{"plugin", "devices", "logical", "axes", "rules", "precision", "cache", "explain", "topology", "report", "plan"}
 
 // maxDevices bounds the numbers that a string may ask for.
 const maxDevices = 1 << 17
@@ -209,6 +219,12 @@ func (c *config) check() error {
 		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical), "leave logical out")
 	case c.report != "" && c.topology == "":
 		return fail("report", "it is what topology= writes in the place of a run", "add topology=v5e-16, or use explain=1")
+	case c.plan != "" && c.topology == "" && (c.rules != "" || c.logical != 0 || c.axes != nil):
+		return fail("plan", "it says how everything is split", "leave rules, logical and axes out")
+	case c.plan != "" && c.report != "":
+		return fail("plan", "a search compiles many programs, and a report is of one", "leave report out, and compile by the plan that is found")
+	case c.plan != "" && cpuDevices(c.topology) > 0:
+		return fail("plan", "no time is predicted for the CPU", "give a TPU slice such as topology=v5e:2x4")
 	case c.topology != "" && c.cache != "":
 		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")
 	case c.topology != "" && c.devices != 0:

@@ -58,7 +58,7 @@ func FuzzParseConfig(f *testing.F) {
 
 func TestConfigStringsThatCannotBeMeant(t *testing.T) {
 	for text, want := range map[string]string{
-		"device=8":                   `option "device": there is none of that name; the options are plugin, devices, logical, axes, rules, precision, cache, explain, topology, report; a value with a comma`,
+		"device=8":                   `option "device": there is none of that name; the options are plugin, devices, logical, axes, rules, precision, cache, explain, topology, report, plan; a value with a comma`,
 		"devices":                    "option devices: it has no value; write devices=...",
 		"devices=0":                  `option devices: "0" is no number of devices; give a number from 1 to`,
 		"devices=1e9":                `option devices: "1e9"`,

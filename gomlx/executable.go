@@ -57,22 +57,9 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 		}
 	}
-	table := tables(p)
-	for i, name := range p.ParameterNames {
-		dims := p.Parameters[i].Dimensions
-		place := PlaceData(b.mesh, dims)
-		if table[i] && !place.Spec.IsReplicated() {
-			place = placeTable(dims)
-		}
-		if isVariable(name) {
-			var err error
-			place, err = b.opts.Rules.Place(b.mesh, name, dims)
-			if of := (*logical.RuleError)(nil); errors.As(err, &of) && !state.distributed() {
-				of.File, of.Program = b.opts.RulesName, p.Name
-				return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
-			}
-		}
-		state.places = append(state.places, place)
+	var err error
+	if state.places, err = b.place(p, state.distributed()); err != nil {
+		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
 	}
 	if state.distributed() {
 		if _, err := state.onNamed(0); err != nil {
@@ -87,6 +74,28 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 	exe := &Executable{backend: b, state: state}
 	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.holds.Free(c) }, state)
 	return exe, nil
+}
+
+// place says how the parameters of a program lie. Rules that GoMLX's own distribution does not follow are
+// no errors.
+func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical.Placement, err error) {
+	table := tables(p)
+	for i, name := range p.ParameterNames {
+		dims := p.Parameters[i].Dimensions
+		place := PlaceData(b.mesh, dims)
+		if table[i] && !place.Spec.IsReplicated() {
+			place = placeTable(dims)
+		}
+		if isVariable(name) {
+			place, err = b.opts.Rules.Place(b.mesh, name, dims)
+			if of := (*logical.RuleError)(nil); errors.As(err, &of) && !distributed {
+				of.File, of.Program = b.opts.RulesName, p.Name
+				return nil, err
+			}
+		}
+		places = append(places, place)
+	}
+	return places, nil
 }
 
 // distributed reports whether GoMLX names the devices of the program.

@@ -67,6 +67,8 @@ func Register(name string, opts Options) {
 //	                   or cpu:8, instead of running; see [NewAheadOfTime]
 //	report=FILE        with topology: writes the report to a file, as a page if its name ends in
 //	                   .html, and as JSON otherwise
+//	plan=FILE          with topology: searches how the first training step is best split, and writes
+//	                   that to a file; without it, splits as the file says; see package plan
 //
 // as in "devices=8,logical=2,rules=megatron". A value with a comma stands in double quotes, in which
 // \" and \\ stand for a quote and a backslash: cache="/a,b". Colons need none.
@@ -128,6 +130,9 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 	if c.topology != "" {
 		return c.ahead(ctx, opts)
 	}
+	if err := c.readPlan(); err != nil {
+		return nil, err
+	}
 	options, err := c.system(opts)
 	if err != nil {
 		return nil, fail("plugin", err, "")
@@ -154,6 +159,10 @@ func (c *config) over(sys *system.System, opts Options) (*Backend, error) {
 	if n := sys.Topology().NumDevices(); c.devices != 0 && c.devices != n {
 		return nil, wrong(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
 			"leave devices out, or choose CPU devices with plugin=cpu", nil)
+	}
+	opts, err := c.withPlan(sys.Topology().NumDevices(), opts)
+	if err != nil {
+		return nil, err
 	}
 	mesh, _, err := meshOf(sys.Topology().NumDevices(), opts)
 	if err != nil {
@@ -210,6 +219,9 @@ func (c *config) system(opts Options) (system.Options, error) {
 		o.CPUDevices = 0
 	} else if o.CPUDevices == 0 {
 		o.CPUDevices = opts.replica()
+		if c.by != nil {
+			o.CPUDevices = c.by.Replicas * c.by.Logical()
+		}
 	}
 	if kind == "tpu" && !system.HasTPU() {
 		return o, system.ErrNoTPU

@@ -224,13 +224,13 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 		step, err := m.trainStep(strat, size, policy, number("accumulate", 1))
 		return step, batch, err
 	}
-	step := &ahead.Planned{Build: build, With: func(opts *strategy.Options, settings map[string]string) {
+	with := func(opts *strategy.Options, settings map[string]string) {
 		if settings["precision"] == "highest" {
 			opts.Precision = lowering.PrecisionHighest
 		}
-	}}
+	}
 	result, err := ahead.Search{
-		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Step: step,
+		Topologies: c.Topology, Plugin: r.Plugin, Space: space, Prices: prices, Worker: []string{a.executable, "compile-worker"}, Folder: r.Folder, Build: build, With: with,
 		Options: plan.Options{Goal: plan.Goal(c.Goal), Budget: c.Budget, Within: c.Within, Probes: c.Probes, Splits: c.Splits, Whole: cmp.Or(c.Compile, -1), Parallel: 2,
 			Told: noteLine},
 	}.Run(ctx)

@@ -86,7 +86,7 @@ func TestProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 	}
 	plans = taken
 	result, err := Search{
-		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Step: &Planned{Build: perceptron},
+		Topologies: []string{"v5e:2x4"}, Worker: workerCommand, Folder: os.Getenv("TPUSTRATEGY_PLANS_KEPT"), Build: perceptron,
 		Options: plan.Options{Whole: len(plans), Parallel: 2},
 	}.of(t.Context(), func(plan.Space) []plan.Plan { return plans })
 	require.NoError(t, err)

@@ -154,13 +154,13 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 	if err == nil {
 		folder = filepath.Join(folder, "tpustrategy", "plans")
 	}
-	step := &ahead.Planned{Options: r.opts, Build: func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
+	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 		if err := f.setAll(settings); err != nil {
 			return nil, nil, err
 		}
 		return r.step(strat)
-	}}
-	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: folder, Step: step}.Run(ctx)
+	}
+	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: folder, Strategy: r.opts, Build: build}.Run(ctx)
 }
 
 // planned writes what came of a search.

@@ -1,0 +1,163 @@
+package gomlx
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// planning is what a backend has that searches how its first training step is best split.
+type planning struct {
+	slice   *system.Slice
+	file    string       // to write the best plan to
+	options plan.Options // Told is the backend's line
+	space   plan.Space   // without slices
+	worker  []string     // the command of a process that compiles
+	folder  string       // keeps what the compiler answers; empty keeps nothing
+}
+
+// planSpace is what is searched for a program without annotations: the sizes of a replica, the rules that
+// were given or else none and megatron's, and what the replicas share out.
+func (o Options) planSpace() (s plan.Space, err error) {
+	if o.replica() > 1 {
+		s.Logical = []int{o.replica()}
+	}
+	axes := []sharding.Axis{{Name: logical.AxisName, Size: 2}}
+	for _, axis := range o.Axes {
+		s.Axes = append(s.Axes, axis.Name)
+		axes = append(axes[:len(s.Axes)-1], sharding.Axis{Name: axis.Name, Size: 2})
+	}
+	if len(o.Rules) > 0 {
+		s.Rules = []plan.RuleSet{{Name: o.RulesName, Rules: o.Rules}}
+		return s, nil
+	}
+	mesh, err := sharding.NewMesh(axes...)
+	if err != nil {
+		return s, err
+	}
+	known, err := logical.BuiltinRules("megatron", mesh)
+	s.Rules = []plan.RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}
+	return s, err
+}
+
+// plan searches for the best plan of a program, and writes it.
+func (c *compiled) plan(donated []bool) (*plan.Result, error) {
+	p, b := c.backend.ahead.plan, c.backend
+	compiler, err := worker.New(worker.Options{Command: p.worker})
+	if err != nil {
+		return nil, err
+	}
+	options := p.options
+	options.Told = b.ahead.line.Now
+	facts := p.slice.Facts()
+	p.space.Slices = []plan.Slice{{Name: facts.Name, Devices: facts.Devices}}
+	result, err := plan.Search(b.machine.Life, p.space.Plans(), &probe.Step{Compiler: &probe.Compiler{Worker: compiler, Folder: p.folder}, Make: func(_ context.Context, p plan.Plan) (probe.Made, error) {
+		return c.by(p, donated)
+	}}, options)
+	if err != nil {
+		return nil, err
+	}
+	best, err := result.Best()
+	if err != nil {
+		return result, err
+	}
+	return result, files.Replace(p.file, func(w io.Writer) error { return writeJSON(w, best.Plan) })
+}
+
+// by is the program as a plan splits it.
+func (c *compiled) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
+	opts := c.backend.opts
+	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
+	b := &Backend{opts: opts, machine: c.backend.machine}
+	slice := c.backend.ahead.plan.slice
+	if b.mesh, b.logical, err = meshOf(slice.Facts().Devices, opts); err != nil {
+		return made, err
+	}
+	if err := opts.validate(b.mesh); err != nil {
+		return made, err
+	}
+	split := &compiled{backend: b, program: c.program}
+	if split.places, err = b.place(c.program, false); err != nil {
+		return made, err
+	}
+	frame, _ := split.frame(donated)
+	m, err := spmd.Global(c.program, frame)
+	if err != nil {
+		return made, err
+	}
+	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true}, Options: b.machine.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
+	for i, name := range c.program.ParameterNames {
+		dims := c.program.Parameters[i].Dimensions
+		if isVariable(name) {
+			made.Variables = append(made.Variables, plan.Variable{Path: name, Dims: dims})
+		} else if len(dims) > 0 {
+			made.Rows = max(made.Rows, dims[0])
+		}
+	}
+	made.Report, err = reportOf(c.program.Name, m, report.Input{Target: c.backend.ahead.target, Program: pjrt.ExecutableRecord{}.Executable()})
+	return made, err
+}
+
+// readPlan reads the plan that plan= says to follow.
+func (c *config) readPlan() error {
+	if c.plan == "" || c.topology != "" {
+		return nil
+	}
+	p, err := plan.Read(c.plan)
+	if err != nil {
+		return wrong(c.text, "plan", "it cannot be followed", "", err)
+	}
+	c.by = &p
+	return nil
+}
+
+// withPlan returns the options with what the plan says over them, for so many devices.
+func (c *config) withPlan(devices int, opts Options) (Options, error) {
+	if c.by == nil {
+		return opts, nil
+	}
+	if n := c.by.Replicas * c.by.Logical(); n != devices {
+		return opts, wrong(c.text, "plan", fmt.Sprintf("it is for the %d devices of %s, and there are %d", n, c.by.Slice, devices), "search for one for these devices", nil)
+	}
+	opts.Logical, opts.Axes, opts.Rules, opts.RulesName = 0, c.by.Axes, c.by.Rules, c.plan
+	return opts, nil
+}
+
+// planned returns what a backend that is to plan has.
+func (c *config) planned(slice *system.Slice, opts Options) (*planning, error) {
+	if c.plan == "" {
+		return nil, nil
+	}
+	p := &planning{slice: slice, file: c.plan, worker: opts.Worker, options: plan.Options{Within: 10 * time.Minute, Parallel: 2, Splits: true}}
+	if folder, err := os.UserCacheDir(); err == nil {
+		p.folder = filepath.Join(folder, "tpustrategy", "plans")
+	}
+	var err error
+	if p.space, err = opts.planSpace(); err != nil {
+		return nil, wrong(c.text, "plan", "it cannot be searched for", "", err)
+	}
+	return p, nil
+}
+
+// planText is what a search found, for the error that ends the program.
+func planText(file string, r *plan.Result) string {
+	var b strings.Builder
+	_ = r.WriteText(&b) // a strings.Builder takes everything
+	fmt.Fprintf(&b, "\nthe best plan is in %s: run with GOMLX_BACKEND=tpustrategy:plan=%s\n", file, file)
+	return b.String()
+}

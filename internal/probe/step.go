@@ -1,0 +1,111 @@
+package probe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/report"
+)
+
+// Step is a step whose programs a Compiler is asked about: a [plan.Step].
+type Step struct {
+	Compiler *Compiler
+	// Make makes the program of a plan. A panic of it is an error.
+	Make func(ctx context.Context, p plan.Plan) (Made, error)
+
+	mu       sync.Mutex
+	programs map[string]Program // by plan
+}
+
+// Made is a step's program for a plan, and what is known of it without a compiler.
+type Made struct {
+	Program
+	// Report has the tensors of the program and the operations that it asks for.
+	Report    *report.Report
+	Variables []plan.Variable
+	Rows      int
+}
+
+// Sketch makes the program of a plan.
+func (s *Step) Sketch(ctx context.Context, p plan.Plan) (sketch plan.Sketch, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &errkind.Fault{Op: "building the step for " + p.String(), Reason: fmt.Sprintf("panic: %v\n%s", r, debug.Stack()), Class: errkind.InternalError}
+		}
+	}()
+	key, err := keyOf(p)
+	if err != nil {
+		return sketch, err
+	}
+	made, err := s.Make(ctx, p)
+	if err != nil {
+		return sketch, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.programs == nil {
+		s.programs = map[string]Program{}
+	}
+	s.programs[key] = made.Program
+	return made.sketch(), nil
+}
+
+// Probe probes the program of a plan that was sketched.
+func (s *Step) Probe(ctx context.Context, p plan.Plan) (plan.Figures, error) {
+	return s.asked(ctx, p, s.Compiler.Probe)
+}
+
+// Compile compiles the program of a plan that was sketched.
+func (s *Step) Compile(ctx context.Context, p plan.Plan) (plan.Figures, error) {
+	return s.asked(ctx, p, s.Compiler.Compile)
+}
+
+func (s *Step) asked(ctx context.Context, p plan.Plan, ask func(context.Context, Program) (plan.Figures, error)) (plan.Figures, error) {
+	key, err := keyOf(p)
+	s.mu.Lock()
+	program, known := s.programs[key]
+	s.mu.Unlock()
+	if err == nil && !known {
+		err = &errkind.Fault{Op: "plan", Subject: p.String(), Reason: "it was not sketched", Class: errkind.FailedPreconditionError}
+	}
+	if err != nil {
+		return plan.Figures{}, err
+	}
+	return ask(ctx, program)
+}
+
+// keyOf is equal for plans that are. Plans with rules that have no JSON form are refused: the result of a
+// search is a file.
+func keyOf(p plan.Plan) (string, error) {
+	key, err := json.Marshal(p)
+	return string(key), err
+}
+
+// sketch says what shows of a program by its text alone.
+func (m Made) sketch() plan.Sketch {
+	facts := m.Slice.Facts()
+	sum := sha256.Sum256(m.Code)
+	s := plan.Sketch{Program: hex.EncodeToString(sum[:]), Limit: facts.HBMBytes, Variables: m.Variables, Rows: m.Rows}
+	updated := int64(0)
+	for _, t := range m.Report.Tensors {
+		if t.Role != "result" {
+			s.Bytes += t.BytesPerCore
+		}
+		if t.Donated {
+			updated += t.BytesPerCore
+		}
+	}
+	if facts.PeakFLOPS > 0 && facts.HBMBandwidth > 0 {
+		products := m.Report.Cost.ModelFLOPs / (facts.PeakFLOPS * float64(m.Replicas*m.Logical))
+		memory := float64(s.Bytes+updated) / facts.HBMBandwidth // variables are read, and the updated ones written
+		s.Seconds, s.Expected = max(products, memory), products+memory
+	}
+	return s
+}
