@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -134,7 +135,12 @@ func TestTheCommand(t *testing.T) {
 				c.args = append([]string{"-plugin", plugin}, c.args...)
 			}
 			var stdout, stderr bytes.Buffer
-			err := run(t.Context(), c.args, &stdout, &stderr)
+			var mu sync.Mutex // hosts write at the same time
+			err := run(t.Context(), c.args, &stdout, writer(func(p []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				stderr.Write(p)
+			}))
 			require.Equal(t, c.code, trainer.Code(t.Context(), "multihost", err, &stderr), "%s%s", &stdout, &stderr)
 			for _, want := range c.stdout {
 				assert.Contains(t, stdout.String(), want)
