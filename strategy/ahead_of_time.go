@@ -12,7 +12,7 @@ import (
 
 // NewAheadOfTime returns a strategy over a slice that is described and need not be at hand. Steps
 // are traced, lowered and compiled as on a live system, for the slice's real coordinates. A call
-// that needs the devices, such as [Function.Run], returns an [*AheadOfTimeError]. Variables get no
+// that needs the devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables get no
 // first values and arguments no contents, so that a model may be larger than this machine. Instead
 // of a host tensor an argument may be its shape, a [shapes.Shape] of the whole batch.
 //

@@ -42,7 +42,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 		return c
 	}
 	if !rc.inMain() {
-		panic(&ContextError{Op: op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
 	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
 	if rc.meet != nil && !borrowed {
@@ -84,12 +84,12 @@ func (rc *ReplicaContext) capturedAs(name string) *captured {
 //
 // A closure of the step, the body of [graph.While] or a branch of [graph.If], may use a variable that
 // the step read before it. It cannot write variables: return the value, and write it after the loop
-// or the branch. Otherwise Read panics with a [*ContextError]. Layers of loop.Layers and blocks of
+// or the branch. Otherwise Read panics with [ErrContext]. Layers of loop.Layers and blocks of
 // remat.Block read and write variables as the step does.
 //
 // A variable of another strategy can be read, but not written, if the other strategy has all
 // devices of this one: each run copies its value across replicas, on the devices. Otherwise Read
-// panics with a [*StrategyError].
+// panics with [ErrOtherStrategy].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
 // ReadAcross returns the variable's value across replicas: the components of an [OnRead] variable
@@ -138,7 +138,7 @@ func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x
 // own refuses to write another strategy's variable.
 func (c *captured) own(op string) {
 	if c.borrowed {
-		panic(mixed(op, fmt.Sprintf("variable %q", c.variable.path)))
+		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *captured) write(x *graph.Node) *graph.Node {
 // writesInMain refuses a write whose result the step's other ops cannot see.
 func (rc *ReplicaContext) writesInMain(op string) {
 	if !rc.inMain() {
-		panic(&ContextError{Op: op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
 	}
 }
 
@@ -185,7 +185,7 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 		}
 		return rc.of(constant(rc.graph, dtypes.Int32, float64(o.replica)), c.now), false
 	case o.kind == deviceOperand:
-		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", o.x), Hint: "pass it to the step as an argument"})
 	case v != nil && len(v.shape) == 0 && number.Is(o.x):
 		x, err := number.As(op, o.x, v.dtype)
 		if err != nil {
@@ -260,7 +260,7 @@ func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 // inReplica refuses calls of the replica context inside a merge call.
 func (rc *ReplicaContext) inReplica(op string) {
 	if rc.merging {
-		panic(&ContextError{Op: op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
 	}
 }
 

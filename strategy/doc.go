@@ -67,7 +67,7 @@
 // outside there is the strategy itself, so that the types keep most calls in their place. A
 // context.Context keeps the others: the contexts of [TPUStrategy.Scope],
 // [eager.ReplicaContext.Context] and merge calls say whose code runs. A call in the wrong place
-// returns a [*ContextError], a call that mixes strategies a [*StrategyError].
+// returns [ErrContext], a call that mixes strategies [ErrOtherStrategy].
 //
 // # Variables of the strategy
 //

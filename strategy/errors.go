@@ -101,46 +101,6 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // Kind returns ValueError.
 func (e *OptionError) Kind() Kind { return ValueError }
 
-// AheadOfTimeError reports that a call needs the devices of a slice that is only described: it runs
-// a step, or reads a value. It matches errors.ErrUnsupported.
-type AheadOfTimeError struct {
-	// Doing is the operation that needs the devices, such as "running train_step".
-	Doing string
-	// Slice is the name of the described slice.
-	Slice string
-}
-
-// Error names the operation and the slice.
-func (e *AheadOfTimeError) Error() string {
-	return errkind.Text("strategy: "+e.Doing, fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", e.Slice), nil,
-		"open a system and use New to run")
-}
-
-// Kind returns NotImplementedError.
-func (*AheadOfTimeError) Kind() errkind.Kind { return errkind.NotImplementedError }
-
-// Is reports whether target is errors.ErrUnsupported.
-func (e *AheadOfTimeError) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// OrderError reports that the processes of a job called the strategy in different orders: each
-// waits for the others in another call.
-type OrderError struct {
-	// Calls are the calls that the processes are in, by process.
-	Calls []string
-}
-
-// Error says which call each process is in.
-func (e *OrderError) Error() string {
-	calls := make([]string, len(e.Calls))
-	for i, call := range e.Calls {
-		calls[i] = fmt.Sprintf("process %d is at %s", i, call)
-	}
-	return errkind.Text("strategy: the processes are out of step", strings.Join(calls, ", "), nil, "make the same calls in the same order on each")
-}
-
-// Kind returns RuntimeError.
-func (e *OrderError) Kind() Kind { return RuntimeError }
-
 // MismatchError reports that the processes of a job differ in something that must be the same on
 // all of them, such as the program of a step.
 type MismatchError struct {
@@ -179,5 +139,24 @@ func many(noun string, list []int) string {
 	return fmt.Sprintf("each of %ses %s", noun, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(list)), ", "), "[]"))
 }
 
-// ErrRemote is matched by a read of a tensor, or of a part of it, that another process holds.
-var ErrRemote = errkind.New(ValueError, "strategy: another process holds it")
+var (
+	// ErrRemote is matched by a read of a tensor, or of a part of it, that another process holds.
+	ErrRemote = errkind.New(ValueError, "strategy: another process holds it")
+	// ErrOutOfStep is matched by the error that all processes of a job get where they called the
+	// strategy in different orders, so that each waited for the others in another call. The text
+	// says which call each process is in.
+	ErrOutOfStep = errkind.New(RuntimeError, "strategy: the processes are out of step")
+	// ErrAheadOfTime is matched by the error of a call that needs the devices of a slice which is
+	// only described: it runs a step, or reads a value. The error matches errors.ErrUnsupported,
+	// too.
+	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
+)
+
+// outOfStep is the error of processes that are in different calls, by process.
+func outOfStep(calls []string) error {
+	where := make([]string, len(calls))
+	for i, call := range calls {
+		where[i] = fmt.Sprintf("process %d is at %s", i, call)
+	}
+	return &Error{Match: ErrOutOfStep, Reason: strings.Join(where, ", "), Hint: "make the same calls in the same order on each"}
+}

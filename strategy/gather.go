@@ -18,7 +18,7 @@ import (
 // TensorFlow's strategy.gather. The sizes along axis may differ between replicas, all other sizes
 // are equal. The result is the same on each replica and is the caller's.
 //
-// Errors: [*ContextError] in replica code, which calls AllGather instead; [*StrategyError];
+// Errors: [ErrContext] in replica code, which calls AllGather instead; [ErrOtherStrategy];
 // [*Error] of kind InvalidArgumentError for a scalar, for an axis that the tensors do not have and
 // for shapes that do not match, and of kind TypeError for a *[Stacked].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {

@@ -234,7 +234,7 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content
 	other := o.strategy()
 	from, ok := s.partitionsIn(other)
 	if !ok {
-		return content{}, mixed(op, o.String())
+		return content{}, fault.OtherStrategy(op, o.String())
 	}
 	outer := mode.With(ctx, mode.Cross(other))
 	c, err := o.resolveOne(outer, other, op)

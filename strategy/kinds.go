@@ -1,6 +1,9 @@
 package strategy
 
-import "github.com/tpustrategy/tpustrategy/errkind"
+import (
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+)
 
 // Kind is the class of an error: the exception that TensorFlow raises for the same mistake.
 // [KindOf] finds it. Package errkind has all kinds.
@@ -33,37 +36,12 @@ func KindOf(err error) Kind { return errkind.Of(err) }
 // to write instead, the kind and the cause.
 type Error = errkind.Fault
 
-// ContextError reports a call in the wrong context: a cross-replica call in a replica's code, a
-// replica's call outside it, or a call that acts at once in a step that is being traced.
-type ContextError struct {
-	// Op is the call.
-	Op string
-	// Reason says where the call was made, Hint where it belongs.
-	Reason, Hint string
-}
-
-// Error names the call, where it was made and where it belongs.
-func (e *ContextError) Error() string {
-	return errkind.Text("strategy: "+e.Op, e.Reason, nil, e.Hint)
-}
-
-// Kind returns RuntimeError.
-func (e *ContextError) Kind() Kind { return RuntimeError }
-
-// StrategyError reports that a value, a variable, a function or a scope of one strategy was given
-// to another strategy.
-type StrategyError struct {
-	// Op is the call, Subject names the thing that belongs to the other strategy.
-	Op, Subject string
-}
-
-// Error names the call and the thing that belongs to another strategy.
-func (e *StrategyError) Error() string {
-	return errkind.Text("strategy: mixing strategies: "+e.Op, e.Subject+" belongs to another strategy", nil, "copy values through the host")
-}
-
-// Kind returns RuntimeError.
-func (e *StrategyError) Kind() Kind { return RuntimeError }
-
-// mixed returns the error of something of another strategy that cannot be used here.
-func mixed(op, subject string) error { return &StrategyError{Op: op, Subject: subject} }
+var (
+	// ErrContext is matched by the error of a call in the wrong context: a cross-replica call in a
+	// replica's code, a replica's call outside it, or a call that acts at once in a step that is
+	// being traced. The error is an *[Error], whose Hint says where the call belongs.
+	ErrContext = errkind.New(RuntimeError, "strategy: the wrong context")
+	// ErrOtherStrategy is matched by the error of a value, a variable, a function or a scope of one
+	// strategy that was given to another strategy.
+	ErrOtherStrategy = fault.ErrOtherStrategy
+)

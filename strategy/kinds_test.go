@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 func TestTheKindOfAnErrorIsThatOfTheFirstThatHasOne(t *testing.T) {
-	wrong := &strategy.ContextError{Op: "reduce", Reason: "called in a replica's code", Hint: "call it before or after"}
-	mixed := &strategy.StrategyError{Op: "reduce", Subject: `variable "w"`}
+	wrong := &strategy.Error{Match: strategy.ErrContext, Op: "strategy: reduce", Reason: "called in a replica's code", Hint: "call it before or after"}
+	mixed := fault.OtherStrategy("reduce", `variable "w"`)
 	value := &strategy.Error{Op: "strategy: read", Reason: "replica 3 of 2", Hint: "count from 0", Class: strategy.ValueError}
 	assert.EqualError(t, wrong, "strategy: reduce: called in a replica's code; call it before or after")
+	assert.ErrorIs(t, mixed, strategy.ErrOtherStrategy)
 	assert.EqualError(t, mixed, `strategy: mixing strategies: reduce: variable "w" belongs to another strategy; copy values through the host`)
 	for name, c := range map[string]struct {
 		err  error

@@ -16,7 +16,7 @@ import (
 
 // MergeContext is the cross-replica context of a merge call in a step: its methods build graph for
 // all replicas. Use it inside the merge function only: after the function has returned, its methods
-// panic with a [*ContextError].
+// panic with [ErrContext].
 type MergeContext struct {
 	rc   *ReplicaContext
 	over bool
@@ -29,8 +29,8 @@ func (mc *MergeContext) open(op string) {
 	}
 }
 
-func (mc *MergeContext) ended(op string) *ContextError {
-	return &ContextError{Op: op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
+func (mc *MergeContext) ended(op string) *Error {
+	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the merge call is over", Hint: "use its context inside its function only"}
 }
 
 // given refuses what is no value of the merge call's step.
@@ -72,7 +72,7 @@ func (m *Merged) String() string {
 func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) []*Merged, args ...*graph.Node) []*graph.Node {
 	rc.inReplica("MergeCall")
 	if !rc.inMain() {
-		panic(&ContextError{Op: "MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
+		panic(&Error{Match: ErrContext, Op: "strategy: MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
 	mc := &MergeContext{rc: rc}
 	merged := make([]*Merged, len(args))
@@ -100,7 +100,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 // [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
 // [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign, AssignAdd, AssignSub
 // and Scatter build the step's graph: their arguments and results are *[Merged] values, and act in
-// each run. All other calls refuse the context with a [*ContextError], because they would act once,
+// each run. All other calls refuse the context with [ErrContext], because they would act once,
 // while the step is traced.
 func (mc *MergeContext) Context() context.Context {
 	return withTracing(mode.With(mc.rc.ctx, mode.Cross(mc.rc.strategy)), mc)
@@ -189,7 +189,7 @@ func (mc *MergeContext) mirrored(x *graph.Node) bool {
 // value, one for all. A number takes the dtype of v, if that is a scalar.
 func (mc *MergeContext) value(op string, x any, v *Variable) (m *Merged, host bool) {
 	if o, ok := x.(*Objects); ok && o != nil {
-		panic(&ContextError{Op: op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
 	o := operandOf(x)
 	m = &Merged{mc: mc}
@@ -275,9 +275,9 @@ func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (*MergeContext, 
 	case rc == nil:
 		return nil, nil
 	case rc.strategy != s:
-		return nil, &StrategyError{Op: op, Subject: "the step that is being traced"}
+		return nil, fault.OtherStrategy(op, "the step that is being traced")
 	case !merging:
-		return nil, &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it inside MergeCall, with the context of the MergeContext"}
+		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it inside MergeCall, with the context of the MergeContext"}
 	case mc.over:
 		return nil, mc.ended(op)
 	}

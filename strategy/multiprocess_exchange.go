@@ -12,7 +12,7 @@ import (
 
 // GatherBytes exchanges bytes between the processes: every process passes its own and receives the
 // bytes of all processes, by process. All processes call it with the same name, which says what the
-// bytes are; if a process is in another call, all receive an [*OrderError]. The bytes of a process
+// bytes are; if a process is in another call, all receive [ErrOutOfStep]. The bytes of a process
 // may have any length up to a megabyte together with the name. The context bounds the wait for the
 // other processes; where a process does not come, the error is that of the system's runtime, or the
 // context's.

@@ -41,7 +41,7 @@ type VariableOptions struct {
 // inside the scope. initial is a host value, a distributed value that is the same on all replicas,
 // a component, another variable, or a func() any that returns one of these, which is called once.
 //
-// Errors: *[Error] of kind ValueError for options that do not fit, [*ContextError] in replica code,
+// Errors: *[Error] of kind ValueError for options that do not fit, [ErrContext] in replica code,
 // [*errkind.PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name

@@ -160,7 +160,7 @@ func (o operand) host(op string) (*tensors.Tensor, error) {
 	case err == nil:
 		return t, nil
 	case o.kind == nodeOperand:
-		return nil, &ContextError{Op: op, Reason: "given " + err.Error()}
+		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "given " + err.Error()}
 	}
 	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
 }
@@ -171,7 +171,7 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	case of == s:
 		return nil
 	case of != nil:
-		return mixed(op, o.String())
+		return fault.OtherStrategy(op, o.String())
 	case o.kind != noOperand:
 		return nil
 	}

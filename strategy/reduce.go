@@ -26,7 +26,7 @@ import (
 // The mean of integers is a float64; that of integers of 8 and 16 bits is a float32. A *[Mirrored]
 // value counts once for each replica in a sum; without axes its mean is itself.
 //
-// Errors: [*ContextError] in replica code, [*StrategyError], [*Error] of kind InvalidArgumentError
+// Errors: [ErrContext] in replica code, [ErrOtherStrategy], [*Error] of kind InvalidArgumentError
 // for shapes that do not match and for an axis that is named twice, and of kind ValueError for an
 // axis that the tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {

@@ -75,7 +75,7 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas 
 // if the step asked for it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
-		panic(&ContextError{Op: "ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
+		panic(&Error{Match: ErrContext, Op: "strategy: ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
 	}
 	return spmd.ReplicaID(rc.graph)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
@@ -30,8 +31,8 @@ func (v *Variable) updater(ctx context.Context) updater {
 
 // Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A
 // call with this context is checked as TensorFlow checks calls inside the scope; most calls do not
-// need a scope. Entering the scope of another strategy inside it returns a [*StrategyError],
-// entering it in a replica's code a [*ContextError].
+// need a scope. Entering the scope of another strategy inside it returns [ErrOtherStrategy],
+// entering it in a replica's code [ErrContext].
 func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if err := s.requireCross(ctx, "scope"); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 		return err
 	}
 	if m, _ := mode.Of(ctx); m.Replica {
-		return &ContextError{Op: op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
+		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 // requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
 	if of, ok := FromContext(ctx); ok && of != s {
-		return &StrategyError{Op: op, Subject: subject}
+		return fault.OtherStrategy(op, subject)
 	}
 	return nil
 }

@@ -39,13 +39,13 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		// crosses is like the error of what wants cross-replica code, requires of what wants the scope.
 		crosses, requires error
 	}{
-		"outside":         {ctx: outside, update: -1, requires: &strategy.ContextError{}},
+		"outside":         {ctx: outside, update: -1, requires: strategy.ErrContext},
 		"in the scope":    {ctx: scope, of: s, cross: true, update: -1},
 		"in it twice":     {ctx: again, of: s, cross: true, update: -1},
 		"derived":         {ctx: context.WithValue(scope, key{}, 1), of: s, cross: true, update: -1},
-		"a replica":       {ctx: replica, of: s, update: -1, crosses: &strategy.ContextError{}, requires: &strategy.ContextError{}},
+		"a replica":       {ctx: replica, of: s, update: -1, crosses: strategy.ErrContext, requires: strategy.ErrContext},
 		"an update":       {ctx: update, of: s, cross: true, update: 1},
-		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: &strategy.StrategyError{}, requires: &strategy.StrategyError{}},
+		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: strategy.ErrOtherStrategy, requires: strategy.ErrOtherStrategy},
 	} {
 		got, ok := strategy.FromContext(c.ctx)
 		assert.Same(t, c.of, got, name)
@@ -56,11 +56,11 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		assert.Equal(t, c.update >= 0, updating, name)
 		assert.Equal(t, max(c.update, 0), number, name)
 		_, scoping := s.Scope(c.ctx)
-		assert.IsType(t, c.crosses, scoping, "%s: Scope", name)
-		assert.IsType(t, c.crosses, m.RequireCross(c.ctx, "reduce"), "%s: RequireCross", name)
-		assert.IsType(t, c.crosses, m.RequireEager(c.ctx, "reduce", ""), "%s: RequireEager", name)
+		assert.ErrorIs(t, scoping, c.crosses, "%s: Scope", name)
+		assert.ErrorIs(t, m.RequireCross(c.ctx, "reduce"), c.crosses, "%s: RequireCross", name)
+		assert.ErrorIs(t, m.RequireEager(c.ctx, "reduce", ""), c.crosses, "%s: RequireEager", name)
 		_, beside := eager.Of(s).ColocateVarsWith(c.ctx, v)
-		assert.IsType(t, c.requires, beside, "%s: ColocateVarsWith", name)
+		assert.ErrorIs(t, beside, c.requires, "%s: ColocateVarsWith", name)
 	}
 	_, err = eager.Of(s).ColocateVarsWith(outside, v)
 	assert.EqualError(t, err, "strategy: colocate: called outside the strategy's scope; give it the context that Scope returns")

@@ -152,8 +152,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 // machine describes the machine of a strategy with these options.
 func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
 	return mesh.Options{Speaker: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
-		GoesOn: o.goesOn(), Closed: ErrClosed,
-		OutOfStep: func(calls []string) error { return &OrderError{calls} },
+		GoesOn: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
 		Differ: func(what string, texts []string, differing []int) error {
 			return &MismatchError{what, texts, differing}
 		}}
@@ -284,7 +283,8 @@ func (s *TPUStrategy) runnable(doing ...string) error {
 	if s.slice == nil {
 		return nil
 	}
-	return &AheadOfTimeError{Doing: strings.Join(doing, " "), Slice: s.slice.Facts().Name}
+	return &Error{Match: ErrAheadOfTime, Op: "strategy: " + strings.Join(doing, " "), Hint: "open a system and use New to run",
+		Reason: fmt.Sprintf("the strategy compiles ahead of time for %s, which is not here", s.slice.Facts().Name)}
 }
 
 // Close releases the strategy's programs, variables and values. The system stays open. A second

@@ -16,14 +16,14 @@ func withTracing(ctx context.Context, trace any) context.Context {
 
 // Tracing reports whether ctx belongs to a compiled step that is being traced: whether it is the
 // context of [ReplicaContext.Context] or [MergeContext.Context], or derived from it. Calls that act
-// at once, rather than in each run of the step, refuse such a context with a [*ContextError].
+// at once, rather than in each run of the step, refuse such a context with [ErrContext].
 func Tracing(ctx context.Context) bool { return ctx.Value(tracingKey{}) != nil }
 
-// RefuseTracing returns a [*ContextError] if ctx belongs to a compiled step that is being traced.
+// RefuseTracing returns [ErrContext] if ctx belongs to a compiled step that is being traced.
 // Calls that act at once begin with it; instead says what to write in a step.
 func RefuseTracing(ctx context.Context, op, instead string) error {
 	if !Tracing(ctx) {
 		return nil
 	}
-	return &ContextError{Op: op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
+	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }

@@ -235,7 +235,7 @@ func (v *distributed) free() error {
 // tensor that is split over logical devices are put together. The tensor is the caller's.
 //
 // Errors: that of the program that made the value; [ErrClosed]; [ErrRemote] for a replica of
-// another process; *[AheadOfTimeError].
+// another process; [ErrAheadOfTime].
 func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -323,7 +323,7 @@ func (s *TPUStrategy) remote(partition int, hint string) error {
 
 // LocalResults waits for the tensors of this process's replicas and copies them to the host, in
 // replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
-// tensors are the caller's. Errors: those of [PerReplica.Local], a [*StrategyError].
+// tensors are the caller's. Errors: those of [PerReplica.Local], [ErrOtherStrategy].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func ownedBy(s *TPUStrategy, value Value) error {
 		return fault.New(TypeError, "value", "give a value of the strategy", "no value")
 	}
 	if other := value.base().strategy; other != s {
-		return &StrategyError{Op: "value", Subject: value.base().String()}
+		return fault.OtherStrategy("value", value.base().String())
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
 		return fault.New(TypeError, op, "give a variable of the strategy", "no variable")
 	}
 	if v.strategy != s {
-		return &StrategyError{Op: op, Subject: fmt.Sprintf("variable %q", v.path)}
+		return fault.OtherStrategy(op, fmt.Sprintf("variable %q", v.path))
 	}
 	return nil
 }

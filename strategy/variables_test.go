@@ -124,7 +124,8 @@ func TestPullingWithinATraceIsRefused(t *testing.T) {
 		}, in...)
 	}, strategy.FunctionOptions{Store: store})
 	_, err := f.Run(ctx, []float32{1})
-	var wrong *strategy.ContextError
+	var wrong *strategy.Error
+	require.ErrorIs(t, err, strategy.ErrContext)
 	require.ErrorAs(t, err, &wrong)
 	require.Contains(t, wrong.Hint, "before or after the run")
 }

@@ -240,10 +240,10 @@ func TestCrossTowerCallsWantTheirScope(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			require.ErrorAs(t, call(context.Background()), new(*strategy.ContextError), "outside every scope")
-			require.ErrorAs(t, call(otherCtx), new(*strategy.StrategyError), "another strategy's scope")
+			require.ErrorIs(t, call(context.Background()), strategy.ErrContext, "outside every scope")
+			require.ErrorIs(t, call(otherCtx), strategy.ErrOtherStrategy, "another strategy's scope")
 			_, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, _ ...any) (any, error) { return nil, call(tc.Context()) })
-			require.ErrorAs(t, err, new(*strategy.ContextError), "a tower's code")
+			require.ErrorIs(t, err, strategy.ErrContext, "a tower's code")
 		})
 	}
 	for name, err := range map[string]error{
@@ -256,7 +256,7 @@ func TestCrossTowerCallsWantTheirScope(t *testing.T) {
 		"argument": second(d.CallForEachTower(ctx, func(*contrib.TowerContext, ...any) (any, error) { return nil, nil }, []any{foreign})),
 		"scope":    second(other.Scope(ctx)),
 	} {
-		require.ErrorAs(t, err, new(*strategy.StrategyError), name)
+		require.ErrorIs(t, err, strategy.ErrOtherStrategy, name)
 	}
 }
 
@@ -330,7 +330,7 @@ func TestWhatHasNoMeaningNamesTheAlternative(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "GetVariable")
 	_, err = d.ColocateVarsWithDevices(context.Background(), d.WorkerDevices())
-	require.ErrorAs(t, err, new(*strategy.ContextError))
+	require.ErrorIs(t, err, strategy.ErrContext)
 
 	mirrored, ctx := open(t, 2, 1, strategy.Options{Semantics: strategy.TensorFlowMirrored})
 	ctx, err = mirrored.ColocateVarsWithDevices(ctx, mirrored.NonSlotDevices())

@@ -74,7 +74,7 @@ func TestDatasetsFeedTowers(t *testing.T) {
 	require.NoError(t, it.Initialize(ctx))
 	defer it.Close()
 	_, err = it.GetNext(context.Background())
-	require.ErrorAs(t, err, new(*strategy.ContextError))
+	require.ErrorIs(t, err, strategy.ErrContext)
 	next, err := it.GetNext(ctx)
 	require.NoError(t, err)
 	out, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) {

@@ -52,7 +52,7 @@ func TestOutsideEveryScopeThereIsTheDefaultTower(t *testing.T) {
 		_, ok := contrib.TowerContextOf(ctx)
 		require.False(t, ok, "in cross-tower context there is no tower")
 		_, err := tc.MergeCall(nil)
-		require.ErrorAs(t, err, new(*strategy.ContextError), "a merge call in a merge call")
+		require.ErrorIs(t, err, strategy.ErrContext, "a merge call in a merge call")
 		return d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) {
 			require.Zero(t, tc.TowerID())
 			return meanOf(tc.Context(), args[0])
@@ -161,7 +161,7 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 	require.NoError(t, err)
 	_, err = d.Scope(cross)
 	require.NoError(t, err, "its own scope again")
-	require.ErrorAs(t, second(d.Scope(scope)), new(*strategy.ContextError), "scopes do not nest")
+	require.ErrorIs(t, second(d.Scope(scope)), strategy.ErrContext, "scopes do not nest")
 	inner, err := s.Scope(cross)
 	require.NoError(t, err, "there is no strategy in the default's")
 	_, ok := contrib.TowerContextOf(inner)
@@ -185,14 +185,14 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 	require.True(t, ok)
 	for _, ctx := range []context.Context{context.Background(), tc.Context()} {
 		for name, err := range call(d, ctx) {
-			require.ErrorAs(t, err, new(*strategy.ContextError), "%s in the default tower", name)
+			require.ErrorIs(t, err, strategy.ErrContext, "%s in the default tower", name)
 		}
 	}
 	for name, err := range call(d, inner) {
-		require.ErrorAs(t, err, new(*strategy.StrategyError), "%s in another strategy's scope", name)
+		require.ErrorIs(t, err, strategy.ErrOtherStrategy, "%s in another strategy's scope", name)
 	}
 	for name, err := range call(s, cross) {
-		require.ErrorAs(t, err, new(*strategy.ContextError), "%s of another strategy", name)
+		require.ErrorIs(t, err, strategy.ErrContext, "%s of another strategy", name)
 	}
 
 	// An update has the variable and the arguments as they are. They stay their strategy's.
@@ -202,8 +202,8 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 		ran = true
 		require.Same(t, v, u.Variable())
 		require.Equal(t, []any{v, x, 3}, args)
-		require.ErrorAs(t, second(u.Read()), new(*strategy.ContextError))
-		require.ErrorAs(t, second(u.AssignAdd(1)), new(*strategy.ContextError))
+		require.ErrorIs(t, second(u.Read()), strategy.ErrContext)
+		require.ErrorIs(t, second(u.AssignAdd(1)), strategy.ErrContext)
 		return x, nil
 	}, v, x, 3)
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestTheDefaultStrategyIsOutsideOfEveryScope(t *testing.T) {
 		_, ok := contrib.TowerContextOf(rc.Context())
 		assert.False(t, ok)
 		for name, err := range call(d, rc.Context()) {
-			assert.ErrorAs(t, err, new(*strategy.ContextError), name)
+			assert.ErrorIs(t, err, strategy.ErrContext, name)
 		}
 		return in
 	}, strategy.FunctionOptions{})

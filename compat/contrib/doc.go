@@ -17,9 +17,9 @@
 //
 // # What differs from package strategy
 //
-// Cross-tower methods want the context of [DistributionStrategy.Scope], or one that a
-// merge call or an update gives: outside every scope they are a
-// *[strategy.ContextError], where package strategy accepts the call.
+// Cross-tower methods want the context of [DistributionStrategy.Scope], or one that a merge call or
+// an update gives: outside every scope they are a [strategy.ErrContext], where package strategy
+// accepts the call.
 //
 // Values are maps from device to value: [PerDevice] and [Mirrored].
 //

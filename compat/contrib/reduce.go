@@ -130,7 +130,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		return nil, nil, fault(strategy.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, nil, &strategy.StrategyError{Op: "reduce", Subject: "the variable"}
+			return nil, nil, otherStrategy("reduce", "the variable")
 		}
 		if !x.TowerLocal() {
 			break
@@ -193,7 +193,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		source = inner.(*strategy.Mirrored)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, &strategy.StrategyError{Op: "fetch", Subject: "the variable"}
+			return nil, otherStrategy("fetch", "the variable")
 		}
 		var err error
 		if source, err = x.inner.Read(ctx); err != nil {

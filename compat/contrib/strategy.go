@@ -80,11 +80,11 @@ func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 
 // Scope returns ctx in the strategy's cross-tower context, as DistributionStrategy.scope enters it;
 // the methods of this package want that context. In the scope of another strategy Scope fails with
-// a *[strategy.StrategyError], in a tower's code with a *[strategy.ContextError].
+// [strategy.ErrOtherStrategy], in a tower's code with [strategy.ErrContext].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if d == byDefault {
 		if _, ok := strategy.FromContext(ctx); ok {
-			return nil, &strategy.ContextError{Op: "scope", Reason: "of the default strategy in the scope of another", Hint: "use the strategy that TowerContext or MergeCall gives"}
+			return nil, misplaced("scope", "of the default strategy in the scope of another", "use the strategy that TowerContext or MergeCall gives")
 		}
 		return crossDefault(ctx), nil
 	}
@@ -101,7 +101,7 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 		cross, _ = ctx.Value(defaultKey{}).(bool)
 	}
 	if !cross {
-		return &strategy.ContextError{Op: op, Reason: "called in a tower's code", Hint: "call it before or after, or inside TowerContext.MergeCall"}
+		return misplaced(op, "called in a tower's code", "call it before or after, or inside TowerContext.MergeCall")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
 		return strategy.RefuseTracing(ctx, op, instead)
 	}
 	if strategy.Tracing(ctx) {
-		return &strategy.ContextError{Op: op, Reason: "called in a compiled step", Hint: instead}
+		return misplaced(op, "called in a compiled step", instead)
 	}
 	return nil
 }
@@ -128,9 +128,9 @@ func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error 
 	case !ok && d == byDefault:
 		return nil
 	case !ok:
-		return &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
+		return misplaced(op, "called outside the strategy's scope", "give it the context that Scope returns")
 	case s != d.strategy:
-		return &strategy.StrategyError{Op: op, Subject: "the scope of the call"}
+		return otherStrategy(op, "the scope of the call")
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (d *DistributionStrategy) Unwrap(ctx context.Context, value any) ([]any, er
 		return eager.Of(d.strategy).LocalResultsOf(inner)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, &strategy.StrategyError{Op: "unwrap", Subject: "the variable"}
+			return nil, otherStrategy("unwrap", "the variable")
 		}
 		return eager.Of(d.strategy).LocalResultsOf(x.inner)
 	}

@@ -139,7 +139,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	}
 	if tc.rc == nil {
 		if tc.merging {
-			return nil, &strategy.ContextError{Op: "merge call", Reason: "called in a merge call", Hint: "call it in the tower's code"}
+			return nil, misplaced("merge call", "called in a merge call", "call it in the tower's code")
 		}
 		tc.merging = true
 		defer func() { tc.merging = false }()

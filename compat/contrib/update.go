@@ -85,7 +85,7 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	case d == byDefault:
 		return updateDefault(ctx, "update", v, fn, args)
 	case v.d != d:
-		return nil, &strategy.StrategyError{Op: "update", Subject: fmt.Sprintf("variable %q", v.Name())}
+		return nil, otherStrategy("update", fmt.Sprintf("variable %q", v.Name()))
 	}
 	op := fmt.Sprintf("update %q", v.Name())
 	inner, err := d.mirroredArguments(op, args)

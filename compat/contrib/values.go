@@ -133,7 +133,7 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 			}
 		case *Variable:
 			if x != nil && x.d != d && d != byDefault {
-				return nil, &strategy.StrategyError{Op: op, Subject: "variable " + x.Name()}
+				return nil, otherStrategy(op, "variable "+x.Name())
 			}
 			return x, nil
 		default:
@@ -145,7 +145,7 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 		case p.d != d && d == byDefault:
 			return x, nil
 		case p.d != d:
-			return nil, &strategy.StrategyError{Op: op, Subject: fmt.Sprint(x)}
+			return nil, otherStrategy(op, fmt.Sprint(x))
 		}
 		return p.value, nil
 	})
@@ -210,7 +210,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 		if x != nil && x.d == d {
 			return x, nil
 		}
-		return nil, &strategy.StrategyError{Op: "broadcast", Subject: "the value"}
+		return nil, otherStrategy("broadcast", "the value")
 	case *PerDevice, *Variable:
 		return nil, fault(strategy.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
 	case eager.Component:

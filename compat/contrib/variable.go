@@ -168,7 +168,7 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.Replica
 
 // Assign writes the component and returns its new value, as TensorFlow's assign does. A mirrored
 // variable is written in an update, with equal values on all towers; a tower-local variable in a
-// tower's code. Elsewhere the error is a *[strategy.ContextError].
+// tower's code. Elsewhere the error matches [strategy.ErrContext].
 func (v *Variable) Assign(ctx context.Context, x any) (any, error) {
 	return v.write(ctx, "assign", (*eager.ReplicaContext).Assign, x)
 }
@@ -191,15 +191,15 @@ func (v *Variable) write(ctx context.Context, name string, write func(*eager.Rep
 	// Outside every scope the default strategy's single tower would run: neither a
 	// tower of this strategy nor an update of it.
 	if s, ok := strategy.FromContext(ctx); ok && s != v.d.strategy {
-		return nil, &strategy.StrategyError{Op: op, Subject: "the variable"}
+		return nil, otherStrategy(op, "the variable")
 	}
 	_, inTower := eager.ReplicaContextOf(ctx)
 	rc, ok := v.d.componentOps(ctx)
 	switch {
 	case v.TowerLocal() && !inTower:
-		return nil, &strategy.ContextError{Op: op, Reason: "a tower-local variable outside a tower's code", Hint: "write it in the function of CallForEachTower"}
+		return nil, misplaced(op, "a tower-local variable outside a tower's code", "write it in the function of CallForEachTower")
 	case !v.TowerLocal() && (!ok || inTower):
-		return nil, &strategy.ContextError{Op: op, Reason: "a mirrored variable outside an update", Hint: "use DistributionStrategy.Update to modify it"}
+		return nil, misplaced(op, "a mirrored variable outside an update", "use DistributionStrategy.Update to modify it")
 	}
 	return write(rc, v.inner, operand(x))
 }

@@ -85,7 +85,7 @@ func TestVariablesAreWrittenWhereTheirKindAllows(t *testing.T) {
 				"local update":     inUpdate(d, ctx, mirrored, write(sum)),
 				"local own update": inUpdate(d, ctx, sum, write(sum)),
 			} {
-				require.ErrorAs(t, err, new(*strategy.ContextError), "%s: %s", name, where)
+				require.ErrorIs(t, err, strategy.ErrContext, "%s: %s", name, where)
 				require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
 			}
 		}
@@ -270,9 +270,9 @@ func TestVariablesAreMadeOnceForAllTowers(t *testing.T) {
 		_, err = d.TowerLocalVarScope(ctx, "max")
 		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
 		_, err = d.TowerLocalVarScope(context.Background(), "sum")
-		require.ErrorAs(t, err, new(*strategy.ContextError))
+		require.ErrorIs(t, err, strategy.ErrContext)
 		_, err = d.GetVariable(context.Background(), "nowhere", float32(0))
-		require.ErrorAs(t, err, new(*strategy.ContextError))
+		require.ErrorIs(t, err, strategy.ErrContext)
 	})
 }
 
@@ -291,7 +291,7 @@ func TestColocatedVariablesShareDevices(t *testing.T) {
 	_, err = d.ColocateVarsWith(ctx, nil)
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	_, err = d.ColocateVarsWith(context.Background(), v)
-	require.ErrorAs(t, err, new(*strategy.ContextError))
+	require.ErrorIs(t, err, strategy.ErrContext)
 
 	// A variable that is split over the logical devices is written like any other.
 	split, ctx := open(t, 2, 2, strategy.Options{Variables: logical.Rules{logical.Match("split", logical.SplitInto(2))}})

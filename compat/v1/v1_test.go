@@ -217,9 +217,9 @@ func TestInputBelongsOutsideTheReplicas(t *testing.T) {
 		"run": func(ctx context.Context) error { _, err := s.ExperimentalRun(ctx, nil, nil); return err },
 	}
 	for name, call := range calls {
-		require.ErrorAs(t, call(otherScope), new(*strategy.StrategyError), name)
+		require.ErrorIs(t, call(otherScope), strategy.ErrOtherStrategy, name)
 		_, err := s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc.Context()) })
-		require.ErrorAs(t, err, new(*strategy.ContextError), name)
+		require.ErrorIs(t, err, strategy.ErrContext, name)
 	}
 	_, err = s.ExperimentalRunV2(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return it.GetNext(rc.Context()) })
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))

@@ -91,7 +91,7 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 		}
 		if seen[name] {
 			c.Close()
-			return nil, &VariableError{Path: name, Reason: "two tensors have this path", Hint: "give them different ones with FileOptions.Path"}
+			return nil, faultOf(name, "two tensors have this path", "give them different ones with FileOptions.Path", nil)
 		}
 		seen[name] = true
 		shape, _ := shapeOf(t.Spec)

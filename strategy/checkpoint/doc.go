@@ -70,12 +70,12 @@
 // # Failure
 //
 // A store needs no rename and no lock. A killed process, a full disk or a loss of power leaves the
-// earlier checkpoints as they were. What a killed process leaves has no manifest and is never read. A
-// save removes it, as its void.json disowns it, and the checkpoints that the retention drops. It
-// removes nothing else: neither what lies beside a manifest that is damaged, of a later version or of
-// another step, nor tensors whose manifest is gone. Such a step counts for nothing in the retention,
-// and [ManagerOptions].Logger is told of it ([*UnverifiedError]). [Manager.RemoveAfter] gives such a
-// manifest another name.
+// earlier checkpoints as they were. What a killed process leaves has no manifest and is never read.
+// A save removes it, as its void.json disowns it, and the checkpoints that the retention drops. It
+// removes nothing else: neither what lies beside a manifest that is damaged, of a later version or
+// of another step, nor tensors whose manifest is gone. Such a step counts for nothing in the
+// retention, and [ManagerOptions].Logger is told of it. [Manager.RemoveAfter] gives such a manifest
+// another name.
 //
 // One run saves to a place at a time, and any number of processes may read: a second run's save
 // returns an [*OwnerError], which names the first run.

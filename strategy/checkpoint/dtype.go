@@ -31,8 +31,7 @@ func specOf(path, name string, shape shapes.Shape) (safetensors.Spec, error) {
 			return spec, nil
 		}
 	}
-	return safetensors.Spec{}, &VariableError{Path: path, Reason: "dtype " + shape.DType.String() + " has no form in a safetensors file",
-		Hint: "keep it in another dtype, or leave it out"}
+	return safetensors.Spec{}, faultOf(path, "dtype "+shape.DType.String()+" has no form in a safetensors file", "keep it in another dtype, or leave it out", nil)
 }
 
 // shapeOf is the inverse of specOf; false if GoMLX has no such dtype, or if there is no such tensor.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,16 @@ var (
 	ErrStep = errkind.New(errkind.ValueError, "checkpoint: step not after the last")
 	// ErrBusy matches the error of a save to a place that another run saves to.
 	ErrBusy = errkind.New(errkind.FailedPreconditionError, "checkpoint: directory in use")
+	// ErrVersion matches the error of a checkpoint that a later version of this program wrote, in a
+	// form that this version does not read. The checkpoint is not damaged, so no call passes over
+	// it to an earlier one. The error matches errors.ErrUnsupported, too.
+	ErrVersion error = &errkind.Fault{Op: "checkpoint: of a later version", Match: errors.ErrUnsupported}
+	// ErrVariable matches the error of a variable that cannot be saved or restored: an
+	// *errkind.Fault, whose Subject is the variable's path.
+	ErrVariable = errkind.New(errkind.ValueError, "checkpoint: variable")
+	// ErrNoPart matches the error of a save of which the parts of some processes did not come. The
+	// text says of which.
+	ErrNoPart = errkind.New(errkind.UnavailableError, "checkpoint: no part")
 	// ErrClosed matches the errors of a checkpoint or a manager that is closed, or was never opened.
 	ErrClosed = errkind.New(errkind.RuntimeError, "checkpoint: closed")
 )
@@ -58,27 +69,6 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // PathError reports that a path cannot be used, because it is a URL, or because a pipe, a device or
 // a symbolic link stands there.
 type PathError = files.Error
-
-// VersionError reports a checkpoint that a later version of this program wrote, in a form that this
-// version does not read. The checkpoint is not damaged, so no call passes over it to an earlier
-// checkpoint. The error matches errors.ErrUnsupported.
-type VersionError struct {
-	// File is the path of the manifest.
-	File string
-	// Version is the manifest's version, and Reads the last version that this program reads.
-	Version, Reads int
-}
-
-func (e *VersionError) Error() string {
-	return errkind.Text("checkpoint: "+e.File, fmt.Sprintf("its version is %d, this program reads %d", e.Version, e.Reads), nil,
-		"use the program that wrote it, or a later one, or remove the checkpoint")
-}
-
-// Kind returns NotImplementedError.
-func (*VersionError) Kind() errkind.Kind { return errkind.NotImplementedError }
-
-// Is reports whether the target is errors.ErrUnsupported.
-func (e *VersionError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // OwnerError reports that another run saves to the place: a run that is still running, or that has
 // saved there since this run looked last. It matches [ErrBusy]. Give each run a place of its own. To
@@ -119,58 +109,6 @@ func (*OwnerError) Kind() errkind.Kind { return errkind.FailedPreconditionError 
 // Is reports whether the target is ErrBusy.
 func (e *OwnerError) Is(target error) bool { return target == ErrBusy }
 
-// UnverifiedError reports objects of a step that a [Manager] leaves where they are, because nothing
-// that it could verify says that they may go. Restore the manifest from a copy, or remove the objects
-// by other means.
-type UnverifiedError struct {
-	// Place is the store and Step the step. Save is the folder of the objects below the step's; it is
-	// empty where nothing of the step is removed.
-	Place string
-	Step  int64
-	Save  string
-	// Err is what is wrong with the manifest: a [*CorruptError], a [*VersionError], or nil if there is
-	// none.
-	Err error
-}
-
-func (e *UnverifiedError) Error() string {
-	what := fmt.Sprintf("checkpoint: %s/%s", e.Place, stepName(e.Step))
-	if e.Save != "" {
-		what += "/" + e.Save
-	}
-	reason := "it stays, as its manifest cannot be verified"
-	if e.Err == nil {
-		reason = "it stays, as no manifest tells whether it was a checkpoint"
-	}
-	return errkind.Text(what, reason, e.Err, "restore the manifest from a copy, or remove it")
-}
-
-// Kind returns the cause's kind, or DataLossError.
-func (e *UnverifiedError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.DataLossError) }
-
-// Unwrap returns the cause.
-func (e *UnverifiedError) Unwrap() error { return e.Err }
-
-// VariableError reports why a variable cannot be saved or restored.
-type VariableError struct {
-	// Path is the variable's path.
-	Path string
-	// Reason says what is wrong, and Hint what to do instead.
-	Reason, Hint string
-	// Err is the cause, if there is one.
-	Err error
-}
-
-func (e *VariableError) Error() string {
-	return errkind.Text(fmt.Sprintf("checkpoint: variable %q", e.Path), e.Reason, e.Err, e.Hint)
-}
-
-// Kind returns the cause's kind, or ValueError.
-func (e *VariableError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
-
-// Unwrap returns the cause.
-func (e *VariableError) Unwrap() error { return e.Err }
-
 // MismatchError reports the variables that only the group or only the checkpoint has. The restore
 // has changed nothing.
 type MismatchError struct {
@@ -197,6 +135,11 @@ func (*MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 // wrong returns the error of a value that op cannot take.
 func wrong(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "checkpoint: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+}
+
+// faultOf is the error of a variable that cannot be saved or restored.
+func faultOf(path, reason, hint string, err error) error {
+	return &errkind.Fault{Match: ErrVariable, Subject: strconv.Quote(path), Reason: reason, Hint: hint, Class: errkind.Or(err, errkind.ValueError), Err: err}
 }
 
 // nilVariable is the error of a group with a hole.

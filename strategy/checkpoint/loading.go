@@ -71,8 +71,7 @@ func (p *source) read(ctx context.Context, into []byte, boxes ...box) error {
 // tensor reads a whole variable.
 func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, error) {
 	if !v.Shape.Ok() {
-		return nil, &VariableError{Path: v.Path, Reason: fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype),
-			Hint: "convert the tensor in the file to another dtype"}
+		return nil, faultOf(v.Path, fmt.Sprintf("GoMLX has no tensors of the file's dtype %s", v.dtype), "convert the tensor in the file to another dtype", nil)
 	}
 	t := tensors.FromShape(v.Shape)
 	if v.bytes == 0 {
@@ -83,7 +82,7 @@ func (c *Checkpoint) tensor(ctx context.Context, v *variable) (*tensors.Tensor, 
 		failed = c.parts(v).ReadPart(ctx, make([]int, v.Shape.Rank()), v.Shape.Dimensions, data)
 	})
 	if err != nil {
-		return nil, &VariableError{Path: v.Path, Reason: "not read", Err: err}
+		return nil, faultOf(v.Path, "not read", "", err)
 	}
 	if failed != nil {
 		return nil, failed

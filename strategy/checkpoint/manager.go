@@ -33,7 +33,7 @@ type ManagerOptions struct {
 	// TakeOver saves even if another run still saves there; see [OwnerError].
 	TakeOver bool
 	// Logger is told, once, of what stays in the store because no verified manifest disowns it: a
-	// warning whose attribute "error" is an [*UnverifiedError]. Nil discards.
+	// warning whose attribute "error" says what, and why. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -216,7 +216,7 @@ func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
 // LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold. passed
 // holds the errors of the later checkpoints that it passed over because they are damaged or cannot
 // be read: log them. It does not pass over a checkpoint that a later version of this program wrote
-// ([*VersionError]), or one that this process may not read; their error is err.
+// ([ErrVersion]), or one that this process may not read; their error is err.
 func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
 	steps, err := m.Steps(ctx)
 	if err != nil {

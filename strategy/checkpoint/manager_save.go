@@ -308,31 +308,17 @@ func (s *saving) complete(ctx context.Context, mine []byte) error {
 	return err
 }
 
-// PartError reports processes whose parts of a save did not come.
-type PartError struct {
-	// Step is the step that was to be saved, and Hosts are the processes, ascending.
-	Step  int64
-	Hosts []int
-	// Waited is how long process 0 waited for them.
-	Waited time.Duration
-	// Err is the cause, if one of them said it.
-	Err error
-}
-
-func (e *PartError) Error() string {
-	names := make([]string, len(e.Hosts))
-	for i, h := range e.Hosts {
+// noPart is the error of processes, ascending, whose parts of a save did not come for as long as
+// process 0 waited. The cause is nil unless one of them said it.
+func (s *saving) noPart(hosts []int, waited time.Duration, cause error) error {
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
 		names[i] = fmt.Sprint(h)
 	}
-	return errkind.Text(fmt.Sprintf("checkpoint: step %d", e.Step), fmt.Sprintf("no part of process %s after %v", strings.Join(names, ", "), e.Waited.Round(time.Millisecond)),
-		e.Err, "see what that process says; the step was not saved")
+	return &errkind.Fault{Match: ErrNoPart, Op: fmt.Sprintf("checkpoint: step %d", s.step), Err: cause,
+		Reason: fmt.Sprintf("no part of process %s after %v", strings.Join(names, ", "), waited.Round(time.Millisecond)),
+		Hint:   "see what that process says; the step was not saved"}
 }
-
-// Kind returns UnavailableError.
-func (*PartError) Kind() errkind.Kind { return errkind.UnavailableError }
-
-// Unwrap returns the cause.
-func (e *PartError) Unwrap() error { return e.Err }
 
 // collect waits until the parts of all processes are in the store. It asks for each by its name:
 // a listing may lag behind.
@@ -354,7 +340,7 @@ func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
 				return ctx.Err()
 			case err == nil:
 				missing = append(missing, host)
-			case errors.As(err, new(*PartError)):
+			case errors.Is(err, ErrNoPart):
 				return err
 			default:
 				missing, failing = append(missing, host), err
@@ -364,7 +350,7 @@ func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
 			return nil
 		}
 		if waited := time.Since(began); waited >= m.opts.Patience || m.hurried() {
-			return &PartError{Step: s.step, Hosts: missing, Waited: waited, Err: failing}
+			return s.noPart(missing, waited, failing)
 		}
 		timer := time.NewTimer(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond)))
 		select {
@@ -392,7 +378,7 @@ func (s *saving) partOf(ctx context.Context, host int) (part hostPart, err error
 		return hostPart{}, err
 	}
 	if p.Failed != "" {
-		return hostPart{}, &PartError{Step: s.step, Hosts: []int{host}, Err: errkind.New(errkind.UnavailableError, p.Failed)}
+		return hostPart{}, s.noPart([]int{host}, 0, errkind.New(errkind.UnavailableError, p.Failed))
 	}
 	if p.Step != s.step || p.Save != s.name || p.Host != host || p.Hosts != s.m.hosts {
 		return hostPart{}, malformed("part %d of %d is of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)

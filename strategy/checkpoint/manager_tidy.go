@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -202,7 +203,7 @@ func (m *Manager) look(ctx context.Context, f *stepFolder) error {
 	f.plain, f.sharded, err = manifestIn(ctx, m.store, f.step)
 	switch {
 	case err == nil || errors.Is(err, storage.ErrNotExist):
-	case errors.Is(err, ErrCorrupt), errors.As(err, new(*VersionError)):
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrVersion):
 		f.wrong = err
 	default:
 		return err
@@ -258,7 +259,15 @@ func (m *Manager) whole(ctx context.Context, f *stepFolder) bool {
 
 // leave tells, once, what stays because nothing verified disowns it.
 func (m *Manager) leave(f *stepFolder, save string, wrong error) {
-	err := &UnverifiedError{Place: m.store.String(), Step: f.step, Save: save, Err: wrong}
+	what, reason := fmt.Sprintf("checkpoint: %s/%s", m.store, stepName(f.step)), "it stays, as its manifest cannot be verified"
+	if save != "" {
+		what += "/" + save
+	}
+	if wrong == nil {
+		reason = "it stays, as no manifest tells whether it was a checkpoint"
+	}
+	err := &errkind.Fault{Op: what, Reason: reason, Err: wrong, Hint: "restore the manifest from a copy, or remove it",
+		Class: errkind.Or(wrong, errkind.DataLossError)}
 	if text := err.Error(); !m.said[text] {
 		m.said[text] = true
 		m.opts.Logger.Warn("checkpoint: something stays that could not be verified", "error", err)

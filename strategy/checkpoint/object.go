@@ -68,7 +68,7 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) erro
 	case errors.Is(err, os.ErrClosed):
 		return closedCheckpoint(o.name)
 	case ctx.Err() != nil:
-		return &VariableError{Path: v.Path, Reason: "not read", Err: ctx.Err()}
+		return faultOf(v.Path, "not read", "", ctx.Err())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &CorruptError{File: o.name, Variable: v.Path, Reason: "it was cut short"}
 	}
@@ -76,7 +76,7 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) erro
 		corrupt.Variable = v.Path
 		return corrupt
 	}
-	return &VariableError{Path: v.Path, Reason: "not read", Err: err}
+	return faultOf(v.Path, "not read", "", err)
 }
 
 func (o *object) close() error {

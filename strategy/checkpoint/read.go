@@ -95,7 +95,7 @@ func (p *source) verify(ctx context.Context) error {
 		}
 		for at := int64(0); at < g.bytes; at += aheadBytes {
 			if err := ctx.Err(); err != nil {
-				return &VariableError{Path: p.variable.Path, Reason: "not read", Err: err}
+				return faultOf(p.variable.Path, "not read", "", err)
 			}
 			if err := p.of.blocks(ctx, p.variable, g, (*memory)[:min(aheadBytes, g.bytes-at)], at); err != nil {
 				return err

@@ -153,7 +153,7 @@ func (c *Checkpoint) fillFrom(ctx context.Context, v *variable, g *region, all [
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return &VariableError{Path: v.Path, Reason: "not read", Err: err}
+			return faultOf(v.Path, "not read", "", err)
 		}
 		start := first / blockBytes * blockBytes
 		end := min(start+blockBytes, g.bytes)

@@ -30,12 +30,12 @@ type RestoreOptions struct {
 //
 // Restore checks names, shapes and dtypes of all variables, and the checkpoint's checksums, before
 // it changes anything. Variables that are on the devices, as they are after a step was traced, get
-// their values beside the old ones, and all at once when everything has been read and compared: each
-// process reads the parts that its devices hold, once, and the host holds a sixteenth of them at a
-// time. Where the devices have no room for both, each variable is replaced in turn, after a first
-// reading of everything. For all other variables Restore holds one in host memory at a time, and
-// reads it twice. Missing and unexpected variables are a [*MismatchError], wrong shapes and dtypes
-// [*VariableError]s, and damage is a [*CorruptError].
+// their values beside the old ones, and all at once when everything has been read and compared:
+// each process reads the parts that its devices hold, once, and the host holds a sixteenth of them
+// at a time. Where the devices have no room for both, each variable is replaced in turn, after a
+// first reading of everything. For all other variables Restore holds one in host memory at a time,
+// and reads it twice. Missing and unexpected variables are a [*MismatchError], wrong shapes and
+// dtypes [ErrVariable]s, and damage is a [*CorruptError].
 //
 // Where several processes share a strategy, all of them call Restore, and none changes anything if
 // one of them finds an error.
@@ -81,10 +81,9 @@ func (c *Checkpoint) match(g Group, opts RestoreOptions) ([]Variable, error) {
 			mismatch.Missing = append(mismatch.Missing, v.Path())
 		case !ok:
 		case targets[at] != nil:
-			errs = append(errs, &VariableError{Path: v.Path(), Reason: "it is in the group twice", Hint: "give each variable a path of its own"})
+			errs = append(errs, faultOf(v.Path(), "it is in the group twice", "give each variable a path of its own", nil))
 		case !v.Shape().Equal(c.variables[at].Shape):
-			errs = append(errs, &VariableError{Path: v.Path(), Reason: fmt.Sprintf("it is %s, the saved value %s", v.Shape(), c.variables[at].Shape),
-				Hint: "restore into a model of the saved shapes, or leave the variable out of the group"})
+			errs = append(errs, faultOf(v.Path(), fmt.Sprintf("it is %s, the saved value %s", v.Shape(), c.variables[at].Shape), "restore into a model of the saved shapes, or leave the variable out of the group", nil))
 		default:
 			targets[at] = v
 		}

@@ -99,7 +99,7 @@ func (r *restore) inTurn(ctx context.Context, failed error) error {
 	}
 	for i, v := range r.variables { // each block was compared
 		if _, err := r.machine().Fill(ctx, r.variables[i:i+1], r.from[i:i+1], readers(), nil); err != nil {
-			return &VariableError{Path: v.Path(), Reason: "not restored", Err: err}
+			return faultOf(v.Path(), "not restored", "", err)
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func (r *restore) others(ctx context.Context) error {
 			err = r.group.Create(v.Info, value)
 		}
 		if err != nil {
-			return &VariableError{Path: v.Path, Reason: "not restored", Err: err}
+			return faultOf(v.Path, "not restored", "", err)
 		}
 	}
 	return nil

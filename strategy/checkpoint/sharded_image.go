@@ -51,7 +51,7 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 		}
 		name := p.tensorName(r)
 		if _, twice := byName[name]; twice {
-			return nil, memory, &VariableError{Path: p.values[r.variable].Path, Reason: "the name of its part is another variable's", Hint: "give the variable another path"}
+			return nil, memory, faultOf(p.values[r.variable].Path, "the name of its part is another variable's", "give the variable another path", nil)
 		}
 		byName[name] = r
 		shape := make([]int64, len(r.size))
@@ -105,17 +105,17 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 			err = ctx.Err()
 		}
 		if err != nil {
-			return &VariableError{Path: p.values[r.variable].Path, Reason: "not read", Err: err}
+			return faultOf(p.values[r.variable].Path, "not read", "", err)
 		}
 		if r.host != host {
 			continue
 		}
 		if !value.Shape().Equal(g.Variables[r.variable].Shape()) {
-			return &VariableError{Path: p.values[r.variable].Path, Reason: fmt.Sprintf("its value is %s, its shape was %s", value.Shape(), g.Variables[r.variable].Shape())}
+			return faultOf(p.values[r.variable].Path, fmt.Sprintf("its value is %s, its shape was %s", value.Shape(), g.Variables[r.variable].Shape()), "", nil)
 		}
 		i := places[r.variable][0]
 		if err := value.ConstBytes(func(data []byte) { copy(m.into(i), data) }); err != nil {
-			return &VariableError{Path: p.values[r.variable].Path, Reason: "not read", Err: err}
+			return faultOf(p.values[r.variable].Path, "not read", "", err)
 		}
 		m.done(i)
 	}

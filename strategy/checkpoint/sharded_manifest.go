@@ -148,7 +148,9 @@ func unseal(data []byte, format string, into any) error {
 	head, undamaged := headOf(data)
 	if head.Format == format && head.Version > formatVersion && undamaged {
 		// It may have fields that this program does not know, and another checksum.
-		return &VersionError{File: manifestFile, Version: head.Version, Reads: formatVersion}
+		return &errkind.Fault{Match: ErrVersion, Op: "checkpoint:", Subject: manifestFile,
+			Reason: fmt.Sprintf("its version is %d, this program reads %d", head.Version, formatVersion),
+			Hint:   "use the program that wrote it, or a later one, or remove the checkpoint"}
 	}
 	var s signed
 	if err := strict(data, &s); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -29,8 +30,8 @@ func verified(data []byte, path string) (plain *manifest, sharded *shardedManife
 	} else {
 		sharded, err = parseSharded(data)
 	}
-	if later := (*VersionError)(nil); errors.As(err, &later) {
-		later.File = path
+	if later := (*errkind.Fault)(nil); errors.Is(err, ErrVersion) && errors.As(err, &later) {
+		later.Subject = path
 		return nil, nil, later
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 	for i, v := range g.Variables {
 		placed, ok := inParts(v)
 		if of := strategyOf(v); hosts > 1 && of != nil && of != s {
-			return nil, &VariableError{Path: v.Path(), Reason: "it belongs to another strategy than the manager's", Hint: "save it with a manager of its own strategy"}
+			return nil, faultOf(v.Path(), "it belongs to another strategy than the manager's", "save it with a manager of its own strategy", nil)
 		}
 		if !ok || s != nil && placed.Strategy() != s {
 			if n := int64(v.Shape().ByteSize()); n > 0 {
@@ -52,7 +52,7 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 			continue
 		}
 		if err := placed.Ready(ctx); err != nil { // one that waits for its first value gets it
-			return nil, &VariableError{Path: v.Path(), Reason: "not read", Err: err}
+			return nil, faultOf(v.Path(), "not read", "", err)
 		}
 		p.regions = append(p.regions, boxesOf(i, placed, load)...)
 	}
@@ -69,7 +69,7 @@ func (p *plan) describe(g Group) error {
 		}
 		path := v.Path()
 		if paths[path] || strings.TrimPrefix(path, "/") == "" {
-			errs = append(errs, &VariableError{Path: path, Reason: "the path is empty, or there twice", Hint: "give each variable a path of its own"})
+			errs = append(errs, faultOf(path, "the path is empty, or there twice", "give each variable a path of its own", nil))
 			continue
 		}
 		paths[path] = true

@@ -133,14 +133,14 @@ func (s stored) Trainable() bool     { return s.v.Trainable }
 
 func (s stored) SaveValue(context.Context) (*tensors.Tensor, error) {
 	if !s.v.HasValue() {
-		return nil, &VariableError{Path: s.v.Path(), Reason: "it has no value yet", Hint: "run a step first, or the store's InitializeVariables"}
+		return nil, faultOf(s.v.Path(), "it has no value yet", "run a step first, or the store's InitializeVariables", nil)
 	}
 	return s.v.Value()
 }
 
 func (s stored) RestoreValue(_ context.Context, value *tensors.Tensor) error {
 	if err := s.v.SetValue(value); err != nil {
-		return &VariableError{Path: s.v.Path(), Reason: "not restored", Err: err}
+		return faultOf(s.v.Path(), "not restored", "", err)
 	}
 	return nil
 }
@@ -159,8 +159,7 @@ func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggre
 		return strategy.OnWrite, strategy.AggregateNone, nil
 	}
 	if d.Synchronization() == strategy.OnRead && d.Aggregation() == strategy.AggregateNone {
-		return 0, 0, &VariableError{Path: v.Path(), Reason: "its components are read one by one and aggregation NONE combines them to nothing",
-			Hint: "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without"}
+		return 0, 0, faultOf(v.Path(), "its components are read one by one and aggregation NONE combines them to nothing", "make it with AggregateSum, AggregateMean or AggregateFirst, or leave it out with Group.Without", nil)
 	}
 	return d.Synchronization(), d.Aggregation(), nil
 }

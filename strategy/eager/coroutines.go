@@ -60,7 +60,7 @@ type coroutine struct {
 // join hands a call to all replicas and waits for its result.
 func (c *coroutine) join(r *request) (any, error) {
 	if !c.running.CompareAndSwap(true, false) {
-		return nil, &strategy.ContextError{Op: r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + r.call, Reason: "the replica's code is not running: it has ended, or waits in MergeCall",
 			Hint: "use the replica context in the replica's own code only"}
 	}
 	c.yield <- outcome{request: r}

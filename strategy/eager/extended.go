@@ -83,7 +83,7 @@ func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	const op = "colocate"
 	if _, ok := strategy.FromContext(ctx); !ok {
-		return nil, &strategy.ContextError{Op: op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
 	}
 	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (e *Extended) ValueContainer(x any) any {
 // TensorFlow's read_var.
 func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy.Mirrored, error) {
 	if !e.VariableCreatedInScope(v) {
-		return nil, &strategy.StrategyError{Op: "read", Subject: "the variable"}
+		return nil, fault.OtherStrategy("read", "the variable")
 	}
 	return v.Read(ctx)
 }

@@ -231,7 +231,8 @@ func TestANonSlotUpdateOfACompiledStepRefusesGoState(t *testing.T) {
 						return merged
 					}, in[0])
 				}, strategy.FunctionOptions{}).Run(context.Background(), float32(1))
-				var wrong *strategy.ContextError
+				var wrong *strategy.Error
+				require.ErrorIs(t, err, strategy.ErrContext, "%s, %s: %v", name, group, err)
 				require.True(t, errors.As(err, &wrong), "%s, %s: %v", name, group, err)
 				assert.Contains(t, wrong.Hint, "variable")
 			}

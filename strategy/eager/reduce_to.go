@@ -36,7 +36,7 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 // reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
 func (t *trace) reduceTo(call string, op strategy.ReduceOp, nest any, to place) (any, error) {
 	if to.host || to.only != nil {
-		return nil, &strategy.ContextError{Op: call, Reason: "to a host or to some devices, in a compiled step that runs on all",
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "to a host or to some devices, in a compiled step that runs on all",
 			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
 	}
 	reduced, err := t.reduceNest(op, call, nest)
@@ -70,7 +70,7 @@ func mapMerged(call string, nest any, f func(m *strategy.Merged) *strategy.Merge
 // ReduceTo takes and gives *[strategy.Merged] values and is part of the step.
 //
 // Errors: those of Reduce; *[strategy.Error] of kind ValueError for a device that is not the
-// strategy's, of kind AssertionError for no destination; *[strategy.StrategyError] for a
+// strategy's, of kind AssertionError for no destination; [strategy.ErrOtherStrategy] for a
 // destination of another strategy.
 func (e *Extended) ReduceTo(ctx context.Context, op strategy.ReduceOp, value any, to Destination) (any, error) {
 	results, err := e.reduceTo(ctx, "reduce to", op, []ReducePair{{value, to}})

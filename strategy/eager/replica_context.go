@@ -41,7 +41,7 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 // The replicas run one at a time, in order, each until it joins the others: fn needs no locks.
 //
 // Errors: those of fn; [*errkind.PanicError]; [ErrJoin] if the replicas do not make the same
-// joined calls; [*strategy.Error] for results of different structure; [*strategy.ContextError] in
+// joined calls; [*strategy.Error] for results of different structure; [strategy.ErrContext] in
 // replica code. The strategy stays usable.
 func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args ...any) (any, error) {
 	s := e.strategy
@@ -129,7 +129,7 @@ func (rc *ReplicaContext) Device() string {
 // join makes a joined call whose arguments and results are nests by replica.
 func (rc *ReplicaContext) join(call string, arg any, run func(args []any) ([]any, error)) (any, error) {
 	if rc.tracing != nil {
-		return nil, &strategy.ContextError{Op: call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
 	}
 	return rc.coroutine.join(&request{call: call, arg: arg, run: run})
 }
@@ -213,7 +213,7 @@ func (rc *ReplicaContext) inReplica(op string) error {
 	if !rc.update {
 		return nil
 	}
-	return &strategy.ContextError{Op: op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
+	return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update, which has no replica context", Hint: "call it in the replicas' code, before the update"}
 }
 
 // columnsOf turns the replicas' argument lists into the arguments' lists by replica.
@@ -250,7 +250,7 @@ func (e *Extended) split(nest any) ([]any, error) {
 func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error) {
 	s := rc.strategy
 	if f == nil || f.Strategy() != s {
-		return nil, &strategy.StrategyError{Op: "Call", Subject: "the function"}
+		return nil, fault.OtherStrategy("Call", "the function")
 	}
 	out, err := rc.join("Call of "+f.Name(), args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("Call", all)

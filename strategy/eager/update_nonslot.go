@@ -30,7 +30,7 @@ func (e *Extended) NonSlotDevices() []string {
 //
 // In a merge call of a compiled step fn builds graph, by the same rules, with *[strategy.Merged]
 // values, while the step is traced. Go values that it changes change once, and not in each run: a
-// fn that builds nothing is a [*strategy.ContextError].
+// fn that builds nothing is [strategy.ErrContext].
 //
 // With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at
 // position i is number i and receives component i of each argument. The results are regrouped. With
@@ -119,7 +119,7 @@ func (e *Extended) tracedNonSlot(ctx context.Context, t *trace, devices []string
 		return nil, err
 	}
 	if len(devices) < e.strategy.NumReplicasInSync() && e.strategy.Semantics() == strategy.TensorFlowMirrored {
-		return nil, &strategy.ContextError{Op: op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
 	}
 	return e.updateIn(ctx, t, op, nil, fn, args)
 }

@@ -57,7 +57,7 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 			panic(err)
 		}
 		if idle { // what it did, it did to Go values
-			panic(&strategy.ContextError{Op: op, Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and not in each run",
+			panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "its function builds nothing of the compiled step, and would act once, while the step is traced, and not in each run",
 				Hint: "keep the state in a variable that the function reads and writes, or call it before or after the step runs"})
 		}
 		return result
@@ -125,7 +125,7 @@ func (e *Extended) eachOf(t *trace, op string, nest any) ([]any, error) {
 // one is the panic of what one trace has no answer to.
 func (rc *ReplicaContext) one(op string) {
 	if rc.tracing != nil {
-		panic(&strategy.ContextError{Op: op, Reason: "called in an update of a compiled step, which is traced once for all components",
+		panic(&strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of a compiled step, which is traced once for all components",
 			Hint: "write what is right for all of them, or use ReplicaContext.ReplicaIDInSyncGroup"})
 	}
 }

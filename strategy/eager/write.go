@@ -81,7 +81,7 @@ func (rc *ReplicaContext) AssignSub(v *strategy.Variable, x any) (any, error) {
 // writes refuses to write a variable of another strategy, and part of one.
 func (rc *ReplicaContext) writes(op string, v *strategy.Variable) error {
 	if rc.some {
-		return &strategy.ContextError{Op: op, Reason: "called in an update of some of the devices, while a write is of all components",
+		return &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called in an update of some of the devices, while a write is of all components",
 			Hint: "give the update all of NonSlotDevices, or write outside"}
 	}
 	return inner(rc.strategy).Owns(op, v)

@@ -59,7 +59,7 @@ type item struct {
 
 // New opens the input and begins to feed. The input must be distributed over the strategy's
 // replicas, those of this process. The feed works until Close, or until ctx ends. Errors: one of
-// kind ValueError for an option, [*strategy.ContextError], and those of the input.
+// kind ValueError for an option, [strategy.ErrContext], and those of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f, err := start(ctx, cancel, s, d, opts)

@@ -76,8 +76,7 @@ func (r *run) beginHooks(ctx context.Context, from *point) error {
 				continue
 			}
 			if err := r.call(h, func() error { return h.Load(state) }); err != nil {
-				return &ResumeError{Directory: r.saver.path, Step: from.Step, What: "the state of hook " + h.Name, Err: err,
-					Hint: "give the hooks that the run began with, or another directory"}
+				return r.saver.refuse(from.Step, err, "give the hooks that the run began with, or another directory", "the state of hook %s", h.Name)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ import (
 //
 // A disk that is full does not end the run: the hook warns, keeps the rows, and writes them with
 // the next row. Rows that it could not write by the end are in the checkpoint, and the run's error
-// is a [*WriteError].
+// matches [ErrWrite].
 func CSV(path string) Hook {
 	c := &table{path: path}
 	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = table{path: path} },
@@ -276,7 +276,7 @@ func (c *table) end() error {
 	err := c.flush()
 	if err != nil {
 		left, _ := json.Marshal(c.rows)
-		err = &WriteError{Path: c.path, Bytes: len(left), Err: err}
+		err = notWritten(c.path, len(left), err)
 	}
 	err = errors.Join(err, c.file.Close())
 	c.file = nil

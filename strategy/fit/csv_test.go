@@ -179,8 +179,7 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	saved, err := c.save()
 	require.NoError(t, err)
 	err = f.end()
-	var full *WriteError
-	require.ErrorAs(t, err, &full)
+	require.ErrorIs(t, err, ErrWrite)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.NoError(t, errors.Join(room.Close()))
 

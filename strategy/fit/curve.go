@@ -21,7 +21,7 @@ import (
 // every second one is left out.
 //
 // A page that cannot be drawn or written on the way is a warning. At the end a disk that is full
-// is a [*WriteError].
+// matches [ErrWrite].
 func Curve(path string, metrics ...string) Hook {
 	c := &drawing{path: path, names: metrics}
 	return Hook{Name: "curve " + path, Files: []string{path}, Needs: metrics, wrong: checkPage(path),
@@ -51,7 +51,7 @@ func Curve(path string, metrics ...string) Hook {
 				return nil
 			}
 			if err != nil {
-				return &WriteError{Path: path, Err: err}
+				return notWritten(path, 0, err)
 			}
 			return nil
 		},

@@ -92,6 +92,5 @@ func TestCurvesThatCannotBe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(1)))
 	require.NoError(t, os.RemoveAll(gone))
-	var write *WriteError
-	require.ErrorAs(t, f.end(), &write)
+	require.ErrorIs(t, f.end(), ErrWrite)
 }

@@ -56,8 +56,8 @@
 // checkpoints go to a URL, the next steps run meanwhile: a step waits only while the shards are
 // copied off the devices.
 //
-// A checkpoint of another model, of other shapes or of other settings is a [*ResumeError], which
-// names the variable or the setting, and changes nothing.
+// A checkpoint of another model, of other shapes or of other settings is refused with [ErrResume],
+// which names the variable or the setting, and changes nothing.
 //
 // When the context ends, as by an interrupt, the run saves a checkpoint and returns an
 // [*interrupt.Error], which matches the context's error. An evaluation that was interrupted is

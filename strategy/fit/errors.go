@@ -1,7 +1,6 @@
 package fit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,54 +30,27 @@ func noMetric(hook, metric string, known []string) error {
 // errShort is matched by the error of data that ended before the steps that were asked for.
 var errShort = errkind.New(errkind.OutOfRangeError, "fit: the data ended")
 
-// ResumeError reports that a run cannot go on from the checkpoints in a directory: another run
-// wrote them, or a run with other settings, data or hooks.
-type ResumeError struct {
-	// Directory is that of the checkpoints, and Step that of the checkpoint.
-	Directory string
-	Step      int64
-	// What differs, such as `setting "seed"`, with its value in the checkpoint and here.
-	What, Saved, Here string
-	Hint              string
-	Err               error
-}
+var (
+	// ErrResume is matched by the error of a run that cannot go on from the checkpoints in a
+	// directory: another run wrote them, or a run with other settings, data or hooks. The text says
+	// what differs.
+	ErrResume = errkind.New(errkind.ValueError, "fit: resume")
+	// ErrWrite is matched by the error of a hook that could not write all of its file, as on a full
+	// disk. Training went on: the run ended as it would have, and the file holds what it held
+	// before.
+	ErrWrite = errkind.New(errkind.ResourceExhaustedError, "fit: write")
+	// ErrSave is matched by the error of a checkpoint that could not be saved. The earlier ones are
+	// as they were.
+	ErrSave = errkind.New(errkind.RuntimeError, "fit: save")
+)
 
-// Error says what differs.
-func (e *ResumeError) Error() string {
-	reason := e.What
-	if e.Saved != "" || e.Here != "" {
-		reason = fmt.Sprintf("%s was %s when it was saved and is %s here", e.What, cmp.Or(e.Saved, "nothing"), cmp.Or(e.Here, "nothing"))
+// notWritten is the error of a hook's file. lost is the number of bytes that are not in it; 0 if
+// the file is written as a whole.
+func notWritten(path string, lost int, err error) error {
+	reason, it := "", "it"
+	if lost > 0 {
+		reason, it = fmt.Sprintf("the last %d bytes are not in it", lost), "them"
 	}
-	return errkind.Text(fmt.Sprintf("fit: resume from step %d in %s", e.Step, e.Directory), reason, e.Err, e.Hint)
+	return &errkind.Fault{Match: ErrWrite, Subject: path, Reason: reason, Hint: "make room; a run that resumes from a checkpoint writes " + it, Err: err,
+		Class: errkind.Or(err, errkind.ResourceExhaustedError)}
 }
-
-// Unwrap returns the cause.
-func (e *ResumeError) Unwrap() error { return e.Err }
-
-// Kind returns the cause's kind, or ValueError.
-func (e *ResumeError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
-
-// WriteError reports that a hook could not write all of its file, as on a full disk. Training went
-// on: the run ended as it would have, and the file holds what it held before.
-type WriteError struct {
-	// Path is the file's, and Bytes the number of bytes that are not in it; 0 if the file is written
-	// as a whole.
-	Path  string
-	Bytes int
-	Err   error
-}
-
-// Error names the file and the cause.
-func (e *WriteError) Error() string {
-	reason, hint := "", "make room; a run that resumes from a checkpoint writes it"
-	if e.Bytes > 0 {
-		reason, hint = fmt.Sprintf("the last %d bytes are not in it", e.Bytes), "make room; a run that resumes from a checkpoint writes them"
-	}
-	return errkind.Text("fit: write "+e.Path, reason, e.Err, hint)
-}
-
-// Unwrap returns the cause.
-func (e *WriteError) Unwrap() error { return e.Err }
-
-// Kind returns the cause's kind, or ResourceExhaustedError.
-func (e *WriteError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ResourceExhaustedError) }

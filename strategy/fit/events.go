@@ -247,7 +247,7 @@ func (l *eventLog) end(ended error) error {
 			for _, record := range w.Kept() {
 				bytes += len(record)
 			}
-			err = &WriteError{Path: w.Path(), Bytes: bytes, Err: err}
+			err = notWritten(w.Path(), bytes, err)
 		}
 		if closed := w.Close(); err == nil {
 			err = closed

@@ -8,8 +8,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
+
+// refuse is the error of a run that cannot go on from the checkpoint of a step.
+func (v *saver) refuse(step int64, cause error, hint, reason string, args ...any) error {
+	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, v.path), Reason: fmt.Sprintf(reason, args...),
+		Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
+}
 
 // find returns the point to resume from, or nil for a new run. All processes find the same.
 func (v *saver) find(ctx context.Context, r *run) (*point, error) {
@@ -18,20 +25,15 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 		return nil, err
 	}
 	p, err := parsePoint(found.Metadata())
-	if err == nil {
-		if name, differs := firstDifference(p.Settings, r.settings()); differs {
-			err = &ResumeError{What: fmt.Sprintf("setting %q", name), Saved: p.Settings[name], Here: r.settings()[name],
-				Hint: "give the settings that the run began with, or another directory"}
-		}
+	if err != nil {
+		err = v.refuse(found.Step(), err, "", "")
+	} else if name, differs := firstDifference(p.Settings, r.settings()); differs {
+		err = v.refuse(found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
+			name, cmp.Or(p.Settings[name], "nothing"), cmp.Or(r.settings()[name], "nothing"))
 	}
 	if err != nil {
 		_ = found.Close()
-		of := &ResumeError{}
-		if !errors.As(err, &of) {
-			of = &ResumeError{Err: err}
-		}
-		of.Directory, of.Step = v.path, found.Step()
-		return nil, of
+		return nil, err
 	}
 	p.checkpoint, p.near = found, near
 	return p, nil
@@ -44,8 +46,8 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 	}
 	steps, err := v.manager.Steps(ctx)
 	if err == nil && len(steps) > 0 && !r.options.Resume {
-		err = &ResumeError{Directory: v.path, Step: steps[len(steps)-1], What: "the directory has checkpoints of a run, and Options.Resume is not set",
-			Hint: "set it to go on, or give another directory"}
+		err = v.refuse(steps[len(steps)-1], nil, "set it to go on, or give another directory",
+			"the directory has checkpoints of a run, and Options.Resume is not set")
 	}
 	return steps, err
 }
@@ -160,7 +162,7 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 		}
 	}
 	if v.clear {
-		return nil, false, &ResumeError{Directory: v.path, Step: last.step, What: "every checkpoint is damaged", Err: errors.Join(passed...), Hint: "remove them to begin anew"}
+		return nil, false, v.refuse(last.step, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
 	}
 	return nil, false, nil
 }

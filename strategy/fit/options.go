@@ -27,8 +27,8 @@ type Options struct {
 	// refused.
 	Resume bool
 	// Settings are saved with each checkpoint, such as the seed of the data's order. A resume with
-	// other settings is a [*ResumeError] that names one. The initial seed of the step's store is
-	// among them without being given.
+	// other settings is refused with [ErrResume], by its name. The initial seed of the step's store
+	// is among them without being given.
 	Settings map[string]string
 	// Logger receives warnings, such as that of a full disk; nil discards them.
 	Logger *slog.Logger

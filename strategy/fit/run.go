@@ -40,10 +40,10 @@ import (
 //
 // Errors: before anything was done, one of kind ValueError for options, hooks or data that do not
 // fit, of kind NotFoundError for a metric that a hook waits for and nothing measures, and
-// [*ResumeError]; of kind OutOfRangeError for data that ends before Options.Steps;
-// [*train.NonFiniteError], [*interrupt.Error], [*WriteError], [*SaveError] and [*errkind.PanicError]; those
-// of steps, data and hooks, which the text places. Several are joined. The variables stay on the
-// devices.
+// [ErrResume]; of kind OutOfRangeError for data that ends before Options.Steps;
+// [*train.NonFiniteError], [*interrupt.Error], [ErrWrite], [ErrSave] and [*errkind.PanicError];
+// those of steps, data and hooks, which the text places. Several are joined. The variables stay on
+// the devices.
 func Run(ctx context.Context, step *train.Step, data Data, o Options, hooks ...Hook) (Result, error) {
 	start := time.Now()
 	r := &run{options: o, hooks: hooks, data: data, train: step, log: o.Logger}
@@ -378,11 +378,15 @@ func (r *run) call(h *Hook, f func() error) error {
 		defer errkind.Recover("fit: it", &err)
 		return f()
 	}()
-	switch err.(type) {
+	switch e := err.(type) {
 	case nil:
 		return nil
-	case *WriteError, *SaveError, *train.NonFiniteError:
-		return err // which says more
+	case *errkind.Fault:
+		if e.Match == ErrWrite || e.Match == ErrSave {
+			return err // which says more
+		}
+	case *train.NonFiniteError:
+		return err
 	}
 	return &errkind.Fault{Op: fmt.Sprintf("fit: hook %s after step %d", h.Name, r.state.step), Err: err, Class: errkind.Or(err, errkind.RuntimeError)}
 }

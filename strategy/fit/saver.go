@@ -56,7 +56,7 @@ const defaultKeep = 3
 // A save waits for the steps under way. With CheckpointOptions.Background it goes on beside the
 // next steps, and what goes wrong is found at the next save or at the end of the run. A disk that
 // is full does not end the run: the hook warns, and tries again when the next save is due; the
-// earlier checkpoints stay as they are. If the last save fails, the run's error is a [*SaveError].
+// earlier checkpoints stay as they are. If the last save fails, the run's error matches [ErrSave].
 //
 // No checkpoint is saved at the end of a run that numbers ended which are not finite
 // ([*train.NonFiniteError]).
@@ -88,24 +88,11 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		}}
 }
 
-// SaveError reports a checkpoint that could not be saved. The earlier ones are as they were.
-type SaveError struct {
-	// Directory is that of the checkpoints, and Step the step that was to be saved.
-	Directory string
-	Step      int64
-	Err       error
+// notSaved is the error of a step's checkpoint.
+func (v *saver) notSaved(step int64, err error) error {
+	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, v.path), Err: err, Hint: "the earlier checkpoints are as they were",
+		Class: errkind.Or(err, errkind.RuntimeError)}
 }
-
-// Error names the directory, the step and the cause.
-func (e *SaveError) Error() string {
-	return errkind.Text(fmt.Sprintf("fit: save step %d in %s", e.Step, e.Directory), "", e.Err, "the earlier checkpoints are as they were")
-}
-
-// Unwrap returns the cause.
-func (e *SaveError) Unwrap() error { return e.Err }
-
-// Kind returns the cause's kind, or RuntimeError.
-func (e *SaveError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.RuntimeError) }
 
 // saver saves a run and finds what was saved.
 type saver struct {
@@ -146,7 +133,7 @@ func (v *saver) open(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	if err := writable(v.path); err != nil {
-		return &SaveError{Directory: v.path, Step: r.state.step, Err: err}
+		return v.notSaved(r.state.step, err)
 	}
 	return nil
 }
@@ -210,10 +197,9 @@ func (v *saver) save(ctx context.Context, r *run) error {
 // before is its error, too.
 func (v *saver) write(ctx context.Context, r *run) error {
 	step, m := r.state.step, v.manager
-	fail := func(err error) error { return &SaveError{Directory: v.path, Step: step, Err: err} }
 	p, err := r.shared(ctx)
 	if err != nil {
-		return fail(err)
+		return v.notSaved(step, err)
 	}
 	opts := checkpoint.SaveOptions{}
 	var mine error
@@ -226,11 +212,11 @@ func (v *saver) write(ctx context.Context, r *run) error {
 		}
 	}
 	if err := r.agree(ctx, mine, nil); err != nil {
-		return fail(err)
+		return v.notSaved(step, err)
 	}
 	if v.clear {
 		if err := r.agree(ctx, m.RemoveAfter(ctx, step-1), nil); err != nil {
-			return fail(err)
+			return v.notSaved(step, err)
 		}
 		v.clear = false
 	}
@@ -281,7 +267,7 @@ func (v *saver) failed(r *run, err error) error {
 	if of := (*checkpoint.BackgroundError)(nil); errors.As(err, &of) {
 		step = of.Step
 	}
-	return &SaveError{Directory: v.path, Step: step, Err: err}
+	return v.notSaved(step, err)
 }
 
 // leaving is how long a run that has lost a process waits for that one's part of a save.

@@ -55,6 +55,5 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 		t.Logf("%s: cache %d, arguments %d, temporaries %d bytes", r.Step, cache, r.Memory.Arguments, r.Memory.Temporaries)
 	}
 	_, err = g.Generate(t.Context(), prompts, generate.Sampling{MaxTokens: 1})
-	var ahead *strategy.AheadOfTimeError
-	require.ErrorAs(t, err, &ahead)
+	require.ErrorIs(t, err, strategy.ErrAheadOfTime)
 }

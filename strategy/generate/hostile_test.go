@@ -178,8 +178,7 @@ func TestStepsDoNotGenerate(t *testing.T) {
 		_, generated := g.Generate(rc.Context(), prompts, generate.Sampling{MaxTokens: 1})
 		_, compiled := g.Compiled(rc.Context(), generate.Sampling{})
 		for _, err := range []error{generated, compiled} {
-			var wrong *strategy.ContextError
-			assert.ErrorAs(t, err, &wrong)
+			assert.ErrorIs(t, err, strategy.ErrContext)
 		}
 		return in
 	}, strategy.FunctionOptions{})

@@ -63,8 +63,8 @@ func (r *Report) String() string {
 // value yet get theirs all together, or none after an error; of the others each is replaced in turn,
 // beside its old value. All processes call Load, each for its own devices.
 //
-// Errors: [*weights.PlanError], those of rules and files, [*LoadError], which says
-// what has changed, [*strategy.ContextError] where a step is traced.
+// Errors: [*weights.PlanError], those of rules and files, [*LoadError], which says what has
+// changed, [strategy.ErrContext] where a step is traced.
 func Load(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, f *weights.File, rules weights.Rules, opts Options) (*Report, error) {
 	start, before := time.Now(), f.BytesRead()
 	plan, err := planOf(s, store, f.Tensors(), rules, opts)

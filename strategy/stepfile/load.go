@@ -45,7 +45,7 @@ type Options struct {
 // The package's documentation says who may have written the file. Load reads the whole file and
 // checks that its parts are within bounds. Errors: [*Error], one joined for each distributed
 // variable that does not fit, [*strategy.OptionError] for a rule of strategy.Options.Variables that
-// reaches no variable, [*strategy.AheadOfTimeError], *pjrt.Error.
+// reaches no variable, [strategy.ErrAheadOfTime], *pjrt.Error.
 func Load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts ...Options) (*strategy.Function, error) {
 	f, _, err := load(ctx, s, r, store, opts)
 	return f, err

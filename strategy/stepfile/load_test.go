@@ -157,9 +157,8 @@ func TestAOTStepsAreSavedForATPUAndRefusedHere(t *testing.T) {
 	compiled, err := strategytest.AnnotatedStep(strat).Compiled(context.Background(), x, y)
 	require.NoError(t, err)
 	file := mustSave(t, compiled)
-	var ahead *strategy.AheadOfTimeError
 	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil)
-	require.ErrorAs(t, err, &ahead)
+	require.ErrorIs(t, err, strategy.ErrAheadOfTime)
 	cpu := strategytest.On(t, plugintest.System(t, 4), strategytest.AnnotatedOptions())
 	_, err = stepfile.Load(t.Context(), cpu, bytes.NewReader(file), nil)
 	var refused *stepfile.Error

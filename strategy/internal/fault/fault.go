@@ -26,3 +26,12 @@ func At(i, values int, err error) error {
 func New(kind errkind.Kind, op, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "strategy: " + op, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: kind}
 }
+
+// ErrOtherStrategy is strategy.ErrOtherStrategy.
+var ErrOtherStrategy = errkind.New(errkind.RuntimeError, "strategy: mixing strategies")
+
+// OtherStrategy returns the error of an operation that was given something of another strategy.
+func OtherStrategy(op, subject string) *errkind.Fault {
+	return &errkind.Fault{Match: ErrOtherStrategy, Op: "strategy: mixing strategies: " + op, Reason: subject + " belongs to another strategy",
+		Hint: "copy values through the host"}
+}
