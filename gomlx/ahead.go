@@ -30,8 +30,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// ahead is what a backend has that compiles for devices which are not here.
-type ahead struct {
+// aheadTarget is what a backend has that compiles for devices which are not here.
+type aheadTarget struct {
 	target report.Target
 	line   *progress.Line // says how far it is, to Options.Notes
 	file   string         // to write the report to; empty is none
@@ -41,7 +41,7 @@ type ahead struct {
 }
 
 // notHere is the error of what needs the devices.
-func (a *ahead) notHere(what string) error {
+func (a *aheadTarget) notHere(what string) error {
 	return &errkind.Fault{Op: "gomlx: " + what, Reason: "the backend compiles ahead of time for " + a.target.Name + ", which is not here",
 		Hint: "leave the distribution to the backend, or run on the devices", Class: errkind.NotImplementedError, Err: errors.ErrUnsupported}
 }
@@ -64,7 +64,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if err := slice.Check(); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	a := &ahead{target: report.TargetOf(slice.Facts()), file: reportFile, line: lineTo(opts.Notes)}
+	a := &aheadTarget{target: report.TargetOf(slice.Facts()), file: reportFile, line: lineTo(opts.Notes)}
 	var err error
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
@@ -100,7 +100,7 @@ func (o Options) aheadCompiler(line *progress.Line) (Compiler, error) {
 // run either.
 func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backend, error) {
 	topology := sys.Topology()
-	a := &ahead{file: reportFile, line: lineTo(opts.Notes)}
+	a := &aheadTarget{file: reportFile, line: lineTo(opts.Notes)}
 	a.target = report.Target{Name: fmt.Sprintf("cpu:%d", topology.NumDevices()), Kind: "cpu", Devices: topology.NumDevices(), Platform: sys.Client().PlatformVersion()}
 	load := sys.Client().Compile
 	if opts.Worker != nil {
@@ -127,7 +127,7 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 }
 
 // newAhead returns a backend without devices of its own.
-func newAhead(a *ahead, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
+func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
 	opts.Name = opts.name()
 	b := &Backend{opts: opts, ahead: a, holds: newResources(ErrFinalized)}
 	ids := slices.Concat(topology.DeviceIDs()...)
@@ -248,7 +248,7 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 
 // report compiles the program for the devices that are not here, once, and returns the error that
 // has the report.
-func (c *compiled) report(donated []bool) error {
+func (c *executableState) report(donated []bool) error {
 	mask, key := c.useful(donated)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +265,7 @@ func (c *compiled) report(donated []bool) error {
 }
 
 // ahead searches for a plan, or compiles.
-func (c *compiled) ahead(donated []bool) error {
+func (c *executableState) ahead(donated []bool) error {
 	a := c.backend.ahead
 	if a.plan == nil {
 		return c.compileAhead(donated)
@@ -275,7 +275,7 @@ func (c *compiled) ahead(donated []bool) error {
 	return stopped
 }
 
-func (c *compiled) compileAhead(donated []bool) error {
+func (c *executableState) compileAhead(donated []bool) error {
 	b, a := c.backend, c.backend.ahead
 	start := time.Now()
 	frame, _ := c.frame(donated)
@@ -295,7 +295,7 @@ func (c *compiled) compileAhead(donated []bool) error {
 	stopped.Err = err
 	switch {
 	case err == nil:
-		in.Program = x.(mesh.Described).Executable
+		in.Program = x.(mesh.OfflineProgram).Executable
 		laidOut(m, frame, in.Program)
 		stopped.Explanation = explain(c.program.Name, m, c.places, b.opts.Rules)
 	case in.Refused == nil:

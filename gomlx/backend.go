@@ -29,7 +29,7 @@ type Backend struct {
 	mesh, logical sharding.Mesh
 	// machine's Life is the context of all that the backend waits for: compute's interfaces carry none.
 	machine *mesh.Machine
-	ahead   *ahead // of a machine that is only described, otherwise nil
+	ahead   *aheadTarget // of a machine that is only described, otherwise nil
 	rules   ruleUse
 	owned   []func() error // what Close closes after its own things
 

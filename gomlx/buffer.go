@@ -229,7 +229,7 @@ func (h *memory) keepLocked(l *placement) {
 
 // whole is the layout of a tensor that is whole on each device.
 func (b *Backend) whole(shape shapes.Shape) (*mesh.Layout, error) {
-	return b.layout(spmd.Placed{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
+	return b.layout(spmd.ShardedTensor{DType: shape.DType, Spec: sharding.Replicated(shape.Rank()), Global: shape.Dimensions})
 }
 
 // spread puts the parts of a tensor on the devices of this process.

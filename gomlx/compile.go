@@ -18,7 +18,7 @@ import (
 
 // explains says how a compiled program is split, if that is asked for. It is said once of each program,
 // whatever it is compiled anew for.
-func (c *compiled) explains(v *variant) error {
+func (c *executableState) explains(v *variant) error {
 	b := c.backend
 	if b.opts.Explain == nil || c.explained {
 		return nil

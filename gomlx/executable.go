@@ -22,13 +22,13 @@ import (
 // concurrent use.
 type Executable struct {
 	backend *Backend
-	state   *compiled
+	state   *executableState
 }
 
 var _ compute.Executable = (*Executable)(nil)
 
-// compiled is the part of an Executable that its cleanup may hold on to.
-type compiled struct {
+// executableState is the part of an Executable that its cleanup may hold on to.
+type executableState struct {
 	backend *Backend
 	program *lowering.Program
 	places  []logical.Placement // of the parameters
@@ -51,7 +51,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 			return nil, failed("compile", fmt.Sprintf("program %q, shape %d, %s", p.Name, i, s), err)
 		}
 	}
-	state := &compiled{backend: b, program: p, variants: map[string]*variant{}}
+	state := &executableState{backend: b, program: p, variants: map[string]*variant{}}
 	if !state.distributed() { // or GoMLX says how everything is split
 		if err := b.checkRules(p); err != nil {
 			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
@@ -72,7 +72,7 @@ func (b *Backend) compile(p *lowering.Program) (compute.Executable, error) {
 		return nil, err
 	}
 	exe := &Executable{backend: b, state: state}
-	runtime.AddCleanup(exe, func(c *compiled) { _ = c.backend.holds.Free(c) }, state)
+	runtime.AddCleanup(exe, func(c *executableState) { _ = c.backend.holds.Free(c) }, state)
 	return exe, nil
 }
 
@@ -99,12 +99,12 @@ func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical
 }
 
 // distributed reports whether GoMLX names the devices of the program.
-func (c *compiled) distributed() bool {
+func (c *executableState) distributed() bool {
 	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
 }
 
 // Close frees all variants.
-func (c *compiled) Close() error {
+func (c *executableState) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true

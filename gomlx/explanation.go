@@ -61,7 +61,7 @@ func explain(name string, m *spmd.Module, places []logical.Placement, rules logi
 		}
 	}
 	used := map[string]bool{}
-	add := func(to *[]Tensor, p spmd.Placed, place logical.Placement) {
+	add := func(to *[]Tensor, p spmd.ShardedTensor, place logical.Placement) {
 		for _, axis := range p.Spec.UsedAxes() {
 			used[axis] = true
 		}
@@ -260,7 +260,7 @@ func reportOf(name string, m *spmd.Module, in report.Input) (*report.Report, err
 
 // replicaView returns tensors as a report shows them: data by what one replica has, and every split
 // in words.
-func replicaView(all []spmd.Placed, replicas int) []spmd.Placed {
+func replicaView(all []spmd.ShardedTensor, replicas int) []spmd.ShardedTensor {
 	out := slices.Clone(all)
 	for i, p := range out {
 		names := make([]string, p.Spec.Rank())

@@ -25,7 +25,7 @@ func Slowly(b *Backend, w io.Writer, while, every time.Duration) {
 		if err != nil {
 			return nil, err
 		}
-		return x.(mesh.Described).Executable, nil
+		return x.(mesh.OfflineProgram).Executable, nil
 	}
 	compilesBy(b, slow)
 }

@@ -14,7 +14,7 @@ import (
 // GoMLX gives the numbers. A value on such a device is whole there.
 
 // devices returns the partitions that GoMLX names for the program, in its order.
-func (c *compiled) devices(defaultDevice compute.DeviceNum) []int {
+func (c *executableState) devices(defaultDevice compute.DeviceNum) []int {
 	if !c.distributed() {
 		return []int{int(defaultDevice)}
 	}
@@ -28,7 +28,7 @@ func (c *compiled) devices(defaultDevice compute.DeviceNum) []int {
 }
 
 // onNamed returns the program for devices that GoMLX names, compiling it on first use.
-func (c *compiled) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
+func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, error) {
 	b := c.backend
 	if err := b.named(); err != nil {
 		return nil, err

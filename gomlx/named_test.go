@@ -141,7 +141,7 @@ func TestDonatedInputsSaveMemory(t *testing.T) {
 		want   int64
 	}{{nil, 0}, {[]bool{true, false}, 16}, {[]bool{true, true}, 32}} {
 		var stats pjrt.CompiledMemoryStats
-		b := newBackend(t, alone, gomlx.Options{Compiled: func(c *gomlx.Compiled) {
+		b := newBackend(t, alone, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) {
 			var err error
 			stats, err = c.Program.MemoryStats()
 			assert.NoError(t, err)

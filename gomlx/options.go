@@ -52,7 +52,7 @@ type Options struct {
 	Stopped func(*AheadOfTimeError)
 	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
 	// called from several goroutines at once.
-	Compiled func(*Compiled)
+	Compiled func(*CompiledProgram)
 }
 
 // Compiler compiles and loads programs in a client's place.
@@ -77,9 +77,9 @@ func (o Options) replica() int {
 	return max(size, o.Logical)
 }
 
-// Compiled is a program that was compiled for the mesh. What it refers to stays the backend's: do
-// not close it.
-type Compiled struct {
+// CompiledProgram is a program that was compiled for the mesh. What it refers to stays the
+// backend's: do not close it.
+type CompiledProgram struct {
 	// Module is the program as it was given to the compiler, with the layouts of its arguments and
 	// of its results, also of those that the partitioner chose.
 	Module *spmd.Module

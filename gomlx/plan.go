@@ -56,7 +56,7 @@ func (o Options) planSpace() (s plan.Space, err error) {
 }
 
 // plan searches for the best plan of a program, and writes it.
-func (c *compiled) plan(donated []bool) (*plan.Result, error) {
+func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	p, b := c.backend.ahead.plan, c.backend
 	compiler, err := worker.New(worker.Options{Command: p.worker})
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *compiled) plan(donated []bool) (*plan.Result, error) {
 }
 
 // by is the program as a plan splits it.
-func (c *compiled) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
+func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err error) {
 	opts := c.backend.opts
 	opts.Logical, opts.Axes, opts.Rules, opts.RulesName, opts.Notes = 0, p.Axes, p.Rules, p.RulesName, nil
 	b := &Backend{opts: opts, machine: c.backend.machine}
@@ -91,7 +91,7 @@ func (c *compiled) by(p plan.Plan, donated []bool) (made probe.Made, err error) 
 	if err := opts.validate(b.mesh); err != nil {
 		return made, err
 	}
-	split := &compiled{backend: b, program: c.program}
+	split := &executableState{backend: b, program: c.program}
 	if split.places, err = b.place(c.program, false); err != nil {
 		return made, err
 	}

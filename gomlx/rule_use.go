@@ -65,7 +65,7 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	if u.told {
 		return nil
 	}
-	var known []logical.Known
+	var known []logical.Variable
 	data, model := false, false
 	for i, name := range p.ParameterNames {
 		if !isVariable(name) {
@@ -74,7 +74,7 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		}
 		shape := p.Parameters[i]
 		model = model || shape.Rank() > 0
-		known = append(known, logical.Known{Path: name, Shape: shape})
+		known = append(known, logical.Variable{Path: name, Shape: shape})
 		u.Mark(rules, name, shape.Dimensions)
 	}
 	if !data || !model {

@@ -13,15 +13,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// chosen knows how a partitioner laid out the results of a compiled program that were left to it.
-type chosen struct {
+// resultShardings are the layouts that a partitioner chose for results of a compiled program.
+type resultShardings struct {
 	of      *pjrt.LoadedExecutable
 	results int
 	ops     []sharding.OpSharding
 }
 
 // layout returns the layout of a result, and sets its Spec and Shard.
-func (c *chosen) layout(over sharding.Mesh, x *spmd.Placed, result int) (*mesh.Layout, error) {
+func (c *resultShardings) layout(over sharding.Mesh, x *spmd.ShardedTensor, result int) (*mesh.Layout, error) {
 	if c.of == nil {
 		return nil, unknown("the runtime gives no compiled program", nil)
 	}

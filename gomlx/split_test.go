@@ -93,8 +93,8 @@ func TestTheSplitIsReal(t *testing.T) {
 				grid = shape{"4x2", 4, 2}
 			}
 			for _, over := range []shape{{"1x1", 1, 1}, grid} {
-				var step *gomlx.Compiled
-				b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.Compiled) { step = c }})
+				var step *gomlx.CompiledProgram
+				b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) { step = c }})
 				_, err := trainerOf(b, m.body).TrainStep(splitBatch())
 				require.NoError(t, err)
 				stats, err := step.Program.MemoryStats()
@@ -156,8 +156,8 @@ func TestRowsOfATableAreLookedUpWithoutACollective(t *testing.T) {
 	}
 	for _, over := range shapesOfMesh {
 		t.Run(over.name, func(t *testing.T) {
-			programs := map[string]*gomlx.Compiled{}
-			b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.Compiled) { programs[c.Module.Name] = c }})
+			programs := map[string]*gomlx.CompiledProgram{}
+			b := newBackend(t, over, gomlx.Options{Compiled: func(c *gomlx.CompiledProgram) { programs[c.Module.Name] = c }})
 			ds, err := dataset.InMemoryFromData(b, "rows", []any{tensors.FromFlatDataAndDimensions(data, examples, width)}, nil)
 			require.NoError(t, err)
 			ds.BatchSize(batch, true)

@@ -25,7 +25,7 @@ type variant struct {
 }
 
 // useful reduces donations to parameters that a result may take the place of.
-func (c *compiled) useful(donated []bool) (mask []bool, key string) {
+func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 	main := c.program.Main()
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
 	for i, v := range main.Parameters {
@@ -43,7 +43,7 @@ func (c *compiled) useful(donated []bool) (mask []bool, key string) {
 }
 
 // load returns a variant, compiling it on first use.
-func (c *compiled) load(donated []bool) (*variant, error) {
+func (c *executableState) load(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -64,7 +64,7 @@ func (c *compiled) load(donated []bool) (*variant, error) {
 	c.variants[key] = v
 	c.built = append(c.built, v)
 	if told := c.backend.opts.Compiled; told != nil {
-		of := &Compiled{Module: v.module, Placements: slices.Clone(c.places)}
+		of := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.places)}
 		if loaded := system.Loaded(v.exe); loaded != nil {
 			of.Program = loaded.Executable()
 		}
@@ -76,7 +76,7 @@ func (c *compiled) load(donated []bool) (*variant, error) {
 // frame is the border of the program when these parameters are donated, with the parameter of each
 // result. Results that no parameter waits for are the partitioner's to lay out; over several
 // processes they are whole on each device, where each process reads them by itself.
-func (c *compiled) frame(donated []bool) (spmd.Frame, []int) {
+func (c *executableState) frame(donated []bool) (spmd.Frame, []int) {
 	p, of := c.program, match(c.program, donated)
 	f := spmd.Frame{Mesh: c.backend.mesh, Logical: c.backend.logical}
 	for i, name := range p.ParameterNames {
@@ -95,7 +95,7 @@ func (c *compiled) frame(donated []bool) (spmd.Frame, []int) {
 
 // build compiles the program. Where the plugin does not tell how results that were left open lie, or
 // one lies as no buffer does, all are made whole on each device.
-func (c *compiled) build(donated []bool) (*variant, error) {
+func (c *executableState) build(donated []bool) (*variant, error) {
 	frame, of := c.frame(donated)
 	v, err := c.buildOn(frame, of)
 	if !errors.Is(err, errLayout) {
@@ -107,7 +107,7 @@ func (c *compiled) build(donated []bool) (*variant, error) {
 	return c.buildOn(frame, of)
 }
 
-func (c *compiled) buildOn(frame spmd.Frame, of []int) (*variant, error) {
+func (c *executableState) buildOn(frame spmd.Frame, of []int) (*variant, error) {
 	m, err := spmd.Global(c.program, frame)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 		}
 		v.args = append(v.args, l)
 	}
-	choice := chosen{of: system.Loaded(v.exe), results: len(v.module.Results)}
+	choice := resultShardings{of: system.Loaded(v.exe), results: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
 		if frame.Results[i].Open && b.mesh.Size() > 1 {
@@ -178,7 +178,7 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 }
 
 // layout is the layout of what crosses a module's border.
-func (b *Backend) layout(x spmd.Placed) (*mesh.Layout, error) {
+func (b *Backend) layout(x spmd.ShardedTensor) (*mesh.Layout, error) {
 	t, err := hostdata.Type(x.DType)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 		return out, nil
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				info.Spec, info.recut = opts.Spec, true
 				return info
@@ -100,7 +100,7 @@ func (d Dataset) Prefetch(n int) Dataset {
 		return d
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info { return info },
 			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
 				return openAhead(ctx, in, pass, from, "prefetch", n, nil)
@@ -109,8 +109,8 @@ func (d Dataset) Prefetch(n int) Dataset {
 	})
 }
 
-// ahead runs an input, and perhaps a function, in front of the consumer.
-type ahead struct {
+// prefetcher runs an input, and perhaps a function, in front of the consumer.
+type prefetcher struct {
 	op     string
 	fn     MapFunc
 	in     Iterator
@@ -118,17 +118,17 @@ type ahead struct {
 	cancel context.CancelFunc
 	ctx    context.Context // of the goroutines, ended by Close
 
-	queue   chan *pending
+	queue   chan *pendingElement
 	started bool
 	all     sync.WaitGroup
-	first   *pending // taken from the queue, not handed out yet
+	first   *pendingElement // taken from the queue, not handed out yet
 	end     error
 
 	mark  State // position of the input, since elements before what was handed out
 	since int64
 }
 
-type pending struct {
+type pendingElement struct {
 	done chan struct{}
 	e    Element
 	err  error
@@ -143,7 +143,7 @@ func openAhead(ctx context.Context, in Source, pass Pass, from State, op string,
 	if err != nil {
 		return nil, err
 	}
-	a := &ahead{op: op, fn: fn, in: it, depth: depth}
+	a := &prefetcher{op: op, fn: fn, in: it, depth: depth}
 	if err = drop(ctx, it, at[0]); err == nil {
 		a.mark, err = it.State()
 	}
@@ -155,22 +155,22 @@ func openAhead(ctx context.Context, in Source, pass Pass, from State, op string,
 }
 
 // start runs the producer. The context carries the values of the first caller, not its deadline.
-func (a *ahead) start(ctx context.Context) {
+func (a *prefetcher) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while depth more are on their way.
-	a.queue = make(chan *pending, a.depth)
+	a.queue = make(chan *pendingElement, a.depth)
 	a.started = true
 	a.all.Add(1)
 	go a.produce()
 }
 
-func (a *ahead) produce() {
+func (a *prefetcher) produce() {
 	defer a.all.Done()
 	defer close(a.queue)
 	slots := make(chan struct{}, a.depth)
 	marks := &marker{in: a.in, every: aheadMarks, state: a.mark}
 	for {
-		p := &pending{done: make(chan struct{})}
+		p := &pendingElement{done: make(chan struct{})}
 		p.e, p.err = a.read(marks)
 		if p.err == nil && marks.since == 1 {
 			state := marks.state
@@ -207,12 +207,12 @@ func (a *ahead) produce() {
 }
 
 // read takes the next element of the input. Nobody else would recover its panic here.
-func (a *ahead) read(marks *marker) (e Element, err error) {
+func (a *prefetcher) read(marks *marker) (e Element, err error) {
 	defer errkind.Recover("input: the input of "+a.op, &err)
 	return marks.next(a.ctx)
 }
 
-func (a *ahead) Next(ctx context.Context) (Element, error) {
+func (a *prefetcher) Next(ctx context.Context) (Element, error) {
 	if a.end != nil {
 		return Element{}, a.end
 	}
@@ -251,14 +251,14 @@ func (a *ahead) Next(ctx context.Context) (Element, error) {
 	return p.e, nil
 }
 
-func (a *ahead) State() (State, error) {
+func (a *prefetcher) State() (State, error) {
 	if a.end != nil && a.end != io.EOF {
 		return State{}, a.end
 	}
 	return State{Op: a.op, At: []int64{a.since}, In: []State{a.mark}}, nil
 }
 
-func (a *ahead) Close() error {
+func (a *prefetcher) Close() error {
 	if a.started {
 		a.cancel()
 		for range a.queue { // until the producer closes it

@@ -20,7 +20,7 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 		return fail("batch", "give at least 1", "a batch of %d rows", size)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				info.Spec = mapDims(info.Spec, func(dims []int) []int {
 					lead := Unknown
@@ -88,7 +88,7 @@ func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator)
 // does: the reverse of Batch. A restore reads the current batch again.
 func (d Dataset) Unbatch() Dataset {
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				rows := leadingDim(info.Spec)
 				if !info.Spec.IsZero() && rankZero(info.Spec) {

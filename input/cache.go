@@ -13,7 +13,7 @@ import (
 // restore before the cache is full reads the input from its start.
 func (d Dataset) Cache() Dataset {
 	shared := &store{}
-	return d.then(func(in Source) Source { return cached{in: in, all: shared} })
+	return d.then(func(in Source) Source { return cacheSource{in: in, all: shared} })
 }
 
 // store holds the elements after the first complete pass.
@@ -37,22 +37,22 @@ func (s *store) put(list []item) {
 	}
 }
 
-type cached struct {
+type cacheSource struct {
 	in  Source
 	all *store
 }
 
-func (c cached) Info() Info { return c.in.Info() }
+func (c cacheSource) Info() Info { return c.in.Info() }
 
-func (c cached) ShardFiles(num, index int) (Source, error) {
+func (c cacheSource) ShardFiles(num, index int) (Source, error) {
 	in, err := shardFiles(c.in, num, index)
 	if err != nil {
 		return nil, err
 	}
-	return cached{in: in, all: &store{}}, nil // other files, so another cache
+	return cacheSource{in: in, all: &store{}}, nil // other files, so another cache
 }
 
-func (c cached) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
+func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
 	if list, ok := c.all.get(); ok {
 		return openIndexed("cache", len(list), from, nil, func(i int) item { return list[i] })
 	}

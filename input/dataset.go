@@ -107,7 +107,7 @@ func (d Dataset) Info() Info { return d.source().Info() }
 // Err returns the reason why this dataset, or a dataset that it was made from, cannot be opened. It
 // returns nil if all operations were given valid arguments.
 func (d Dataset) Err() error {
-	if b, ok := d.source().(broken); ok {
+	if b, ok := d.source().(failure); ok {
 		return b.err
 	}
 	return nil
@@ -160,11 +160,11 @@ func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] 
 	}
 }
 
-// broken stands for a dataset that was described wrongly.
-type broken struct{ err error }
+// failure stands for a dataset that was described wrongly.
+type failure struct{ err error }
 
-func (b broken) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
-func (b broken) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
+func (b failure) Info() Info                                          { return Info{Cardinality: UnknownCardinality} }
+func (b failure) Open(context.Context, Pass, State) (Iterator, error) { return nil, b.err }
 
 // then derives a dataset unless d is broken.
 func (d Dataset) then(make func(in Source) Source) Dataset {

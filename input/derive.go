@@ -7,21 +7,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// derived is a dataset made from one other: the description of an operation, which can be put on
+// derivation is a dataset made from one other: the description of an operation, which can be put on
 // another input when files are divided.
-type derived struct {
+type derivation struct {
 	in       Source
 	describe func(in Info) Info
 	start    func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
 }
 
-func (d derived) Info() Info { return d.describe(d.in.Info()) }
+func (d derivation) Info() Info { return d.describe(d.in.Info()) }
 
-func (d derived) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
+func (d derivation) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
 	return d.start(ctx, d.in, pass, from)
 }
 
-func (d derived) ShardFiles(num, index int) (Source, error) {
+func (d derivation) ShardFiles(num, index int) (Source, error) {
 	in, err := shardFiles(d.in, num, index)
 	if err != nil {
 		return nil, err

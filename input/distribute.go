@@ -17,8 +17,8 @@ type Options struct {
 	Process   int    // this process, from 0; its replicas are Process*Replicas/Processes and following
 	Policy    Policy // how processes share a dataset: TensorFlow's auto_shard_policy
 	Rule      Rule
-	// Epoch is the first pass that [Distributed.Open] opens. Each further Open opens the next pass,
-	// in which a Shuffle has another order unless its options say otherwise. A loop that
+	// Epoch is the first pass that [DistributedDataset.Open] opens. Each further Open opens the
+	// next pass, in which a Shuffle has another order unless its options say otherwise. A loop that
 	// distributes the dataset anew for each pass gives another Epoch each time.
 	Epoch uint64
 
@@ -29,7 +29,7 @@ type Options struct {
 	AnyProcess func(ctx context.Context, mine bool) (bool, error)
 
 	// Layout says how each replica's part is to lie on its devices. This package does not look at
-	// it: whoever puts the elements on devices reads it from [Distributed.Layout].
+	// it: whoever puts the elements on devices reads it from [DistributedDataset.Layout].
 	Layout any
 
 	// Logger receives a warning where the policy Auto deals the elements of a dataset that reads no
@@ -48,7 +48,7 @@ type Options struct {
 	// KeepOnHost says that elements are not sent to the device ahead of the step: TensorFlow's
 	// experimental_prefetch_to_device, later experimental_fetch_to_device, negated. Elements are
 	// host values in this package in any case: whoever puts them on devices ahead of a step reads
-	// it from [Distributed.KeepOnHost].
+	// it from [DistributedDataset.KeepOnHost].
 	KeepOnHost bool
 }
 
@@ -99,10 +99,10 @@ func (o Options) normalize() (Options, error) {
 	return o, nil
 }
 
-// Distributed is the input of the replicas of one process: TensorFlow's
+// DistributedDataset is the input of the replicas of one process: TensorFlow's
 // tf.distribute.DistributedDataset. It reads nothing before Open, and any number of goroutines may
 // open it. It counts its passes, so processes that divide one dataset must open it equally often.
-type Distributed struct {
+type DistributedDataset struct {
 	opts    Options
 	passes  atomic.Uint64
 	streams []Dataset // one, or one for each local replica
@@ -134,7 +134,7 @@ type Distributed struct {
 // A dataset that is not batched matches [ErrNotBatched]: from Distribute or, if nothing is known of
 // the elements, from the first Next. Other errors match [ErrNotShardable], [ErrTooFewFiles] and
 // errors.ErrUnsupported.
-func Distribute(ds Dataset, opts Options) (*Distributed, error) {
+func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func Distribute(ds Dataset, opts Options) (*Distributed, error) {
 			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", policy.String())
 	}
 	info := src.Info()
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
+	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
 	if opts.Replicas > 1 {
 		if err := checkBatched(info); err != nil {
 			return nil, err
@@ -255,7 +255,7 @@ func cut(src Source, policy Policy, of division, process int, rule Rule) (p part
 }
 
 // settle derives how the input ends: the dataset decides, whatever its cut parts look like.
-func (d *Distributed) settle(part Spec, info Info) {
+func (d *DistributedDataset) settle(part Spec, info Info) {
 	d.spec = part
 	d.full = info.Cardinality == Infinite || staticSpec(info.Spec)
 	if info.Cardinality == Infinite {
@@ -265,34 +265,34 @@ func (d *Distributed) settle(part Spec, info Info) {
 
 // Spec returns the description of one replica's part, which is the same for all replicas:
 // TensorFlow's DistributedDataset.element_spec. It is zero if the dataset's is.
-func (d *Distributed) Spec() Spec { return d.spec }
+func (d *DistributedDataset) Spec() Spec { return d.spec }
 
 // LocalReplicas returns the number of replicas of this process, each of which has an element in
 // every step.
-func (d *Distributed) LocalReplicas() int { return d.local }
+func (d *DistributedDataset) LocalReplicas() int { return d.local }
 
 // Layout returns [Options].Layout.
-func (d *Distributed) Layout() any { return d.opts.Layout }
+func (d *DistributedDataset) Layout() any { return d.opts.Layout }
 
 // KeepOnHost returns [Options].KeepOnHost.
-func (d *Distributed) KeepOnHost() bool { return d.opts.KeepOnHost }
+func (d *DistributedDataset) KeepOnHost() bool { return d.opts.KeepOnHost }
 
 // Policy returns the policy that applies: the options', or the one that Auto chose.
-func (d *Distributed) Policy() Policy { return d.policy }
+func (d *DistributedDataset) Policy() Policy { return d.policy }
 
 // Rule returns the rule by which batches are cut, and RuleAuto if no batch is cut.
-func (d *Distributed) Rule() Rule { return d.rule }
+func (d *DistributedDataset) Rule() Rule { return d.rule }
 
 // Cardinality returns the number of steps, as far as it is known beforehand.
-func (d *Distributed) Cardinality() Cardinality { return d.card }
+func (d *DistributedDataset) Cardinality() Cardinality { return d.card }
 
 // MaxRows returns the largest number of rows that a replica gets in a step: ceil(G/N) for a global
 // batch of G rows and N replicas. It is the static size to pad to, and Unknown if the batch size
 // is. It does not hold after a Map that changes the number of rows.
-func (d *Distributed) MaxRows() int { return d.rows }
+func (d *DistributedDataset) MaxRows() int { return d.rows }
 
 // All iterates over the steps of the next pass. It yields an error at most once, as the last pair.
-func (d *Distributed) All(ctx context.Context) iter.Seq2[Step, error] {
+func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		steps, err := d.Open(ctx)
 		if err != nil {
@@ -306,7 +306,7 @@ func (d *Distributed) All(ctx context.Context) iter.Seq2[Step, error] {
 
 // Reduce calls fn for each step of the next pass, with the state that the call before returned, and
 // returns the last state. It is TensorFlow's DistributedDataset.reduce.
-func Reduce[S any](ctx context.Context, d *Distributed, state S, fn func(S, Step) (S, error)) (S, error) {
+func Reduce[S any](ctx context.Context, d *DistributedDataset, state S, fn func(S, Step) (S, error)) (S, error) {
 	for step, err := range d.All(ctx) {
 		if err == nil {
 			state, err = fn(state, step)

@@ -164,14 +164,14 @@ func TestCardinalityIsTheNumberOfSteps(t *testing.T) {
 			for _, drop := range []bool{false, true} {
 				ds := input.Range(n).Batch(global, drop)
 				for replicas := 1; replicas <= 4; replicas++ {
-					for name, open := range map[string]func() (*input.Distributed, error){
-						"distribute": func() (*input.Distributed, error) {
+					for name, open := range map[string]func() (*input.DistributedDataset, error){
+						"distribute": func() (*input.DistributedDataset, error) {
 							return input.Distribute(ds, input.Options{Replicas: replicas})
 						},
-						"off": func() (*input.Distributed, error) {
+						"off": func() (*input.DistributedDataset, error) {
 							return input.Distribute(ds, input.Options{Replicas: replicas, Policy: input.Off})
 						},
-						"function": func() (*input.Distributed, error) {
+						"function": func() (*input.DistributedDataset, error) {
 							return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, input.Options{Replicas: replicas})
 						},
 					} {

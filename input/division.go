@@ -45,13 +45,13 @@ func (s portion) parts() int {
 }
 
 // natural is the portion of a run that divides its data as this one does.
-func (d *Distributed) natural() portion {
+func (d *DistributedDataset) natural() portion {
 	p := d.opts.Process
 	return portion{of: division{d.opts.Replicas, d.opts.Processes}, from: p, to: p + 1, dealt: d.dealt, first: p * d.local}
 }
 
 // portionOf returns what this process reads of a run that began its pass with another division.
-func (d *Distributed) portionOf(of division, dealt bool) portion {
+func (d *DistributedDataset) portionOf(of division, dealt bool) portion {
 	here := division{d.opts.Replicas, d.opts.Processes}
 	if of == here && dealt == d.dealt {
 		return d.natural()
@@ -86,9 +86,9 @@ func gcd(a, b int) int {
 }
 
 // MaxRows returns the largest number of rows that a replica gets in a step of this pass, as
-// [Distributed.MaxRows] does. It differs where the pass goes on from a position of another number of
-// replicas whose parts did not make up global batches: those of [FromFunction], and uneven chunks
-// that each process cut.
+// [DistributedDataset.MaxRows] does. It differs where the pass goes on from a position of another
+// number of replicas whose parts did not make up global batches: those of [FromFunction], and
+// uneven chunks that each process cut.
 func (s *Steps) MaxRows() int { return s.most }
 
 // mostRows is MaxRows of a pass that goes on from a position, over the streams of its division.
@@ -168,9 +168,9 @@ func (p position) state() State {
 }
 
 // JoinStates makes one position of those that all processes have after the same step, in any order:
-// the position of the whole run. [Distributed.OpenAt] goes on from it with any number of processes
-// and replicas. The position of a process alone is that of the whole run as it is. Its errors match
-// [ErrState]: a process is missing, or another is at another step.
+// the position of the whole run. [DistributedDataset.OpenAt] goes on from it with any number of
+// processes and replicas. The position of a process alone is that of the whole run as it is. Its
+// errors match [ErrState]: a process is missing, or another is at another step.
 func JoinStates(states []State) (State, error) {
 	if len(states) == 0 {
 		return State{}, nil

@@ -35,7 +35,7 @@ func corrupt(cause error, hint, format string, args ...any) error {
 
 // fail returns a dataset that answers with the fault of a wrong argument.
 func fail(op, hint, format string, args ...any) Dataset {
-	return Dataset{broken{wrong(op, hint, format, args...)}}
+	return Dataset{failure{wrong(op, hint, format, args...)}}
 }
 
 // unsupported is the error of what TensorFlow allows and no pipeline here does. It matches

@@ -49,7 +49,7 @@ func ExampleFromFunction() {
 }
 
 // A position in the middle of a shuffled epoch is small, and goes through JSON.
-func ExampleDistributed_OpenAt() {
+func ExampleDistributedDataset_OpenAt() {
 	ctx := context.Background()
 	ds := input.Range(6).Shuffle(3, input.ShuffleOptions{Seed: 1}).Repeat(-1).Batch(2, true)
 	d, err := input.Distribute(ds, input.Options{})

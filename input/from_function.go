@@ -15,7 +15,7 @@ import (
 // Data that ends within a step is treated as in [Distribute]. The datasets of all processes need
 // the same spec, and must all be infinite or all be finite: no process asks another how its data
 // ends. A panic of fn becomes a [*errkind.PanicError].
-func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed, error) {
+func FromFunction(fn func(Context) (Dataset, error), opts Options) (*DistributedDataset, error) {
 	opts, err := opts.normalize()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 	if opts.Replication == PerReplica && opts.ProcessPipelines {
 		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")
 	}
-	d := &Distributed{opts: opts, local: opts.Replicas / opts.Processes, policy: Off, rows: Unknown, batched: true}
+	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, policy: Off, rows: Unknown, batched: true}
 	d.pipelines = func(of division, process int) ([]Dataset, bool, error) {
 		contexts := []Context{{of.processes, process, of.replicas}}
 		if opts.Replication == PerReplica {

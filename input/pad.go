@@ -39,7 +39,7 @@ func Pad(e Element, rows int) (Element, Tensor, error) {
 // PadStep pads the elements of all replicas to the same number of rows, as [Pad] does, and returns
 // a mask for each replica. If rows is 0, it pads to the largest number of rows of this step on this
 // process. All processes need the same shape: where there are several, give a fixed number, such as
-// [Distributed.MaxRows].
+// [DistributedDataset.MaxRows].
 func PadStep(step Step, rows int) (Step, []Tensor, error) {
 	if rows == 0 {
 		for r, e := range step.Replicas {

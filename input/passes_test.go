@@ -11,7 +11,7 @@ import (
 )
 
 // pass is the numbers of one pass, by replica.
-func pass(t *testing.T, d *input.Distributed, from input.State, most int) (rows []int64, at input.State) {
+func pass(t *testing.T, d *input.DistributedDataset, from input.State, most int) (rows []int64, at input.State) {
 	t.Helper()
 	ctx := context.Background()
 	steps, err := d.OpenAt(ctx, from)
@@ -69,7 +69,7 @@ func TestEachPassShufflesAnew(t *testing.T) {
 // A position of a later pass goes on with that pass, also in another process, and the pass after it
 // is the next one.
 func TestAPositionNamesItsPass(t *testing.T) {
-	open := func() *input.Distributed {
+	open := func() *input.DistributedDataset {
 		d, err := input.Distribute(input.Range(64).Repeat(2).Shuffle(16, input.ShuffleOptions{}).Batch(8, true), input.Options{Replicas: 2})
 		require.NoError(t, err)
 		return d

@@ -97,15 +97,15 @@ func placeHints(src Source, num, index int) Source {
 	switch s := src.(type) {
 	case hint:
 		return Dataset{placeHints(s.in, num, index)}.Shard(num, index).src
-	case derived:
+	case derivation:
 		s.in = placeHints(s.in, num, index)
 		return s
-	case cached:
+	case cacheSource:
 		in := placeHints(s.in, num, index)
 		if num > 1 {
-			return cached{in: in, all: &store{}}
+			return cacheSource{in: in, all: &store{}}
 		}
-		return cached{in: in, all: s.all}
+		return cacheSource{in: in, all: s.all}
 	case concatenation:
 		out := make(concatenation, len(s))
 		for i, part := range s {

@@ -84,7 +84,7 @@ func (d Dataset) Rebatch(n int) Dataset {
 		return fail("rebatch", "give a number from 1", "into %d chunks", n)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				info.Spec, info.recut = share(info.Spec, n), true
 				info.Cardinality = info.Cardinality.times(int64(n))
@@ -183,7 +183,7 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 		return fail("rebatch", "give at least one size above 0", "to sizes %v", sizes)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				known := slices.Min(sizes) == slices.Max(sizes)
 				info.Spec = mapDims(info.Spec, func(dims []int) []int {

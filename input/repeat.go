@@ -11,7 +11,7 @@ import (
 // dataset of an unknown number of elements counts as infinite if it is repeated for ever.
 func (d Dataset) Repeat(count int) Dataset {
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				info.Cardinality = info.Cardinality.times(int64(count))
 				return info
@@ -79,7 +79,7 @@ func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
 		}
 		r.epoch, r.some = r.epoch+1, false
 		if r.it, err = r.in.Open(ctx, r.pass(), State{}); err != nil {
-			r.it = closed{}
+			r.it = closedIterator{}
 			return run{}, err
 		}
 	}
@@ -95,9 +95,9 @@ func (r *repeater) State() (State, error) {
 
 func (r *repeater) Close() error { return r.it.Close() }
 
-// closed takes the place of an iterator that could not be opened.
-type closed struct{}
+// closedIterator takes the place of an iterator that could not be opened.
+type closedIterator struct{}
 
-func (closed) Next(context.Context) (Element, error) { return Element{}, errClosed }
-func (closed) State() (State, error)                 { return State{}, errClosed }
-func (closed) Close() error                          { return nil }
+func (closedIterator) Next(context.Context) (Element, error) { return Element{}, errClosed }
+func (closedIterator) State() (State, error)                 { return State{}, errClosed }
+func (closedIterator) Close() error                          { return nil }

@@ -57,7 +57,7 @@ func (s *Steps) resume(p position) (streams []Dataset, at []State, err error) {
 // modern turns a position that an earlier version of this package saved into one of now: where
 // parts are dealt to several processes, each had its own part of the stream, and the last one's
 // ends where the step ends.
-func (d *Distributed) modern(p position) (position, error) {
+func (d *DistributedDataset) modern(p position) (position, error) {
 	if p.dealt || p.of.processes == 1 || d.policy != Data || !d.whole {
 		return p, nil
 	}
@@ -75,7 +75,7 @@ func (d *Distributed) modern(p position) (position, error) {
 
 // recut turns the position of one pipeline for all replicas, between steps, into that of as many
 // global batches cut for this number of replicas.
-func (d *Distributed) recut(p position) (State, bool) {
+func (d *DistributedDataset) recut(p position) (State, bool) {
 	if !d.whole || p.of.replicas == d.opts.Replicas || !p.dealt && p.of.processes != 1 {
 		return State{}, false
 	}

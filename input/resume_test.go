@@ -57,7 +57,7 @@ type life struct{ replicas, processes, steps int }
 
 // live runs a life. It returns the numbers of each step by replica, the joined position after the
 // last one, and whether the data has ended.
-func live(t *testing.T, open func(input.Options) (*input.Distributed, error), opts input.Options, l life, from input.State) (steps [][][]int64, at input.State, ended bool) {
+func live(t *testing.T, open func(input.Options) (*input.DistributedDataset, error), opts input.Options, l life, from input.State) (steps [][][]int64, at input.State, ended bool) {
 	t.Helper()
 	ctx := context.Background()
 	votes := newVoting(l.processes)
@@ -287,7 +287,7 @@ func randomLife(rng *rand.Rand, most int) life {
 // lives runs a dataset once without an interruption, and once in many lives. Each step of the lives
 // must have the rows that it has in the whole run, and where a life has as many replicas as the
 // whole run each replica its own.
-func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.Distributed, error), opts input.Options) [][][]int64 {
+func lives(t *testing.T, rng *rand.Rand, name string, open func(input.Options) (*input.DistributedDataset, error), opts input.Options) [][][]int64 {
 	t.Helper()
 	first := randomLife(rng, 6)
 	whole, _, ended := live(t, open, opts, life{first.replicas, first.processes, 1000}, input.State{})
@@ -352,7 +352,7 @@ func TestEveryExampleOnceOverAnyLives(t *testing.T) {
 			opts.Rule = []input.Rule{input.Chunks, input.Sizes}[rng.IntN(2)]
 		}
 		name = fmt.Sprintf("seed %d: %s, %v, %v:", seed, name, opts.Policy, opts.Rule)
-		whole := lives(t, rng, name, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) }, opts)
+		whole := lives(t, rng, name, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) }, opts)
 		seen := map[int64]int{}
 		total := 0
 		for _, step := range whole {
@@ -380,7 +380,7 @@ func TestEveryExampleOnceFromAFunction(t *testing.T) {
 		rng := rand.New(rand.NewPCG(18, seed))
 		n, batch, shuffle := 30+rng.IntN(100), 16, uint64(rng.IntN(20))
 		drop, per := rng.IntN(2) == 0, rng.IntN(2) == 0
-		open := func(o input.Options) (*input.Distributed, error) {
+		open := func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(c input.Context) (input.Dataset, error) {
 				rows, err := c.PerReplicaBatchSize(batch)
 				if err != nil {
@@ -472,7 +472,7 @@ func TestShortBatchesWithinAPassAreUsedOnce(t *testing.T) {
 			l := randomLife(rng, 6)
 			told += fmt.Sprintf(" %v", l)
 			var steps [][][]int64
-			steps, at, ended = live(t, func(o input.Options) (*input.Distributed, error) { return input.Distribute(ds, o) }, opts, l, at)
+			steps, at, ended = live(t, func(o input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, o) }, opts, l, at)
 			for _, step := range steps {
 				for _, x := range sortedRows(step) {
 					seen[x]++

@@ -12,7 +12,7 @@ func (d Dataset) Take(n int) Dataset {
 		return fail("take", "give a number from 0", "%d elements", n)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				if info.Cardinality == Infinite || info.Cardinality > Cardinality(n) {
 					info.Cardinality = Cardinality(n)
@@ -61,7 +61,7 @@ func (d Dataset) Skip(n int) Dataset {
 		return fail("skip", "give a number from 0", "%d elements", n)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				if info.Cardinality >= 0 {
 					info.Cardinality = max(0, info.Cardinality-Cardinality(n))
@@ -86,7 +86,7 @@ func (d Dataset) Shard(num, index int) Dataset {
 		return fail("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info {
 				if n := Cardinality(num); info.Cardinality >= 0 {
 					full, rest := info.Cardinality/n, info.Cardinality%n
@@ -228,7 +228,7 @@ func (c *concatenator) nextRun(ctx context.Context, most int) (run, error) {
 		}
 		c.at++
 		if c.in, err = c.parts[c.at].Open(ctx, c.pass, State{}); err != nil {
-			c.in = closed{}
+			c.in = closedIterator{}
 			return run{}, err
 		}
 	}

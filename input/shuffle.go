@@ -11,7 +11,7 @@ import (
 // pass.
 type ShuffleOptions struct {
 	Seed          uint64
-	SameEachEpoch bool // gives every pass, of Repeat and of a Distributed, the same order
+	SameEachEpoch bool // gives every pass, of Repeat and of a DistributedDataset, the same order
 }
 
 // Shuffle yields the elements in a random order, as tf.data's Dataset.shuffle does: it holds buffer
@@ -27,7 +27,7 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 		return fail("shuffle", "give at least 1", "a buffer of %d elements", buffer)
 	}
 	return d.then(func(in Source) Source {
-		return derived{in: in,
+		return derivation{in: in,
 			describe: func(info Info) Info { return info },
 			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
 				s := &shuffler{size: buffer, rng: mix(opts.Seed)}

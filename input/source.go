@@ -52,7 +52,7 @@ type rows struct {
 func FromSlices(e Element) Dataset {
 	n, err := rowsOf(e)
 	if err != nil {
-		return Dataset{broken{within("from slices", "", err)}}
+		return Dataset{failure{within("from slices", "", err)}}
 	}
 	return Dataset{&rows{of: e, n: n}}
 }
@@ -91,8 +91,8 @@ func (c counter) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
 	return openIndexed("range", int(c), from, nil, func(i int) item { return item{e: Leaf(Scalar(int64(i)))} })
 }
 
-// indexed iterates over n elements found by number; its position is that number.
-type indexed struct {
+// indexer iterates over n elements found by number; its position is that number.
+type indexer struct {
 	op  string
 	n   int
 	pos int
@@ -102,7 +102,7 @@ type indexed struct {
 }
 
 func openIndexed(op string, n int, from State, table *rows, get func(int) item) (Iterator, error) {
-	it := &indexed{op: op, n: n, get: get, table: table}
+	it := &indexer{op: op, n: n, get: get, table: table}
 	if !from.IsZero() {
 		if err := from.want(op, 1, 0); err != nil {
 			return nil, err
@@ -115,14 +115,14 @@ func openIndexed(op string, n int, from State, table *rows, get func(int) item) 
 	return it, nil
 }
 
-func (it *indexed) Next(ctx context.Context) (Element, error) { return whole(it.nextItem(ctx)) }
+func (it *indexer) Next(ctx context.Context) (Element, error) { return whole(it.nextItem(ctx)) }
 
-func (it *indexed) nextItem(ctx context.Context) (item, error) {
+func (it *indexer) nextItem(ctx context.Context) (item, error) {
 	r, err := it.nextRun(ctx, 1)
 	return r.item, err
 }
 
-func (it *indexed) nextRun(ctx context.Context, most int) (run, error) {
+func (it *indexer) nextRun(ctx context.Context, most int) (run, error) {
 	if err := ctx.Err(); err != nil {
 		return run{}, err
 	}
@@ -137,8 +137,8 @@ func (it *indexed) nextRun(ctx context.Context, most int) (run, error) {
 	return r, nil
 }
 
-func (it *indexed) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
-func (it *indexed) Close() error          { return nil }
+func (it *indexer) State() (State, error) { return State{Op: it.op, At: []int64{int64(it.pos)}}, nil }
+func (it *indexer) Close() error          { return nil }
 
 // SeqOptions says what is known of the elements of [FromSeq]. The zero value says that the elements
 // are no batches and that nothing else is known of them.

@@ -23,7 +23,7 @@ type Step struct {
 // Steps is one pass over distributed input: TensorFlow's DistributedIterator. One goroutine uses it
 // at a time.
 type Steps struct {
-	d       *Distributed
+	d       *DistributedDataset
 	portion portion
 	streams []Iterator
 	ended   []bool
@@ -32,12 +32,12 @@ type Steps struct {
 	most    int     // rows of a replica, Unknown if not known
 	seen    Element // a real element, the model for stand-ins where no spec is known
 	index   int64
-	pass    uint64 // of the Distributed, from 0
+	pass    uint64 // of the DistributedDataset, from 0
 	err     error  // what Next returns from now on
 }
 
 // Open starts the next pass from its beginning. The first pass is that of [Options].Epoch.
-func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
+func (d *DistributedDataset) Open(ctx context.Context) (*Steps, error) { return d.OpenAt(ctx, State{}) }
 
 // OpenAt starts a pass at a position saved with [Steps.State], and yields the steps that followed
 // it: each element that was not used, once.
@@ -50,7 +50,7 @@ func (d *Distributed) Open(ctx context.Context) (*Steps, error) { return d.OpenA
 // more. The next pass is divided anew.
 //
 // Errors of positions that do not fit match [ErrState].
-func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
+func (d *DistributedDataset) OpenAt(ctx context.Context, from State) (*Steps, error) {
 	s := &Steps{d: d, portion: d.natural(), most: d.rows}
 	streams, inner := d.streams, make([]State, len(d.streams))
 	if from.IsZero() {
@@ -82,7 +82,7 @@ func (d *Distributed) OpenAt(ctx context.Context, from State) (*Steps, error) {
 }
 
 // passed counts a pass that is gone on with, so that the next one to open is another.
-func (d *Distributed) passed(pass uint64) {
+func (d *DistributedDataset) passed(pass uint64) {
 	for {
 		n := d.passes.Load()
 		if n > pass || d.passes.CompareAndSwap(n, pass+1) {

@@ -16,8 +16,8 @@ import (
 )
 
 func TestPartialEnd(t *testing.T) {
-	from := func(ds input.Dataset) func(input.Options) (*input.Distributed, error) {
-		return func(o input.Options) (*input.Distributed, error) {
+	from := func(ds input.Dataset) func(input.Options) (*input.DistributedDataset, error) {
+		return func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(input.Context) (input.Dataset, error) { return ds, nil }, o)
 		}
 	}
@@ -77,7 +77,7 @@ func TestVoteErrorsEndTheSteps(t *testing.T) {
 }
 
 func TestStepPositionsOfOtherDatasetsAreRefused(t *testing.T) {
-	open := func(o input.Options) *input.Distributed {
+	open := func(o input.Options) *input.DistributedDataset {
 		d, err := input.Distribute(input.Range(8).Batch(4, false), o)
 		require.NoError(t, err)
 		return d
@@ -115,7 +115,7 @@ func TestPositionsFitAnotherNumberOfReplicas(t *testing.T) {
 		}
 	}
 	for _, rule := range []input.Rule{input.RuleAuto, input.Chunks, input.Sizes} {
-		open := func(replicas int) *input.Distributed {
+		open := func(replicas int) *input.DistributedDataset {
 			d, err := input.Distribute(ds, input.Options{Replicas: replicas, Rule: rule})
 			require.NoError(t, err)
 			return d

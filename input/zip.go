@@ -75,7 +75,7 @@ func (z zip) Open(ctx context.Context, pass Pass, from State) (Iterator, error) 
 			return nil, err
 		}
 	}
-	it := make(zipped, 0, len(z))
+	it := make(zipIterator, 0, len(z))
 	for i, s := range z {
 		inner := State{}
 		if !from.IsZero() {
@@ -90,9 +90,9 @@ func (z zip) Open(ctx context.Context, pass Pass, from State) (Iterator, error) 
 	return it, nil
 }
 
-type zipped []Iterator
+type zipIterator []Iterator
 
-func (z zipped) Next(ctx context.Context) (Element, error) {
+func (z zipIterator) Next(ctx context.Context) (Element, error) {
 	members := make([]Element, len(z))
 	for i, it := range z {
 		var err error
@@ -103,7 +103,7 @@ func (z zipped) Next(ctx context.Context) (Element, error) {
 	return Tuple(members...), nil
 }
 
-func (z zipped) State() (State, error) {
+func (z zipIterator) State() (State, error) {
 	s := State{Op: "zip", In: make([]State, len(z))}
 	for i, it := range z {
 		var err error
@@ -114,7 +114,7 @@ func (z zipped) State() (State, error) {
 	return s, nil
 }
 
-func (z zipped) Close() error {
+func (z zipIterator) Close() error {
 	var err error
 	for _, it := range z {
 		err = errors.Join(err, it.Close())

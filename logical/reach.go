@@ -50,14 +50,14 @@ func (u *Reach) None() bool {
 	return !slices.Contains(u.reached, true)
 }
 
-// Known is a variable that rules are held against.
-type Known struct {
+// Variable is a variable that rules are held against.
+type Variable struct {
 	Path  string
 	Shape shapes.Shape
 }
 
 // String returns the variable's path, dtype and dimensions, such as "/w" (Float32[1 8]).
-func (v Known) String() string {
+func (v Variable) String() string {
 	dimensions := ""
 	if len(v.Shape.Dimensions) > 0 {
 		dimensions = fmt.Sprint(v.Shape.Dimensions)
@@ -67,7 +67,7 @@ func (v Known) String() string {
 
 // Unreached says why a rule reaches none of the known variables, and what to do, after the words that
 // name the rule: "matches no variable; the nearest names are ...".
-func (r Rule) Unreached(known []Known) string {
+func (r Rule) Unreached(known []Variable) string {
 	const most = 3
 	var others, paths, near []string
 	for _, v := range known {

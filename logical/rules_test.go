@@ -87,7 +87,7 @@ func TestReachNamesWhatIsNear(t *testing.T) {
 	reach.Mark(rules, "/up/weights", []int{4, 4})
 	assert.False(t, reach.None())
 	assert.Equal(t, []int{1}, reach.Missing(rules))
-	known := []logical.Known{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
+	known := []logical.Variable{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
 	assert.Equal(t, `splits a variable of 1 dimensions, and those of its name have others: "/down/weights" (Float32[4 4]); give as many parts as the variable has dimensions`, rules[1].Unreached(known))
 	assert.Contains(t, rules[2].Unreached(known), `matches no variable; the nearest names are "/`)
 	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}

@@ -88,8 +88,8 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 			results = append(results, region.Result{Node: y, Crossing: crossing, Name: fmt.Sprintf("%s %d", role, i)})
 		}
 	}
-	sliced := region.Sliced{N: l.n}
-	add("carried", region.Carried{}, l.results.Carried...)
+	sliced := region.Slice{N: l.n}
+	add("carried", region.Carry{}, l.results.Carried...)
 	add("stacked", sliced, l.results.Stacked...)
 	add("summed", region.Same{}, l.results.Summed...)
 	for i, s := range l.stacks {
@@ -108,7 +108,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		}
 	}
 	for _, h := range l.held {
-		add("variable "+h.Name(), region.Carried{}, h.Now())
+		add("variable "+h.Name(), region.Carry{}, h.Now())
 	}
 	return results
 }
@@ -138,12 +138,12 @@ func (l *layer) unknown() bool {
 // begin makes the graph the layer's.
 func (l *layer) begin() {
 	model.SetStore(l.graph, l.store)
-	around := l.graph.State(running{})
+	around := l.graph.State(runKey{})
 	if around == nil {
 		around = (*run)(nil)
 	}
-	l.graph.AttachState(running{}, l.run)
-	l.ends = append(l.ends, func() { l.graph.AttachState(running{}, around) })
+	l.graph.AttachState(runKey{}, l.run)
+	l.ends = append(l.ends, func() { l.graph.AttachState(runKey{}, around) })
 	for _, loss := range l.losses {
 		loss.begin()
 	}

@@ -36,10 +36,10 @@ type run struct {
 	// path.
 	state  *model.Variable
 	losses []*loss
-	held   []region.Held  // variables of the step that the block writes
-	params map[string]any // of the graph, before
-	depth  int            // how many loops are around this one
-	bare   bool           // there is no scope for variables
+	held   []region.StepVariable // variables of the step that the block writes
+	params map[string]any        // of the graph, before
+	depth  int                   // how many loops are around this one
+	bare   bool                  // there is no scope for variables
 	// asked is set when a trace was given up, with the variable that it asked for.
 	asked bool
 }
@@ -48,8 +48,8 @@ type run struct {
 // the program and in memory.
 const maxRuns = 1 << 16
 
-// running is the loop at hand of a graph, for those inside of it.
-type running struct{}
+// runKey is the loop at hand of a graph, for those inside of it.
+type runKey struct{}
 
 func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *run {
 	r := &run{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
@@ -79,7 +79,7 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 		r.fail("", fmt.Sprintf("a graph of backend %q has no loops over layers", r.graph.Backend().Name()), "trace the step through a strategy")
 	}
 	r.target = target
-	if around, ok := r.graph.State(running{}).(*run); ok && around != nil {
+	if around, ok := r.graph.State(runKey{}).(*run); ok && around != nil {
 		r.depth = around.depth + 1
 	}
 	r.state = generator(model.NewStore())
@@ -97,8 +97,8 @@ type list struct {
 }
 
 func (r *run) lists() []list {
-	return []list{{"carried", region.Carried{}, r.arguments.Carried}, {"same", region.Same{}, r.arguments.Same},
-		{"sliced", region.Sliced{N: r.n}, r.arguments.Sliced}}
+	return []list{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Same{}, r.arguments.Same},
+		{"sliced", region.Slice{N: r.n}, r.arguments.Sliced}}
 }
 
 // fail panics with what is wrong.
@@ -157,17 +157,17 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 			in = append(in, region.Argument{Node: x, Crossing: list.crossing, Name: fmt.Sprintf("%s %d", list.role, i)})
 		}
 	}
-	in = append(in, region.Argument{Node: r.index, Crossing: region.Sliced{N: r.n}, Name: "index"})
+	in = append(in, region.Argument{Node: r.index, Crossing: region.Slice{N: r.n}, Name: "index"})
 	for _, s := range r.stacks {
 		for _, x := range s.nodes {
-			in = append(in, region.Argument{Node: x, Crossing: region.Sliced{N: r.n}, Name: "variable " + s.path})
+			in = append(in, region.Argument{Node: x, Crossing: region.Slice{N: r.n}, Name: "variable " + s.path})
 		}
 	}
 	if r.random != nil {
-		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Sliced{N: r.n}, Name: "random numbers"})
+		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Slice{N: r.n}, Name: "random numbers"})
 	}
 	for _, h := range r.held {
-		in = append(in, region.Argument{Node: l.writes.Outside(h), Crossing: region.Carried{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: l.writes.Outside(h), Crossing: region.Carry{}, Name: "variable " + h.Name()})
 	}
 	return region.Trace(r.target, region.Loop{N: r.n, Keep: r.opts.Keep.Keep()}, in, l.build)
 }

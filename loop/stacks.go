@@ -94,7 +94,7 @@ func (l *layer) settle() {
 // newStack makes the stack of a layer's variable and gives it to the graph.
 func (r *run) newStack(v *model.Variable) *stack {
 	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
-	if slicing, ok := r.graph.State(slicingKey{}).(Slicing); ok && r.depth == 0 {
+	if slicing, ok := r.graph.State(slicingKey{}).(Slicer); ok && r.depth == 0 {
 		s.nodes, s.layer = slicing(s.variable)
 	}
 	whole := s.variable.NodeValue(r.graph) // so that the graph uses it
@@ -166,11 +166,11 @@ func repeat(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitialize
 		}
 		return graph.Stack(all, 0)
 	}
-	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Crossing: region.Carried{}, Name: "random numbers"}},
+	out := region.Trace(target, region.Loop{N: n}, []region.Argument{{Node: before, Crossing: region.Carry{}, Name: "random numbers"}},
 		func(in []*graph.Node) []region.Result {
 			random.SetNodeValue(in[0])
 			value := one(g, of)
-			return []region.Result{{Node: random.NodeValue(g), Crossing: region.Carried{}}, {Node: value, Crossing: region.Sliced{N: n}}}
+			return []region.Result{{Node: random.NodeValue(g), Crossing: region.Carry{}}, {Node: value, Crossing: region.Slice{N: n}}}
 		})
 	random.SetNodeValue(out[0])
 	return out[1]
@@ -222,15 +222,15 @@ func (r *run) newGenerators() *generators {
 	return &generators{variable: v, states: states}
 }
 
-// Slicing says how a stacked variable enters the loops of a graph: the nodes that layers get slices
+// Slicer says how a stacked variable enters the loops of a graph: the nodes that layers get slices
 // of, and what makes a layer's value of its slices. No nodes stand for the variable's own, whose
 // slice is the value. layer is called inside of the loop; what it makes has a gradient as all ops
 // there have.
-type Slicing func(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
+type Slicer func(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
 
 type slicingKey struct{}
 
-// SetSlicing sets how stacked variables enter the loops of a graph. It is for packages that keep
+// SetSlicer sets how stacked variables enter the loops of a graph. It is for packages that keep
 // variables otherwise than the layers read them: as shards, or in another dtype. Loops inside of
 // loops get what the outermost makes.
-func SetSlicing(g *graph.Graph, s Slicing) { g.AttachState(slicingKey{}, s) }
+func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicingKey{}, s) }

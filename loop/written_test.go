@@ -278,7 +278,7 @@ func TestLayersWriteInOtherWays(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{stack(in[0], func(x *graph.Node) *graph.Node {
 				mean := graph.ReduceAllMean(x)
-				rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 					mc.AssignAdd(merged, mc.Reduce(strategy.Sum, args[0]))
 					return nil
 				}, mean)

@@ -40,7 +40,7 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 			InputDilations: orOnes(inputDilations, spatial), KernelDilations: orOnes(kernelDilations, spatial)}
 		v, err := f.convolve(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
 		if err == nil && channelGroups <= 1 && batchGroups <= 1 {
-			f.origins.convolved(v, convolved{x: in[0], kernel: in[1], convolution: c})
+			f.origins.convolved(v, plainConvolution{x: in[0], kernel: in[1], convolution: c})
 		}
 		return v, err
 	})

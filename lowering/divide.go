@@ -45,17 +45,17 @@ func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (com
 	})
 }
 
-// known is what is certain of a value, whatever the compiler makes of the program.
-type known struct {
+// certainty is what is certain of a value, whatever the compiler makes of the program.
+type certainty struct {
 	nonzero bool // a constant without a 0
 	runtime bool // data that arrives when the program runs: the compiler cannot know it
 }
 
-func (k known) safe() bool { return k.nonzero || k.runtime }
+func (k certainty) safe() bool { return k.nonzero || k.runtime }
 
 // folds follows v through ops that only move elements to the constant or the argument they come
 // from.
-func (f *Function) folds(v *stablehlo.Value) known {
+func (f *Function) folds(v *stablehlo.Value) certainty {
 	name := v.String()
 	for {
 		s := f.definition(name)
@@ -65,17 +65,17 @@ func (f *Function) folds(v *stablehlo.Value) known {
 		switch s.OpType.ToStableHLO() {
 		case "stablehlo.constant":
 			value, ok := s.Attributes[ir.Elements].(*ir.Dense)
-			return known{nonzero: ok && withoutZero(value)}
+			return certainty{nonzero: ok && withoutZero(value)}
 		case "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse":
 			name = s.Inputs[0].String()
 		default:
-			return known{}
+			return certainty{}
 		}
 	}
 	// An argument of a closure or of a function that is called may be a constant of the caller's;
 	// so may a scalar one of the main function, where it is the number of the one replica there is.
 	i := slices.IndexFunc(f.builder.main.fn.Inputs, func(in *stablehlo.Value) bool { return in.String() == name })
-	return known{runtime: i >= 0 && f.top() == f.builder.main && !f.builder.main.fn.Inputs[i].Shape().IsScalar()}
+	return certainty{runtime: i >= 0 && f.top() == f.builder.main && !f.builder.main.fn.Inputs[i].Shape().IsScalar()}
 }
 
 // withoutZero reports whether an integer constant surely has no 0 among its elements. Those that

@@ -54,7 +54,7 @@ func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) (*stablehlo.Value
 		return x, nil
 	}
 	if len(f.builder.meshes) > 0 {
-		return f.Mark(x, x.Shape(), undivided{dims})
+		return f.Mark(x, x.Shape(), wholeMark{dims})
 	}
 	if keep := f.builder.backend.opts.WholeAlong; keep != nil {
 		return keep(f, x, dims...)

@@ -13,8 +13,8 @@ import (
 // takes its time for every one. Joined convolutions of the parts of one tensor are
 // themselves a convolution in groups, of its channels or of its batch.
 
-// convolved is a convolution without groups, as ConvGeneral was asked for it.
-type convolved struct {
+// plainConvolution is a convolution without groups, as ConvGeneral was asked for it.
+type plainConvolution struct {
 	x, kernel *stablehlo.Value
 	convolution
 }
@@ -28,21 +28,21 @@ type convolution struct {
 	XDimensions, KernelDimensions   []int
 }
 
-// sliced is a part of a tensor.
-type sliced struct {
+// tensorSlice is a part of a tensor.
+type tensorSlice struct {
 	of             *stablehlo.Value
 	starts, limits []int
 }
 
 // origins say how values of a function came about, by their names.
 type origins struct {
-	convolutions map[string]convolved
-	slices       map[string]sliced
+	convolutions map[string]plainConvolution
+	slices       map[string]tensorSlice
 }
 
-func (o *origins) convolved(v *stablehlo.Value, c convolved) {
+func (o *origins) convolved(v *stablehlo.Value, c plainConvolution) {
 	if o.convolutions == nil {
-		o.convolutions = map[string]convolved{}
+		o.convolutions = map[string]plainConvolution{}
 	}
 	c.XDimensions, c.KernelDimensions = c.x.Shape().Dimensions, c.kernel.Shape().Dimensions
 	o.convolutions[v.String()] = c
@@ -53,9 +53,9 @@ func (o *origins) sliced(v, of *stablehlo.Value, starts, limits, strides []int) 
 		return
 	}
 	if o.slices == nil {
-		o.slices = map[string]sliced{}
+		o.slices = map[string]tensorSlice{}
 	}
-	o.slices[v.String()] = sliced{of, slices.Clone(starts), slices.Clone(limits)}
+	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }
 
 // whole is the tensor whose equal parts along an axis the values are, all of them in

@@ -35,10 +35,10 @@ type halves struct {
 	// results are the dimensions of the products that a value is an operand of, by its name.
 	results map[string][][]int
 	// narrow has a float32 value of a gradient in half precision, by the value's name.
-	narrow map[string]narrowed
+	narrow map[string]narrowing
 }
 
-type narrowed struct {
+type narrowing struct {
 	dtype dtypes.DType
 	write func() (*stablehlo.Value, error)
 }
@@ -69,7 +69,7 @@ func (f *Function) gradient(p product, v *stablehlo.Value) {
 	if adjoint := f.converted(p.lhs); adjoint != nil && adjoint.Shape().DType == d {
 		p.lhs, p.rhs = adjoint, operand
 	}
-	f.halves.remember(v, narrowed{d, func() (*stablehlo.Value, error) {
+	f.halves.remember(v, narrowing{d, func() (*stablehlo.Value, error) {
 		c := chain{fn: f.fn}
 		return c.dot(p, d, f.builder.backend.opts.Precision), c.err
 	}})
@@ -84,9 +84,9 @@ func (f *Function) converted(v *stablehlo.Value) *stablehlo.Value {
 	return s.Inputs[0]
 }
 
-func (h *halves) remember(v *stablehlo.Value, n narrowed) {
+func (h *halves) remember(v *stablehlo.Value, n narrowing) {
 	if h.narrow == nil {
-		h.narrow = map[string]narrowed{}
+		h.narrow = map[string]narrowing{}
 	}
 	h.narrow[v.String()] = n
 }
@@ -97,7 +97,7 @@ func (h *halves) transposed(x, result *stablehlo.Value, permutation []int) {
 	if !ok {
 		return
 	}
-	h.remember(result, narrowed{n.dtype, func() (*stablehlo.Value, error) {
+	h.remember(result, narrowing{n.dtype, func() (*stablehlo.Value, error) {
 		v, err := n.write()
 		if err != nil {
 			return nil, err

@@ -202,9 +202,9 @@ func ordered(m compute.Mesh) error {
 	return nil
 }
 
-// undivided is the mark of a value that is whole on each device from here on, or not divided along
+// wholeMark is the mark of a value that is whole on each device from here on, or not divided along
 // some dimensions.
-type undivided struct{ dims []int }
+type wholeMark struct{ dims []int }
 
 // undivided keeps a value whole on each device of a program that GoMLX splits itself. Over a mesh
 // of one axis that divides anything there is no need.
@@ -218,7 +218,7 @@ func (f *Function) undivided(x *stablehlo.Value) (*stablehlo.Value, error) {
 	if divided < 2 {
 		return x, nil
 	}
-	return f.Mark(x, x.Shape(), undivided{})
+	return f.Mark(x, x.Shape(), wholeMark{})
 }
 
 // constrained puts constraints in the place of the marks of values that are whole.
@@ -229,7 +229,7 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 	written := *f
 	// The function that rewrites has no error.
 	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
-		mark, ok := s.Mark.(undivided)
+		mark, ok := s.Mark.(wholeMark)
 		if !ok {
 			return []*ir.Statement{s}, nil
 		}

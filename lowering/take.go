@@ -133,7 +133,7 @@ func attributeOf(key string, value any) ir.Attr {
 	case ir.Attr:
 		return v
 	case string:
-		return ir.Quoted(v)
+		return ir.String(v)
 	case bool:
 		return ir.Flag(v)
 	case int64:

@@ -51,7 +51,7 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 		if by == Mean && x.DType().IsInt() {
 			c.fail(fmt.Sprintf("the mean of integers (%s) is no integer", x.DType()), "convert it to a float, or take the Sum")
 		}
-		y := c.emit(region.Reduced{Axes: c.axes, By: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+		y := c.emit(region.AllReduce{Axes: c.axes, By: region.Sum}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 		if by == Mean {
 			return graph.DivScalar(y, float64(c.devices))
 		}
@@ -64,7 +64,7 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 		if by == Min {
 			how = region.Min
 		}
-		return c.emit(region.Reduced{Axes: c.axes, By: how}, func(*graph.Node) *graph.Node {
+		return c.emit(region.AllReduce{Axes: c.axes, By: how}, func(*graph.Node) *graph.Node {
 			c.fail("only the sum and the mean have a gradient, not "+by.String(), "stop the gradient before it with graph.StopGradient")
 			return nil
 		})
@@ -79,7 +79,7 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 func AllGather(x *graph.Node, dim int, axes ...string) *graph.Node {
 	c := collectiveOf("manual: all_gather", x, axes)
 	dim = c.dim("dimension", dim)
-	return c.emit(region.Gathered{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return ReduceScatter(v, dim, c.axes...) })
+	return c.emit(region.AllGather{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return ReduceScatter(v, dim, c.axes...) })
 }
 
 // ReduceScatter sums x over the devices of the axes and gives each device its part of the sum along
@@ -92,7 +92,7 @@ func ReduceScatter(x *graph.Node, dim int, axes ...string) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		c.fail("it has dtype Bool, which has no sum", "convert it to a number")
 	}
-	return c.emit(region.Scattered{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return AllGather(v, dim, c.axes...) })
+	return c.emit(region.ReduceScatter{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return AllGather(v, dim, c.axes...) })
 }
 
 // AllToAll cuts x along dimension split into one part for each device of the axes, sends part i to
@@ -104,7 +104,7 @@ func AllToAll(x *graph.Node, split, concat int, axes ...string) *graph.Node {
 	c := collectiveOf("manual: all_to_all", x, axes)
 	split, concat = c.dim("split dimension", split), c.dim("concat dimension", concat)
 	c.divides(split)
-	return c.emit(region.Exchanged{Axes: c.axes, Split: split, Concat: concat}, func(v *graph.Node) *graph.Node {
+	return c.emit(region.AllToAll{Axes: c.axes, Split: split, Concat: concat}, func(v *graph.Node) *graph.Node {
 		return AllToAll(v, concat, split, c.axes...)
 	})
 }
@@ -130,7 +130,7 @@ func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
 		from, to = append(from, pair[0]), append(to, pair[1])
 	}
 	pairs = slices.Clone(pairs)
-	return c.emit(region.Sent{Axes: c.axes, Pairs: pairs}, func(v *graph.Node) *graph.Node {
+	return c.emit(region.Permute{Axes: c.axes, Pairs: pairs}, func(v *graph.Node) *graph.Node {
 		back := make([][2]int, len(pairs))
 		for i, pair := range pairs {
 			back[i] = [2]int{pair[1], pair[0]}
@@ -164,7 +164,7 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	} else {
 		c.x = graph.Where(here, x, graph.ZerosLike(x))
 	}
-	return c.emit(region.Reduced{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
+	return c.emit(region.AllReduce{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }
 
 // Index returns the number of the device on the axes, an int32 scalar: its coordinates on them in

@@ -39,8 +39,8 @@ type Candidate struct {
 	Err error
 }
 
-// Found says where a plugin is.
-type Found struct {
+// Location says where a plugin is.
+type Location struct {
 	// Path is the plugin's library.
 	Path string
 	// Source names the rule that led there, such as "$TPU_LIBRARY_PATH".
@@ -89,17 +89,17 @@ var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib
 // for a TPU $TPU_LIBRARY_PATH; the installer's place under UserCacheDir; for a TPU /lib, /usr/lib
 // and /usr/local/lib. A Path or a variable that is set and wrong is an error: it is not passed
 // over. If no plugin is found, the error is a [*FindError].
-func Find(o FindOptions) (Found, error) {
+func Find(o FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
 		"tpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
 		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
-		return Found{}, option("Kind", `use "cpu", "tpu" or "cuda"`, "%q is no kind of plugin", o.Kind)
+		return Location{}, option("Kind", `use "cpu", "tpu" or "cuda"`, "%q is no kind of plugin", o.Kind)
 	}
 	if o.Stat == nil {
-		return Found{}, option("Stat", "pass os.Stat", "it is nil")
+		return Location{}, option("Stat", "pass os.Stat", "it is nil")
 	}
 	getenv := o.Getenv
 	if getenv == nil {
@@ -120,9 +120,9 @@ func Find(o FindOptions) (Found, error) {
 		tried = append(tried, Candidate{source, path, err})
 		return err == nil
 	}
-	found := func() (Found, error) {
+	found := func() (Location, error) {
 		last := tried[len(tried)-1]
-		return Found{Path: last.Path, Source: last.Source, Tried: tried}, nil
+		return Location{Path: last.Path, Source: last.Source, Tried: tried}, nil
 	}
 
 	explicit := []Candidate{{Source: "Path", Path: o.Path}}
@@ -141,7 +141,7 @@ func Find(o FindOptions) (Found, error) {
 		if try(c.Source, c.Path) {
 			return found()
 		}
-		return Found{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
+		return Location{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
 	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
@@ -158,5 +158,5 @@ func Find(o FindOptions) (Found, error) {
 			}
 		}
 	}
-	return Found{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: hint}
+	return Location{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: hint}
 }

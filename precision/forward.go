@@ -30,7 +30,7 @@ type Target interface {
 // The code of f runs twice in a step's first trace. Forward may be called several times in a step,
 // but not within f. A zero policy calls f and nothing else. Forward panics with an
 // [*errkind.Fault] for a policy that cannot be, for a trainable variable that the store has in
-// Compute itself, and for a graph that is none of package strategy's or of a [Tracing]'s.
+// Compute itself, and for a graph that is none of package strategy's or of a [TraceState]'s.
 func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	if p == (Policy{}) {
 		return f(in)
@@ -42,7 +42,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	t := tracedOf(g)
 	switch {
 	case t == nil:
-		panic(wrong("Forward", "call it in a step of package strategy, or attach a precision.Tracing to the graph", "the graph is none of a step's"))
+		panic(wrong("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph", "the graph is none of a step's"))
 	case t.running:
 		panic(wrong("Forward", "give the whole forward part one policy", "called in the forward part of another policy"))
 	case !g.IsMainFunc():
@@ -87,7 +87,7 @@ func (p Policy) sums(g *graph.Graph) {
 		Hint: "trace the step with package strategy", Class: errkind.NotImplementedError})
 }
 
-func (p Policy) output(t *traced, y *graph.Node) *graph.Node {
+func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
 	if y == nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // traced is a step over a float32 argument of 4 x 8.
-type traced struct {
+type graphState struct {
 	graph *graph.Graph
 	text  string
 	runs  int // of the step's code
@@ -30,9 +30,9 @@ type traced struct {
 }
 
 // trace traces a step as package strategy does. build returns the step's results.
-func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph.Node) []*graph.Node) (out traced) {
+func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph.Node) []*graph.Node) (out graphState) {
 	t.Helper()
-	seen := &precision.Tracing{}
+	seen := &precision.TraceState{}
 	for {
 		again := func() bool {
 			target := spmd.NewTrace(spmd.Options{})
@@ -107,7 +107,7 @@ func shapesOf(store *model.Store) map[string]string {
 }
 
 // count is how often a pattern is in the program's text.
-func (out traced) count(pattern string) int {
+func (out graphState) count(pattern string) int {
 	return len(regexp.MustCompile(pattern).FindAllString(out.text, -1))
 }
 

@@ -12,11 +12,11 @@ import (
 // wrong dtype. So the code of a forward part runs twice: in the first trace to see what it asks the
 // store for, in the second for the graph.
 
-// Tracing is what the traces of one step know of its forward parts. What traces a step attaches it
-// to each graph, and traces the step once more with a new graph whenever [Tracing.Again] says so.
-// Package strategy does that for all its functions. The zero Tracing is ready to use. It is not
-// safe for concurrent use.
-type Tracing struct {
+// TraceState is what the traces of one step know of its forward parts. What traces a step attaches
+// it to each graph, and traces the step once more with a new graph whenever [TraceState.Again] says
+// so. Package strategy does that for all its functions. The zero TraceState is ready to use. It is
+// not safe for concurrent use.
+type TraceState struct {
 	parts []*part // in the order of the calls of Forward in a graph
 	again bool
 }
@@ -30,9 +30,9 @@ type part struct {
 	looked map[string]bool
 }
 
-// traced is what a graph knows.
-type traced struct {
-	tracing *Tracing
+// graphState is what a graph knows.
+type graphState struct {
+	tracing *TraceState
 	calls   int // of Forward
 	// policy is that of the last call, running is set during one. exact are the arguments that
 	// nodes were cast from.
@@ -44,17 +44,17 @@ type traced struct {
 type tracedKey struct{}
 
 // Attach makes a new graph one of the step's traces.
-func (t *Tracing) Attach(g *graph.Graph) {
-	g.AttachState(tracedKey{}, &traced{tracing: t, exact: map[*graph.Node]*graph.Node{}})
+func (t *TraceState) Attach(g *graph.Graph) {
+	g.AttachState(tracedKey{}, &graphState{tracing: t, exact: map[*graph.Node]*graph.Node{}})
 }
 
-func tracedOf(g *graph.Graph) *traced {
-	t, _ := g.State(tracedKey{}).(*traced)
+func tracedOf(g *graph.Graph) *graphState {
+	t, _ := g.State(tracedKey{}).(*graphState)
 	return t
 }
 
 // next is the part that a call of Forward in the graph is.
-func (t *traced) next() *part {
+func (t *graphState) next() *part {
 	if t.calls == len(t.tracing.parts) {
 		t.tracing.parts = append(t.tracing.parts, &part{looked: map[string]bool{}})
 	}
@@ -67,7 +67,7 @@ var errAgain = errkind.New(errkind.InternalError, "precision: the dtypes of the 
 
 // Again reports whether the last trace served to see what the step's code asks for: the step is to
 // be traced again, whatever came of it.
-func (t *Tracing) Again() bool {
+func (t *TraceState) Again() bool {
 	again := t.again
 	t.again = false
 	return again

@@ -53,7 +53,7 @@ func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) [
 			panic(e)
 		}
 	}()
-	n, written := 0, []region.Held(nil)
+	n, written := 0, []region.StepVariable(nil)
 	all := region.Trace(target, region.Block{Keep: keep.keep}, arguments, func(in []*graph.Node) []region.Result {
 		var results []region.Result
 		keep.Check("remat:", g, func() {
@@ -92,7 +92,7 @@ func Name(x *graph.Node, name string) *graph.Node {
 	if !ok {
 		return x
 	}
-	if seen, ok := x.Graph().State(seenKey{}).(*seen); ok {
+	if seen, ok := x.Graph().State(seenKey{}).(*nameScope); ok {
 		for ; seen != nil; seen = seen.around {
 			seen.names[name] = true
 		}
@@ -100,10 +100,10 @@ func Name(x *graph.Node, name string) *graph.Node {
 	return target.EmitBorder(x, region.Name{Name: name}, func(v *graph.Node) *graph.Node { return v })
 }
 
-// seen are the names that tensors of the block at hand have, and of the blocks around it.
-type seen struct {
+// nameScope are the names that tensors of the block at hand have, and of the blocks around it.
+type nameScope struct {
 	names  map[string]bool
-	around *seen
+	around *nameScope
 }
 
 type seenKey struct{}
@@ -111,8 +111,8 @@ type seenKey struct{}
 // Check builds a block and panics if a name of the policy is that of no tensor of it. It is for
 // packages that have blocks of their own; op is how they begin their errors, such as "loop:".
 func (p Policy) Check(op string, g *graph.Graph, build func()) {
-	around, _ := g.State(seenKey{}).(*seen)
-	now := &seen{names: map[string]bool{}, around: around}
+	around, _ := g.State(seenKey{}).(*nameScope)
+	now := &nameScope{names: map[string]bool{}, around: around}
 	g.AttachState(seenKey{}, now)
 	defer g.AttachState(seenKey{}, around)
 	build()

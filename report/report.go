@@ -270,7 +270,7 @@ func (r *Report) note(format string, args ...any) {
 }
 
 func (r *Report) addTensors(m *spmd.Module, variables []bool) error {
-	add := func(role string, p spmd.Placed) error {
+	add := func(role string, p spmd.ShardedTensor) error {
 		copies, err := sharding.ReplicationFactor(m.Mesh, p.Spec)
 		if err != nil {
 			return ofTensor(role, p.Name, err)

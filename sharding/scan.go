@@ -36,14 +36,14 @@ func (s *scanner) fail(format string, args ...any) {
 func (s *scanner) unsupported(format string, args ...any) {
 	if s.err == nil {
 		s.fail(format, args...)
-		s.err = unsupported{s.err}
+		s.err = unsupportedError{s.err}
 	}
 }
 
-// unsupported is a syntax error that matches errors.ErrUnsupported too.
-type unsupported struct{ error }
+// unsupportedError is a syntax error that matches errors.ErrUnsupported too.
+type unsupportedError struct{ error }
 
-func (u unsupported) Unwrap() []error { return []error{u.error, errors.ErrUnsupported} }
+func (u unsupportedError) Unwrap() []error { return []error{u.error, errors.ErrUnsupported} }
 
 func (s *scanner) skipSpace() {
 	for s.pos < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.pos]) >= 0 {

@@ -171,7 +171,7 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 			d.changed("remove", temp, "")
 		}
 	}()
-	err = write(&watched{ctx, w})
+	err = write(&contextWriter{ctx, w})
 	if err == nil && !opts.Volatile {
 		err = w.Sync()
 		d.changed("sync file", temp, "")
@@ -220,13 +220,13 @@ func place(temp, path string) (placed bool, err error) {
 	}
 }
 
-// watched is a writer that ends with its context.
-type watched struct {
+// contextWriter is a writer that ends with its context.
+type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
 }
 
-func (w *watched) Write(p []byte) (int, error) {
+func (w *contextWriter) Write(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -124,12 +124,12 @@ func TestAOTLargeOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 // timed is a step and the least times of its making in the last round.
 type timed struct {
 	strat    *strategy.TPUStrategy
-	compiled *strategy.Compiled
+	compiled *strategy.CompiledStep
 	// ratio is all of the time over the compiler's.
 	ratio float64
 	// told answers what the plugin answers of the compiled step, from a record: what a
 	// report of it takes is ours.
-	told                           strategy.Compiled
+	told                           strategy.CompiledStep
 	assigning, lowering, reporting time.Duration
 }
 

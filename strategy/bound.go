@@ -11,16 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// Bound is a function with its arguments fixed, for a loop that launches one program again and
+// Binding is a function with its arguments fixed, for a loop that launches one program again and
 // again: a launch looks nothing up and allocates nothing, and overwrites the results of the launch
-// before. A Bound is safe for concurrent use; launches take turns.
-type Bound struct {
+// before. A Binding is safe for concurrent use; launches take turns.
+type Binding struct {
 	program *program
 
 	// The rest is guarded by the strategy's launch lock.
 	arguments  []Value // the arguments: a value that nobody holds is collected
 	own        int     // how many of them are not borrowed from other strategies
-	values     []Value // those that are closed with the Bound
+	values     []Value // those that are closed with the Binding
 	results    []Value
 	columns    [][]*pjrt.Buffer // of the results, by result, then device
 	args, outs [][]*pjrt.Buffer
@@ -30,8 +30,8 @@ type Bound struct {
 
 // Bind compiles the function for these arguments and fixes them. Bind copies host arguments now,
 // and values that come in another layout than the function's; Close releases these copies. Other
-// values stay the caller's, who keeps them open as long as the Bound is launched.
-func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
+// values stay the caller's, who keeps them open as long as the Binding is launched.
+func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Bound, error) {
 }
 
 // bind lays out a program's launch over values.
-func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
+func (p *program) bind(ctx context.Context, values []Value) (*Binding, error) {
 	if err := arrive(ctx, p.variables...); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{program: p, generation: -1, arguments: slices.Concat(values, borrowed), own: len(values)}
+	b := &Binding{program: p, generation: -1, arguments: slices.Concat(values, borrowed), own: len(values)}
 	values = b.arguments
 	buffers, err := buffersOf(values)
 	if err != nil {
@@ -82,14 +82,14 @@ func (p *program) bind(ctx context.Context, values []Value) (*Bound, error) {
 }
 
 // layout arranges the matrices anew, keeping the results.
-func (b *Bound) layout(results [][]*pjrt.Buffer) {
+func (b *Binding) layout(results [][]*pjrt.Buffer) {
 	b.args, b.outs = b.program.matrix(b.columns, results)
 	b.generation = b.program.function.strategy.generation
 }
 
 // Launch runs the function once and returns when the work is under way. It overwrites the results
 // of the launch before. The context bounds the wait for a turn.
-func (b *Bound) Launch(ctx context.Context) error {
+func (b *Binding) Launch(ctx context.Context) error {
 	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
 	}
@@ -109,7 +109,7 @@ func (b *Bound) Launch(ctx context.Context) error {
 }
 
 // borrow brings what other strategies' variables hold now.
-func (b *Bound) borrow(ctx context.Context) error {
+func (b *Binding) borrow(ctx context.Context) error {
 	fresh, release, err := b.program.borrow(ctx)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (b *Bound) borrow(ctx context.Context) error {
 }
 
 // run is Launch with the lock held.
-func (b *Bound) run(ctx context.Context) error {
+func (b *Binding) run(ctx context.Context) error {
 	p := b.program
 	s := p.function.strategy
 	if b.closed {
@@ -172,7 +172,7 @@ func (b *Bound) run(ctx context.Context) error {
 
 // letGo answers whether a launch failed because somebody reads a result of the one before. The
 // results are left to the readers then, and others take their place.
-func (b *Bound) letGo(err error) bool {
+func (b *Binding) letGo(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.Result || wrong.Index >= b.program.results {
 		return false
@@ -188,7 +188,7 @@ func (b *Bound) letGo(err error) bool {
 }
 
 // adopt makes values of the first launch's results. Later launches refill the same buffers.
-func (b *Bound) adopt() error {
+func (b *Binding) adopt() error {
 	columns := b.resultColumns()
 	for j, r := range b.program.module.Results[:b.program.results] {
 		v, err := b.program.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, columns[j])
@@ -202,7 +202,7 @@ func (b *Bound) adopt() error {
 	return nil
 }
 
-func (b *Bound) resultColumns() [][]*pjrt.Buffer {
+func (b *Binding) resultColumns() [][]*pjrt.Buffer {
 	columns := make([][]*pjrt.Buffer, b.program.results)
 	for j := range columns {
 		columns[j] = b.program.column(b.outs, j)
@@ -211,7 +211,7 @@ func (b *Bound) resultColumns() [][]*pjrt.Buffer {
 }
 
 // setColumn points an argument of the function at other buffers.
-func (b *Bound) setColumn(argument int, buffers mesh.Buffers) {
+func (b *Binding) setColumn(argument int, buffers mesh.Buffers) {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	b.columns[argument] = buffers
@@ -230,12 +230,12 @@ func (b *Bound) setColumn(argument int, buffers mesh.Buffers) {
 	}
 }
 
-// launchLock returns the lock that guards a Bound.
-func (b *Bound) launchLock() *sync.Mutex { return &b.program.function.strategy.machine.Launch }
+// launchLock returns the lock that guards a Binding.
+func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.machine.Launch }
 
 // Results returns the results of the latest launch, and none before the first launch. They stay the
-// Bound's: the next launch overwrites them, and Close closes them.
-func (b *Bound) Results() []Value {
+// Binding's: the next launch overwrites them, and Close closes them.
+func (b *Binding) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	if b.program.givesNothing() {
@@ -245,7 +245,7 @@ func (b *Bound) Results() []Value {
 }
 
 // Close releases the results and the copies of the arguments.
-func (b *Bound) Close() error {
+func (b *Binding) Close() error {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	if b.closed {

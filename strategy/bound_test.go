@@ -21,10 +21,10 @@ func TestABoundHoldsItsArguments(t *testing.T) {
 	f := strat.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.AddScalar(in[0], 1)}
 	}, strategy.FunctionOptions{})
-	bind := func() *strategy.Bound {
+	bind := func() *strategy.Binding {
 		v, err := strat.Mirror(ctx, tensors.FromValue([]float32{1, 2}), logical.Annotation{})
 		require.NoError(t, err)
-		b, err := f.Bind(ctx, v) // nothing but the Bound knows v from here on
+		b, err := f.Bind(ctx, v) // nothing but the Binding knows v from here on
 		require.NoError(t, err)
 		return b
 	}

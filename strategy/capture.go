@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
-// captured is a variable that a step touched while it was traced: an argument of its program, and a
+// capture is a variable that a step touched while it was traced: an argument of its program, and a
 // result of it once it is written.
-type captured struct {
+type capture struct {
 	variable *Variable
 	name     string
 	now      *graph.Node // the variable's value at this point of the trace
@@ -28,7 +28,7 @@ type captured struct {
 }
 
 // capture returns the step's hold of a variable, which begins at the first touch.
-func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
+func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	if v == nil {
 		panic(v.ownedBy(rc.strategy, op))
 	}
@@ -44,7 +44,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("variable %q is met first inside a loop body or a branch of the step", v.path), Hint: "call Read before it"})
 	}
-	c := &captured{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
+	c := &capture{variable: v, name: fmt.Sprintf("distributed_%d", len(rc.captured)), borrowed: borrowed}
 	if rc.meet != nil && !borrowed {
 		if path, first, wrote := rc.meet(op, v); first != nil {
 			c.name, c.now, c.wrote = path, first, wrote
@@ -59,7 +59,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *captured {
 	return c
 }
 
-func (rc *ReplicaContext) capturing(v *Variable) *captured {
+func (rc *ReplicaContext) capturing(v *Variable) *capture {
 	for _, c := range rc.captured {
 		if c.variable == v {
 			return c
@@ -68,7 +68,7 @@ func (rc *ReplicaContext) capturing(v *Variable) *captured {
 	return nil
 }
 
-func (rc *ReplicaContext) capturedAs(name string) *captured {
+func (rc *ReplicaContext) capturedAs(name string) *capture {
 	for _, c := range rc.captured {
 		if c.name == name {
 			return c
@@ -136,14 +136,14 @@ func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x
 }
 
 // own refuses to write another strategy's variable.
-func (c *captured) own(op string) {
+func (c *capture) own(op string) {
 	if c.borrowed {
 		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))
 	}
 }
 
 // set writes x, which is aggregated already.
-func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
+func (rc *ReplicaContext) set(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.own(op)
 	if !x.Shape().Equal(c.now.Shape()) {
 		panic(fault.New(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
@@ -153,7 +153,7 @@ func (rc *ReplicaContext) set(op string, c *captured, x *graph.Node, apply func(
 }
 
 // write makes x the variable's value at this point of the trace.
-func (c *captured) write(x *graph.Node) *graph.Node {
+func (c *capture) write(x *graph.Node) *graph.Node {
 	c.now, c.changed = x, true
 	if c.wrote != nil {
 		c.wrote(x)
@@ -266,19 +266,19 @@ func (rc *ReplicaContext) inReplica(op string) {
 
 // A region holds a captured variable: what a layer or a block writes to it leaves the region as a
 // result.
-var _ region.Held = (*captured)(nil)
+var _ region.StepVariable = (*capture)(nil)
 
-// Name implements region.Held.
-func (c *captured) Name() string { return c.variable.path }
+// Name implements region.StepVariable.
+func (c *capture) Name() string { return c.variable.path }
 
-// Parameter implements region.Held.
-func (c *captured) Parameter() *graph.Node { return c.first }
+// Parameter implements region.StepVariable.
+func (c *capture) Parameter() *graph.Node { return c.first }
 
-// Now implements region.Held.
-func (c *captured) Now() *graph.Node { return c.now }
+// Now implements region.StepVariable.
+func (c *capture) Now() *graph.Node { return c.now }
 
-// Set implements region.Held.
-func (c *captured) Set(x *graph.Node) {
+// Set implements region.StepVariable.
+func (c *capture) Set(x *graph.Node) {
 	c.now, c.changed = x, x != c.first
 	if c.wrote != nil {
 		c.wrote(x)
@@ -286,11 +286,11 @@ func (c *captured) Set(x *graph.Node) {
 }
 
 // PerReplica reports whether each replica has its own.
-func (c *captured) PerReplica() bool { return c.variable.perReplica() }
+func (c *capture) PerReplica() bool { return c.variable.perReplica() }
 
 // capturedVariables lists the variables that the step met.
-func (rc *ReplicaContext) capturedVariables() []region.Held {
-	all := make([]region.Held, len(rc.captured))
+func (rc *ReplicaContext) capturedVariables() []region.StepVariable {
+	all := make([]region.StepVariable, len(rc.captured))
 	for i, c := range rc.captured {
 		all[i] = c
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compiled describes a compiled step. Program and Executable stay the strategy's: do not close
+// CompiledStep describes a compiled step. Program and Executable stay the strategy's: do not close
 // them.
-type Compiled struct {
+type CompiledStep struct {
 	// Name is the name of the step function.
 	Name string
 	// Module is the step as it was given to the compiler.
@@ -41,13 +41,13 @@ type Compiled struct {
 }
 
 // compiled describes the program.
-func (p *program) compiled() *Compiled {
+func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
-	c := &Compiled{
+	c := &CompiledStep{
 		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p,
 	}
-	if x, ok := p.executable.(mesh.Described); ok {
+	if x, ok := p.executable.(mesh.OfflineProgram); ok {
 		c.Program = x.Executable
 	} else if c.Executable != nil {
 		c.Program = c.Executable.Executable()
@@ -60,7 +60,7 @@ func (p *program) compiled() *Compiled {
 
 // Report returns what is known of the step before it runs: memory, shardings, collectives and the
 // estimate of its cost. It is plain data and outlives the strategy. The call takes milliseconds.
-func (c *Compiled) Report() (*report.Report, error) {
+func (c *CompiledStep) Report() (*report.Report, error) {
 	if c.Program == nil {
 		return nil, &errkind.Fault{Op: "strategy: report", Subject: c.Name, Reason: "the runtime gives no compiled program",
 			Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
@@ -69,7 +69,7 @@ func (c *Compiled) Report() (*report.Report, error) {
 }
 
 // input is what a report is made from.
-func (c *Compiled) input() report.Input {
+func (c *CompiledStep) input() report.Input {
 	s := c.program.function.strategy
 	return report.Input{
 		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,

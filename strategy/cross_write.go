@@ -131,7 +131,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 }
 
 // accepts refuses a value that components cannot be written from.
-func (v *Variable) accepts(op string, x *distributed) error {
+func (v *Variable) accepts(op string, x *deviceValue) error {
 	if x.varying() {
 		switch {
 		case v.synchronization == OnRead:

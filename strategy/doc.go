@@ -100,9 +100,9 @@
 // # Without the devices
 //
 // [NewAheadOfTime] makes a strategy for a slice that is described, not open. Steps are traced,
-// lowered and compiled by the TPU's own compiler, and [Compiled.Report] says what memory and time
-// they need. Package strategy/stepfile keeps compiled steps in files, and [Options].Compiler takes
-// a cache of compiled programs (package pjrt/cache).
+// lowered and compiled by the TPU's own compiler, and [CompiledStep.Report] says what memory and
+// time they need. Package strategy/stepfile keeps compiled steps in files, and [Options].Compiler
+// takes a cache of compiled programs (package pjrt/cache).
 //
 // # Concurrency
 //

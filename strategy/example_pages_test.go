@@ -89,8 +89,8 @@ func ExampleReplicaContext_MergeCall() {
 
 	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		v := graph.Add(in[0], rc.ReplicaIDInSyncGroup())
-		sum := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{mc.Reduce(strategy.Sum, args[0])}
+		sum := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			return []*strategy.MergeValue{mc.Reduce(strategy.Sum, args[0])}
 		}, v)
 		return []*graph.Node{graph.Add(sum[0], v)}
 	}, strategy.FunctionOptions{Name: "three_plus_id"})

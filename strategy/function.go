@@ -96,7 +96,7 @@ type Function struct {
 	loaded *saved.Step
 	refuse func(values []Value) error
 
-	resident resident
+	resident residentLoop
 
 	closed    atomic.Bool   // set under strategy.mu
 	traced    atomic.Bool   // once
@@ -114,7 +114,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	}
 	s.rules.awaits(s.opts.Variables, opts.Store)
 	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{},
-		resident: resident{bounds: map[string]*residentBound{}}}
+		resident: residentLoop{bounds: map[string]*residentBinding{}}}
 }
 
 // Close frees what the function has on the devices: its compiled programs, and the batch and the
@@ -282,7 +282,7 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 // [FunctionOptions.LocalBatch] of this process's rows; for a loop, [TPUStrategy.StackBatches]
 // stacks shapes. Compiled makes no first values of variables and copies nothing: that happens when
 // a step runs, or when a variable is read.
-func (f *Function) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
+func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
 	values, release, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 //
 // Errors: [ErrContext] in replica code, which calls AllGather instead; [ErrOtherStrategy];
 // [*Error] of kind InvalidArgumentError for a scalar, for an axis that the tensors do not have and
-// for shapes that do not match, and of kind TypeError for a *[Stacked].
+// for shapes that do not match, and of kind TypeError for a *[BatchStack].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err

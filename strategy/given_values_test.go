@@ -30,7 +30,7 @@ type takenWorld struct {
 
 // takenKinds are the rows of the table, in order.
 var takenKinds = []string{"number", "host tensor", "nest", "text", "nothing", "component", "component of a variable", "variable", "sync-on-read variable",
-	"Mirrored", "PerReplica", "equal PerReplica", "Stacked", "Objects", "graph node", "another strategy's variable", "another strategy's Mirrored",
+	"Mirrored", "PerReplica", "equal PerReplica", "BatchStack", "Objects", "graph node", "another strategy's variable", "another strategy's Mirrored",
 	"another strategy's PerReplica", "variable elsewhere"}
 
 func newTakenWorld(t *testing.T) *takenWorld {
@@ -54,7 +54,7 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	w.kinds = map[string]any{
 		"number": float32(2), "host tensor": tensors.FromValue(pair), "nest": []any{pair, map[string]any{"a": pair}}, "text": "a", "nothing": nil,
 		"component": strategytest.OK(eager.Of(s).Component(apart, 1)), "component of a variable": strategytest.OK(w.e.Component(v, 1)), "variable": v, "sync-on-read variable": metric,
-		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "Stacked": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
+		"Mirrored": mirrored, "PerReplica": apart, "equal PerReplica": equal, "BatchStack": strategytest.OK(s.StackBatches(ctx, []any{pair, pair}, logical.Annotation{})),
 		"Objects": strategy.NewObjects("a", "b"), "graph node": node,
 		"another strategy's variable":   strategytest.OK(all.NewVariable(ctx, pair, strategy.VariableOptions{})),
 		"another strategy's Mirrored":   strategytest.OK(all.Mirror(ctx, pair, logical.Annotation{})),
@@ -103,7 +103,7 @@ var takenPlaces = []struct {
 	{"merge call", func(w *takenWorld, x any) error {
 		v := w.variable(x)
 		return strategytest.Err(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
 				if err := v.Assign(mc.Context(), x); err != nil {
 					panic(err)
 				}

@@ -35,7 +35,7 @@ type hostile struct {
 	ragged   *strategy.PerReplica
 	theirs   *strategy.PerReplica // of the other strategy
 	closed   *strategy.PerReplica
-	steps    *strategy.Stacked
+	steps    *strategy.BatchStack
 }
 
 func (h *hostile) run(fn eager.ReplicaFunc, args ...any) error {
@@ -141,7 +141,7 @@ var hostileCases = []hostileCase{
 	}},
 	{"a step that uses its context in a merge call", strategy.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				rc.AllReduce(strategy.Sum, rc.ReplicaIDInSyncGroup())
 				return args
 			}, rc.ReplicaIDInSyncGroup())
@@ -150,7 +150,7 @@ var hostileCases = []hostileCase{
 	{"a merge call that writes what differs", strategy.TypeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), h.mine.Shape().DType)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				mc.Assign(h.mine, args[0])
 				return args
 			}, x)

@@ -29,12 +29,12 @@ func init() {
 			return innerContext{x}
 		case *MergeContext:
 			return innerMerge{x}
-		case *Merged:
-			return innerMerged{x}
+		case *MergeValue:
+			return innerMergeValue{x}
 		case *Function:
 			return innerFunction{x}
-		case *Compiled:
-			return innerCompiled{x}
+		case *CompiledStep:
+			return innerStep{x}
 		case Value:
 			return innerValue{x.base()}
 		}
@@ -117,7 +117,7 @@ func (m innerStrategy) Call(ctx context.Context, name string, step StepFunc, val
 }
 
 func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
-	var base *distributed
+	var base *deviceValue
 	if v, ok := x.(*Variable); !ok {
 		base = x.(Value).base()
 	} else if base = v.value(); v.localWrites && op == Mean {
@@ -128,11 +128,11 @@ func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 }
 
 // innerValue is the inner face of a value.
-type innerValue struct{ *distributed }
+type innerValue struct{ *deviceValue }
 
 func (m innerValue) Ragged() [][]int { return m.ragged }
 func (m innerValue) Sizes(ctx context.Context) (*PerReplica, error) {
-	return m.distributed.sizes(ctx)
+	return m.deviceValue.sizes(ctx)
 }
 func (m innerValue) Mark(ragged [][]int, equal bool) { m.ragged, m.equal = ragged, equal }
 func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
@@ -267,7 +267,7 @@ func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.
 
 // StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it; see
 // [mesh.Machine.StartGather].
-func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error) {
+func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error) {
 	if err := m.Usable(ctx, "gather "+name); err != nil {
 		return nil, err
 	}
@@ -295,11 +295,11 @@ func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 type innerMerge struct{ *MergeContext }
 
 func (m innerMerge) Replica() *ReplicaContext { return m.rc }
-func (m innerMerge) Value(op string, x any, v *Variable) (value *Merged, host bool) {
+func (m innerMerge) Value(op string, x any, v *Variable) (value *MergeValue, host bool) {
 	return m.value(op, x, v)
 }
-func (m innerMerge) Merged(node *graph.Node, mirrored bool) *Merged {
-	return &Merged{mc: m.MergeContext, node: node, mirrored: mirrored}
+func (m innerMerge) Merged(node *graph.Node, mirrored bool) *MergeValue {
+	return &MergeValue{mc: m.MergeContext, node: node, mirrored: mirrored}
 }
 
 // State returns the step's last node and the nodes of its variables: what building graph changes.
@@ -311,14 +311,14 @@ func (m innerMerge) State() []*graph.Node {
 	return state
 }
 
-// innerMerged is the inner face of a value of a merge call.
-type innerMerged struct{ *Merged }
+// innerMergeValue is the inner face of a value of a merge call.
+type innerMergeValue struct{ *MergeValue }
 
-func (m innerMerged) Node() *graph.Node    { return m.node }
-func (m innerMerged) Merge() *MergeContext { return m.mc }
+func (m innerMergeValue) Node() *graph.Node    { return m.node }
+func (m innerMergeValue) Merge() *MergeContext { return m.mc }
 
 // innerFunction is the inner face of a function.
 type innerFunction struct{ *Function }
 
-// innerCompiled is the inner face of a compiled step.
-type innerCompiled struct{ *Compiled }
+// innerStep is the inner face of a compiled step.
+type innerStep struct{ *CompiledStep }

@@ -72,7 +72,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 }
 
 // surrender closes a value and gives its buffers to the caller.
-func (v *distributed) surrender() []*pjrt.Buffer {
+func (v *deviceValue) surrender() []*pjrt.Buffer {
 	v.strategy.drop(weak.Make(v))
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -100,7 +100,7 @@ func (m innerContext) Meet(f func(op string, v *Variable) (path string, first *g
 	m.meet = f
 }
 
-func (m innerContext) Held(v *Variable) region.Held { return m.capture("Read", v) }
+func (m innerContext) Held(v *Variable) region.StepVariable { return m.capture("Read", v) }
 
 func (m innerContext) Rows() (mine, all *graph.Node)         { return m.rows() }
 func (m innerContext) SetRows(mine, all *graph.Node)         { m.realRows, m.allRows = mine, all }

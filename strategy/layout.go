@@ -38,7 +38,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 }
 
 // layout is how a value or a variable lies on the devices.
-func (v *distributed) layout() (*mesh.Layout, error) {
+func (v *deviceValue) layout() (*mesh.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil || !v.over.Is() {
 		return l, err

@@ -66,7 +66,7 @@ func (l *loader) values() (values []Value) {
 		if argument.Variable {
 			continue
 		}
-		v := &PerReplica{distributed{strategy: l.f.strategy, dtype: a.DType, shape: a.Local, annotation: a.Annotation, perReplica: a.PerReplica}}
+		v := &PerReplica{deviceValue{strategy: l.f.strategy, dtype: a.DType, shape: a.Local, annotation: a.Annotation, perReplica: a.PerReplica}}
 		if a.PerStep {
 			v.steps = l.Steps
 		}
@@ -172,7 +172,7 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 
 // checkProgram holds the arguments and results of a step against those of its program.
 func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
-	compare := func(what string, placed []spmd.Placed, types []pjrt.TensorType) error {
+	compare := func(what string, placed []spmd.ShardedTensor, types []pjrt.TensorType) error {
 		if len(placed) != len(types) {
 			return fmt.Errorf("the file says %d %ss, the program has %d", len(placed), what, len(types))
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // savedKind describes a variable of a step that was taken apart, as [Variable.kind] does.
-func savedKind(a spmd.Placed, d *saved.Variable) string {
+func savedKind(a spmd.ShardedTensor, d *saved.Variable) string {
 	v := &Variable{dtype: a.DType, shape: a.Local, annotation: a.Annotation, localWrites: d.LocalWrites,
 		synchronization: VariableSynchronization(d.Synchronization), aggregation: VariableAggregation(d.Aggregation)}
 	return v.kind()

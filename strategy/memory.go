@@ -85,7 +85,7 @@ func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error
 }
 
 // annotationText says how an argument is laid over the devices.
-func annotationText(p spmd.Placed) string {
+func annotationText(p spmd.ShardedTensor) string {
 	text := p.Annotation.String()
 	switch {
 	case p.Over.Is() && text != "none":

@@ -34,16 +34,16 @@ func (mc *MergeContext) ended(op string) *Error {
 }
 
 // given refuses what is no value of the merge call's step.
-func (mc *MergeContext) given(op string, x *Merged) *graph.Node {
+func (mc *MergeContext) given(op string, x *MergeValue) *graph.Node {
 	if x == nil || x.node == nil || x.node.Graph() != mc.rc.graph {
 		panic(fault.New(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
 	}
 	return x.node
 }
 
-// Merged is a tensor of a step as the replicas together see it: a different tensor on each replica,
-// or the same one.
-type Merged struct {
+// MergeValue is a tensor of a step as the replicas together see it: a different tensor on each
+// replica, or the same one.
+type MergeValue struct {
 	mc   *MergeContext
 	node *graph.Node
 	// mirrored values are the same on every replica.
@@ -51,13 +51,13 @@ type Merged struct {
 }
 
 // Shape returns the dtype and the dimensions of one replica's tensor.
-func (m *Merged) Shape() shapes.Shape { return m.node.Shape() }
+func (m *MergeValue) Shape() shapes.Shape { return m.node.Shape() }
 
 // Mirrored reports whether the value is known to be the same on every replica.
-func (m *Merged) Mirrored() bool { return m.mirrored }
+func (m *MergeValue) Mirrored() bool { return m.mirrored }
 
 // String describes the value.
-func (m *Merged) String() string {
+func (m *MergeValue) String() string {
 	if m.mirrored {
 		return fmt.Sprintf("Mirrored(%s)", m.node.Shape())
 	}
@@ -69,18 +69,18 @@ func (m *Merged) String() string {
 // fn to the replicas: the same node to each replica for a value that is the same for all, otherwise
 // to each its own. All replicas run the same step, so they always meet; the step is traced once,
 // and so is fn. Collectives are emitted where fn combines values.
-func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) []*Merged, args ...*graph.Node) []*graph.Node {
+func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*MergeValue) []*MergeValue, args ...*graph.Node) []*graph.Node {
 	rc.inReplica("MergeCall")
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: MergeCall", Reason: "called inside a loop body or a branch of the step", Hint: "call it outside"})
 	}
 	mc := &MergeContext{rc: rc}
-	merged := make([]*Merged, len(args))
+	merged := make([]*MergeValue, len(args))
 	for i, x := range args {
 		if x == nil || x.Graph() != rc.graph {
 			panic(fault.New(TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
 		}
-		merged[i] = &Merged{mc: mc, node: x}
+		merged[i] = &MergeValue{mc: mc, node: x}
 	}
 	rc.merging = true
 	defer func() { rc.merging, mc.over = false, true }()
@@ -99,8 +99,8 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*Merged) [
 // [eager.Extended.ReduceTo], [eager.Extended.BatchReduceTo], [eager.Extended.Update],
 // [eager.Extended.UpdateEach], [eager.Extended.UpdateNonSlot], [eager.Extended.BroadcastTo],
 // [eager.Extended.Reduce], [eager.Extended.Gather] and the variables' Assign, AssignAdd, AssignSub
-// and Scatter build the step's graph: their arguments and results are *[Merged] values, and act in
-// each run. All other calls refuse the context with [ErrContext], because they would act once,
+// and Scatter build the step's graph: their arguments and results are *[MergeValue] values, and act
+// in each run. All other calls refuse the context with [ErrContext], because they would act once,
 // while the step is traced.
 func (mc *MergeContext) Context() context.Context {
 	return withTracing(mode.With(mc.rc.ctx, mode.Cross(mc.rc.strategy)), mc)
@@ -111,7 +111,7 @@ func (mc *MergeContext) Strategy() *TPUStrategy { return mc.rc.strategy }
 
 // Reduce combines a value over the replicas by one all-reduce. With axes each replica's tensor is
 // reduced along these axes first; all replicas' tensors have one size.
-func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
+func (mc *MergeContext) Reduce(op ReduceOp, x *MergeValue, axes ...int) *MergeValue {
 	mc.open("Reduce")
 	if err := op.check("reduce"); err != nil {
 		panic(err)
@@ -128,40 +128,40 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *Merged, axes ...int) *Merged {
 		}
 	}
 	if x.mirrored && op == Mean {
-		return &Merged{mc: mc, node: node, mirrored: true}
+		return &MergeValue{mc: mc, node: node, mirrored: true}
 	}
 	if err := reducible(mc.rc.strategy, node.DType()); err != nil {
 		panic(err)
 	}
-	return &Merged{mc: mc, node: allReduce(op, node, mc.rc.strategy.replicas), mirrored: true}
+	return &MergeValue{mc: mc, node: allReduce(op, node, mc.rc.strategy.replicas), mirrored: true}
 }
 
 // Gather concatenates the replicas' tensors along axis, in replica order, by one all-gather.
-func (mc *MergeContext) Gather(x *Merged, axis int) *Merged {
+func (mc *MergeContext) Gather(x *MergeValue, axis int) *MergeValue {
 	mc.open("Gather")
-	return &Merged{mc: mc, node: spmd.AllGather(mc.given("gather", x), axis), mirrored: true}
+	return &MergeValue{mc: mc, node: spmd.AllGather(mc.given("gather", x), axis), mirrored: true}
 }
 
 // LocalResults returns the replicas' tensors in replica order, each of them known to all replicas:
 // by one all-gather, or without communication if the tensors are the same.
-func (mc *MergeContext) LocalResults(x *Merged) []*Merged {
+func (mc *MergeContext) LocalResults(x *MergeValue) []*MergeValue {
 	mc.open("LocalResults")
 	mc.given("LocalResults", x)
 	if x.mirrored {
-		return slices.Repeat([]*Merged{x}, mc.rc.strategy.replicas)
+		return slices.Repeat([]*MergeValue{x}, mc.rc.strategy.replicas)
 	}
-	results := make([]*Merged, mc.rc.strategy.replicas)
+	results := make([]*MergeValue, mc.rc.strategy.replicas)
 	all := spmd.AllGather(graph.ExpandAxes(x.node, 0), 0)
 	for r := range results {
 		part := graph.SliceAxis(all, 0, graph.AxisRange(r, r+1))
-		results[r] = &Merged{mc: mc, node: graph.Reshape(part, x.node.Shape().Dimensions...), mirrored: true}
+		results[r] = &MergeValue{mc: mc, node: graph.Reshape(part, x.node.Shape().Dimensions...), mirrored: true}
 	}
 	return results
 }
 
 // Map applies a graph function to values. The result counts as the same on every replica if all
 // values do; f must not use anything else that differs between replicas.
-func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged) *Merged {
+func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeValue) *MergeValue {
 	mc.open("Map")
 	nodes := make([]*graph.Node, len(in))
 	mirrored := true
@@ -173,7 +173,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*Merged)
 	if out == nil || out.Graph() != mc.rc.graph {
 		panic(fault.New(TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
-	return &Merged{mc: mc, node: out, mirrored: mirrored && mc.mirrored(out)}
+	return &MergeValue{mc: mc, node: out, mirrored: mirrored && mc.mirrored(out)}
 }
 
 // mirrored reports whether a node of the step is known to be the same on every replica.
@@ -187,14 +187,14 @@ func (mc *MergeContext) mirrored(x *graph.Node) bool {
 
 // value returns what a call was given as a value of all replicas. host says that it is a host
 // value, one for all. A number takes the dtype of v, if that is a scalar.
-func (mc *MergeContext) value(op string, x any, v *Variable) (m *Merged, host bool) {
+func (mc *MergeContext) value(op string, x any, v *Variable) (m *MergeValue, host bool) {
 	if o, ok := x.(*Objects); ok && o != nil {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: fmt.Sprintf("given a %T, which the step's graph does not hold", x), Hint: "pass it to the step as an argument"})
 	}
 	o := operandOf(x)
-	m = &Merged{mc: mc}
+	m = &MergeValue{mc: mc}
 	m.node, host = mc.rc.node(op, v, o)
-	switch of, merged := x.(*Merged); {
+	switch of, merged := x.(*MergeValue); {
 	case merged:
 		return of, false
 	case o.variable != nil && o.replica < 0:
@@ -207,33 +207,33 @@ func (mc *MergeContext) value(op string, x any, v *Variable) (m *Merged, host bo
 
 // Read returns a variable's value across replicas. The components of an [OnRead] variable are
 // combined.
-func (mc *MergeContext) Read(v *Variable) *Merged {
+func (mc *MergeContext) Read(v *Variable) *MergeValue {
 	mc.open("Read")
 	c := mc.rc.capture("Read", v)
 	if c.borrowed {
-		return &Merged{mc: mc, node: c.now, mirrored: true}
+		return &MergeValue{mc: mc, node: c.now, mirrored: true}
 	}
 	if v.synchronization == OnWrite {
 		if v.localWrites {
-			return &Merged{mc: mc, node: mc.rc.first(c.now), mirrored: true}
+			return &MergeValue{mc: mc, node: mc.rc.first(c.now), mirrored: true}
 		}
-		return &Merged{mc: mc, node: c.now, mirrored: true}
+		return &MergeValue{mc: mc, node: c.now, mirrored: true}
 	}
-	return &Merged{mc: mc, node: mc.rc.combine(v.aggregation, c.now), mirrored: true}
+	return &MergeValue{mc: mc, node: mc.rc.combine(v.aggregation, c.now), mirrored: true}
 }
 
 // Assign gives all components of the variable a new value, by the rules of [Variable.Assign].
 // Nothing is aggregated, so that a mirrored variable accepts only a value that is the same on
 // every replica.
-func (mc *MergeContext) Assign(v *Variable, x *Merged) { mc.write(assign.Set, v, x) }
+func (mc *MergeContext) Assign(v *Variable, x *MergeValue) { mc.write(assign.Set, v, x) }
 
 // AssignAdd adds to all components.
-func (mc *MergeContext) AssignAdd(v *Variable, x *Merged) { mc.write(assign.Add, v, x) }
+func (mc *MergeContext) AssignAdd(v *Variable, x *MergeValue) { mc.write(assign.Add, v, x) }
 
 // AssignSub subtracts from all components.
-func (mc *MergeContext) AssignSub(v *Variable, x *Merged) { mc.write(assign.Sub, v, x) }
+func (mc *MergeContext) AssignSub(v *Variable, x *MergeValue) { mc.write(assign.Sub, v, x) }
 
-func (mc *MergeContext) write(w assign.Op, v *Variable, x *Merged) {
+func (mc *MergeContext) write(w assign.Op, v *Variable, x *MergeValue) {
 	mc.open(w.Name)
 	c := mc.rc.capture(w.Name, v)
 	op := fmt.Sprintf("%s %q", w.Name, v.path)

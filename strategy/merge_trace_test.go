@@ -28,7 +28,7 @@ func TestMergeCallInAStep(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			rc.AssignAdd(metric, id)
-			out := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			out := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				require.True(t, strategy.InCrossReplicaContext(mc.Context()))
 				mean := mc.Reduce(strategy.Mean, args[0])
 				mc.AssignSub(v, mean)
@@ -36,7 +36,7 @@ func TestMergeCallInAStep(t *testing.T) {
 				all := mc.LocalResults(args[0])
 				require.Len(t, all, n)
 				spread := mc.Map(func(in []*graph.Node) *graph.Node { return graph.Sub(in[1], in[0]) }, all[0], all[n-1])
-				return []*strategy.Merged{spread, args[0], mc.Read(metric)}
+				return []*strategy.MergeValue{spread, args[0], mc.Read(metric)}
 			}, id)
 			return append(out, rc.ReadAcross(metric), rc.Broadcast(graph.AddScalar(id, 5)))
 		}, strategy.FunctionOptions{})
@@ -65,8 +65,8 @@ func TestMergeCallInAStep(t *testing.T) {
 func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
+		return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
+			return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
 		})
 	}, strategy.FunctionOptions{})
 	out, err := f.Run(context.Background())
@@ -127,7 +127,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			gradient := graph.Mul(graph.Const(rc.Graph(), ones), graph.AddScalar(id, 1))
-			rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				if _, err := update(mc.Context(), args[0]); err != nil {
 					panic(err)
 				}
@@ -151,20 +151,20 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 		var kept *strategy.MergeContext
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
 				kept = mc
 				x := mc.Map(func([]*graph.Node) *graph.Node { return id })
 				mc.Assign(v, x)
-				return []*strategy.Merged{x}
+				return []*strategy.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
 		assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
 
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
 				x := mc.Map(func(in []*graph.Node) *graph.Node { return graph.MulScalar(in[0], 2) }, mc.Read(v))
 				mc.Assign(v, x)
-				return []*strategy.Merged{x}
+				return []*strategy.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
 		require.NoError(t, err)
@@ -188,8 +188,8 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, x ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{mc.Reduce(strategy.Mean, x[0], 0)}
+		return rc.MergeCall(func(mc *strategy.MergeContext, x ...*strategy.MergeValue) []*strategy.MergeValue {
+			return []*strategy.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
 		}, graph.Const(rc.Graph(), []int32{1, 4}))
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)

@@ -141,15 +141,15 @@ func TestAProcessGivesATensorForEachReplicaOrForItsOwn(t *testing.T) {
 func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	for name, c := range map[string]struct {
-		make  func(o input.Options) (*input.Distributed, error)
+		make  func(o input.Options) (*input.DistributedDataset, error)
 		steps int
 		sum   int64
 	}{
-		"one dataset": {steps: 3, sum: 231, make: func(o input.Options) (*input.Distributed, error) {
+		"one dataset": {steps: 3, sum: 231, make: func(o input.Options) (*input.DistributedDataset, error) {
 			return input.Distribute(input.Range(22).Batch(8, false), o)
 		}},
 		// Host i has i batches for each of its replicas: the hosts vote at each step.
-		"a dataset of each host": {steps: 3, sum: 2 * (0*0 + 1*1 + 2*2 + 3*3), make: func(o input.Options) (*input.Distributed, error) {
+		"a dataset of each host": {steps: 3, sum: 2 * (0*0 + 1*1 + 2*2 + 3*3), make: func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(c input.Context) (input.Dataset, error) {
 				host := c.InputPipelineID
 				return input.Range(4).Skip(host).Take(1).Repeat(2*host).Batch(1, false), nil

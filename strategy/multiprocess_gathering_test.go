@@ -19,14 +19,14 @@ import (
 
 // gatherer is what package strategy/interrupt uses of a strategy.
 type gatherer interface {
-	StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error)
+	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
 }
 
 // TestAGatheringIsReadLater begins gatherings among steps and other exchanges, and reads them late,
 // twice or never.
 func TestAGatheringIsReadLater(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
-		var under []*mesh.Gathering
+		var under []*mesh.GatherFuture
 		for i := range 4 {
 			g, err := inside.Of[gatherer](s).StartGather(ctx, "late", fmt.Appendf(nil, "%d of %d", i, s.Process()))
 			if err != nil {

@@ -106,7 +106,7 @@ func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*spmd.Module, 
 
 // Compiled does what [Function.Compiled] does, for the tensors of the nests in the order of their
 // leaves.
-func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*Compiled, error) {
+func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
 		return nil, err

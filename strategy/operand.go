@@ -63,7 +63,7 @@ func operandOf(x any) operand {
 	case nil:
 	case *tensors.Tensor:
 		present(x != nil, hostOperand)
-	case *Mirrored, *PerReplica, *Stacked:
+	case *Mirrored, *PerReplica, *BatchStack:
 		o.value = x.(Value)
 		present(!isNil(o.value), deviceOperand)
 	case *Variable:
@@ -72,7 +72,7 @@ func operandOf(x any) operand {
 	case *graph.Node:
 		o.node = x
 		present(x != nil, nodeOperand)
-	case *Merged:
+	case *MergeValue:
 		if x != nil {
 			o.node = x.node
 		}

@@ -99,7 +99,7 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 		}
 		sources[i] = ragged.Source{Parameter: argumentName(len(t.values) - len(ordinal) + ordinal[size.argument]), Index: size.dim}
 	}
-	var others []spmd.Resized
+	var others []spmd.Variant
 	for i := range sizes {
 		for _, times := range resize {
 			resized := slices.Clone(sizes)
@@ -109,7 +109,7 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 				return t.f.traceError(err)
 			}
 			defer other.graph.Finalize()
-			others = append(others, spmd.Resized{Trace: other.module, Graph: other.graph, Sizes: resized})
+			others = append(others, spmd.Variant{Trace: other.module, Graph: other.graph, Sizes: resized})
 		}
 	}
 	var err error
@@ -157,13 +157,13 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 // abstractValue is a value without contents, of another shape than the one that it stands for.
 type abstractValue struct {
 	Value
-	distributed *distributed
+	distributed *deviceValue
 }
 
-func (v *abstractValue) base() *distributed { return v.distributed }
+func (v *abstractValue) base() *deviceValue { return v.distributed }
 
 // cutTo gives a step's result the real sizes that the values have.
-func (p *program) cutTo(result int, v *distributed, values []Value) {
+func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.Padded) {
 		return
 	}

@@ -239,7 +239,7 @@ const (
 )
 
 // compare notes whether a result is the same on all replicas, given the arguments.
-func (p *program) compare(result int, v *distributed, values []Value) {
+func (p *program) compare(result int, v *deviceValue, values []Value) {
 	if !v.perReplica {
 		return
 	}

@@ -102,7 +102,7 @@ func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 
 // sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the programs that
 // mask the padding.
-func (v *distributed) sizes(ctx context.Context) (*PerReplica, error) {
+func (v *deviceValue) sizes(ctx context.Context) (*PerReplica, error) {
 	sizes := make([]any, v.strategy.replicas)
 	for r := range sizes {
 		row := make([]int32, len(v.shape))

@@ -69,7 +69,7 @@ const (
 )
 
 // reduction says how a value is reduced without axes.
-func (v *distributed) reduction(op ReduceOp) (reduction, error) {
+func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	s := v.strategy
 	switch {
 	case v.steps > 0:

@@ -25,7 +25,7 @@ type ReplicaContext struct {
 	graph    *graph.Graph
 	scope    *model.Scope
 	// captured are the variables that the step touched, in the order of the first touch.
-	captured []*captured
+	captured []*capture
 	// meet, of a training step, gives a variable that the step meets its parameter, and what follows
 	// its writes. taken, if it has one, is whether the step is taken, and counters the variables that
 	// count those that are not.

@@ -17,7 +17,7 @@ import (
 
 // laidOut says whether a value is on the logical devices as a asks. A value that a does not place
 // is, and so is one that a wants whole and each device holds.
-func (v *distributed) laidOut(a logical.Annotation) bool {
+func (v *deviceValue) laidOut(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// resident is the engine of a function that runs again and again on batches, such as a training
+// residentLoop is the engine of a function that runs again and again on batches, such as a training
 // step: its launches stay bound to buffers, which each run fills with its batch. Nothing is looked
 // up by name and nothing is allocated from the second batch on.
-type resident struct {
+type residentLoop struct {
 	mu     sync.Mutex
-	bounds map[string]*residentBound // by the signature of their batches
+	bounds map[string]*residentBinding // by the signature of their batches
 	// last is the launch that ran last, hosts are the tensors of the batch under way, nil for
 	// values.
-	last  *residentBound
+	last  *residentBinding
 	hosts []*tensors.Tensor
 }
 
-// residentBound is a function bound to buffers that each run fills with its batch.
-type residentBound struct {
-	bound *Bound
+// residentBinding is a function bound to buffers that each run fills with its batch.
+type residentBinding struct {
+	bound *Binding
 	slots []residentSlot
 }
 
@@ -39,11 +39,11 @@ type residentBound struct {
 type residentSlot struct {
 	// feed is the value that host tensors are copied into, nil where the caller gives values; host
 	// is then their shape.
-	feed   *distributed
+	feed   *deviceValue
 	layout *mesh.Layout
 	host   shapes.Shape
 	// like is what the caller's values are like: a value without buffers.
-	like *distributed
+	like *deviceValue
 	// spread is what a value of some devices was copied to.
 	spread Value
 }
@@ -99,7 +99,7 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 }
 
 // close releases the batches and the results that are kept.
-func (r *resident) close() error {
+func (r *residentLoop) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
@@ -120,7 +120,7 @@ func (r *resident) close() error {
 }
 
 // bound returns the bound function for the signature of the batch, which was read.
-func (f *Function) bound(ctx context.Context, batch []any) (*residentBound, error) {
+func (f *Function) bound(ctx context.Context, batch []any) (*residentBinding, error) {
 	if f.resident.last != nil && f.resident.last.takes(batch, f.resident.hosts) {
 		return f.resident.last, nil
 	}
@@ -149,12 +149,12 @@ func (f *Function) bound(ctx context.Context, batch []any) (*residentBound, erro
 }
 
 // bindResident binds the function to the values of a batch.
-func (f *Function) bindResident(ctx context.Context, values []Value) (*residentBound, error) {
+func (f *Function) bindResident(ctx context.Context, values []Value) (*residentBinding, error) {
 	p, err := f.program(ctx, values, toRun)
 	if err != nil {
 		return nil, err
 	}
-	b := &residentBound{slots: make([]residentSlot, len(f.resident.hosts))}
+	b := &residentBinding{slots: make([]residentSlot, len(f.resident.hosts))}
 	if b.bound, err = p.bind(ctx, values); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (f *Function) residentKey(batch []any) string {
 
 // takes says whether the batch has the signature that it is bound for: residentKey, without
 // allocations.
-func (b *residentBound) takes(batch []any, hosts []*tensors.Tensor) bool {
+func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
 	}
@@ -226,7 +226,7 @@ func (b *residentBound) takes(batch []any, hosts []*tensors.Tensor) bool {
 }
 
 // fill puts the batch where the bound step reads it.
-func (b *residentBound) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
+func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	fail := func(i int, reason string, err error) error {
 		return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Err: err}

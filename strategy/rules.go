@@ -53,13 +53,13 @@ func (u *ruleUse) came(f *Function) {
 
 // knownVariables are the variables that the rules are held against: all of the traced function's
 // store, used by the step or not, and those that the strategy has elsewhere.
-func (f *Function) knownVariables() (known []logical.Known) {
+func (f *Function) knownVariables() (known []logical.Variable) {
 	s := f.strategy
 	var own *Variables
 	if store := f.opts.Store; store != nil {
 		own = s.Variables(store)
 		for v := range store.IterVariables() {
-			known = append(known, logical.Known{Path: v.Path(), Shape: v.Shape()})
+			known = append(known, logical.Variable{Path: v.Path(), Shape: v.Shape()})
 		}
 	}
 	s.mu.Lock()
@@ -68,14 +68,14 @@ func (f *Function) knownVariables() (known []logical.Known) {
 		if v.unlisted {
 			continue
 		}
-		known = append(known, logical.Known{Path: v.path, Shape: v.Shape()})
+		known = append(known, logical.Variable{Path: v.path, Shape: v.Shape()})
 	}
 	for _, vs := range s.variables {
 		if vs == own {
 			continue
 		}
 		for _, v := range vs.All() {
-			known = append(known, logical.Known{Path: v.path, Shape: v.Shape()})
+			known = append(known, logical.Variable{Path: v.path, Shape: v.Shape()})
 		}
 	}
 	return known

@@ -11,8 +11,8 @@ import (
 )
 
 // Parts takes the step apart.
-func (m innerCompiled) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
-	c, p := m.Compiled, m.program
+func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
+	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
 	if c.Program == nil {
 		return nil, fail(saved.Misfit{Problem: saved.Unsupported, Detail: "the runtime gives no compiled program"})
@@ -79,7 +79,7 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 }
 
 // serialize writes the program out, as the compiler made it.
-func (p *program) serialize(ctx context.Context, c *Compiled) ([]byte, error) {
+func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error) {
 	s := p.function.strategy
 	if p.code != nil {
 		return p.code, nil

@@ -80,7 +80,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 }
 
 // scatter writes rows that are aggregated already.
-func (rc *ReplicaContext) scatter(op ScatterOp, c *captured, indices, updates *graph.Node) *graph.Node {
+func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.own(op.String())
 	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)

@@ -31,7 +31,7 @@ func (s Shard) String() string {
 
 // shards lists the devices that hold something. Buffers of this process are asked for their sizes;
 // those of others hold as much.
-func (v *distributed) shards(buffers mesh.Buffers) []Shard {
+func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()
 	if err != nil {
@@ -60,7 +60,7 @@ func (v *distributed) shards(buffers mesh.Buffers) []Shard {
 
 // Shards lists the devices that hold the value and what each of them holds, by replica, then by
 // logical device. The list is empty for a closed value, and ahead of time.
-func (v *distributed) Shards() []Shard {
+func (v *deviceValue) Shards() []Shard {
 	buffers, err := v.live()
 	if err != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 // What a step sees of variables that the replicas share out: whole values, which are gathered where
 // they are read, and the replica's parts of them.
 
-// slicing gives the slices of a stacked variable to the layers of a loop, which [loop.Slicing] says
+// slicing gives the slices of a stacked variable to the layers of a loop, which [loop.Slicer] says
 // more of. A stack that is in parts enters the loop in parts, and each layer gathers the slice that
 // it reads: no device ever has more than a layer of it whole. part is that of the replica, nil if
 // the stack is whole.

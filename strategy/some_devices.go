@@ -9,7 +9,7 @@ import (
 
 // keep gives up the devices but some. What reads the value finds it there; a step that takes it
 // brings it to all for the time of the run.
-func (v *distributed) keep(only []bool) error {
+func (v *deviceValue) keep(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var given mesh.Buffers

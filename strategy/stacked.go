@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-var _ Value = (*Stacked)(nil)
+var _ Value = (*BatchStack)(nil)
 
 // StackBatches copies a global batch for each step to the devices and cuts each batch among the
 // replicas along dimension 0. All batches have one shape and dtype. The copies take the memory of
@@ -23,12 +23,12 @@ var _ Value = (*Stacked)(nil)
 // a batch; then nothing is copied, and the value is for [Function.Compiled] and the like, but
 // cannot run. The result is the caller's to Close; a loop that is under way keeps the memory until
 // it has run.
-func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*Stacked, error) {
+func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*BatchStack, error) {
 	return s.stackBatches(ctx, batches, a, false)
 }
 
 // stackBatches stacks global batches, or this process's rows of them.
-func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*Stacked, error) {
+func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*BatchStack, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
@@ -64,10 +64,10 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	if err := s.uploadSteps(ctx, l, all, buffers, local); err != nil {
 		return nil, errors.Join(err, buffers.Close())
 	}
-	v := &Stacked{}
+	v := &BatchStack{}
 	v.strategy, v.dtype, v.shape, v.annotation = s, all[0].DType(), shape, a
 	v.perReplica, v.steps, v.buffers = true, len(batches), buffers
-	if err := s.hold(&v.distributed); err != nil {
+	if err := s.hold(&v.deviceValue); err != nil {
 		return nil, errors.Join(err, v.free())
 	}
 	return v, nil
@@ -107,7 +107,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches [
 }
 
 // abstractStack is a stacked value without contents.
-func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local bool) (*Stacked, error) {
+func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local bool) (*BatchStack, error) {
 	var first shapes.Shape
 	for i, batch := range batches {
 		shape, ok := batch.(shapes.Shape)
@@ -128,11 +128,11 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 	if err != nil {
 		return nil, err
 	}
-	v := &Stacked{}
+	v := &BatchStack{}
 	base := one.base()
 	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = s, base.dtype, base.shape, a, true, len(batches)
 	v.outline = true
-	if err := s.hold(&v.distributed); err != nil {
+	if err := s.hold(&v.deviceValue); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -167,7 +167,7 @@ func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, erro
 	stacked := make([]any, len(batches[0]))
 	defer func() {
 		for _, v := range stacked {
-			if v, ok := v.(*Stacked); ok {
+			if v, ok := v.(*BatchStack); ok {
 				_ = v.Close()
 			}
 		}

@@ -118,7 +118,7 @@ type TPUStrategy struct {
 	mu       sync.Mutex
 	programs []*program
 	// values are the buffers of the values that are held or not yet collected.
-	values    map[weak.Pointer[distributed]]mesh.Buffers
+	values    map[weak.Pointer[deviceValue]]mesh.Buffers
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
@@ -218,7 +218,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	return &TPUStrategy{
 		opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
-		values: map[weak.Pointer[distributed]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		values: map[weak.Pointer[deviceValue]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 	}, nil
 }
 
@@ -250,7 +250,7 @@ func (s *TPUStrategy) System() *system.System {
 
 // hold registers a value for Close. The value is held weakly, its buffers are not: they are
 // released when the value is closed or collected.
-func (s *TPUStrategy) hold(v *distributed) error {
+func (s *TPUStrategy) hold(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() || s.values == nil { // a zero value
@@ -258,12 +258,12 @@ func (s *TPUStrategy) hold(v *distributed) error {
 	}
 	p := weak.Make(v)
 	s.values[p] = v.buffers
-	runtime.AddCleanup(v, func(p weak.Pointer[distributed]) { _ = s.drop(p).Close() }, p)
+	runtime.AddCleanup(v, func(p weak.Pointer[deviceValue]) { _ = s.drop(p).Close() }, p)
 	return nil
 }
 
 // drop forgets a value and returns its buffers, if they are still the strategy's to release.
-func (s *TPUStrategy) drop(p weak.Pointer[distributed]) mesh.Buffers {
+func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) mesh.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buffers := s.values[p]

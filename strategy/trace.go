@@ -30,7 +30,7 @@ type trace struct {
 	rc     *ReplicaContext
 	vars   *Variables // of the function's store, nil without one
 	// seen is what all traces of the step for the values have seen of its variables.
-	seen *precision.Tracing
+	seen *precision.TraceState
 
 	// outputs are the step's own, then those that change variables: of the store, and captured
 	// ones.
@@ -39,7 +39,7 @@ type trace struct {
 	// nothing is set if the step gives nothing and changes nothing: its one output stands for that.
 	nothing bool
 	changed []*model.Variable
-	written []*captured
+	written []*capture
 
 	// padding is that of the values, cut are the padded dimensions of the step's own results.
 	padding   paddedDims
@@ -59,7 +59,7 @@ type trace struct {
 // trace is complete. A step with parts that a policy computes is traced until it is known which of
 // its variables they see in which dtype.
 func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *spmd.Module, t *trace, err error) {
-	seen := &precision.Tracing{}
+	seen := &precision.TraceState{}
 	for {
 		told.begin(StageTracing)
 		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.Again() {
@@ -68,7 +68,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	}
 }
 
-func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.Tracing, told *phases) (m *spmd.Module, t *trace, err error) {
+func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause, ok := r.(error)
@@ -125,7 +125,7 @@ func (f *Function) withoutRows(values []Value, err error) error {
 func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }
 
 // newTrace begins a graph.
-func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.Tracing) *trace {
+func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision,
@@ -137,7 +137,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.rc.ctx = withTracing(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
 	if s.sharding() {
-		loop.SetSlicing(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
+		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.slicing(v)
 			return stacks, layer
 		})

@@ -42,11 +42,11 @@ type tracingWorld struct {
 	nested    *strategy.NestFunction
 	train     *train.Step
 	held      *train.Evaluation
-	bound     *strategy.Bound
+	bound     *strategy.Binding
 	store     *model.Store
 	iterator  *feed.Iterator
 	steps     *eager.MultiStepContext
-	data      *input.Distributed
+	data      *input.DistributedDataset
 	feed      *feed.Feed
 	d         *contrib.DistributionStrategy
 	dv        *contrib.Variable
@@ -56,7 +56,7 @@ type tracingWorld struct {
 	one       *v1.Strategy
 	oneIt     *v1.InputIterator
 	// merged is the merge call's value, nil where there is none.
-	merged *strategy.Merged
+	merged *strategy.MergeValue
 }
 
 var none logical.Annotation
@@ -147,8 +147,8 @@ var tracingCalls = map[string]struct {
 	"eager.Component.Local":          {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.component.Local(ctx)) }},
 	"strategy.Mirrored.Value":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Value(ctx)) }},
 	"strategy.Mirrored.Float64":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.mirrored.Float64(ctx)) }},
-	"strategy.distributed.Local":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.value.Local(ctx, 0)) }},
-	"strategy.distributed.Ready":     {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
+	"strategy.deviceValue.Local":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.value.Local(ctx, 0)) }},
+	"strategy.deviceValue.Ready":     {call: func(ctx context.Context, w *tracingWorld) error { return w.value.Ready(ctx) }},
 	"strategy.TPUStrategy.LocalResults": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.s.LocalResults(ctx, w.value))
 	}},
@@ -188,7 +188,7 @@ var tracingCalls = map[string]struct {
 	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
 	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
 	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
-	"strategy.Bound.Launch":          {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
+	"strategy.Binding.Launch":        {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
 	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Run(ctx)) }},
 	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Lowered(ctx)) }},
 	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Compiled(ctx)) }},
@@ -372,7 +372,7 @@ func tracingNames(t *testing.T, dir string) (names []string) {
 					of = star.X
 				}
 				ident, ok := of.(*ast.Ident)
-				if !ok || !ident.IsExported() && ident.Name != "distributed" {
+				if !ok || !ident.IsExported() && ident.Name != "deviceValue" {
 					continue
 				}
 				full += ident.Name + "."

@@ -33,7 +33,7 @@ func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
 	}
 	all = slices.DeleteFunc(all, func(name string) bool {
-		return name == "strategy.Stacked.Local" || // never read
+		return name == "strategy.BatchStack.Local" || // never read
 			name == "strategy.aheadExecutable.Execute"
 	})
 	for _, name := range all {
@@ -118,7 +118,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		require.True(t, strategy.Tracing(rc.Context()))
 		try("in a replica's code", rc.Context(), false)
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 			w.merged = args[0]
 			require.True(t, strategy.Tracing(mc.Context()))
 			try("in a merge call", mc.Context(), true)
@@ -153,7 +153,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 			w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 			require.NoError(t, err)
 			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+				return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 					pairs := []eager.ReducePair{{Value: args[0], To: eager.To(v)}, {Value: args[1], To: eager.To(w)}}
 					var reduced []any
 					if semantics == "reduce to" {
@@ -163,7 +163,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 					} else {
 						reduced = strategytest.OK(e.BatchReduceTo(mc.Context(), strategy.Mean, pairs))
 					}
-					var out []*strategy.Merged
+					var out []*strategy.MergeValue
 					for i, x := range []*strategy.Variable{v, w} {
 						updated := strategytest.OK(e.Update(mc.Context(), x, func(u *eager.UpdateContext, args ...any) (any, error) {
 							part, err := u.Ops().Mul(args[0], 0.5)
@@ -172,7 +172,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 							}
 							return u.AssignSub(part)
 						}, reduced[i]))
-						out = append(out, updated.(*strategy.Merged))
+						out = append(out, updated.(*strategy.MergeValue))
 						require.True(t, out[i].Mirrored())
 					}
 					return out
@@ -224,7 +224,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 		require.NoError(t, err)
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				c, e := mc.Context(), eager.Of(s)
 				require.NoError(t, v.AssignAdd(c, 1))
 				total := strategytest.OK(e.ReduceTo(c, strategy.Sum, args[0], eager.To(v)))
@@ -254,10 +254,10 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				state := strategytest.OK(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().Add(args[0], 1)
 				}, total))
-				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.Merged)
+				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.MergeValue)
 				parts := strategytest.OK(eager.Of(s).LocalResultsOf(args[0]))
 				require.Len(t, parts, n)
-				return []*strategy.Merged{all[0].(*strategy.Merged), each[n-1].(*strategy.Merged), first, state.(*strategy.Merged), parts[n-1].(*strategy.Merged)}
+				return []*strategy.MergeValue{all[0].(*strategy.MergeValue), each[n-1].(*strategy.MergeValue), first, state.(*strategy.MergeValue), parts[n-1].(*strategy.MergeValue)}
 			}, id, graph.Reshape(id, 1))
 		}, strategy.FunctionOptions{})
 		sum := float32(n * (n - 1) / 2)

@@ -19,9 +19,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// distributed is a tensor on all devices of a strategy: a buffer for each logical device of each
+// deviceValue is a tensor on all devices of a strategy: a buffer for each logical device of each
 // replica.
-type distributed struct {
+type deviceValue struct {
 	strategy   *TPUStrategy
 	dtype      dtypes.DType
 	shape      []int // of one replica's tensor
@@ -31,7 +31,7 @@ type distributed struct {
 	// equal is set for a per-replica value whose tensors are known to be the same, such as what
 	// replicas received from a collective: it counts as mirrored.
 	equal bool
-	steps int // of a Stacked value, otherwise 0
+	steps int // of a BatchStack value, otherwise 0
 	// ragged are the replicas' shapes where they differ: shape then holds the greatest size of each
 	// dimension, and the buffers are padded to it.
 	ragged [][]int
@@ -49,7 +49,7 @@ type distributed struct {
 
 // PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It lives on the
 // devices until Close. It is safe for concurrent use.
-type PerReplica struct{ distributed }
+type PerReplica struct{ deviceValue }
 
 // Mirrored reports whether the value is known to be the same on every replica: a collective gave
 // it, one replica alone made it, or a step or an operation made it of such values on every replica.
@@ -59,7 +59,7 @@ func (v *PerReplica) Mirrored() bool { return !v.varying() }
 
 // Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It lives on the
 // devices until Close. It is safe for concurrent use.
-type Mirrored struct{ distributed }
+type Mirrored struct{ deviceValue }
 
 // Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
@@ -81,23 +81,24 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	return toFloat64(t)
 }
 
-// Stacked holds a per-replica value for each of several steps, on the devices. A function that runs
-// on it takes these steps in one launch, in a loop on the devices. The function's other arguments
-// are the same in all steps, variables carry over from each step to the next, and the results are
-// those of the last step.
-type Stacked struct{ distributed }
+// BatchStack holds a per-replica value for each of several steps, on the devices. A function that
+// runs on it takes these steps in one launch, in a loop on the devices. The function's other
+// arguments are the same in all steps, variables carry over from each step to the next, and the
+// results are those of the last step.
+type BatchStack struct{ deviceValue }
 
 // Steps returns the number of steps.
-func (v *Stacked) Steps() int { return v.steps }
+func (v *BatchStack) Steps() int { return v.steps }
 
 // Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
 // the host and read by steps only.
-func (v *Stacked) Local(context.Context, int) (*tensors.Tensor, error) {
+func (v *BatchStack) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
 		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
 }
 
-// Value is a *PerReplica, a *Mirrored or a *Stacked: TensorFlow's tf.distribute.DistributedValues.
+// Value is a *PerReplica, a *Mirrored or a *BatchStack: TensorFlow's
+// tf.distribute.DistributedValues.
 type Value interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
 	Shape() shapes.Shape
@@ -113,7 +114,7 @@ type Value interface {
 	// Close releases the device memory. A second Close does nothing.
 	Close() error
 
-	base() *distributed
+	base() *deviceValue
 }
 
 var (
@@ -121,19 +122,19 @@ var (
 	_ Value = (*Mirrored)(nil)
 )
 
-func (v *distributed) base() *distributed { return v }
+func (v *deviceValue) base() *deviceValue { return v }
 
 // varying reports whether the value is replica-varying: its tensors may differ between replicas.
-func (v *distributed) varying() bool { return v.perReplica && !v.equal }
+func (v *deviceValue) varying() bool { return v.perReplica && !v.equal }
 
 // Shape returns the dtype and the dimensions of one replica's tensor.
-func (v *distributed) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
+func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
 // Annotation returns how a replica's tensor is split over its logical devices.
-func (v *distributed) Annotation() logical.Annotation { return v.annotation }
+func (v *deviceValue) Annotation() logical.Annotation { return v.annotation }
 
 // shapeOf is the real shape of a replica's tensor.
-func (v *distributed) shapeOf(replica int) []int {
+func (v *deviceValue) shapeOf(replica int) []int {
 	if v.ragged != nil {
 		return v.ragged[replica]
 	}
@@ -141,7 +142,7 @@ func (v *distributed) shapeOf(replica int) []int {
 }
 
 // String describes the value without reading it.
-func (v *distributed) String() string {
+func (v *deviceValue) String() string {
 	kind := "Mirrored"
 	if v.perReplica {
 		kind = "PerReplica"
@@ -150,19 +151,19 @@ func (v *distributed) String() string {
 }
 
 // outlined is a value without buffers, to compare others with.
-func (v *distributed) outlined() *distributed {
-	return &distributed{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
+func (v *deviceValue) outlined() *deviceValue {
+	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
 }
 
 // sameSignature reports whether two values have the same signature: a program of one runs on the
 // other.
-func (v *distributed) sameSignature(o *distributed) bool {
+func (v *deviceValue) sameSignature(o *deviceValue) bool {
 	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
 		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
 }
 
 // live returns the buffers, or an error if the value was closed.
-func (v *distributed) live() (mesh.Buffers, error) {
+func (v *deviceValue) live() (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -179,7 +180,7 @@ func (v *distributed) live() (mesh.Buffers, error) {
 
 // refill gives up the contents and calls fill to put others into the same buffers. A Close
 // meanwhile waits, so that it closes the new contents too.
-func (v *distributed) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffers, error) {
+func (v *deviceValue) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -194,7 +195,7 @@ func (v *distributed) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffer
 
 // Ready waits until the value is computed on all devices. Its error is that of the program that
 // made the value, [ErrClosed], or the context's; the work goes on when the context ends.
-func (v *distributed) Ready(ctx context.Context) error {
+func (v *deviceValue) Ready(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
 	}
@@ -216,12 +217,12 @@ func ready(ctx context.Context, buffers mesh.Buffers) error {
 // Close releases the device memory at once. Without Close the garbage collector releases it, which
 // does not see how much device memory a value holds, or the strategy's Close does. Steps under way
 // that read the value are not disturbed. A second Close does nothing.
-func (v *distributed) Close() error {
+func (v *deviceValue) Close() error {
 	v.strategy.drop(weak.Make(v))
 	return v.free()
 }
 
-func (v *distributed) free() error {
+func (v *deviceValue) free() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -236,7 +237,7 @@ func (v *distributed) free() error {
 //
 // Errors: that of the program that made the value; [ErrClosed]; [ErrRemote] for a replica of
 // another process; [ErrAheadOfTime].
-func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
+func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
 	}
@@ -256,7 +257,7 @@ func (v *distributed) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 
 // download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
 // the same as that of a replica which is here.
-func (v *distributed) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
+func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -291,7 +292,7 @@ func (v *distributed) download(ctx context.Context, buffers mesh.Buffers, replic
 
 // sources returns from which partitions of this process a replica's tensor can be read. A mirrored
 // tensor's parts can come from any replica.
-func (v *distributed) sources(l *mesh.Layout, replica int) ([]int, error) {
+func (v *deviceValue) sources(l *mesh.Layout, replica int) ([]int, error) {
 	s := v.strategy
 	from, missing, ok := s.machine.Sources(l, replica, v.on, !v.perReplica)
 	if ok {
@@ -358,7 +359,7 @@ func isNil(v Value) bool {
 		return v == nil
 	case *Mirrored:
 		return v == nil
-	case *Stacked:
+	case *BatchStack:
 		return v == nil
 	}
 	return v == nil
@@ -369,13 +370,13 @@ func isNil(v Value) bool {
 // is kept by Close at the latest.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers mesh.Buffers) (Value, error) {
 	var value Value
-	var base *distributed
+	var base *deviceValue
 	if perReplica {
 		v := &PerReplica{}
-		value, base = v, &v.distributed
+		value, base = v, &v.deviceValue
 	} else {
 		v := &Mirrored{}
-		value, base = v, &v.distributed
+		value, base = v, &v.deviceValue
 	}
 	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
 	base.perReplica, base.buffers, base.outline = perReplica, buffers, len(buffers) == 0
@@ -386,7 +387,7 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 }
 
 // Strategy returns the strategy that the value belongs to.
-func (v *distributed) Strategy() *TPUStrategy { return v.strategy }
+func (v *deviceValue) Strategy() *TPUStrategy { return v.strategy }
 
 // asValue keeps a nil pointer from becoming a value.
 func asValue[T Value](v T, err error) (Value, error) {
@@ -397,4 +398,4 @@ func asValue[T Value](v T, err error) (Value, error) {
 }
 
 // on says whether a partition holds its part of the value.
-func (v *distributed) on(d int) bool { return v.only == nil || v.only[d] }
+func (v *deviceValue) on(d int) bool { return v.only == nil || v.only[d] }

@@ -96,8 +96,8 @@ func (v *Variable) key() string {
 }
 
 // value is the variable's tensor as a distributed value without buffers.
-func (v *Variable) value() *distributed {
-	return &distributed{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
+func (v *Variable) value() *deviceValue {
+	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
 }
 
 // layout is how the variable lies on the devices.
@@ -137,7 +137,7 @@ func (v *Variable) swap(fresh mesh.Buffers) error {
 		v.waiting.Store(nil)
 		return nil
 	}
-	// Bound launches hold the buffers' addresses until they see a new generation.
+	// Binding launches hold the buffers' addresses until they see a new generation.
 	err := v.buffers.Close()
 	copy(v.buffers, fresh)
 	v.strategy.generation++

@@ -210,7 +210,7 @@ func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 	if !ok {
 		return fail(fmt.Sprintf("a %T has no ReadAt", file), "use files that implement io.ReaderAt", errkind.NotImplementedError, errors.ErrUnsupported)
 	}
-	if p.headers, err = safetensors.New(&counted{at, &f.read}, p.size); err != nil {
+	if p.headers, err = safetensors.New(&countingReader{at, &f.read}, p.size); err != nil {
 		return fail("not read", "get the file again", errkind.Unknown, err)
 	}
 	for _, t := range p.headers.Tensors() {
@@ -228,13 +228,13 @@ func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 	return p, nil
 }
 
-// counted counts the bytes that are read.
-type counted struct {
+// countingReader counts the bytes that are read.
+type countingReader struct {
 	io.ReaderAt
 	bytes *atomic.Int64
 }
 
-func (c *counted) ReadAt(p []byte, at int64) (int, error) {
+func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
 	n, err := c.ReaderAt.ReadAt(p, at)
 	c.bytes.Add(int64(n))
 	return n, err

@@ -57,7 +57,7 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 		if from >= to {
 			return nil, nil
 		}
-		l := along{stride: stride, cell: size[d] / cells[d], apart: apart, first: from - start[d]}
+		l := axisStride{stride: stride, cell: size[d] / cells[d], apart: apart, first: from - start[d]}
 		j.place += l.at(0)
 		a := axisOf(of.view.dims[d], from-of.start[d], to-of.start[d], l, j)
 		if a.n > 1 {
@@ -87,23 +87,23 @@ func order(a, b int64) int {
 	return 0
 }
 
-// along says where the indices of a dimension lie in the result, from the first that is read on: so
-// many of a cell a stride apart, and the cells further apart.
-type along struct{ stride, cell, apart, first int }
+// axisStride says where the indices of a dimension lie in the result, from the first that is read
+// on: so many of a cell a stride apart, and the cells further apart.
+type axisStride struct{ stride, cell, apart, first int }
 
 // at is the place of an index.
-func (l along) at(i int) int {
+func (l axisStride) at(i int) int {
 	i += l.first
 	return i/l.cell*l.apart + i%l.cell*l.stride
 }
 
 // even says whether n indices are evenly apart: in one cell, or in cells of one, or in neighbours.
-func (l along) even(n int) bool {
+func (l axisStride) even(n int) bool {
 	return l.first%l.cell+n <= l.cell || l.cell == 1 || l.apart == l.cell*l.stride
 }
 
 // step is how far apart they are then.
-func (l along) step() int {
+func (l axisStride) step() int {
 	if l.cell == 1 {
 		return l.apart
 	}
@@ -112,7 +112,7 @@ func (l along) step() int {
 
 // axisOf is the axis of the indices from to to of a dimension. It moves the job's place to the
 // axis's first index.
-func axisOf(dim []factor, from, to int, l along, j *job) axis {
+func axisOf(dim []factor, from, to int, l axisStride, j *job) axis {
 	dim = normal(dim)
 	if len(dim) == 1 && l.even(to-from) {
 		j.at += int64(from) * dim[0].stride

@@ -51,7 +51,7 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 	if err != nil {
 		return nil, err
 	}
-	m := &matching{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
+	m := &matcher{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
 		plan: &Plan{pieces: map[string][]piece{}, tensors: map[string]Tensor{}}, found: map[string][]candidate{}, told: map[string]bool{}}
 	for i := range variables {
 		v := variables[i]
@@ -88,8 +88,8 @@ func (p *Plan) Variables() []Variable {
 	return all
 }
 
-// matching is a plan that is being made.
-type matching struct {
+// matcher is a plan that is being made.
+type matcher struct {
 	rules    Rules
 	patterns []*regexp.Regexp
 	used     []bool
@@ -111,7 +111,7 @@ type candidate struct {
 }
 
 // match finds the rule of a tensor, and does its steps.
-func (m *matching) match(t Tensor) (faults []Fault) {
+func (m *matcher) match(t Tensor) (faults []Fault) {
 	rule := -1
 	var groups []string
 	for i, p := range m.patterns {

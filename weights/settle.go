@@ -7,7 +7,7 @@ import (
 )
 
 // settle puts the tensors of a variable in their places, and finds what does not fit.
-func (m *matching) settle(path string) {
+func (m *matcher) settle(path string) {
 	found, v := m.found[path], m.known[path]
 	fail := func(c *candidate, problem Problem, hint, format string, args ...any) {
 		f := Fault{Problem: problem, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint}
@@ -72,7 +72,7 @@ func inferred(found []candidate) []int {
 }
 
 // place says which box of a variable a tensor is.
-func (m *matching) place(c *candidate, v *Variable, fail func(*candidate, Problem, string, string, ...any)) (piece, bool) {
+func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem, string, string, ...any)) (piece, bool) {
 	p := piece{tensor: c.tensor.Name, start: make([]int, len(v.Shape)), size: slices.Clone(v.Shape), view: c.view, add: c.target.Add}
 	lead := 0
 	if c.slice >= 0 {
@@ -151,7 +151,7 @@ func advice(got, want []int) string {
 }
 
 // cover finds elements of a variable that no tensor fills, or two.
-func (m *matching) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
+func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
 	filled, all := 0, 1
 	for _, d := range v.Shape {
 		all *= d

@@ -61,7 +61,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return inFile(dir, "", errkind.Fault{Reason: "not made", Err: err})
 	}
-	w := &writing{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
+	w := &weightWriter{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
 		for _, piece := range p.pieces[v.Path] {
 			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v, piece})
@@ -117,8 +117,8 @@ func writeIndex(dir string, index map[string]string, total int64) error {
 	return nil
 }
 
-// writing is the state of a Write.
-type writing struct {
+// weightWriter is the state of a Write.
+type weightWriter struct {
 	plan   *Plan
 	of     map[string][]placedPiece // by tensor
 	values map[string][]byte        // by variable
@@ -131,7 +131,7 @@ type placedPiece struct {
 }
 
 // write writes one file.
-func (w *writing) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) (err error) {
+func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) (err error) {
 	fail := func(tensor string, err error) error {
 		return inFile(path, tensor, errkind.Fault{Reason: "not written", Err: err})
 	}
@@ -160,7 +160,7 @@ func (w *writing) write(ctx context.Context, path string, specs []safetensors.Sp
 }
 
 // tensor makes a tensor of the variables that have its elements.
-func (w *writing) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
+func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, error) {
 	data := make([]byte, t.Bytes)
 	for _, of := range w.of[t.Name] {
 		if err := context.Cause(ctx); err != nil {
@@ -188,7 +188,7 @@ func (w *writing) tensor(ctx context.Context, t safetensors.Info) ([]byte, error
 }
 
 // fill puts a piece of a variable into its tensor.
-func (w *writing) fill(data []byte, t safetensors.Info, of placedPiece) error {
+func (w *weightWriter) fill(data []byte, t safetensors.Info, of placedPiece) error {
 	to := dtypes.InvalidDType
 	for dtype, file := range sameTypes {
 		if file == t.DType {

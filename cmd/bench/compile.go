@@ -34,7 +34,7 @@ func lower(ctx context.Context, r *rig) (row, error) {
 // compile is the plugin's compilation of that text.
 func compile(ctx context.Context, r *rig) (row, error) {
 	p := mlp()
-	return growth(ctx, r, []int{1}, 12, func(ctx context.Context, r *rig, _ int) (*strategy.Compiled, error) {
+	return growth(ctx, r, []int{1}, 12, func(ctx context.Context, r *rig, _ int) (*strategy.CompiledStep, error) {
 		strat, err := r.strategy(ctx, strategy.Options{})
 		if err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func compile(ctx context.Context, r *rig) (row, error) {
 // compileVariables compiles a step x+1 of many variables of 8 floats each: how what a step costs
 // before it runs grows with its variables.
 func compileVariables(ctx context.Context, r *rig) (row, error) {
-	return growth(ctx, r, []int{sized(500, 1), sized(1000, 1), sized(2000, 1)}, 3, func(ctx context.Context, r *rig, n int) (*strategy.Compiled, error) {
+	return growth(ctx, r, []int{sized(500, 1), sized(1000, 1), sized(2000, 1)}, 3, func(ctx context.Context, r *rig, n int) (*strategy.CompiledStep, error) {
 		strat, err := r.strategy(ctx, strategy.Options{})
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func depthLoop(ctx context.Context, r *rig) (row, error) {
 		c, depths = transformer.Tiny(), depths[:1]
 	}
 	c.Batch, c.Loop = 8, true
-	return growth(ctx, r, depths, 1, func(ctx context.Context, r *rig, layers int) (*strategy.Compiled, error) {
+	return growth(ctx, r, depths, 1, func(ctx context.Context, r *rig, layers int) (*strategy.CompiledStep, error) {
 		c.Layers = layers
 		strat, err := r.strategy(ctx, c.Options(0, 2))
 		if err != nil {
@@ -80,7 +80,7 @@ func depthLoop(ctx context.Context, r *rig) (row, error) {
 
 // growth compiles steps of several sizes, each several times from nothing. The times are the
 // compiler's: Us is that of the largest and FloorUs that of the smallest, and the note has all.
-func growth(ctx context.Context, r *rig, sizes []int, times int, of func(ctx context.Context, r *rig, size int) (*strategy.Compiled, error)) (result row, err error) {
+func growth(ctx context.Context, r *rig, sizes []int, times int, of func(ctx context.Context, r *rig, size int) (*strategy.CompiledStep, error)) (result row, err error) {
 	var notes []string
 	for _, size := range sizes {
 		var compiling, lowering, cpu []float64

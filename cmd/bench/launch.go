@@ -143,7 +143,7 @@ func allReduce(ctx context.Context, r *rig) (row, error) {
 }
 
 // launched is the way of a bound function with a result.
-func launched(ctx context.Context, bound *strategy.Bound) way {
+func launched(ctx context.Context, bound *strategy.Binding) way {
 	short := untilReady(ctx)
 	return timed(func() error { return bound.Launch(ctx) }, func() error { return bound.Results()[0].Ready(short) })
 }

@@ -173,7 +173,7 @@ func tpuDevices() []string {
 }
 
 // find looks for a plugin as the library does.
-func (a *app) find(kind, path string) (pjrt.Found, error) {
+func (a *app) find(kind, path string) (pjrt.Location, error) {
 	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Path: path, Getenv: a.getenv, GOARCH: runtime.GOARCH,
 		UserCacheDir: a.cacheDir, Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if missing := (*pjrt.FindError)(nil); path != "" && errors.As(err, &missing) {
@@ -234,7 +234,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 
 // hash is the SHA-256 of a plugin, empty if it cannot be read, and whether it is the installer's
 // file but not what that put there.
-func hash(found pjrt.Found, kind string) (sum string, damaged bool) {
+func hash(found pjrt.Location, kind string) (sum string, damaged bool) {
 	file, _, err := files.Open(found.Path)
 	if err != nil {
 		return "", false // what is wrong is not its content

@@ -15,7 +15,7 @@ import (
 // a time.
 type InputIterator struct {
 	strategy    *strategy.TPUStrategy
-	distributed *input.Distributed
+	distributed *input.DistributedDataset
 	it          *feed.Iterator
 }
 
@@ -27,7 +27,7 @@ var _ eager.StepIterator = (*InputIterator)(nil)
 //
 // Deprecated: use [input.Distribute] and [feed.Iterate].
 func (s *Strategy) MakeDatasetIterator(ctx context.Context, ds input.Dataset) (*InputIterator, error) {
-	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.Distribute(ds, opts) })
+	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset, error) { return input.Distribute(ds, opts) })
 }
 
 // MakeInputFnIterator calls fn once for this process, whose replicas each take an element of the
@@ -40,10 +40,10 @@ func (s *Strategy) MakeInputFnIterator(ctx context.Context, fn func(input.Contex
 	if mode != input.PerWorker {
 		return nil, &errkind.Fault{Op: "v1: make input function iterator", Reason: fmt.Sprintf("input replication mode not supported: %s", mode), Hint: "use input.PerWorker", Class: errkind.ValueError}
 	}
-	return s.iterator(ctx, func(opts input.Options) (*input.Distributed, error) { return input.FromFunction(fn, opts) })
+	return s.iterator(ctx, func(opts input.Options) (*input.DistributedDataset, error) { return input.FromFunction(fn, opts) })
 }
 
-func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.Distributed, error)) (*InputIterator, error) {
+func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) (*input.DistributedDataset, error)) (*InputIterator, error) {
 	if err := strategy.RefuseTracing(ctx, "make an iterator", insteadOfLoading); err != nil {
 		return nil, err
 	}

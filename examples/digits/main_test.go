@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // outcome reads the last line of what the command said.
-func outcome(t *testing.T, said string) (c trainer.Classified) {
+func outcome(t *testing.T, said string) (c trainer.ClassifierResult) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &c), "%s", said)
@@ -60,7 +60,7 @@ func TestDigitsAreLearnt(t *testing.T) {
 
 func TestLossesAreTheSameOnEachMesh(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
-	var want trainer.Classified
+	var want trainer.ClassifierResult
 	for i, mesh := range []string{"-replicas 1", "-replicas 4 -logical 2", "-replicas 1 -logical 8"} {
 		var stdout, stderr bytes.Buffer
 		require.NoError(t, run(t.Context(), append(strings.Fields(mesh), "-plugin", plugin, "-steps", "30", "-seed", "7", "-out", t.TempDir()), &stdout, &stderr), "%s", &stderr)

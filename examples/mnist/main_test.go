@@ -20,7 +20,7 @@ import (
 func init() { plugintest.PlainCode() }
 
 // classified runs the command and returns its last line.
-func classified(t *testing.T, args ...string) (c trainer.Classified, err error) {
+func classified(t *testing.T, args ...string) (c trainer.ClassifierResult, err error) {
 	var stdout bytes.Buffer
 	own := os.Getenv("XDG_CACHE_HOME")
 	plugin := plugintest.Path(t, "cpu")

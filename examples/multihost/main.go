@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var outcome trainer.Classified
+	var outcome trainer.ClassifierResult
 	switch {
 	case here:
 		outcome, err = oneProcess(ctx, cfg, host, stderr)
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		outcome, err = simulate(ctx, cfg, stdout, stderr)
 	}
 	if outcome.Devices == 0 && ctx.Err() != nil { // they were not open yet
-		outcome = trainer.Classified{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed, Interrupted: true}
+		outcome = trainer.ClassifierResult{Replicas: cfg.Replicas, Logical: cfg.Logical, Devices: cfg.Devices, Batch: cfg.Batch, Seed: cfg.Seed, Interrupted: true}
 	}
 	if err != nil && !outcome.Interrupted {
 		return err
@@ -126,17 +126,17 @@ const lostAfter = 30 * time.Second
 
 // runHost is what each host does: open its devices together with the others, train and test on all
 // of the slice, and shut down.
-func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.Classified, error) {
+func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.ClassifierResult, error) {
 	c, err := perceptron.New(cfg.data)
 	if err != nil {
-		return trainer.Classified{}, err
+		return trainer.ClassifierResult{}, err
 	}
 	cfg.System, c.Hooks = &opts, cfg.hooks
 	return cfg.Train(ctx, c)
 }
 
 // onSlice is one host of a TPU slice. The others are found by the environment and the metadata server.
-func onSlice(ctx context.Context, cfg config) (trainer.Classified, error) {
+func onSlice(ctx context.Context, cfg config) (trainer.ClassifierResult, error) {
 	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: cfg.log})
 	return runHost(ctx, cfg, system.Options{
 		Plugin:   cfg.Plugin,

@@ -44,7 +44,7 @@ func eachStep(tell func(step int, loss float64)) []fit.Hook {
 }
 
 // alone trains on the same devices in one process and returns the losses and the outcome.
-func alone(t testing.TB, cfg config) (losses []float64, outcome trainer.Classified) {
+func alone(t testing.TB, cfg config) (losses []float64, outcome trainer.ClassifierResult) {
 	t.Helper()
 	own, err := cfg.own(io.Discard)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestAnInterruptIsOneLine(t *testing.T) {
 }
 
 // last is the outcome in the last line.
-func last(t *testing.T, said string) (result trainer.Classified) {
+func last(t *testing.T, said string) (result trainer.ClassifierResult) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &result), "%s", said)

@@ -25,7 +25,7 @@ import (
 
 // asProcesses runs each host as a process of its own, which is this program again. This process is
 // the machine: it has the devices, and the hosts reach them through a socket.
-func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (result trainer.Classified, err error) {
+func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (result trainer.ClassifierResult, err error) {
 	if _, err := perceptron.New(cfg.data); err != nil {
 		return result, err // each host would say the same
 	}
@@ -53,7 +53,7 @@ func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (res
 	for i := range cfg.hosts {
 		if i != cfg.missing {
 			wg.Go(func() {
-				outcomes[i].Classified, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
+				outcomes[i].ClassifierResult, outcomes[i].err = startHost(ctx, cfg, machine.Host("", i, cfg.hosts), screen)
 				first.Do(func() { time.AfterFunc(min(cfg.Wait, lostAfter), func() { cancel(errLate) }) })
 			})
 		}
@@ -74,7 +74,7 @@ type processError struct {
 func (e *processError) ExitCode() int { return e.code }
 
 // startHost runs a host's process to its end and returns its result.
-func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result trainer.Classified, err error) {
+func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shared) (result trainer.ClassifierResult, err error) {
 	host.Plugin = cfg.Plugin
 	env, err := host.Environ()
 	if err != nil {
@@ -124,7 +124,7 @@ func startHost(ctx context.Context, cfg config, host prochost.Host, screen *shar
 
 // oneProcess is a host that is a process of its own. It says its error in one line, which -processes
 // shows.
-func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.Writer) (trainer.Classified, error) {
+func oneProcess(ctx context.Context, cfg config, host prochost.Host, stderr io.Writer) (trainer.ClassifierResult, error) {
 	if cfg.Watch.Place = cfg.Out; cfg.Out == "" {
 		cfg.Watch.Place = filepath.Dir(host.Address) // which all hosts share
 	}

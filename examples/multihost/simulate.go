@@ -18,21 +18,21 @@ import (
 
 // simulate runs all hosts in this process, each on its share of the CPU devices. The first one tells
 // what they do.
-func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.Classified, error) {
-	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.Classified, error) {
+func simulate(ctx context.Context, cfg config, stdout, stderr io.Writer) (trainer.ClassifierResult, error) {
+	outcomes, err := simulateEach(ctx, cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 		w := stderr
 		if host != cfg.first() && !cfg.verbose {
 			w = io.Discard
 		}
 		own, err := cfg.own(w)
 		if err != nil {
-			return trainer.Classified{}, err
+			return trainer.ClassifierResult{}, err
 		}
 		own.Near.Folder = apart(own.Near.Folder, host)
 		return runHost(ctx, own, opts)
 	})
 	if err != nil {
-		return trainer.Classified{}, err
+		return trainer.ClassifierResult{}, err
 	}
 	return tell(cfg, outcomes, stdout)
 }
@@ -61,7 +61,7 @@ func (cfg config) first() int {
 }
 
 // tell says how each host did, and returns the outcome of the first.
-func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.Classified, error) {
+func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.ClassifierResult, error) {
 	var errs []error
 	var stopped error
 	var interrupted *interrupt.Error
@@ -69,9 +69,9 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.Classified,
 		switch {
 		case host == cfg.missing:
 		case o.err == nil:
-			fmt.Fprintf(stdout, "Host %d: %s\n", host, o.Classified)
+			fmt.Fprintf(stdout, "Host %d: %s\n", host, o.ClassifierResult)
 		case errkind.Of(o.err) == errkind.ValueError:
-			return o.Classified, o.err // every host refuses the same settings: one error is enough
+			return o.ClassifierResult, o.err // every host refuses the same settings: one error is enough
 		case errors.As(o.err, &interrupted):
 			stopped = o.err // and all stop after the same step
 		default:
@@ -79,20 +79,20 @@ func tell(cfg config, outcomes []outcome, stdout io.Writer) (trainer.Classified,
 		}
 	}
 	if len(errs) == 0 && stopped != nil {
-		return outcomes[cfg.first()].Classified, stopped
+		return outcomes[cfg.first()].ClassifierResult, stopped
 	}
-	return outcomes[cfg.first()].Classified, errors.Join(errs...)
+	return outcomes[cfg.first()].ClassifierResult, errors.Join(errs...)
 }
 
 // outcome is that of a host, or its error.
 type outcome struct {
-	trainer.Classified
+	trainer.ClassifierResult
 	err error
 }
 
 // simulateEach runs the program of each host at once, with the options by which it opens its
 // devices.
-func simulateEach(ctx context.Context, cfg config, program func(host int, opts system.Options) (trainer.Classified, error)) (outcomes []outcome, err error) {
+func simulateEach(ctx context.Context, cfg config, program func(host int, opts system.Options) (trainer.ClassifierResult, error)) (outcomes []outcome, err error) {
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func simulateEach(ctx context.Context, cfg config, program func(host int, opts s
 				Logger: cfg.log.With("host", i),
 			}
 			o := &outcomes[i]
-			o.Classified, o.err = program(i, opts)
+			o.ClassifierResult, o.err = program(i, opts)
 		})
 	}
 	wg.Wait()

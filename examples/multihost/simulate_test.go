@@ -25,7 +25,7 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 			require.Less(t, want[24], want[0])
 			var mu sync.Mutex
 			got := map[int][]float64{}
-			outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.Classified, error) {
+			outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 				own, err := cfg.own(io.Discard)
 				require.NoError(t, err)
 				own.hooks = eachStep(func(_ int, loss float64) {
@@ -50,7 +50,7 @@ func TestHostsTrainToTheSameLossesAsOneProcess(t *testing.T) {
 func TestAMissingHostIsNamedAtTheDeadline(t *testing.T) {
 	cfg := small(t, 4, 2, "-missing 2 -wait 2s")
 	start := time.Now()
-	outcomes, err := simulateEach(t.Context(), cfg, func(_ int, opts system.Options) (trainer.Classified, error) {
+	outcomes, err := simulateEach(t.Context(), cfg, func(_ int, opts system.Options) (trainer.ClassifierResult, error) {
 		own, err := cfg.own(io.Discard)
 		require.NoError(t, err)
 		return runHost(t.Context(), own, opts)
@@ -76,7 +76,7 @@ func TestAHostWithOtherSettingsIsNamed(t *testing.T) {
 	} {
 		cfg := small(t, 4, 2, "-wait 30s")
 		start := time.Now()
-		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.Classified, error) {
+		outcomes, err := simulateEach(t.Context(), cfg, func(host int, opts system.Options) (trainer.ClassifierResult, error) {
 			own, err := cfg.own(io.Discard)
 			require.NoError(t, err)
 			if host == 3 {

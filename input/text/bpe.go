@@ -86,11 +86,11 @@ func (b *BPE) ready() {
 	for rank, m := range b.merges {
 		b.table.put(m.left, m.right, int32(rank))
 	}
-	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, known: make([]known, 1<<knownBits)} }}
+	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, known: make([]shortWord, 1<<knownBits)} }}
 }
 
-// known is the tokens of a short word.
-type known struct {
+// shortWord is the tokens of a short word.
+type shortWord struct {
 	low, high uint64 // its bytes
 	size, n   uint8  // of bytes, of tokens; size 0: none
 	ids       [5]int32
@@ -102,7 +102,7 @@ const knownBits = 15
 // encoder joins the bytes of words. One goroutine uses it at a time.
 type encoder struct {
 	b     *BPE
-	known []known
+	known []shortWord
 	ranks []int32
 	queue mergeQueue
 	links []link
@@ -122,7 +122,7 @@ func (e *encoder) word(ids []int32, word []byte) []int32 {
 	before := len(ids)
 	ids = e.join(ids, word)
 	if n := len(ids) - before; n <= len(k.ids) {
-		*k = known{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
+		*k = shortWord{low: low, high: high, size: uint8(len(word)), n: uint8(n)}
 		copy(k.ids[:], ids[before:])
 	}
 	return ids

@@ -126,7 +126,7 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 		}
 	}
 	for key, p := range t.pairs {
-		t.heap.push(ranked{p.count, key})
+		t.heap.push(heapPair{p.count, key})
 	}
 	ids := map[string]int32{} // not of the vocabulary's size, which the texts may not give
 	for id, s := range b.text {
@@ -177,7 +177,7 @@ func (t *trainer) next() (left, right int32, ok bool) {
 			continue
 		}
 		if p.count != top.count {
-			t.heap.push(ranked{p.count, top.pair})
+			t.heap.push(heapPair{p.count, top.pair})
 			continue
 		}
 		return int32(top.pair >> 32), int32(uint32(top.pair)), true
@@ -238,25 +238,25 @@ func (t *trainer) join(left, right, id int32) {
 	delete(t.pairs, key)
 	for key := range grown {
 		if p := t.pairs[key]; p != nil && p.count > 0 {
-			t.heap.push(ranked{p.count, key})
+			t.heap.push(heapPair{p.count, key})
 		}
 	}
 }
 
-// ranked is a pair in the heap, with its count when it was put there.
-type ranked struct {
+// heapPair is a pair in the heap, with its count when it was put there.
+type heapPair struct {
 	count int64
 	pair  uint64
 }
 
-func (r ranked) before(o ranked) bool {
+func (r heapPair) before(o heapPair) bool {
 	return r.count > o.count || r.count == o.count && r.pair < o.pair
 }
 
 // pairHeap has the pair to join first on top.
-type pairHeap []ranked
+type pairHeap []heapPair
 
-func (q *pairHeap) push(v ranked) {
+func (q *pairHeap) push(v heapPair) {
 	h := append(*q, v)
 	i := len(h) - 1
 	for i > 0 && v.before(h[(i-1)/2]) {
@@ -267,7 +267,7 @@ func (q *pairHeap) push(v ranked) {
 	*q = h
 }
 
-func (q *pairHeap) pop() ranked {
+func (q *pairHeap) pop() heapPair {
 	h := *q
 	top, v := h[0], h[len(h)-1]
 	h = h[:len(h)-1]

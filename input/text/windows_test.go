@@ -162,7 +162,7 @@ func TestHeldOutWindowsPredictEachTokenOnce(t *testing.T) {
 
 func TestWindowsResumeExactly(t *testing.T) {
 	tokens := some(t, 300, 200)
-	open := func() *input.Distributed {
+	open := func() *input.DistributedDataset {
 		ds, err := tokens.Windows(9, WindowOptions{Seed: 3})
 		require.NoError(t, err)
 		d, err := input.Distribute(ds.Repeat(3).Batch(4, true), input.Options{Replicas: 2})

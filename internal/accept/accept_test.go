@@ -61,7 +61,7 @@ func onHostsWith(t testing.TB, devices, hosts int, o Options, know func(*simhost
 // writes with -update.
 func TestStoredLosses(t *testing.T) {
 	sys := plugintest.System(t, 1)
-	made := Stored{Made: "go test ./internal/accept -run TestStoredLosses -update", Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(), Losses: map[string][]float64{}}
+	made := ReferenceLosses{Made: "go test ./internal/accept -run TestStoredLosses -update", Plugin: sys.Client().Plugin().APIVersion().String() + " " + sys.Client().PlatformVersion(), Losses: map[string][]float64{}}
 	for _, losses := range []string{"float32", "bfloat16"} {
 		s, err := strategy.New(sys, strategy.Options{Precision: lowering.PrecisionHighest})
 		require.NoError(t, err)

@@ -38,7 +38,7 @@ func raws(n int, platform string) (all []raw) {
 
 // compilable is a function of a strategy, or a training step.
 type compilable interface {
-	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
 // Compile compiles, for a slice that is not at hand, each program that the parts run there, and

@@ -30,8 +30,8 @@ import (
 //go:embed losses.json
 var storedLosses []byte
 
-// Stored are the losses and where they come from.
-type Stored struct {
+// ReferenceLosses are the losses and where they come from.
+type ReferenceLosses struct {
 	// Made says how the file is made, and Plugin by which plugin.
 	Made   string `json:"made"`
 	Plugin string `json:"plugin"`
@@ -39,7 +39,7 @@ type Stored struct {
 	Losses map[string][]float64 `json:"losses"`
 }
 
-func stored() (s Stored, err error) {
+func stored() (s ReferenceLosses, err error) {
 	err = json.Unmarshal(storedLosses, &s)
 	return s, err
 }

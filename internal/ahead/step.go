@@ -11,7 +11,7 @@ import (
 
 // Step is what can be compiled: a training step, or a function of a strategy.
 type Step interface {
-	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
 // Files are the files that a compilation writes; an empty name stands for none.

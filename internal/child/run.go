@@ -126,7 +126,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	sending.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return nil, &interrupted{cause: context.Cause(ctx), tail: log.String()}
+		return nil, &interruption{cause: context.Cause(ctx), tail: log.String()}
 	case waitErr == nil && readErr == nil && len(data) > 0:
 		return data, nil
 	}
@@ -143,21 +143,21 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	return nil, &Error{State: state, Tail: log.String()}
 }
 
-// interrupted is the end of a context, with what the child had said until then.
-type interrupted struct {
+// interruption is the end of a context, with what the child had said until then.
+type interruption struct {
 	cause error
 	tail  string
 }
 
-func (e *interrupted) Error() string { return e.cause.Error() }
-func (e *interrupted) Unwrap() error { return e.cause }
+func (e *interruption) Error() string { return e.cause.Error() }
+func (e *interruption) Unwrap() error { return e.cause }
 
 // Tail returns the end of what a child wrote whose work failed with err.
 func Tail(err error) string {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Tail
 	}
-	if e := (*interrupted)(nil); errors.As(err, &e) {
+	if e := (*interruption)(nil); errors.As(err, &e) {
 		return e.tail
 	}
 	return ""

@@ -46,11 +46,11 @@ func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 	return group.Wait()
 }
 
-// Spreading copies tensors from the devices that made them to this process's others, while the next
-// are made. Where a runtime takes the host's memory for the way of a copy, that is less than the
-// largest tensor needs: no more than its bytes, or one part, are under way at a time. One goroutine
-// uses it.
-type Spreading struct {
+// Broadcaster copies tensors from the devices that made them to this process's others, while the
+// next are made. Where a runtime takes the host's memory for the way of a copy, that is less than
+// the largest tensor needs: no more than its bytes, or one part, are under way at a time. One
+// goroutine uses it.
+type Broadcaster struct {
 	// To copies a buffer to a device; nil is the plugin's own way.
 	To func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error)
 
@@ -60,12 +60,12 @@ type Spreading struct {
 	bytes    int            // of what is under way
 }
 
-// Spread returns a Spreading.
-func (m *Machine) Spread() *Spreading { return &Spreading{machine: m} }
+// Spread returns a Broadcaster.
+func (m *Machine) Spread() *Broadcaster { return &Broadcaster{machine: m} }
 
 // Start starts the copies of a tensor of so many bytes: into each partition of this process that lacks
 // its part, from the partition that source names.
-func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
+func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source func(partition int) int) error {
 	m := s.machine
 	s.largest = max(s.largest, bytes)
 	for _, partition := range m.mine {
@@ -89,10 +89,10 @@ func (s *Spreading) Start(ctx context.Context, bytes int, all Buffers, source fu
 }
 
 // UnderWay returns how many copies are under way, and their bytes.
-func (s *Spreading) UnderWay() (copies, bytes int) { return len(s.underWay), s.bytes }
+func (s *Broadcaster) UnderWay() (copies, bytes int) { return len(s.underWay), s.bytes }
 
 // copy starts a copy to a device. Of a plugin that has none, the copy goes through the host.
-func (s *Spreading) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
+func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
 	to := s.To
 	if to == nil {
 		to = func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
@@ -111,7 +111,7 @@ func (s *Spreading) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*
 }
 
 // wait waits for the oldest copy.
-func (s *Spreading) wait(ctx context.Context) error {
+func (s *Broadcaster) wait(ctx context.Context) error {
 	b := s.underWay[0]
 	if err := b.Ready(ctx); err != nil {
 		return s.machine.failed("waiting for a copy", err)

@@ -160,15 +160,15 @@ func parseMessage(b []byte) (call string, value []byte, ok bool) {
 	return string(rest[:n]), slices.Clone(rest[n:]), true
 }
 
-// sent is an exchange that was launched: rows on their way.
-type sent struct {
+// flight is an exchange that was launched: rows on their way.
+type flight struct {
 	machine   *Machine
 	words     int
 	ins, outs [][]*pjrt.Buffer
 }
 
 // send launches the gathering of messages, cut to the room there is.
-func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *sent, err error) {
+func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *flight, err error) {
 	x, err := m.exchange(ctx, words)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *sent,
 	row := make([]byte, 4*words)
 	binary.LittleEndian.PutUint32(row, uint32(len(message)))
 	copy(row[4:], message)
-	s := &sent{machine: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
+	s := &flight{machine: m, words: words, ins: Table(len(x.devices), 1), outs: Table(len(x.devices), 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -196,7 +196,7 @@ func (m *Machine) send(ctx context.Context, words int, message []byte) (_ *sent,
 }
 
 // receive waits for the rows.
-func (s *sent) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
+func (s *flight) receive(ctx context.Context) (rows [][]byte, longest int, err error) {
 	m, words := s.machine, s.words
 	all := make([]byte, 4*words*m.NumDevices())
 	if err := s.outs[0][0].ToHost(ctx, all); err != nil {
@@ -220,7 +220,7 @@ func (s *sent) receive(ctx context.Context) (rows [][]byte, longest int, err err
 }
 
 // close releases what the exchange holds on the devices, when it has run.
-func (s *sent) close() error {
+func (s *flight) close() error {
 	var errs []error
 	for _, table := range [][][]*pjrt.Buffer{s.ins, s.outs} {
 		for _, row := range table {

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// Gathering is a [Machine.Gather] under way. Any goroutine may call its methods; one calls Wait at a
-// time.
-type Gathering struct {
+// GatherFuture is a [Machine.Gather] under way. Any goroutine may call its methods; one calls Wait
+// at a time.
+type GatherFuture struct {
 	call string
 
 	mu   sync.Mutex
-	sent *sent // nil when it is read or closed
+	sent *flight // nil when it is read or closed
 	all  [][]byte
 	err  error
 }
@@ -24,11 +24,11 @@ type Gathering struct {
 // StartGather begins a [Machine.Gather] and does not wait for it: the exchange is a launch among the
 // others, whose result is read some launches later, when it has long been there. ctx bounds the
 // launch. Close what it returns.
-func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*Gathering, error) {
+func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*GatherFuture, error) {
 	if len(call)+len(mine) > MaxPending {
 		return nil, m.fault(errkind.ValueError, call, "use GatherBytes, which waits for it", "%d bytes with its name, where %d are the most", len(call)+len(mine), MaxPending)
 	}
-	g := &Gathering{call: call}
+	g := &GatherFuture{call: call}
 	if !m.Several() {
 		g.all = [][]byte{slices.Clone(mine)}
 		return g, nil
@@ -43,7 +43,7 @@ func (m *Machine) StartGather(ctx context.Context, call string, mine []byte) (*G
 // Wait returns the messages of all processes, by process, as [Machine.Gather] does. ctx bounds the
 // wait; when ctx ends Wait may be called again. A later Wait returns the same, and after Close an
 // error that matches that of a machine which is closed, unless it was read before.
-func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
+func (g *GatherFuture) Wait(ctx context.Context) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sent == nil {
@@ -68,7 +68,7 @@ func (g *Gathering) Wait(ctx context.Context) ([][]byte, error) {
 
 // Close releases what the exchange holds on the devices, read or not. It does not wait. A second
 // Close does nothing.
-func (g *Gathering) Close() error {
+func (g *GatherFuture) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sent == nil {

@@ -149,18 +149,18 @@ func Compiling(topology tpu.Topology, platform string, compile func(context.Cont
 		if err != nil {
 			return nil, err
 		}
-		return Described{x}, nil
+		return OfflineProgram{x}, nil
 	})
 }
 
-// Described is a program for devices that are not here.
-type Described struct{ *pjrt.Executable }
+// OfflineProgram is a program for devices that are not here.
+type OfflineProgram struct{ *pjrt.Executable }
 
 // AddressableDevices returns none.
-func (Described) AddressableDevices() []*pjrt.Device { return nil }
+func (OfflineProgram) AddressableDevices() []*pjrt.Device { return nil }
 
 // Execute returns an error that matches errors.ErrUnsupported.
-func (Described) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
+func (OfflineProgram) Execute(context.Context, [][]*pjrt.Buffer, [][]*pjrt.Buffer, pjrt.ExecuteOptions) error {
 	return &errkind.Fault{Op: "mesh: execute", Reason: "the devices are only described", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 

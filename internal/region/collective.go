@@ -5,13 +5,13 @@ package region
 // coordinates on these axes only; the number of a device among them is that of its coordinates in
 // row-major order.
 
-// Reduced returns the reduction of the operands of the devices, the same on each.
-type Reduced struct {
+// AllReduce returns the reduction of the operands of the devices, the same on each.
+type AllReduce struct {
 	Axes []string
 	By   Reduction
 }
 
-// Reduction is how [Reduced] combines elements.
+// Reduction is how [AllReduce] combines elements.
 type Reduction int
 
 const (
@@ -24,28 +24,28 @@ const (
 	Only
 )
 
-// Gathered returns the operands of the devices one after another along dimension Dim.
-type Gathered struct {
+// AllGather returns the operands of the devices one after another along dimension Dim.
+type AllGather struct {
 	Axes []string
 	Dim  int
 }
 
-// Scattered returns the device's part, along dimension Dim, of the sum of the operands.
-type Scattered struct {
+// ReduceScatter returns the device's part, along dimension Dim, of the sum of the operands.
+type ReduceScatter struct {
 	Axes []string
 	Dim  int
 }
 
-// Exchanged cuts the operand along dimension Split, sends part i to device i, and returns the parts
+// AllToAll cuts the operand along dimension Split, sends part i to device i, and returns the parts
 // that came, one after another along dimension Concat.
-type Exchanged struct {
+type AllToAll struct {
 	Axes          []string
 	Split, Concat int
 }
 
-// Sent returns the operand of the device that sends to this one, or zeros if none does. A pair is
-// the number of the device that sends and of the device that receives.
-type Sent struct {
+// Permute returns the operand of the device that sends to this one, or zeros if none does. A pair
+// is the number of the device that sends and of the device that receives.
+type Permute struct {
 	Axes  []string
 	Pairs [][2]int
 }
@@ -53,9 +53,9 @@ type Sent struct {
 // Number ignores the operand and returns the number of the device, an int32 scalar.
 type Number struct{ Axes []string }
 
-func (Reduced) op()   {}
-func (Gathered) op()  {}
-func (Scattered) op() {}
-func (Exchanged) op() {}
-func (Sent) op()      {}
-func (Number) op()    {}
+func (AllReduce) op()     {}
+func (AllGather) op()     {}
+func (ReduceScatter) op() {}
+func (AllToAll) op()      {}
+func (Permute) op()       {}
+func (Number) op()        {}

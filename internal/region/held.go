@@ -2,8 +2,8 @@ package region
 
 import "github.com/gomlx/gomlx/core/graph"
 
-// Held is a variable whose value a step holds in a node, and which the step may write.
-type Held interface {
+// StepVariable is a variable whose value a step holds in a node, and which the step may write.
+type StepVariable interface {
 	// Name is how errors and arguments name the variable.
 	Name() string
 	// Parameter is the value that the step began with, and Now the value at this point of the trace.
@@ -17,19 +17,19 @@ type heldKey struct{}
 
 // SetHeld sets what lists the variables that a graph holds, in the order in which the step met
 // them.
-func SetHeld(g *graph.Graph, list func() []Held) { g.AttachState(heldKey{}, list) }
+func SetHeld(g *graph.Graph, list func() []StepVariable) { g.AttachState(heldKey{}, list) }
 
 // Writes follows which held variables are written while a region is traced.
 type Writes struct {
-	list            func() []Held
-	outside, inside map[Held]*graph.Node
+	list            func() []StepVariable
+	outside, inside map[StepVariable]*graph.Node
 }
 
 // Watch begins to follow the writes of a region that is about to be traced. A variable that was
 // written before is a [Leaf] from here on: the region may read it.
 func Watch(target Target, g *graph.Graph) *Writes {
-	w := &Writes{outside: map[Held]*graph.Node{}, inside: map[Held]*graph.Node{}}
-	w.list, _ = g.State(heldKey{}).(func() []Held)
+	w := &Writes{outside: map[StepVariable]*graph.Node{}, inside: map[StepVariable]*graph.Node{}}
+	w.list, _ = g.State(heldKey{}).(func() []StepVariable)
 	for _, h := range w.all() {
 		if x := h.Now(); g.IsMainFunc() && x != h.Parameter() && !leavesOf(g).nodes[x] {
 			h.Set(Leaf(target, x))
@@ -39,7 +39,7 @@ func Watch(target Target, g *graph.Graph) *Writes {
 	return w
 }
 
-func (w *Writes) all() []Held {
+func (w *Writes) all() []StepVariable {
 	if w.list == nil {
 		return nil
 	}
@@ -47,10 +47,10 @@ func (w *Writes) all() []Held {
 }
 
 // Outside is a variable's value before the region.
-func (w *Writes) Outside(h Held) *graph.Node { return or(w.outside, h) }
+func (w *Writes) Outside(h StepVariable) *graph.Node { return or(w.outside, h) }
 
 // or is the parameter of a variable that the region was the first to meet.
-func or(of map[Held]*graph.Node, h Held) *graph.Node {
+func or(of map[StepVariable]*graph.Node, h StepVariable) *graph.Node {
 	if x := of[h]; x != nil {
 		return x
 	}
@@ -58,13 +58,13 @@ func or(of map[Held]*graph.Node, h Held) *graph.Node {
 }
 
 // Begin gives a variable the value with which it enters the region.
-func (w *Writes) Begin(h Held, x *graph.Node) {
+func (w *Writes) Begin(h StepVariable, x *graph.Node) {
 	w.inside[h] = x
 	h.Set(x)
 }
 
 // Written are the variables that have another value than they entered with.
-func (w *Writes) Written() (all []Held) {
+func (w *Writes) Written() (all []StepVariable) {
 	for _, h := range w.all() {
 		if h.Now() != or(w.inside, h) {
 			all = append(all, h)

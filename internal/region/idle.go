@@ -10,10 +10,10 @@ func (r *tracer) idle() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
 	state := 0
 	for i, y := range r.results {
-		if _, ok := y.Crossing.(Carried); !ok {
+		if _, ok := y.Crossing.(Carry); !ok {
 			continue
 		}
-		for _, ok := r.arguments[state].Crossing.(Carried); !ok; _, ok = r.arguments[state].Crossing.(Carried) {
+		for _, ok := r.arguments[state].Crossing.(Carry); !ok; _, ok = r.arguments[state].Crossing.(Carry) {
 			state++
 		}
 		if y.Node.DType().IsFloat() && r.adjoints[i] == nil {

@@ -55,7 +55,7 @@ type Keep struct {
 // Named reports whether the values of a name are kept.
 func (k Keep) Named(name string) bool { return slices.Contains(k.Names, name) }
 
-// Crossing says how a value crosses the border of a region: [Same], [Carried], [Sliced] or [Shard].
+// Crossing says how a value crosses the border of a region: [Same], [Carry], [Slice] or [Shard].
 type Crossing interface {
 	// Inside returns the shape in the region of a value that has a shape outside, and Outside the
 	// reverse. An error says what is wrong with the shape.
@@ -67,12 +67,12 @@ type Crossing interface {
 // the sum of its values of all runs.
 type Same struct{}
 
-// Carried is the crossing of a loop's state. The results of a loop that cross so are the values of
+// Carry is the crossing of a loop's state. The results of a loop that cross so are the values of
 // the next run's arguments that cross so, in order, and the last are the loop's.
-type Carried struct{}
+type Carry struct{}
 
-// Sliced is the crossing of a stack, of which run i of a loop has slice i of dimension 0.
-type Sliced struct{ N int }
+// Slice is the crossing of a stack, of which run i of a loop has slice i of dimension 0.
+type Slice struct{ N int }
 
 // Shard is the crossing of a tensor of which the region has the part of the device that runs it:
 // dimension i is cut over Axes[i], the first of them the most significant. Devices that differ in
@@ -86,13 +86,13 @@ func (Same) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 func (Same) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 
 // Inside implements [Crossing].
-func (Carried) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+func (Carry) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 
 // Outside implements [Crossing].
-func (Carried) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+func (Carry) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 
 // Inside implements [Crossing].
-func (c Sliced) Inside(s shapes.Shape) (shapes.Shape, error) {
+func (c Slice) Inside(s shapes.Shape) (shapes.Shape, error) {
 	if s.Rank() == 0 || s.Dimensions[0] != c.N {
 		return s, fmt.Errorf("dimension 0 of shape %v is not the number of runs, %d", s.Dimensions, c.N)
 	}
@@ -100,7 +100,7 @@ func (c Sliced) Inside(s shapes.Shape) (shapes.Shape, error) {
 }
 
 // Outside implements [Crossing].
-func (c Sliced) Outside(s shapes.Shape) (shapes.Shape, error) {
+func (c Slice) Outside(s shapes.Shape) (shapes.Shape, error) {
 	return shapes.Make(s.DType, append([]int{c.N}, s.Dimensions...)...), nil
 }
 

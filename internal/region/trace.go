@@ -163,7 +163,7 @@ func (r *tracer) enter(p *Pass, i int, x *graph.Node, c Crossing, what string) *
 func (r *tracer) collect(nodes, enters []*graph.Node) {
 	frozen := frozenOf(nodes[0].Graph()) != nil
 	add := func(source, leaf *graph.Node, c Crossing) {
-		if _, state := c.(Carried); frozen && !state && !r.carriesGradient(source) {
+		if _, state := c.(Carry); frozen && !state && !r.carriesGradient(source) {
 			return
 		}
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
@@ -261,12 +261,12 @@ func (r *tracer) leave() []*graph.Node {
 func (r *tracer) match() {
 	var states []int
 	for i, a := range r.arguments {
-		if _, ok := a.Crossing.(Carried); ok {
+		if _, ok := a.Crossing.(Carry); ok {
 			states = append(states, i)
 		}
 	}
 	for i, y := range r.results {
-		if _, ok := y.Crossing.(Carried); !ok {
+		if _, ok := y.Crossing.(Carry); !ok {
 			continue
 		}
 		if len(states) == 0 {
@@ -312,7 +312,7 @@ func (r *tracer) differentiate() []*graph.Node {
 	inside := make([]*graph.Node, 0, len(r.leaves))
 	idle := r.idle()
 	for i, y := range r.results {
-		if _, carried := y.Crossing.(Carried); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
+		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
 			r.adjoints[i] = graph.ZerosLike(r.outside(i))
 		}
 	}

@@ -58,8 +58,8 @@ func (e *LostError) Error() string {
 // Kind returns UnavailableError.
 func (*LostError) Kind() errkind.Kind { return errkind.UnavailableError }
 
-// Launching says what a process is about to launch.
-type Launching struct {
+// Launch says what a process is about to launch.
+type Launch struct {
 	// Process is the process, and Name its name.
 	Process int
 	Name    string
@@ -68,7 +68,7 @@ type Launching struct {
 }
 
 // String returns a text such as `process 1 launches "step" (a1b2)`.
-func (l Launching) String() string {
+func (l Launch) String() string {
 	return fmt.Sprintf("%s launches %q (%s)", l.Name, l.Program, l.Fingerprint)
 }
 
@@ -76,7 +76,7 @@ func (l Launching) String() string {
 // same program. On a slice they would hang.
 type ProgramError struct {
 	// Launching has an entry for each process that had arrived, by process.
-	Launching []Launching
+	Launching []Launch
 }
 
 // Error says what each process launches.

@@ -18,7 +18,7 @@ func TestErrorsNameTheProcesses(t *testing.T) {
 	assert.Equal(t, errkind.UnavailableError, errkind.Of(missing))
 	lost := &simhost.LostError{Op: `launch of "step"`, Process: 2, Name: "blue", Launches: 3}
 	assert.EqualError(t, lost, `simhost: launch of "step": blue ended after 3 launches`)
-	different := &simhost.ProgramError{Launching: []simhost.Launching{
+	different := &simhost.ProgramError{Launching: []simhost.Launch{
 		{Name: "red", Program: "a", Fingerprint: "1"}, {Process: 1, Name: "blue", Program: "b", Fingerprint: "2"},
 	}}
 	assert.EqualError(t, different, `simhost: the processes launch different programs: red launches "a" (1), blue launches "b" (2)`)

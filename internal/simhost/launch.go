@@ -90,7 +90,7 @@ func (c *Cluster) different() *ProgramError {
 	e := &ProgramError{}
 	for _, i := range sortedKeys(c.waiting) {
 		x := c.waiting[i].program
-		e.Launching = append(e.Launching, Launching{Process: i, Name: c.opts.Names[i], Program: x.name, Fingerprint: x.fingerprint})
+		e.Launching = append(e.Launching, Launch{Process: i, Name: c.opts.Names[i], Program: x.name, Fingerprint: x.fingerprint})
 	}
 	return e
 }

@@ -74,11 +74,11 @@ type Flag bool
 // Append implements [Attr].
 func (f Flag) Append(text []byte) []byte { return strconv.AppendBool(text, bool(f)) }
 
-// Quoted is a string.
-type Quoted string
+// String is a string.
+type String string
 
 // Append implements [Attr].
-func (q Quoted) Append(text []byte) []byte { return strconv.AppendQuote(text, string(q)) }
+func (q String) Append(text []byte) []byte { return strconv.AppendQuote(text, string(q)) }
 
 // Symbol is the name of a function, without its @.
 type Symbol string

@@ -16,7 +16,7 @@ func TestAttributesAreWritten(t *testing.T) {
 		"5 : i64":                        ir.Int(5),
 		"-1 : i32":                       ir.Int32(-1),
 		"true":                           ir.Flag(true),
-		`"a\"b"`:                         ir.Quoted(`a"b`),
+		`"a\"b"`:                         ir.String(`a"b`),
 		"@f":                             ir.Symbol("f"),
 		"0.5 : f32":                      ir.Float32(0.5),
 		"7.62939453125e-06 : f32":        ir.Float32(1. / 131072),

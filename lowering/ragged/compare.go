@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// Traced is the program of a step that was traced for one choice of its padded sizes.
-type Traced struct {
+// Variant is the program of a step that was traced for one choice of its padded sizes.
+type Variant struct {
 	Program *lowering.Program
 	// Sizes are the sizes of the padded dimensions.
 	Sizes []int
@@ -39,13 +39,13 @@ type Plan struct {
 // Compare finds what in the program of base depends on the padded sizes. Each of the others is the
 // same step for another value of one of the sizes; there are two for each size. The programs must
 // be the same but for dimensions and constants. Otherwise the error is an [*Error].
-func Compare(base Traced, others []Traced) (*Plan, error) {
+func Compare(base Variant, others []Variant) (*Plan, error) {
 	c := &comparer{plan: &Plan{
 		program: base.Program, marker: base.Marker, dims: map[*ir.Value][]Dim{}, shapes: map[*ir.Value]shapes{},
 		constants: map[*ir.Statement][]*function{}, varying: map[*ir.Statement][]string{},
 		used: map[*ir.Statement]bool{},
 	}}
-	all := append([]Traced{base}, others...)
+	all := append([]Variant{base}, others...)
 	mains := make([]*ir.Function, len(all))
 	for k, t := range all {
 		mains[k] = t.Program.Main()

@@ -39,7 +39,7 @@ func TestAProgramThatIsRefusedStaysAsItWas(t *testing.T) {
 	base := traced(t, 4, f)
 	before, err := base.Program.Text()
 	require.NoError(t, err)
-	plan, err := ragged.Compare(base, []ragged.Traced{traced(t, 8, f), traced(t, 20, f)})
+	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, f), traced(t, 20, f)})
 	require.NoError(t, err)
 	_, err = plan.Apply([]ragged.Source{{Parameter: "sizes"}})
 	require.Error(t, err)

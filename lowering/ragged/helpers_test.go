@@ -16,13 +16,13 @@ import (
 type step func(x *graph.Node) *graph.Node
 
 // traced is a step's program for a number of rows.
-func traced(t *testing.T, rows int, f step) ragged.Traced {
+func traced(t *testing.T, rows int, f step) ragged.Variant {
 	t.Helper()
 	g := graph.NewGraph(lowering.New(lowering.Options{}), "step")
 	x := graph.Parameter(g, "x", shapes.Make(dtypes.Float32, rows, 6))
 	graph.Parameter(g, "sizes", shapes.Make(dtypes.Int32, 1))
 	require.NoError(t, g.Compile(f(x)))
-	return ragged.Traced{Program: g.Executable().(*lowering.Executable).Program(), Sizes: []int{rows}}
+	return ragged.Variant{Program: g.Executable().(*lowering.Executable).Program(), Sizes: []int{rows}}
 }
 
 // rewritten is the program of a step for 4 rows of which sizes[0] are real, and the dimensions of its
@@ -30,7 +30,7 @@ func traced(t *testing.T, rows int, f step) ragged.Traced {
 func rewritten(t *testing.T, f step) (*lowering.Program, []ragged.Dim, error) {
 	t.Helper()
 	base := traced(t, 4, f)
-	plan, err := ragged.Compare(base, []ragged.Traced{traced(t, 8, f), traced(t, 20, f)})
+	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, f), traced(t, 20, f)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -40,7 +40,7 @@ func TestAConstantBecomesAnExpressionOfTheRealSize(t *testing.T) {
 func TestPositionsFollowTheStatements(t *testing.T) {
 	base := traced(t, 4, mean)
 	before := base.Program.Main().Body
-	plan, err := ragged.Compare(base, []ragged.Traced{traced(t, 8, mean), traced(t, 20, mean)})
+	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, mean), traced(t, 20, mean)})
 	require.NoError(t, err)
 	positions, err := plan.Apply([]ragged.Source{{Parameter: "sizes"}})
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestPositionsFollowTheStatements(t *testing.T) {
 
 func TestASourceThatIsNoParameterIsAnError(t *testing.T) {
 	base := traced(t, 4, mean)
-	plan, err := ragged.Compare(base, []ragged.Traced{traced(t, 8, mean), traced(t, 20, mean)})
+	plan, err := ragged.Compare(base, []ragged.Variant{traced(t, 8, mean), traced(t, 20, mean)})
 	require.NoError(t, err)
 	_, err = plan.Apply([]ragged.Source{{Parameter: "nowhere"}})
 	assert.ErrorContains(t, err, `no parameter "nowhere"`)

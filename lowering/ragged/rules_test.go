@@ -62,14 +62,14 @@ func TestOpsThatCannotLeavePaddingOutAreRefused(t *testing.T) {
 }
 
 func TestAnOpWithAnAttributeThatIsNotKnownIsRefused(t *testing.T) {
-	of := func(n int) ragged.Traced {
+	of := func(n int) ragged.Variant {
 		made := traced(t, n, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.ConvertDType(x, dtypes.Float64), 0) })
 		for _, s := range made.Program.Main().Body {
 			s.Replace("dimensions", unknown{})
 		}
 		return made
 	}
-	plan, err := ragged.Compare(of(4), []ragged.Traced{of(8), of(20)})
+	plan, err := ragged.Compare(of(4), []ragged.Variant{of(8), of(20)})
 	require.NoError(t, err)
 	_, err = plan.Apply([]ragged.Source{{Parameter: "sizes"}})
 	assert.ErrorContains(t, err, "reduce: its attribute dimensions is none that is known")

@@ -18,46 +18,46 @@ import (
 // coordinates on the axes of the op. The groups of partitions for a set of axes are an attribute
 // alias, written once a module.
 
-// among asks for a collective of package region.
-type among struct {
+// amongMark asks for a collective of package region.
+type amongMark struct {
 	axes []string
 	op   region.Op
 }
 
-// numbered asks for the number of the device on axes. The computation that is manual over the axes
-// puts the number there; where the axes have one device, it is 0.
-type numbered struct{ axes []string }
+// numberMark asks for the number of the device on axes. The computation that is manual over the
+// axes puts the number there; where the axes have one device, it is 0.
+type numberMark struct{ axes []string }
 
-func (among) varying() (bool, bool)    { return false, false }
-func (numbered) varying() (bool, bool) { return false, true }
+func (amongMark) varying() (bool, bool)  { return false, false }
+func (numberMark) varying() (bool, bool) { return false, true }
 
-func (numbered) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
+func (numberMark) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
 
 // collectiveMark adds the mark of a collective of a manual region.
 func (t *Trace) collectiveMark(f *lowering.Function, x *stablehlo.Value, op region.Op) (*stablehlo.Value, error) {
 	shape := x.Shape().Clone()
 	var axes []string
 	switch op := op.(type) {
-	case region.Reduced:
+	case region.AllReduce:
 		axes = op.Axes
-	case region.Gathered:
+	case region.AllGather:
 		axes = op.Axes
 		shape.Dimensions[op.Dim] *= t.devices(axes)
-	case region.Scattered:
+	case region.ReduceScatter:
 		axes = op.Axes
 		shape.Dimensions[op.Dim] /= t.devices(axes)
-	case region.Exchanged:
+	case region.AllToAll:
 		axes = op.Axes
 		shape.Dimensions[op.Split] /= t.devices(axes)
 		shape.Dimensions[op.Concat] *= t.devices(axes)
-	case region.Sent:
+	case region.Permute:
 		axes = op.Axes
 	case region.Number:
-		return f.Mark(x, xshapes.Make(dtypes.Int32), numbered{t.divided(op.Axes)})
+		return f.Mark(x, xshapes.Make(dtypes.Int32), numberMark{t.divided(op.Axes)})
 	default:
 		return nil, fault("region", "it has an op that this package does not know", "report this as a fault of tpustrategy")
 	}
-	return f.Mark(x, shape, among{t.divided(axes), op})
+	return f.Mark(x, shape, amongMark{t.divided(axes), op})
 }
 
 // devices is the number of devices on axes.
@@ -82,8 +82,8 @@ func (t *Trace) divided(axes []string) []string {
 	return all
 }
 
-func (m among) write(w *writer, out, in *ir.Value) *ir.Statement {
-	sent, sends := m.op.(region.Sent)
+func (m amongMark) write(w *writer, out, in *ir.Value) *ir.Statement {
+	sent, sends := m.op.(region.Permute)
 	switch {
 	case out.Type.Empty():
 		return empty(out)
@@ -93,13 +93,13 @@ func (m among) write(w *writer, out, in *ir.Value) *ir.Statement {
 		return unchanged(out, in)
 	}
 	switch op := m.op.(type) {
-	case region.Reduced:
+	case region.AllReduce:
 		return w.collect("stablehlo.all_reduce", out, in, reductions[op.By].combines(in.Type.DType), w.groupsOver(m.axes))
-	case region.Gathered:
+	case region.AllGather:
 		return w.collect("stablehlo.all_gather", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "all_gather_dim", Value: ir.Int(op.Dim)})
-	case region.Scattered:
+	case region.ReduceScatter:
 		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), w.groupsOver(m.axes), ir.Attribute{Key: "scatter_dimension", Value: ir.Int(op.Dim)})
-	case region.Exchanged:
+	case region.AllToAll:
 		s := w.collect("stablehlo.all_to_all", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "split_dimension", Value: ir.Int(op.Split)},
 			ir.Attribute{Key: "concat_dimension", Value: ir.Int(op.Concat)}, ir.Attribute{Key: "split_count", Value: ir.Int(w.trace.devices(m.axes))})
 		s.Attributes = s.Attributes[:len(s.Attributes)-1] // the op has no use_global_device_ids: with a channel they are

@@ -51,7 +51,7 @@ var together = []string{"stablehlo.rng_bit_generator", "stablehlo.rng", "stableh
 	"stablehlo.collective_broadcast", "stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.return", "sdy.manual_computation"}
 
 // locate finds the statements that run on one device, and what annotations are another name for.
-func (w *writer) locate(fl *flow, step *lowering.Program, arguments []Placed) *placement {
+func (w *writer) locate(fl *flow, step *lowering.Program, arguments []ShardedTensor) *placement {
 	p := &placement{w: w, fl: fl, device: make([]int, len(fl.statements)), split: values{},
 		readers: make([][]int, len(fl.statements)), adjoints: map[int]values{}, held: map[int]values{}}
 	next := 0
@@ -93,7 +93,7 @@ func (p *placement) follow(i int) {
 		}
 		split = split || p.split[fl.uses[i][k]]
 	}
-	if a, ok := s.Mark.(annotated); ok {
+	if a, ok := s.Mark.(annotationMark); ok {
 		device, assigned := a.assigns()
 		switch {
 		case assigned:

@@ -70,17 +70,17 @@ func (c channel) Append(text []byte) []byte {
 	return append(strconv.AppendInt(text, int64(c), 10), ", type = 1>"...)
 }
 
-// placed is the sharding of a function's argument or result.
-type placed struct{ sharding.Spec }
+// borderSharding is the sharding of a function's argument or result.
+type borderSharding struct{ sharding.Spec }
 
 // Append implements [ir.Attr].
-func (s placed) Append(text []byte) []byte { return append(text, s.Shardy(meshName)...) }
+func (s borderSharding) Append(text []byte) []byte { return append(text, s.Shardy(meshName)...) }
 
-// bare is the sharding of a value inside a function.
-type bare struct{ sharding.Spec }
+// innerSharding is the sharding of a value inside a function.
+type innerSharding struct{ sharding.Spec }
 
 // Append implements [ir.Attr].
-func (s bare) Append(text []byte) []byte { return append(text, s.ShardyBare(meshName)...) }
+func (s innerSharding) Append(text []byte) []byte { return append(text, s.ShardyBare(meshName)...) }
 
 // bares are the shardings of what crosses the border of a manual computation.
 type bares []sharding.Spec
@@ -103,11 +103,11 @@ type axes []string
 // Append implements [ir.Attr].
 func (a axes) Append(text []byte) []byte { return append(text, sharding.ShardyAxes(a)...) }
 
-// declared is the declaration of a mesh.
-type declared struct{ sharding.Mesh }
+// meshDeclaration is the declaration of a mesh.
+type meshDeclaration struct{ sharding.Mesh }
 
 // Append implements [ir.Attr].
-func (m declared) Append(text []byte) []byte { return append(text, m.Shardy(meshName)...) }
+func (m meshDeclaration) Append(text []byte) []byte { return append(text, m.Shardy(meshName)...) }
 
 // stacked is the sharding of a tensor whose leading dimension counts the logical devices. rank
 // includes that dimension.

@@ -23,12 +23,12 @@ func TestAttributesOfAModuleAreWritten(t *testing.T) {
 	for want, a := range map[string]ir.Attr{
 		"dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>":        groups{{0, 2}, {1, 3}},
 		"#stablehlo.channel_handle<handle = 7, type = 1>":  channel(7),
-		`#sdy.sharding<@mesh, [{"replica"}]>`:              placed{rows},
-		`<@mesh, [{"replica"}]>`:                           bare{rows},
+		`#sdy.sharding<@mesh, [{"replica"}]>`:              borderSharding{rows},
+		`<@mesh, [{"replica"}]>`:                           innerSharding{rows},
 		`[<@mesh, [{"replica"}]>, <@mesh, [{"replica"}]>]`: bares{rows, rows},
 		"[]":                     bares(nil),
 		`{"replica", "logical"}`: axes{"replica", "logical"},
-		`sdy.mesh @mesh = <["replica"=2, "logical"=2]>`: declared{mesh},
+		`sdy.mesh @mesh = <["replica"=2, "logical"=2]>`: meshDeclaration{mesh},
 	} {
 		assert.Equal(t, want, string(a.Append(nil)))
 	}

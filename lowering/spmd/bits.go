@@ -18,8 +18,8 @@ type mover interface {
 
 func (c reduced) moves(w *writer) bool { return c.by == Only && w.replicas > 1 }
 
-func (m among) moves(w *writer) bool {
-	op, ok := m.op.(region.Reduced)
+func (m amongMark) moves(w *writer) bool {
+	op, ok := m.op.(region.AllReduce)
 	return ok && op.By == region.Only && !w.single() && len(m.axes) > 0
 }
 

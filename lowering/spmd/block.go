@@ -32,7 +32,7 @@ func (a *outline) inline(p *part) {
 	inside, outside, _ := p.arguments()
 	all := p.statements()
 	for i, s := range all {
-		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
 			all[i] = unchanged(inside[m.index], outside[m.index])
 		}
 	}
@@ -72,7 +72,7 @@ func (a *outline) recompute(k *keeper, p *part) {
 	}
 	if len(again) > 0 {
 		for i, s := range all {
-			m, ok := s.Mark.(entered)
+			m, ok := s.Mark.(entryMark)
 			if !ok || m.pass != p.Pass {
 				continue
 			}
@@ -109,7 +109,7 @@ func (a *outline) branch(p *part, barrier int) {
 	var results, zeros []*ir.Value
 	var run []*ir.Statement
 	for _, s := range all[barrier:] {
-		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
 			s = unchanged(inside[m.index], outside[m.index])
 		}
 		run = append(run, s)

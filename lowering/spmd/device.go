@@ -136,5 +136,5 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 
 // sent gives the value of the device that has it to all of them.
 func (c *computation) sent(out, in *ir.Value) *ir.Statement {
-	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: among{c.axes, region.Reduced{Axes: c.axes, By: region.Only}}}
+	return &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: amongMark{c.axes, region.AllReduce{Axes: c.axes, By: region.Only}}}
 }

@@ -72,7 +72,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
 	}
 	if !single {
-		program.Meshes = []ir.Attr{declared{f.Mesh}}
+		program.Meshes = []ir.Attr{meshDeclaration{f.Mesh}}
 	}
 	for i, function := range p.Module.Functions {
 		written := *function
@@ -91,7 +91,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 				if inside := f.Arguments[k].Inside; inside != nil && !single {
 					parts := &ir.Value{Name: a.Value.Name + "_parts", Type: a.Value.Type}
 					gather := short("sdy.sharding_constraint", a.Value, parts)
-					gather.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{*inside}}}
+					gather.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{*inside}}}
 					gathered, a.Value = append(gathered, gather), parts
 				}
 				written.Parameters = append(written.Parameters, a)
@@ -111,8 +111,8 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 }
 
 // across places what crosses the border of a global program.
-func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Placed, error) {
-	out := make([]Placed, len(borders))
+func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]ShardedTensor, error) {
+	out := make([]ShardedTensor, len(borders))
 	for i, b := range borders {
 		name := b.Name
 		if name == "" {
@@ -122,7 +122,7 @@ func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Place
 		if b.Open {
 			b.Spec = sharding.Replicated(len(dims))
 		}
-		out[i] = Placed{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, Local: dims, Global: dims, Spec: b.Spec}
+		out[i] = ShardedTensor{Tensor: Tensor{Name: name, Donated: b.Donated, Result: b.Result}, DType: all[i].DType, Local: dims, Global: dims, Spec: b.Spec}
 		if err := b.Spec.ValidateTensor(f.Mesh, name, dims); err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Place
 }
 
 // edge are the attributes of an argument or a result of main.
-func edge(p Placed, open, single bool) (attributes []ir.Attribute) {
+func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	if !single && !open {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: placed{p.Spec}})
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding{p.Spec}})
 	}
 	if p.Donated {
 		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
@@ -163,7 +163,7 @@ func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
 			dims[d] = sharding.Dim{}
 		}
 		kept := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
-		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{sharding.NewSpec(dims...)}}}
+		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{sharding.NewSpec(dims...)}}}
 		return []*ir.Statement{kept}, nil
 	})
 }

@@ -42,9 +42,9 @@ func newKeeper(f *ir.Function, forward *part, keep region.Keep) *keeper {
 		}
 		k.argument[v] = i
 		switch forward.In[i].(type) {
-		case region.Carried:
+		case region.Carry:
 			k.given[v] = flowing
-		case region.Sliced:
+		case region.Slice:
 			k.given[v] = slice
 		}
 	}
@@ -74,7 +74,7 @@ func (k *keeper) keeps(v *ir.Value) bool {
 	if k.given[v] == slice && gathers(s, k.made) {
 		return false // it would be kept whole on each replica
 	}
-	if m, ok := s.Mark.(remembered); ok && k.keep.Some {
+	if m, ok := s.Mark.(nameMark); ok && k.keep.Some {
 		return k.keep.Named(m.name)
 	}
 	if k.keep.Some {
@@ -82,7 +82,7 @@ func (k *keeper) keeps(v *ir.Value) bool {
 	}
 	marked := false
 	switch s.Mark.(type) {
-	case annotated, undivided, remembered, zeros:
+	case annotationMark, wholeMark, nameMark, zeros:
 		marked = true
 	}
 	if !marked && !slices.Contains(cheap, s.Op) {
@@ -126,7 +126,7 @@ func (r *remake) value(v *ir.Value) *ir.Value {
 	}
 	of := v
 	if i, ok := r.argument[v]; ok {
-		if _, carried := r.forward.In[i].(region.Carried); carried {
+		if _, carried := r.forward.In[i].(region.Carry); carried {
 			r.keepIt(v)
 		}
 		of = r.read(v)

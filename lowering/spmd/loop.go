@@ -134,7 +134,7 @@ func (c *cycle) recall(k *keeper) {
 			switch k.forward.In[i].(type) {
 			case region.Same:
 				return k.outside[i]
-			case region.Sliced:
+			case region.Slice:
 				stack, kept = k.outside[i], false
 			}
 		}
@@ -155,7 +155,7 @@ func (c *cycle) recall(k *keeper) {
 		return out
 	}
 	for _, s := range c.p.statements() {
-		if m, ok := s.Mark.(entered); ok && m.pass == c.p.Pass {
+		if m, ok := s.Mark.(entryMark); ok && m.pass == c.p.Pass {
 			inner = append(inner, s)
 			continue
 		}
@@ -167,7 +167,7 @@ func (c *cycle) recall(k *keeper) {
 	c.p.set(inner)
 	// What leaves may be a value of the forward pass itself.
 	c.a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
 			copied := *s
 			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
 			c.late(r.body...)
@@ -193,7 +193,7 @@ func (c *cycle) write() error {
 	// The state first: each result that is carried is the next run's argument.
 	var states []int
 	for i, crossing := range c.p.Out {
-		if _, ok := crossing.(region.Carried); ok {
+		if _, ok := crossing.(region.Carry); ok {
 			states = append(states, i)
 		}
 	}
@@ -204,11 +204,11 @@ func (c *cycle) write() error {
 		switch crossing.(type) {
 		case region.Same:
 			c.body = append(c.body, unchanged(v, outside))
-		case region.Sliced:
+		case region.Slice:
 			if read[v] {
 				c.slice(v, outside)
 			}
-		case region.Carried:
+		case region.Carry:
 			if len(states) == 0 {
 				return fault(c.p.Kind.String(), "an argument is carried, and no result is its next value", "return one for each")
 			}
@@ -236,7 +236,7 @@ func (c *cycle) write() error {
 			sum, next := c.carry(v.Type), c.a.f.Fresh(v.Type)
 			c.late(short("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
-		case region.Sliced:
+		case region.Slice:
 			at[i] = len(c.start)
 			c.stack(v)
 		}

@@ -195,7 +195,7 @@ func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 	}
 	var all []*ir.Statement
 	for _, s := range c.p.statements() {
-		if m, ok := s.Mark.(entered); !ok || m.pass != c.p.Pass {
+		if m, ok := s.Mark.(entryMark); !ok || m.pass != c.p.Pass {
 			s = r.renamed(s)
 			all = append(all, r.body...)
 			r.body = nil
@@ -204,7 +204,7 @@ func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 	}
 	// A gradient may be a value of the forward pass itself.
 	c.a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
 			copied := *s
 			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
 			all = append(all, r.body...)
@@ -250,7 +250,7 @@ func (c *computation) escape(backward []*part) error {
 	}
 	c.p.excluded = true
 	c.a.replaceElsewhere(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(left); ok && m.pass == c.p.Pass {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass {
 			return s
 		}
 		return reading(s, func(v *ir.Value) *ir.Value {

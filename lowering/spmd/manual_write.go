@@ -75,7 +75,7 @@ func (c *computation) place(name string, body []*ir.Statement, at []int, gives [
 func (a *outline) leaving(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
-		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			all[m.index] = s.Results[0]
 		}
 	})
@@ -133,7 +133,7 @@ func (c *computation) total(v *ir.Value, cross region.Crossing) *ir.Value {
 	}
 	if len(differ) > 0 {
 		out := c.a.f.Fresh(v.Type)
-		c.after = append(c.after, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: among{differ, region.Reduced{Axes: differ}}})
+		c.after = append(c.after, &ir.Statement{Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Mark: amongMark{differ, region.AllReduce{Axes: differ}}})
 		in = out
 	}
 	return in
@@ -153,13 +153,13 @@ func (c *computation) variation(v *ir.Value) axisSet {
 func (c *computation) expand(all []*ir.Statement) (out []*ir.Statement) {
 	for _, s := range all {
 		switch m := s.Mark.(type) {
-		case numbered:
+		case numberMark:
 			if len(m.axes) > 0 {
 				out = append(out, unchanged(s.Results[0], c.number(m.axes)))
 				continue
 			}
-		case among:
-			reduced, ok := m.op.(region.Reduced)
+		case amongMark:
+			reduced, ok := m.op.(region.AllReduce)
 			if in := s.Operands[0]; ok && c.variation(in)&c.a.w.trace.axisSet(m.axes...) == 0 {
 				if reduced.By == region.Sum {
 					out = append(out, c.times("stablehlo.multiply", s.Results[0], in, m.axes)...)

@@ -18,8 +18,8 @@ type mark interface {
 	varying() (varying, known bool)
 }
 
-// annotated asks for a tensor to live where an annotation says.
-type annotated struct {
+// annotationMark asks for a tensor to live where an annotation says.
+type annotationMark struct {
 	annotation logical.Annotation
 	// adjoint: the tensor is an adjoint, whose readers are assigned.
 	adjoint bool
@@ -27,31 +27,31 @@ type annotated struct {
 	own bool
 }
 
-func (a annotated) write(w *writer, out, in *ir.Value) *ir.Statement {
+func (a annotationMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	if w.single() {
 		return unchanged(out, in)
 	}
 	return w.constrain(out, in, a.annotation)
 }
 
-func (annotated) varying() (bool, bool) { return false, false }
+func (annotationMark) varying() (bool, bool) { return false, false }
 
 // assigns returns the device of a tensor of the step itself that is made on one.
-func (a annotated) assigns() (device int, ok bool) {
+func (a annotationMark) assigns() (device int, ok bool) {
 	return a.annotation.Device(), a.own && a.annotation.Kind() == logical.KindAssign
 }
 
-// undivided asks for a tensor to be whole on each device where tensors are split in a grid.
-type undivided struct{}
+// wholeMark asks for a tensor to be whole on each device where tensors are split in a grid.
+type wholeMark struct{}
 
-func (undivided) write(w *writer, out, in *ir.Value) *ir.Statement {
+func (wholeMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	if w.factors.Divided() < 2 {
 		return unchanged(out, in)
 	}
 	return w.constrain(out, in, logical.Replicated())
 }
 
-func (undivided) varying() (bool, bool) { return false, false }
+func (wholeMark) varying() (bool, bool) { return false, false }
 
 // zeros asks for zeros of the result's shape, whatever the operand.
 type zeros struct{}

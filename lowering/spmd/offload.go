@@ -18,7 +18,7 @@ const (
 // inMemory is an op that moves a value to another memory.
 func inMemory(memory string, out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
-		{Key: "call_target_name", Value: ir.Quoted("annotate_device_placement")}, {Key: "has_side_effect", Value: ir.Flag(true)},
+		{Key: "call_target_name", Value: ir.String("annotate_device_placement")}, {Key: "has_side_effect", Value: ir.Flag(true)},
 		{Key: "mhlo.frontend_attributes", Value: ir.Raw(`{_xla_buffer_placement = "` + memory + `"}`)}}}
 }
 

@@ -61,7 +61,7 @@ func manual(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec,
 // constrain makes a value that is split as a says from here on.
 func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
 	s := short("sdy.sharding_constraint", out, in)
-	s.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: bare{a.Spec(in.Type.Rank(), w.factors)}}}
+	s.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{a.Spec(in.Type.Rank(), w.factors)}}}
 	return s
 }
 

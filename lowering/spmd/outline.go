@@ -237,7 +237,7 @@ func (a *outline) prune(p *part) {
 	}
 	var rest []*ir.Statement
 	for _, s := range slices.Backward(p.statements()) {
-		m, argument := s.Mark.(entered)
+		m, argument := s.Mark.(entryMark)
 		if argument = argument && m.pass == p.Pass; argument || slices.ContainsFunc(s.Results, func(v *ir.Value) bool { return live[v] }) {
 			s.Reads(func(v *ir.Value) { live[v] = true })
 			rest = append(rest, s)
@@ -291,7 +291,7 @@ func (a *outline) dead(p *part) bool {
 // given[index].
 func (a *outline) results(p *part, given []*ir.Value) {
 	a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			return unchanged(s.Results[0], given[m.index])
 		}
 		return s
@@ -302,7 +302,7 @@ func (a *outline) results(p *part, given []*ir.Value) {
 func (a *outline) insides(p *part) []*ir.Value {
 	all := make([]*ir.Value, len(p.Out))
 	a.walk(a.root, func(_ *part, s *ir.Statement) {
-		if m, ok := s.Mark.(left); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
 			all[m.index] = s.Operands[0]
 		}
 	})
@@ -342,7 +342,7 @@ func (p *part) read(gives []*ir.Value) map[*ir.Value]bool {
 func (p *part) arguments() (inside, outside []*ir.Value, rest []*ir.Statement) {
 	inside, outside = make([]*ir.Value, len(p.In)), make([]*ir.Value, len(p.In))
 	for _, s := range p.statements() {
-		if m, ok := s.Mark.(entered); ok && m.pass == p.Pass {
+		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
 			inside[m.index], outside[m.index] = s.Results[0], s.Operands[0]
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 )
 
-// Resized is a step that was traced for other sizes of its padded dimensions.
-type Resized struct {
+// Variant is a step that was traced for other sizes of its padded dimensions.
+type Variant struct {
 	Trace *Trace
 	Graph *graph.Graph
 	Sizes []int
@@ -21,12 +21,12 @@ type Resized struct {
 // names no parameter is that of [RealRows]. others are the same step traced for other padded
 // sizes: two traces for each size, which differ from t in that size alone. It returns the
 // dimensions of the step's results. Its errors are [*ragged.Error].
-func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Resized) ([][]ragged.Dim, error) {
+func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.Source, others []Variant) ([][]ragged.Dim, error) {
 	base, err := t.traced(g, sizes)
 	if err != nil {
 		return nil, err
 	}
-	var all []ragged.Traced
+	var all []ragged.Variant
 	for _, other := range others {
 		traced, err := other.Trace.traced(other.Graph, other.Sizes)
 		if err != nil {
@@ -54,22 +54,22 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 	return results, nil
 }
 
-func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Traced, error) {
+func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Variant, error) {
 	lowered, ok := g.Executable().(*lowering.Executable)
 	if !ok {
-		return ragged.Traced{}, untraced(g.Name())
+		return ragged.Variant{}, untraced(g.Name())
 	}
-	return ragged.Traced{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
+	return ragged.Variant{Program: lowered.Program(), Sizes: sizes, Marker: padded}, nil
 }
 
 // padded says what a mark does to a padded value: see [ragged.Marker].
 func padded(mark any) string {
 	switch m := mark.(type) {
-	case reduced, gathered, scattered, among:
+	case reduced, gathered, scattered, amongMark:
 		return "a collective"
-	case entered:
+	case entryMark:
 		return cutting(m.pass, m.pass.In[m.index])
-	case left:
+	case exitMark:
 		return cutting(m.pass, m.pass.Out[m.index])
 	}
 	return ""

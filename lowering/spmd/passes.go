@@ -29,29 +29,29 @@ func (p pass) manual() bool {
 	return false
 }
 
-// entered is an argument of a pass, inside: the operand is outside.
-type entered struct {
+// entryMark is an argument of a pass, inside: the operand is outside.
+type entryMark struct {
 	pass  *region.Pass
 	index int
 }
 
-// left is a result of a pass, outside: the operand is inside.
-type left struct {
+// exitMark is a result of a pass, outside: the operand is inside.
+type exitMark struct {
 	pass  *region.Pass
 	index int
 }
 
-// remembered is a value that has a name for what is kept of a forward pass.
-type remembered struct{ name string }
+// nameMark is a value that has a name for what is kept of a forward pass.
+type nameMark struct{ name string }
 
 // write implements [mark]: outside of a pass that is written apart the value is the operand.
-func (entered) write(_ *writer, out, in *ir.Value) *ir.Statement    { return unchanged(out, in) }
-func (left) write(_ *writer, out, in *ir.Value) *ir.Statement       { return unchanged(out, in) }
-func (remembered) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
+func (entryMark) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
+func (exitMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
+func (nameMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
 
-func (entered) varying() (bool, bool)    { return false, false }
-func (left) varying() (bool, bool)       { return false, false }
-func (remembered) varying() (bool, bool) { return false, false }
+func (entryMark) varying() (bool, bool) { return false, false }
+func (exitMark) varying() (bool, bool)  { return false, false }
+func (nameMark) varying() (bool, bool)  { return false, false }
 
 var _ region.Target = (*Trace)(nil)
 
@@ -96,9 +96,9 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op := op.(type) {
 		case region.Enter:
-			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entered{op.Pass, op.Index})
+			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entryMark{op.Pass, op.Index})
 		case region.Leave:
-			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), left{op.Pass, op.Index})
+			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), exitMark{op.Pass, op.Index})
 		case region.Save:
 			op.Slot.Value = x
 			return x, nil
@@ -110,7 +110,7 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 		case region.Zero:
 			return f.Mark(x, xshapes.Make(dtypes.Float32), zeros{})
 		case region.Name:
-			return f.Mark(x, x.Shape(), remembered{op.Name})
+			return f.Mark(x, x.Shape(), nameMark{op.Name})
 		}
 		return t.collectiveMark(f, x, op)
 	}, gradient)

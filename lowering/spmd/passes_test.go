@@ -71,12 +71,12 @@ func unrolled(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, 
 
 func looped(keep region.Keep) func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
 	return func(x, w, b, s *graph.Node, layer func(in []*graph.Node) (y, average, penalty *graph.Node)) (y, averages, penalty *graph.Node) {
-		stack := region.Sliced{N: layers}
+		stack := region.Slice{N: layers}
 		out := region.Trace(x.Graph().Backend().(*spmd.Trace), region.Loop{N: layers, Keep: keep},
-			[]region.Argument{{Node: x, Crossing: region.Carried{}}, {Node: w, Crossing: stack}, {Node: b, Crossing: stack}},
+			[]region.Argument{{Node: x, Crossing: region.Carry{}}, {Node: w, Crossing: stack}, {Node: b, Crossing: stack}},
 			func(in []*graph.Node) []region.Result {
 				y, average, penalty := layer(append(in, s)) // a parameter that it reads besides
-				return []region.Result{{Node: average, Crossing: stack}, {Node: y, Crossing: region.Carried{}}, {Node: penalty, Crossing: region.Same{}}}
+				return []region.Result{{Node: average, Crossing: stack}, {Node: y, Crossing: region.Carry{}}, {Node: penalty, Crossing: region.Same{}}}
 			})
 		return out[1], out[0], out[2]
 	}

@@ -176,7 +176,7 @@ func (ownedPart) varying() (bool, bool) { return true, true }
 
 // parameters are the step's, with the replica's parts in the place of tensors that are in parts
 // and that the step reads whole.
-func (w *writer) parameters(p *lowering.Program, arguments []Placed) []ir.Parameter {
+func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {
 	all := slices.Clone(p.Main().Parameters)
 	w.parts = map[*ir.Value]*ir.Value{}
 	next := 0

@@ -76,7 +76,7 @@ func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
 }
 
 // visit returns device d's shard of a global tensor, or writes it if it is given.
-func visit(t *testing.T, m *spmd.Module, p spmd.Placed, d int, global, shard []float32) []float32 {
+func visit(t *testing.T, m *spmd.Module, p spmd.ShardedTensor, d int, global, shard []float32) []float32 {
 	ranges, err := sharding.IndexRanges(m.Mesh, p.Spec, p.Global, d)
 	require.NoError(t, err)
 	write := shard != nil

@@ -60,9 +60,9 @@ type Signature struct {
 	While bool
 }
 
-// Placed is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes or
-// reads the buffers of the devices. Shapes count elements and are row-major.
-type Placed struct {
+// ShardedTensor is a Tensor with its dtype, its shapes and its sharding, from which a runtime makes
+// or reads the buffers of the devices. Shapes count elements and are row-major.
+type ShardedTensor struct {
 	Tensor
 	DType dtypes.DType
 	// Local is the shape in a replica, which of a tensor in parts is that of a part, Global the shape of the module's argument or result, and
@@ -92,15 +92,15 @@ type Module struct {
 	// for Shardy; or R and 1, and the arguments are then the tensors of one device.
 	Replicas, Partitions int
 	// Arguments and Results describe the buffers that each device takes and gives, in order.
-	Arguments, Results []Placed
+	Arguments, Results []ShardedTensor
 }
 
 // place works out the shapes of a tensor at the border.
-func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (Placed, error) {
+func (w *writer) place(kind string, t Tensor, steps int, dtype dtypes.DType, local []int) (ShardedTensor, error) {
 	if t.Over.Is() && t.Over.Dim < len(local) && local[t.Over.Dim] == t.Over.Size && kind == "argument" {
 		local = t.Over.Parts(local, w.replicas)
 	}
-	p := Placed{Tensor: t, DType: dtype, Local: local}
+	p := ShardedTensor{Tensor: t, DType: dtype, Local: local}
 	name := t.Name
 	if name == "" {
 		name = kind

@@ -94,7 +94,7 @@ func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Valu
 	if t.opts.Replicas == 1 && len(t.manualAxes()) == 0 {
 		return x, nil // there are no other groups
 	}
-	return f.Mark(x, x.Shape(), undivided{})
+	return f.Mark(x, x.Shape(), wholeMark{})
 }
 
 // Builder starts the one computation of the trace.
@@ -209,5 +209,5 @@ func (t *Trace) InRegion() bool {
 // [placement] for others.
 func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
 	t.annotations = append(t.annotations, a)
-	return f.Mark(x, x.Shape(), annotated{annotation: a, adjoint: adjoint, own: f == t.main()})
+	return f.Mark(x, x.Shape(), annotationMark{annotation: a, adjoint: adjoint, own: f == t.main()})
 }

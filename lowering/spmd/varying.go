@@ -142,12 +142,12 @@ func states(body []*ir.Statement) (pairs [][2]*ir.Value) {
 	first := map[*region.Pass][]*ir.Value{}
 	for _, s := range body {
 		switch m := s.Mark.(type) {
-		case entered:
-			if _, ok := m.pass.In[m.index].(region.Carried); ok {
+		case entryMark:
+			if _, ok := m.pass.In[m.index].(region.Carry); ok {
 				first[m.pass] = append(first[m.pass], s.Results[0])
 			}
-		case left:
-			if _, ok := m.pass.Out[m.index].(region.Carried); ok && len(first[m.pass]) > 0 {
+		case exitMark:
+			if _, ok := m.pass.Out[m.index].(region.Carry); ok && len(first[m.pass]) > 0 {
 				pairs = append(pairs, [2]*ir.Value{first[m.pass][0], s.Operands[0]})
 				first[m.pass] = first[m.pass][1:]
 			}
@@ -178,19 +178,19 @@ func (x *variation) statements(body []*ir.Statement) {
 			s.Reads(read)
 		}
 		switch m := s.Mark.(type) {
-		case entered:
+		case entryMark:
 			set |= x.t.axisSet(axesOf(m.pass.In[m.index])...)
-		case left:
+		case exitMark:
 			if kind, ok := m.pass.Kind.(region.Manual); ok {
 				set &^= x.t.axisSet(kind.Axes...)
 			}
 		case zeros:
 			set = 0
-		case numbered:
+		case numberMark:
 			set = x.t.axisSet(m.axes...)
-		case among:
+		case amongMark:
 			switch m.op.(type) {
-			case region.Reduced, region.Gathered:
+			case region.AllReduce, region.AllGather:
 				set &^= x.t.axisSet(m.axes...)
 			default:
 				set |= x.t.axisSet(m.axes...)

@@ -115,7 +115,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	}
 	program.Aliases = append(program.Aliases, w.aliases...)
 	if !w.single() {
-		program.Meshes = []ir.Attr{declared{mesh}}
+		program.Meshes = []ir.Attr{meshDeclaration{mesh}}
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
@@ -132,7 +132,7 @@ func (w *writer) single() bool { return w.programs || w.mesh.Size() == 1 }
 func (w *writer) whole() bool { return w.single() || w.replicas == 1 }
 
 // borders places the step's arguments and results.
-func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []Placed, err error) {
+func (w *writer) borders(p *lowering.Program, sig Signature) (args, results []ShardedTensor, err error) {
 	for i, name := range p.ParameterNames {
 		if name == ReplicaIDName {
 			continue
@@ -236,7 +236,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 // giveBack writes the step's return. A result that is split is split here: the
 // compiler ends the process when it has to move a value from one split to another
 // at the border of the manual computation.
-func (w *writer) giveBack(s *ir.Statement, results []Placed) {
+func (w *writer) giveBack(s *ir.Statement, results []ShardedTensor) {
 	all := make([]*ir.Value, len(s.Operands))
 	for i, v := range s.Operands {
 		all[i] = w.canonical(v)
@@ -251,7 +251,7 @@ func (w *writer) giveBack(s *ir.Statement, results []Placed) {
 
 // manual is the shape of a tensor inside the computation that is manual over the
 // replicas: the global one with the replica axis divided out.
-func (w *writer) manual(p Placed) []int {
+func (w *writer) manual(p ShardedTensor) []int {
 	dims := slices.Clone(p.Global)
 	if p.PerReplica {
 		at := 0
@@ -267,9 +267,9 @@ func (w *writer) manual(p Placed) []int {
 }
 
 // border are the attributes of an argument or a result of main.
-func (w *writer) border(p Placed) (attributes []ir.Attribute) {
+func (w *writer) border(p ShardedTensor) (attributes []ir.Attribute) {
 	if !w.single() {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: placed{p.Spec}})
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding{p.Spec}})
 	}
 	if p.Donated {
 		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})

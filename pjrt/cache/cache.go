@@ -76,12 +76,12 @@ type Cache struct {
 	shared storage.Store // nil without one
 	logger *slog.Logger
 	stats  struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
-	known  atomic.Pointer[knownClient]
+	known  atomic.Pointer[clientIdentity]
 }
 
-// knownClient is the client whose identity was found out last: to read it takes milliseconds, which
-// is more than a small program takes to load.
-type knownClient struct {
+// clientIdentity is the client whose identity was found out last: to read it takes milliseconds,
+// which is more than a small program takes to load.
+type clientIdentity struct {
 	client   weak.Pointer[pjrt.Client]
 	identity string
 }
@@ -95,7 +95,7 @@ func (c *Cache) identityOf(client *pjrt.Client) (string, error) {
 	}
 	identity, err := Identity(client)
 	if err == nil {
-		c.known.Store(&knownClient{this, identity})
+		c.known.Store(&clientIdentity{this, identity})
 	}
 	return identity, err
 }

@@ -38,9 +38,9 @@ type Line struct {
 	processor func(pid int) time.Duration
 
 	mu    sync.Mutex
-	under []*making // the newest last
-	pid   int       // of the compiler's process; 0 is this one
-	said  string    // on a terminal, the work that began then; see Say
+	under []*program // the newest last
+	pid   int        // of the compiler's process; 0 is this one
+	said  string     // on a terminal, the work that began then; see Say
 	began time.Time
 	state func(width int) string // see Status
 	doing string                 // the first word of what Now said last, and when
@@ -49,11 +49,11 @@ type Line struct {
 	stop  func() // ends the drawing; nil while nothing is under way
 }
 
-// making is a program on its way.
-type making struct {
+// program is a program on its way.
+type program struct {
 	phase.Phase
 	since time.Time // of the stage
-	known known
+	known estimate
 	told  bool // that its end is not known any more
 	// The compiler's process when the line was first shown, the time and its processor time.
 	pid  int
@@ -89,7 +89,7 @@ func To(w io.Writer, o Options) *Line {
 // program has come to. It returns at once, but for the moment that a record of a compilation takes.
 func (l *Line) Phase(p phase.Phase) {
 	now := time.Now()
-	var like known
+	var like estimate
 	if p.Stage == phase.Compiling {
 		like = knownOf(l.opts.Record, p)
 	}
@@ -100,20 +100,20 @@ func (l *Line) Phase(p phase.Phase) {
 }
 
 // note takes the stage in, and returns the one before it with the time that it took.
-func (l *Line) note(p phase.Phase, now time.Time, like known) (took time.Duration, of phase.Phase) {
+func (l *Line) note(p phase.Phase, now time.Time, like estimate) (took time.Duration, of phase.Phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.under, func(m *making) bool { return m.Name == p.Name && m.Target == p.Target })
+	i := slices.IndexFunc(l.under, func(m *program) bool { return m.Name == p.Name && m.Target == p.Target })
 	if i >= 0 {
 		took, of = now.Sub(l.under[i].since), l.under[i].Phase
 	}
 	switch {
 	case p.Stage != phase.Done && i < 0:
 		l.settle(now)
-		l.under = append(l.under, &making{Phase: p, since: now, known: like})
+		l.under = append(l.under, &program{Phase: p, since: now, known: like})
 		l.start()
 	case p.Stage != phase.Done:
-		*l.under[i] = making{Phase: p, since: now, known: like}
+		*l.under[i] = program{Phase: p, since: now, known: like}
 	case i >= 0:
 		l.under = slices.Delete(l.under, i, i+1)
 		l.end()
@@ -250,7 +250,7 @@ func (l *Line) program(now time.Time) string {
 
 // share returns how much of one processor a compilation has had since the line was first shown; 1 if
 // that is not known.
-func (l *Line) share(m *making, now time.Time) float64 {
+func (l *Line) share(m *program, now time.Time) float64 {
 	used := l.processor(m.pid)
 	if used == 0 || !now.After(m.at) {
 		return 1
@@ -259,7 +259,7 @@ func (l *Line) share(m *making, now time.Time) float64 {
 }
 
 // text describes the stage in ASCII.
-func (m *making) text(passed time.Duration, memory int64) string {
+func (m *program) text(passed time.Duration, memory int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s for %s (%d x %d devices): %s", m.Stage, m.Name, m.Target, m.Replicas, m.LogicalDevices, seconds(passed))
 	switch {
@@ -285,7 +285,7 @@ func (m *making) text(passed time.Duration, memory int64) string {
 
 // advice says that nothing tells when a compilation ends, and what one can do. share is how much of
 // one processor it has: a compiler takes all of one, or more, unless others do.
-func (m *making) advice(share float64) string {
+func (m *program) advice(share float64) string {
 	why := "no compilation of this size is on record"
 	if m.known.longest > 0 {
 		why = "it takes longer than any of its size before, up to " + seconds(m.known.longest)

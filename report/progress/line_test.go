@@ -101,7 +101,7 @@ func TestTheMemoryIsTheCompilersProcesss(t *testing.T) {
 	for begin := processorOf(0); processorOf(0) < begin+20*time.Millisecond; {
 		memoryOf(0)
 	}
-	m := making{Phase: at(phase.Compiling, "s", 900), known: known{like: 40 * time.Second, longest: time.Minute}}
+	m := program{Phase: at(phase.Compiling, "s", 900), known: estimate{like: 40 * time.Second, longest: time.Minute}}
 	assert.Equal(t, "compiling s for v5e:4x4 (4 x 4 devices): 23s of about 40s, 0.9 kB of program, 2.00 GiB of memory", m.text(23*time.Second, 2<<30))
 }
 
@@ -169,8 +169,8 @@ func TestALineSaysWhenNothingIsKnownAnyMore(t *testing.T) {
 // nothing is known.
 func TestAnEstimateThatIsPassedIsNotShown(t *testing.T) {
 	of := regexp.MustCompile(`of (?:about|up to) (\S+?),`)
-	for _, k := range []known{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
-		m := making{Phase: at(phase.Compiling, "s", 900), known: k}
+	for _, k := range []estimate{{}, {30 * time.Second, 30 * time.Second}, {30 * time.Second, 50 * time.Second}, {70 * time.Second, 90 * time.Second}} {
+		m := program{Phase: at(phase.Compiling, "s", 900), known: k}
 		for passed := time.Duration(0); passed < 3*time.Minute; passed += time.Second {
 			text := m.text(passed, 0)
 			if estimate := of.FindStringSubmatch(text); estimate != nil {

@@ -56,8 +56,8 @@ func read(path string) (all []compilation) {
 	return all
 }
 
-// known is what a record says of how long a compilation takes; zero if it says nothing.
-type known struct {
+// estimate is what a record says of how long a compilation takes; zero if it says nothing.
+type estimate struct {
 	like    time.Duration // of the compilation that is most alike
 	longest time.Duration // of those of like size
 }
@@ -66,7 +66,7 @@ type known struct {
 const unguided = time.Minute
 
 // over reports whether what is known says nothing of a stage that has taken so long.
-func (k known) over(passed time.Duration) bool {
+func (k estimate) over(passed time.Duration) bool {
 	if k.longest > 0 {
 		return passed > k.longest
 	}
@@ -74,7 +74,7 @@ func (k known) over(passed time.Duration) bool {
 }
 
 // knownOf returns what a record says of a compilation.
-func knownOf(path string, p phase.Phase) (k known) {
+func knownOf(path string, p phase.Phase) (k estimate) {
 	if path == "" || p.TextBytes == 0 {
 		return k
 	}

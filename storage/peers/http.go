@@ -20,7 +20,7 @@ import (
 
 // serve answers for a store: GET of a range of an object at /o/NAME, HEAD, PUT, with If-None-Match for
 // one that is to be absent, DELETE, and a listing at /l?prefix=PREFIX.
-func serve(local here) http.Handler {
+func serve(local localPart) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
 		code := http.StatusInternalServerError

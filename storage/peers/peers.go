@@ -47,20 +47,20 @@ type part interface {
 	remove(ctx context.Context, name string) error
 }
 
-// here is the part of this process.
-type here struct{ storage.Store }
+// localPart is the part of this process.
+type localPart struct{ storage.Store }
 
-func (h here) put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
+func (h localPart) put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	return h.Put(ctx, name, opts, write)
 }
-func (h here) open(ctx context.Context, name string) (storage.Object, error) {
+func (h localPart) open(ctx context.Context, name string) (storage.Object, error) {
 	return h.Open(ctx, name)
 }
-func (h here) list(ctx context.Context, prefix string) ([]storage.Info, error) {
+func (h localPart) list(ctx context.Context, prefix string) ([]storage.Info, error) {
 	return h.List(ctx, prefix)
 }
 
-func (h here) remove(ctx context.Context, name string) error { return h.Remove(ctx, name) }
+func (h localPart) remove(ctx context.Context, name string) error { return h.Remove(ctx, name) }
 
 // store is the objects of all processes.
 type store struct {
@@ -105,7 +105,7 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	for i, h := range hosts {
 		s.peers[i] = newPeer(h, i, hosts[0].Secret, patience)
 	}
-	s.server = &http.Server{Handler: guard(hosts[0].Secret, serve(here{local})), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	s.server = &http.Server{Handler: guard(hosts[0].Secret, serve(localPart{local})), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.ended)
 		_ = s.server.Serve(listener) // until Close
@@ -143,7 +143,7 @@ func (s *store) String() string { return s.local.String() }
 // on is the part of a process.
 func (s *store) on(process int) part {
 	if process == s.mine {
-		return here{s.local}
+		return localPart{s.local}
 	}
 	return &s.peers[process]
 }

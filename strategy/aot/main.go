@@ -20,7 +20,7 @@ import (
 
 // Step is what can be compiled: a *train.Step or a *strategy.Function.
 type Step interface {
-	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
 // Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole

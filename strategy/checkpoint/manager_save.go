@@ -34,8 +34,8 @@ var ErrKept = errkind.New(errkind.RuntimeError, "checkpoint: saved, but older on
 // metadataStep is the entry of a tensor file's header that holds the step.
 const metadataStep = "tpustrategy.step"
 
-// saving is one save.
-type saving struct {
+// saveJob is one save.
+type saveJob struct {
 	m    *Manager
 	step int64
 	// name is the save's, made of the run's and a number.
@@ -86,7 +86,7 @@ func (m *Manager) begin(ctx context.Context, step int64, g Group, opts SaveOptio
 	if err := m.agree(ctx); err != nil {
 		return fail(err)
 	}
-	s := &saving{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
+	s := &saveJob{m: m, step: step, number: m.saves, name: fmt.Sprintf("%s-%d", m.run, m.saves), opts: opts}
 	// What only this process finds wrong must not keep it from what all do together.
 	refused := m.refuse(ctx, step, opts)
 	metadata := map[string]string{metadataStep: fmt.Sprint(step)}
@@ -180,7 +180,7 @@ func (m *Manager) refuse(ctx context.Context, step int64, opts SaveOptions) erro
 }
 
 // run puts this process's part into the store, and on process 0 completes the checkpoint.
-func (s *saving) run(ctx context.Context) error {
+func (s *saveJob) run(ctx context.Context) error {
 	m := s.m
 	var part []byte
 	// Until the manifest is there, this is no checkpoint. Each process says so, as any may be the last.
@@ -219,7 +219,7 @@ func (s *saving) run(ctx context.Context) error {
 }
 
 // put puts the tensor file and its manifest, which it returns.
-func (s *saving) put(ctx context.Context) (part []byte, err error) {
+func (s *saveJob) put(ctx context.Context) (part []byte, err error) {
 	m := s.m
 	group, within := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -245,7 +245,7 @@ const (
 )
 
 // putPart puts the manifest of this process's part.
-func (s *saving) putPart(ctx context.Context, part []byte) (err error) {
+func (s *saveJob) putPart(ctx context.Context, part []byte) (err error) {
 	for try := range partTries {
 		if err = storage.PutBytes(ctx, s.m.store, partName(s.step, s.name, s.m.host), part, storage.PutOptions{}); err == nil {
 			return nil
@@ -259,12 +259,12 @@ func (s *saving) putPart(ctx context.Context, part []byte) (err error) {
 	return err
 }
 
-func (s *saving) describe() *partManifest {
+func (s *saveJob) describe() *partManifest {
 	return &partManifest{Format: partFormat, Version: formatVersion, Step: s.step, Save: s.name, Host: s.m.host, Hosts: s.m.hosts, Regions: []partRegion{}}
 }
 
 // unsave lets process 0 know that there will be no part of this process, if it still can.
-func (s *saving) unsave(part []byte, cause error) {
+func (s *saveJob) unsave(part []byte, cause error) {
 	if s.m.host == 0 || part != nil {
 		return
 	}
@@ -278,7 +278,7 @@ func (s *saving) unsave(part []byte, cause error) {
 }
 
 // complete waits for the parts of all processes and puts the manifest.
-func (s *saving) complete(ctx context.Context, mine []byte) error {
+func (s *saveJob) complete(ctx context.Context, mine []byte) error {
 	m := s.m
 	all := &shardedManifest{Format: shardedFormat, Version: formatVersion, Step: s.step, Metadata: s.opts.Metadata, Save: s.name, BlockBytes: blockBytes,
 		Hosts: make([]hostPart, m.hosts), Variables: s.plan.values, Metrics: textOf(s.opts.Metrics)}
@@ -310,7 +310,7 @@ func (s *saving) complete(ctx context.Context, mine []byte) error {
 
 // noPart is the error of processes, ascending, whose parts of a save did not come for as long as
 // process 0 waited. The cause is nil unless one of them said it.
-func (s *saving) noPart(hosts []int, waited time.Duration, cause error) error {
+func (s *saveJob) noPart(hosts []int, waited time.Duration, cause error) error {
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
 		names[i] = fmt.Sprint(h)
@@ -322,7 +322,7 @@ func (s *saving) noPart(hosts []int, waited time.Duration, cause error) error {
 
 // collect waits until the parts of all processes are in the store. It asks for each by its name:
 // a listing may lag behind.
-func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
+func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 	m, began := s.m, time.Now()
 	pause := 2 * time.Millisecond
 	var failing error
@@ -365,7 +365,7 @@ func (s *saving) collect(ctx context.Context, hosts []hostPart) error {
 
 // partOf reads the manifest of a process's part, and looks whether its tensor file is as long as it
 // says. A part that is not there yet is none.
-func (s *saving) partOf(ctx context.Context, host int) (part hostPart, err error) {
+func (s *saveJob) partOf(ctx context.Context, host int) (part hostPart, err error) {
 	data, err := readSmall(ctx, s.m.store, partName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {
 		return hostPart{}, nil

@@ -128,8 +128,8 @@ func shardsName(step int64, save string, host int) string {
 	return fmt.Sprintf("%s/%s/host-%04d.safetensors", stepName(step), save, host)
 }
 
-// signed is a manifest's outer form: a checksum of its exact bytes.
-type signed struct {
+// envelope is a manifest's outer form: a checksum of its exact bytes.
+type envelope struct {
 	CRC32C   checksum        `json:"crc32c"`
 	Manifest json.RawMessage `json:"checkpoint"`
 }
@@ -140,7 +140,7 @@ func seal(m any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(signed{checksum(0).plus(body), body})
+	return json.Marshal(envelope{checksum(0).plus(body), body})
 }
 
 // unseal decodes what seal wrote of one of this package's formats.
@@ -152,7 +152,7 @@ func unseal(data []byte, format string, into any) error {
 			Reason: fmt.Sprintf("its version is %d, this program reads %d", head.Version, formatVersion),
 			Hint:   "use the program that wrote it, or a later one, or remove the checkpoint"}
 	}
-	var s signed
+	var s envelope
 	if err := strict(data, &s); err != nil {
 		return err
 	}

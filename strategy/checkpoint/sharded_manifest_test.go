@@ -17,7 +17,7 @@ func manifests(t testing.TB) (s *objects, all, part, partPath string) {
 	require.NoError(t, m.Save(context.Background(), 1, numbers(1), SaveOptions{Metrics: map[string]float64{"loss": 1}}))
 	require.NoError(t, m.Close())
 	text := func(name string) string {
-		var of signed
+		var of envelope
 		require.NoError(t, strict([]byte(s.all[name]), &of))
 		return string(of.Manifest)
 	}
@@ -105,7 +105,7 @@ func FuzzShardedManifests(f *testing.F) {
 	s, all, part, partPath := manifests(f)
 	void, err := seal(voidManifest{Format: voidFormat, Version: formatVersion, Step: 1, Save: "x-1"})
 	require.NoError(f, err)
-	var of signed
+	var of envelope
 	require.NoError(f, strict(void, &of))
 	plain := `{"format":"tpustrategy.checkpoint","version":1,"step":1,"bytes":24,"crc32c":"00000000","header_bytes":10,"header_crc32c":"00000000",` +
 		`"variables":[{"path":"/a","tensor":"a","crc32c":"00000000","trainable":true,"synchronization":"ON_WRITE","aggregation":"NONE"}]}`

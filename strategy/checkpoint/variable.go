@@ -81,7 +81,7 @@ func same(a, b Variable) bool {
 func Store(store *model.Store) Group {
 	var g Group
 	for v := range store.IterVariables() {
-		g.Variables = append(g.Variables, stored{v})
+		g.Variables = append(g.Variables, storeVariable{v})
 	}
 	g.Create = func(info Info, value *tensors.Tensor) error {
 		v, err := store.CreateVariable(info.Path, value)
@@ -124,29 +124,29 @@ func Strategy(s *strategy.TPUStrategy, store *model.Store) Group {
 	return g
 }
 
-// stored is a variable of a store.
-type stored struct{ v *model.Variable }
+// storeVariable is a variable of a store.
+type storeVariable struct{ v *model.Variable }
 
-func (s stored) Path() string        { return s.v.Path() }
-func (s stored) Shape() shapes.Shape { return s.v.Shape() }
-func (s stored) Trainable() bool     { return s.v.Trainable }
+func (s storeVariable) Path() string        { return s.v.Path() }
+func (s storeVariable) Shape() shapes.Shape { return s.v.Shape() }
+func (s storeVariable) Trainable() bool     { return s.v.Trainable }
 
-func (s stored) SaveValue(context.Context) (*tensors.Tensor, error) {
+func (s storeVariable) SaveValue(context.Context) (*tensors.Tensor, error) {
 	if !s.v.HasValue() {
 		return nil, faultOf(s.v.Path(), "it has no value yet", "run a step first, or the store's InitializeVariables", nil)
 	}
 	return s.v.Value()
 }
 
-func (s stored) RestoreValue(_ context.Context, value *tensors.Tensor) error {
+func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) error {
 	if err := s.v.SetValue(value); err != nil {
 		return faultOf(s.v.Path(), "not restored", "", err)
 	}
 	return nil
 }
 
-// distributed is what a variable of a strategy says of its components.
-type distributed interface {
+// componentRules is what a variable of a strategy says of its components.
+type componentRules interface {
 	Synchronization() strategy.VariableSynchronization
 	Aggregation() strategy.VariableAggregation
 }
@@ -154,7 +154,7 @@ type distributed interface {
 // rules returns how a variable's components become one value. A variable that has no one value is
 // an error.
 func rules(v Variable) (strategy.VariableSynchronization, strategy.VariableAggregation, error) {
-	d, ok := v.(distributed)
+	d, ok := v.(componentRules)
 	if !ok {
 		return strategy.OnWrite, strategy.AggregateNone, nil
 	}

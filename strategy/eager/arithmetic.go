@@ -82,7 +82,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 // have the same, or one of them is a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	for _, v := range []strategy.Value{a, b} {
-		if _, steps := v.(*strategy.Stacked); steps {
+		if _, steps := v.(*strategy.BatchStack); steps {
 			return nil, fault.New(strategy.TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}

@@ -136,8 +136,8 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
 	// In a step, which runs on all devices, it is refused.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-			return []*strategy.Merged{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.Merged)}
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			return []*strategy.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.MergeValue)}
 		}, in...)
 	}, strategy.FunctionOptions{})
 	_, err = f.Run(ctx, x)

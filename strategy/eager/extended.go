@@ -134,7 +134,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 // returns the value as it is, because a step copies its arguments to the devices anyway. With the
 // semantics of MirroredStrategy it returns numbers as they are, and tensors as
 // *[strategy.Mirrored]. In a merge call of a compiled step it returns replica 0's tensor of a
-// *[strategy.Merged] value on all replicas.
+// *[strategy.MergeValue] value on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireCross(ctx, "broadcast"); err != nil {

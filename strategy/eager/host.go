@@ -53,7 +53,7 @@ func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
 	return nodeOf(m)
 }
 
-func (rc *ReplicaContext) varying(m *strategy.Merged) bool {
+func (rc *ReplicaContext) varying(m *strategy.MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 

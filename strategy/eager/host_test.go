@@ -149,14 +149,14 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		summed, sum := counted(t, s)
 		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{})
 		require.NoError(t, err)
-		run := func(update eager.UpdateFunc, args func(x *strategy.Merged) []any) ([]*strategy.PerReplica, error) {
+		run := func(update eager.UpdateFunc, args func(x *strategy.MergeValue) []any) ([]*strategy.PerReplica, error) {
 			return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.Merged) []*strategy.Merged {
+				return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
 					out, err := e.UpdateNonSlot(mc.Context(), e.NonSlotDevices(), update, args(merged[0])...)
 					if err != nil {
 						panic(err)
 					}
-					return []*strategy.Merged{out.(*strategy.Merged)}
+					return []*strategy.MergeValue{out.(*strategy.MergeValue)}
 				}, in[0])
 			}, strategy.FunctionOptions{}).Run(ctx, parts)
 		}
@@ -171,8 +171,8 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		read := func(u *eager.UpdateContext, args ...any) (any, error) {
 			return u.Ops().Read(args[0].(*strategy.Variable))
 		}
-		given := func(x *strategy.Merged) []any { return []any{x} }
-		variable := func(*strategy.Merged) []any { return []any{summed} }
+		given := func(x *strategy.MergeValue) []any { return []any{x} }
+		variable := func(*strategy.MergeValue) []any { return []any{summed} }
 		out, err := run(add, given)
 		if n > 1 {
 			assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
@@ -185,7 +185,7 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		assert.Equal(t, sum+10, value(run(add, variable)))
 		assert.Equal(t, sum, value(run(read, variable)))
 		step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.Merged) []*strategy.Merged {
+			return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
 				_, err := e.UpdateNonSlot(mc.Context(), e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().AssignAdd(total, args[0])
 				}, mc.Reduce(strategy.Sum, merged[0]))
@@ -224,7 +224,7 @@ func TestANonSlotUpdateOfACompiledStepRefusesGoState(t *testing.T) {
 				},
 			} {
 				_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-					return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.Merged) []*strategy.Merged {
+					return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
 						if err := call(mc.Context(), merged[0]); err != nil {
 							panic(err)
 						}

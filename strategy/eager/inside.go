@@ -18,7 +18,7 @@ var (
 	_ = innerStep(nil)
 	_ = inside.Of[value](new(strategy.Mirrored))
 	_ = inside.Of[mergeCall]((*strategy.MergeContext)(nil))
-	_ = inside.Of[merged]((*strategy.Merged)(nil))
+	_ = inside.Of[mergeValue]((*strategy.MergeValue)(nil))
 )
 
 func inner(s *strategy.TPUStrategy) machine      { return inside.Of[machine](s) }
@@ -93,16 +93,16 @@ type mergeCall interface {
 	Replica() *strategy.ReplicaContext
 	// Value returns what a call was given as a value of all replicas. host says that it is a host
 	// value. A number takes the dtype of v, if that is a scalar.
-	Value(op string, x any, v *strategy.Variable) (m *strategy.Merged, host bool)
+	Value(op string, x any, v *strategy.Variable) (m *strategy.MergeValue, host bool)
 	// Merged is a node of the step as a value of all replicas.
-	Merged(node *graph.Node, mirrored bool) *strategy.Merged
+	Merged(node *graph.Node, mirrored bool) *strategy.MergeValue
 	// State returns what building graph changes: the step's last node, and the values of its
 	// variables.
 	State() []*graph.Node
 }
 
-// merged is the inner face of a value of a merge call.
-type merged interface {
+// mergeValue is the inner face of a value of a merge call.
+type mergeValue interface {
 	Node() *graph.Node
 	Merge() *strategy.MergeContext
 }

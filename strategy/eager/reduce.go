@@ -24,7 +24,7 @@ import (
 // there is one replica. With axes it counts as the same value on every replica.
 //
 // In a merge call of a compiled step, with [strategy.MergeContext.Context], Reduce takes and gives
-// *[strategy.Merged] values and is part of the step.
+// *[strategy.MergeValue] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
 	t, err := e.reducing(ctx, op, "reduce")
 	switch {

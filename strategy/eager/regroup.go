@@ -161,13 +161,13 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		}
 		return values, nil
 	}
-	if m, ok := nest.(*strategy.Merged); ok && m != nil {
+	if m, ok := nest.(*strategy.MergeValue); ok && m != nil {
 		return partsOf(m)
 	}
 	single := false
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
-		case *strategy.Merged:
+		case *strategy.MergeValue:
 			return nil, fault.New(strategy.TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
 		case strategy.Value, *strategy.Objects, *strategy.Variable:
 		default:
@@ -203,9 +203,9 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 }
 
 // partsOf are the replicas' parts of a value in a merge call.
-func partsOf(m *strategy.Merged) ([]any, error) {
+func partsOf(m *strategy.MergeValue) ([]any, error) {
 	return fault.Traced(func() []any {
-		mc := inside.Of[merged](m).Merge()
+		mc := inside.Of[mergeValue](m).Merge()
 		if mc == nil {
 			panic(fault.New(strategy.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
 		}

@@ -36,25 +36,25 @@ func merging(ctx context.Context, s *strategy.TPUStrategy, op string) (*trace, e
 }
 
 // value returns what a call was given as a value of all replicas.
-func (t *trace) value(op string, x any) *strategy.Merged {
+func (t *trace) value(op string, x any) *strategy.MergeValue {
 	m, _ := t.Value(op, x, nil)
 	return m
 }
 
 // of returns a node of the step as a value of all replicas.
-func (t *trace) of(node *graph.Node) *strategy.Merged {
+func (t *trace) of(node *graph.Node) *strategy.MergeValue {
 	return t.Map(func([]*graph.Node) *graph.Node { return node })
 }
 
-func nodeOf(m *strategy.Merged) *graph.Node { return inside.Of[merged](m).Node() }
+func nodeOf(m *strategy.MergeValue) *graph.Node { return inside.Of[mergeValue](m).Node() }
 
 // annotated returns a value that is split over the logical devices as a says.
-func (t *trace) annotated(m *strategy.Merged, a logical.Annotation) *strategy.Merged {
+func (t *trace) annotated(m *strategy.MergeValue, a logical.Annotation) *strategy.MergeValue {
 	return t.Merged(logical.Apply(nodeOf(m), a), m.Mirrored())
 }
 
 // first returns replica 0's tensor for all.
-func (t *trace) first(m *strategy.Merged) *strategy.Merged {
+func (t *trace) first(m *strategy.MergeValue) *strategy.MergeValue {
 	if m.Mirrored() {
 		return m
 	}
@@ -71,7 +71,7 @@ func (t *trace) read(v *strategy.Variable, across bool) *graph.Node {
 
 // mapLeaves replaces the leaves of a nest by what f makes of their values. A host value, x, is one
 // value, and not one for each replica.
-func (t *trace) mapLeaves(call string, nest any, f func(m *strategy.Merged, x any, host bool) any) (any, error) {
+func (t *trace) mapLeaves(call string, nest any, f func(m *strategy.MergeValue, x any, host bool) any) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
 		return fault.Traced(func() any {
 			m, host := t.Value(call, x, nil)
@@ -82,7 +82,7 @@ func (t *trace) mapLeaves(call string, nest any, f func(m *strategy.Merged, x an
 
 // reduceNest reduces the leaves of a nest over the replicas.
 func (t *trace) reduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error) {
-	return t.mapLeaves(call, nest, func(m *strategy.Merged, x any, host bool) any {
+	return t.mapLeaves(call, nest, func(m *strategy.MergeValue, x any, host bool) any {
 		switch v, _ := x.(*strategy.Variable); {
 		case len(axes) > 0:
 		case host:
@@ -99,7 +99,7 @@ func (t *trace) reduceNest(op strategy.ReduceOp, call string, nest any, axes ...
 
 // gatherNest gathers the leaves of a nest.
 func (t *trace) gatherNest(nest any, axis int) (any, error) {
-	return t.mapLeaves("gather", nest, func(m *strategy.Merged, x any, host bool) any {
+	return t.mapLeaves("gather", nest, func(m *strategy.MergeValue, x any, host bool) any {
 		if host {
 			return x
 		}

@@ -28,9 +28,9 @@ func (e *Extended) NonSlotDevices() []string {
 // operation of fn that is given a *[strategy.PerReplica] whose parts differ returns an
 // [*strategy.Error] of kind ValueError, because none of the parts is the host's.
 //
-// In a merge call of a compiled step fn builds graph, by the same rules, with *[strategy.Merged]
-// values, while the step is traced. Go values that it changes change once, and not in each run: a
-// fn that builds nothing is [strategy.ErrContext].
+// In a merge call of a compiled step fn builds graph, by the same rules, with
+// *[strategy.MergeValue] values, while the step is traced. Go values that it changes change once,
+// and not in each run: a fn that builds nothing is [strategy.ErrContext].
 //
 // With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at
 // position i is number i and receives component i of each argument. The results are regrouped. With

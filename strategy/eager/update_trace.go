@@ -49,7 +49,7 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 					idle = false
 					return t.of(x), nil
 				}
-			case *strategy.Merged, *strategy.Variable:
+			case *strategy.MergeValue, *strategy.Variable:
 				idle = false
 			}
 			return x, nil
@@ -78,7 +78,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 		return x, nil
 	}
 	switch x.(type) {
-	case *strategy.Merged, *graph.Node, strategy.Value, Component, *strategy.Objects:
+	case *strategy.MergeValue, *graph.Node, strategy.Value, Component, *strategy.Objects:
 	default:
 		return x, nil
 	}
@@ -101,10 +101,10 @@ func needsMirrored(v *strategy.Variable) bool {
 func (e *Extended) eachOf(t *trace, op string, nest any) ([]any, error) {
 	return fault.Traced(func() []any {
 		all := make([]any, e.strategy.NumReplicasInSync())
-		parts := map[*strategy.Merged][]*strategy.Merged{}
+		parts := map[*strategy.MergeValue][]*strategy.MergeValue{}
 		for r := range all {
 			part, err := nesting.Map(op, nest, func(_ string, x any) (any, error) {
-				m, ok := x.(*strategy.Merged)
+				m, ok := x.(*strategy.MergeValue)
 				if !ok {
 					return x, nil
 				}

@@ -12,6 +12,6 @@ func asValue[T strategy.Value](v T, err error) (strategy.Value, error) {
 
 // isStacked reports whether a value is that of several steps.
 func isStacked(v strategy.Value) bool {
-	_, stacked := v.(*strategy.Stacked)
+	_, stacked := v.(*strategy.BatchStack)
 	return stacked
 }

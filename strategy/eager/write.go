@@ -306,7 +306,7 @@ func varying(v strategy.Value) bool {
 	switch v := v.(type) {
 	case *strategy.PerReplica:
 		return !v.Mirrored()
-	case *strategy.Stacked:
+	case *strategy.BatchStack:
 		return true
 	}
 	return false

@@ -54,7 +54,7 @@ func (o DistributeOptions) of(s *strategy.TPUStrategy) (input.Options, error) {
 // dimension 0. Distribute is input.Distribute with the strategy's
 // [strategy.TPUStrategy.InputOptions], and returns the errors of both. [Iterate] puts the batches
 // on the devices, and [New] does so ahead of the step that takes them.
-func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.Distributed, error) {
+func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func Distribute(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions) 
 // DistributeAhead is [Distribute] for a [Feed], which runs ahead of the steps, so that the processes
 // cannot vote on the end: data of which they may run out at different steps is an error that
 // matches [ErrVote]. together states that they run out at the same one; see Options.EndTogether.
-func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions, together bool) (*input.Distributed, error) {
+func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOptions, together bool) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {
 		return nil, failed("distribute the input", err)
@@ -87,7 +87,7 @@ func DistributeAhead(s *strategy.TPUStrategy, ds input.Dataset, o DistributeOpti
 // which each replica takes the next: TensorFlow's experimental_distribute_datasets_from_function.
 // It is input.FromFunction with the strategy's [strategy.TPUStrategy.InputOptions], and returns the
 // errors of both.
-func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.Distributed, error) {
+func DistributeFromFunction(s *strategy.TPUStrategy, fn func(input.Context) (input.Dataset, error), o DistributeOptions) (*input.DistributedDataset, error) {
 	opts, err := o.of(s)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ type item struct {
 // New opens the input and begins to feed. The input must be distributed over the strategy's
 // replicas, those of this process. The feed works until Close, or until ctx ends. Errors: one of
 // kind ValueError for an option, [strategy.ErrContext], and those of the input.
-func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
+func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f, err := start(ctx, cancel, s, d, opts)
 	if err != nil {
@@ -71,7 +71,7 @@ func New(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed, opt
 }
 
 // start begins to feed. cancel ends ctx.
-func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*Feed, error) {
+func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func pairs(n int) input.Dataset {
 	return input.FromSlices(input.Tuple(input.Leaf(floats), input.Leaf(input.Vector(y...))))
 }
 
-func distribute(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset) *input.Distributed {
+func distribute(t testing.TB, s *strategy.TPUStrategy, ds input.Dataset) *input.DistributedDataset {
 	t.Helper()
 	d, err := input.Distribute(ds, input.Options{Replicas: s.NumReplicasInSync()})
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ type Iterator struct {
 // With several processes all batches need one shape: batch with drop remainder, or pad with a
 // [Feed]. If the shares of a short batch differ within a process, Next returns an error on that
 // process, and the other processes do not learn of it.
-func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.Distributed) (*Iterator, error) {
+func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset) (*Iterator, error) {
 	if err := inside.Of[machine](s).RequireEager(ctx, "iterate", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type placer struct {
 	full    *strategy.PerReplica // the mask of full batches
 }
 
-func newPlacer(s *strategy.TPUStrategy, d *input.Distributed, opts Options) (*placer, error) {
+func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*placer, error) {
 	p := &placer{strategy: s, opts: opts, local: s.LocalReplicas(), keep: d.KeepOnHost()}
 	p.arguments, _ = d.Layout().([]logical.Annotation)
 	if d.LocalReplicas() != len(p.local) {

@@ -76,7 +76,7 @@ func (r *run) beginHooks(ctx context.Context, from *point) error {
 				continue
 			}
 			if err := r.call(h, func() error { return h.Load(state) }); err != nil {
-				return r.saver.refuse(from.Step, err, "give the hooks that the run began with, or another directory", "the state of hook %s", h.Name)
+				return notResumed(r.saver.path, from.Step, err, "give the hooks that the run began with, or another directory", "the state of hook %s", h.Name)
 			}
 		}
 	}

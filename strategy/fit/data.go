@@ -62,7 +62,7 @@ type source interface {
 //
 // The position in the dataset is part of a checkpoint, so a run that resumes goes on with the very
 // next batch, on any number of processes and replicas: each element is used once. Until its pass
-// ends the processes share out the pipelines that the run had; see input.Distributed.OpenAt.
+// ends the processes share out the pipelines that the run had; see input.DistributedDataset.OpenAt.
 func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p pass) (source, error) {
 		d, err := feed.DistributeAhead(p.strategy, ds, feed.DistributeOptions{Epoch: uint64(p.at.Pass), Arguments: p.arguments}, len(opts) > 0 && opts[0].EndTogether)
@@ -76,7 +76,7 @@ func Dataset(ds input.Dataset, opts ...feed.Options) Data {
 // Distributed is a dataset that the caller has distributed, by a rule, a policy or a split of its
 // own ([feed.DistributeAhead]). It is fed as [Dataset] is. Use it for one run, as it counts its
 // passes.
-func Distributed(d *input.Distributed, opts ...feed.Options) Data {
+func Distributed(d *input.DistributedDataset, opts ...feed.Options) Data {
 	return Data{open: func(ctx context.Context, p pass) (source, error) {
 		return newFeedSource(ctx, p, d, opts)
 	}}
@@ -134,7 +134,7 @@ type feedSource struct {
 	scale int // of the rows of this process to those of all
 }
 
-func newFeedSource(ctx context.Context, p pass, d *input.Distributed, opts []feed.Options) (source, error) {
+func newFeedSource(ctx context.Context, p pass, d *input.DistributedDataset, opts []feed.Options) (source, error) {
 	o, err := only("data", opts)
 	if err != nil {
 		return nil, err

@@ -54,3 +54,15 @@ func notWritten(path string, lost int, err error) error {
 	return &errkind.Fault{Match: ErrWrite, Subject: path, Reason: reason, Hint: "make room; a run that resumes from a checkpoint writes " + it, Err: err,
 		Class: errkind.Or(err, errkind.ResourceExhaustedError)}
 }
+
+// notResumed is the error of a run that cannot go on from the checkpoint of a step in a directory.
+func notResumed(directory string, step int64, cause error, hint, reason string, args ...any) error {
+	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, directory), Reason: fmt.Sprintf(reason, args...),
+		Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
+}
+
+// notSaved is the error of a step's checkpoint.
+func notSaved(directory string, step int64, err error) error {
+	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, directory), Err: err,
+		Hint: "the earlier checkpoints are as they were", Class: errkind.Or(err, errkind.RuntimeError)}
+}

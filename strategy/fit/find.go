@@ -5,18 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 )
-
-// refuse is the error of a run that cannot go on from the checkpoint of a step.
-func (v *saver) refuse(step int64, cause error, hint, reason string, args ...any) error {
-	return &errkind.Fault{Match: ErrResume, Op: fmt.Sprintf("fit: resume from step %d in %s", step, v.path), Reason: fmt.Sprintf(reason, args...),
-		Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
-}
 
 // find returns the point to resume from, or nil for a new run. All processes find the same.
 func (v *saver) find(ctx context.Context, r *run) (*point, error) {
@@ -26,9 +18,9 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 	}
 	p, err := parsePoint(found.Metadata())
 	if err != nil {
-		err = v.refuse(found.Step(), err, "", "")
+		err = notResumed(v.path, found.Step(), err, "", "")
 	} else if name, differs := firstDifference(p.Settings, r.settings()); differs {
-		err = v.refuse(found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
+		err = notResumed(v.path, found.Step(), nil, "give the settings that the run began with, or another directory", "setting %q was %s when it was saved and is %s here",
 			name, cmp.Or(p.Settings[name], "nothing"), cmp.Or(r.settings()[name], "nothing"))
 	}
 	if err != nil {
@@ -46,7 +38,7 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 	}
 	steps, err := v.manager.Steps(ctx)
 	if err == nil && len(steps) > 0 && !r.options.Resume {
-		err = v.refuse(steps[len(steps)-1], nil, "set it to go on, or give another directory",
+		err = notResumed(v.path, steps[len(steps)-1], nil, "set it to go on, or give another directory",
 			"the directory has checkpoints of a run, and Options.Resume is not set")
 	}
 	return steps, err
@@ -162,7 +154,7 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 		}
 	}
 	if v.clear {
-		return nil, false, v.refuse(last.step, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+		return nil, false, notResumed(v.path, last.step, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
 	}
 	return nil, false, nil
 }

@@ -40,7 +40,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 			}
 			return nil
 		},
-		compiled: func(s *State, c *strategy.Compiled) {
+		compiled: func(s *State, c *strategy.CompiledStep) {
 			if o.Peak == 0 && s.strategy.System().Platform() == "cpu" {
 				return
 			}

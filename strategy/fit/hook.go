@@ -87,7 +87,7 @@ type Hook struct {
 	// reset prepares the hook for a run.
 	reset func()
 	// compiled is told of the step before the first one of a life is taken.
-	compiled func(s *State, c *strategy.Compiled)
+	compiled func(s *State, c *strategy.CompiledStep)
 	// steps are others that the hook makes records.
 	steps []int64
 	// also is another interval of due and keep.

@@ -17,8 +17,8 @@ import (
 // CPU plugin has none, the host alone is recorded. That, and a profile that cannot be written, is a
 // warning: the hook ends no run. While nothing is recorded it costs a step nothing.
 func Profile(o profile.Options) Hook {
-	p := &profiling{options: o}
-	h := Hook{Name: "profile", reset: func() { *p = profiling{options: o} },
+	p := &profileRun{options: o}
+	h := Hook{Name: "profile", reset: func() { *p = profileRun{options: o} },
 		Doing: p.does,
 		Begin: func(_ context.Context, s *State) error {
 			p.state = s
@@ -54,8 +54,8 @@ func Profile(o profile.Options) Hook {
 	return h
 }
 
-// profiling is the recording of a run, as the run goes on.
-type profiling struct {
+// profileRun is the recording of a run, as the run goes on.
+type profileRun struct {
 	options  profile.Options
 	state    *State
 	recorder *profile.Recorder // nil between recordings
@@ -63,7 +63,7 @@ type profiling struct {
 }
 
 // does tells the recording what the run turns to.
-func (p *profiling) does(what watchdog.Activity, name string) {
+func (p *profileRun) does(what watchdog.Activity, name string) {
 	if p.recorder == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (p *profiling) does(what watchdog.Activity, name string) {
 }
 
 // turn starts the recording that is due after the step under way.
-func (p *profiling) turn(s *State) {
+func (p *profileRun) turn(s *State) {
 	if p.recorder != nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (p *profiling) turn(s *State) {
 }
 
 // stop ends the recording and writes it.
-func (p *profiling) stop(ctx context.Context, s *State) {
+func (p *profileRun) stop(ctx context.Context, s *State) {
 	r := p.recorder
 	p.recorder = nil
 	name, err := r.Stop(ctx, p.options.Place, fmt.Sprintf("steps_%d-%d", p.from, s.step))

@@ -16,7 +16,7 @@ import (
 // batch, so that the checkpoint can be compared with the variables that the step has.
 func (r *run) restore(ctx context.Context, from *point) error {
 	wrong := func(what string, err error) error {
-		return r.saver.refuse(from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
+		return notResumed(r.saver.path, from.Step, err, "give the model and the optimizer that the run began with, or another directory", "%s", what)
 	}
 	b, err := r.ahead(ctx)
 	if err != nil {

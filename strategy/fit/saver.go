@@ -11,7 +11,6 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -88,12 +87,6 @@ func Checkpoint(dir string, every Every, opts ...CheckpointOptions) Hook {
 		}}
 }
 
-// notSaved is the error of a step's checkpoint.
-func (v *saver) notSaved(step int64, err error) error {
-	return &errkind.Fault{Match: ErrSave, Op: fmt.Sprintf("fit: save step %d in %s", step, v.path), Err: err, Hint: "the earlier checkpoints are as they were",
-		Class: errkind.Or(err, errkind.RuntimeError)}
-}
-
 // saver saves a run and finds what was saved.
 type saver struct {
 	path    string
@@ -133,7 +126,7 @@ func (v *saver) open(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	if err := writable(v.path); err != nil {
-		return v.notSaved(r.state.step, err)
+		return notSaved(v.path, r.state.step, err)
 	}
 	return nil
 }
@@ -199,7 +192,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	step, m := r.state.step, v.manager
 	p, err := r.shared(ctx)
 	if err != nil {
-		return v.notSaved(step, err)
+		return notSaved(v.path, step, err)
 	}
 	opts := checkpoint.SaveOptions{}
 	var mine error
@@ -212,11 +205,11 @@ func (v *saver) write(ctx context.Context, r *run) error {
 		}
 	}
 	if err := r.agree(ctx, mine, nil); err != nil {
-		return v.notSaved(step, err)
+		return notSaved(v.path, step, err)
 	}
 	if v.clear {
 		if err := r.agree(ctx, m.RemoveAfter(ctx, step-1), nil); err != nil {
-			return v.notSaved(step, err)
+			return notSaved(v.path, step, err)
 		}
 		v.clear = false
 	}
@@ -267,7 +260,7 @@ func (v *saver) failed(r *run, err error) error {
 	if of := (*checkpoint.BackgroundError)(nil); errors.As(err, &of) {
 		step = of.Step
 	}
-	return v.notSaved(step, err)
+	return notSaved(v.path, step, err)
 }
 
 // leaving is how long a run that has lost a process waits for that one's part of a save.

@@ -40,7 +40,7 @@ func compilesForASlice(t *testing.T, c transformer.Config) {
 	require.NoError(t, err)
 	slots := c.Sequence + min(64, c.Sequence)
 	want := int64(2 * o.Layers * 8 * o.KeyHeads / 4 * slots * o.HeadSize * o.DType.Size()) // 8 rows, a quarter of the heads
-	for _, c := range []*strategy.Compiled{x.Prompts, x.Tokens} {
+	for _, c := range []*strategy.CompiledStep{x.Prompts, x.Tokens} {
 		r, err := c.Report()
 		require.NoError(t, err)
 		cache := int64(0)

@@ -10,11 +10,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
-// Compiled are the programs of a generator.
-type Compiled struct {
+// Programs are the programs of a generator.
+type Programs struct {
 	// Prompts reads a chunk of the prompts into the cache, Tokens makes tokens. The arguments in
 	// their reports have the cache in them, as "generate/keys" and "generate/values".
-	Prompts, Tokens *strategy.Compiled
+	Prompts, Tokens *strategy.CompiledStep
 }
 
 // Compiled compiles the programs for a sampling without running them; s needs no MaxTokens. A later
@@ -23,7 +23,7 @@ type Compiled struct {
 // can be restored before the first Generate.
 //
 // Errors are those of [Generator.Generate], and [*strategy.MemoryError].
-func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Compiled, error) {
+func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error) {
 	if err := strategy.RefuseTracing(ctx, "compiling a generator", "call it outside of the step"); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Compiled, error)
 		return nil, err
 	}
 	defer leave()
-	c := &Compiled{}
+	c := &Programs{}
 	args := g.promptShapes()
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
 		v, err := inside.Of[machine](g.strategy).Outline(shape)

@@ -11,7 +11,7 @@ import (
 
 var (
 	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
-	_ = inside.Of[repeated]((*strategy.Function)(nil))
+	_ = inside.Of[repeater]((*strategy.Function)(nil))
 )
 
 // machine is what this package uses of a strategy beside its contract.
@@ -26,6 +26,6 @@ type machine interface {
 	Outline(shape shapes.Shape) (strategy.Value, error)
 }
 
-// repeated is a function whose launch runs the step again as long as its first result is true, and
+// repeater is a function whose launch runs the step again as long as its first result is true, and
 // most times at most.
-type repeated interface{ Repeat(most int) }
+type repeater interface{ Repeat(most int) }

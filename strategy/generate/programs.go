@@ -20,7 +20,7 @@ import (
 // decoder makes tokens by one variant of sampling.
 type decoder struct {
 	function *strategy.Function
-	bound    *strategy.Bound // nil until it runs
+	bound    *strategy.Binding // nil until it runs
 }
 
 // readPrompts is the step that reads a chunk of the prompts, Int32 [rows, chunk]. The others are
@@ -107,7 +107,7 @@ func (g *Generator) decoder(v variant) *decoder {
 	if d == nil {
 		d = &decoder{function: g.strategy.Function(g.decode(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
 		if chunk := g.state.opts.Chunk; chunk > 1 {
-			inside.Of[repeated](d.function).Repeat(chunk)
+			inside.Of[repeater](d.function).Repeat(chunk)
 		}
 		g.decoders[v] = d
 	}
@@ -115,7 +115,7 @@ func (g *Generator) decoder(v variant) *decoder {
 }
 
 // bind makes the decoder ready to be launched.
-func (d *decoder) bind(ctx context.Context) (*strategy.Bound, error) {
+func (d *decoder) bind(ctx context.Context) (*strategy.Binding, error) {
 	if d.bound == nil {
 		bound, err := d.function.Bind(ctx)
 		if err != nil {

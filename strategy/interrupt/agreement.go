@@ -23,7 +23,7 @@ type Agreement struct {
 	// every is the number of steps between two exchanges, the same on all processes. due is the
 	// step after which the next one begins, and read that after which the one under way is read.
 	every, due, read int64
-	under            *mesh.Gathering
+	under            *mesh.GatherFuture
 	// sent is the step of the exchange under way. back is when the one before was read, and from
 	// the step after which it began: between them lies the time of the steps.
 	sent, from int64
@@ -38,7 +38,7 @@ type gatherer interface {
 	// StartGather begins a [strategy.TPUStrategy.GatherBytes] and does not wait for it: the exchange is
 	// a launch among the steps, whose result is read some steps later. The bytes together with the
 	// name are 497 at the most.
-	StartGather(ctx context.Context, name string, mine []byte) (*mesh.Gathering, error)
+	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
 }
 
 var _ = inside.Of[gatherer]((*strategy.TPUStrategy)(nil))

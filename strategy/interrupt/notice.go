@@ -39,8 +39,8 @@ func (n *Notice) Kind() errkind.Kind {
 	return errkind.CancelledError
 }
 
-// received is a cause that tells of a signal and when it came, as that of the module's commands.
-type received interface {
+// signalCause is a cause that tells of a signal and when it came, as that of the module's commands.
+type signalCause interface {
 	error
 	Received() (os.Signal, time.Time)
 }
@@ -53,7 +53,7 @@ func Of(ctx context.Context) *Notice {
 	}
 	cause := context.Cause(ctx)
 	var n *Notice
-	var r received
+	var r signalCause
 	switch {
 	case errors.As(cause, &n):
 		return n

@@ -17,7 +17,7 @@ const maxElements = 1 << 50
 
 // checkShape holds a tensor's shapes against each other. mesh is the module's, replica that of the
 // logical axes.
-func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.Placed) error {
+func (h header) checkShape(mesh, replica sharding.Mesh, p spmd.ShardedTensor) error {
 	for _, dims := range [][]int{p.Local, p.Global, p.Shard} {
 		elements := 1
 		for _, d := range dims {
@@ -99,7 +99,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 	}
 	for _, list := range []struct {
 		from []tensor
-		to   *[]spmd.Placed
+		to   *[]spmd.ShardedTensor
 	}{{h.Arguments, &m.Arguments}, {h.Results, &m.Results}} {
 		for _, t := range list.from {
 			placed, err := t.in()

@@ -53,7 +53,7 @@ type header struct {
 	Metrics   *metrics     `json:"metrics,omitempty"`
 }
 
-// tensor is a spmd.Placed.
+// tensor is a spmd.ShardedTensor.
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
@@ -73,13 +73,13 @@ type tensor struct {
 	Cut        []ragged.Dim `json:"padded,omitempty"`
 	Annotation annotation   `json:"annotation"`
 	// Over is set for a tensor of which each replica holds a part.
-	Over    *over `json:"over,omitempty"`
-	Donated bool  `json:"donated,omitempty"`
-	Result  int   `json:"result,omitempty"`
+	Over    *replicaShard `json:"over,omitempty"`
+	Donated bool          `json:"donated,omitempty"`
+	Result  int           `json:"result,omitempty"`
 }
 
-// over is a spmd.ReplicaShard.
-type over struct {
+// replicaShard is a spmd.ReplicaShard.
+type replicaShard struct {
 	Dim  int `json:"dimension"`
 	Size int `json:"size"`
 }
@@ -131,10 +131,10 @@ func (a annotation) in() (logical.Annotation, error) {
 }
 
 // tensorOut is an argument or a result as the file has it.
-func tensorOut(p spmd.Placed) tensor {
-	var cut *over
+func tensorOut(p spmd.ShardedTensor) tensor {
+	var cut *replicaShard
 	if p.Over.Is() {
-		cut = &over{p.Over.Dim, p.Over.Size}
+		cut = &replicaShard{p.Over.Dim, p.Over.Size}
 	}
 	return tensor{
 		Over: cut,
@@ -144,7 +144,7 @@ func tensorOut(p spmd.Placed) tensor {
 }
 
 // in is the argument or result of a file.
-func (t tensor) in() (p spmd.Placed, err error) {
+func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
 	if t.Over != nil {
@@ -254,7 +254,7 @@ func (h header) padding() strategy.Padding {
 
 // counts reports whether an argument is the variable in which a training step counts the steps that
 // were not finite: a checkpoint of steps that did not count has none.
-func (h header) counts(a spmd.Placed) bool {
+func (h header) counts(a spmd.ShardedTensor) bool {
 	return h.NonFinite != 0 && a.Name == saved.Counter(h.Step) && a.DType == dtypes.Int64 && len(a.Local) == 1 && a.Local[0] <= maxCounts
 }
 
@@ -278,7 +278,7 @@ func variableOut(v *saved.Variable) *variable {
 }
 
 // in is the distributed variable that an argument is.
-func (d *variable) in(a spmd.Placed) (*saved.Variable, error) {
+func (d *variable) in(a spmd.ShardedTensor) (*saved.Variable, error) {
 	synchronization := strategy.SyncAuto
 	for _, s := range []strategy.VariableSynchronization{strategy.OnWrite, strategy.OnRead} {
 		if s.String() == d.Synchronization {

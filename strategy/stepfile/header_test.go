@@ -34,14 +34,14 @@ func everyKind(t *testing.T) *saved.Step {
 		Target: saved.Target{Plugin: "a plugin", Devices: "a kind", Topology: "a slice", Mesh: tpu.Coordinates{4, 1, 1, 1},
 			IDs: [][]int{{0, 1}, {2, 3}}, Coordinates: [][]tpu.Coordinates{{{0}, {1}}, {{2}, {3}}}},
 		Module: &spmd.Module{Name: "every_kind", Text: []byte("text"), Mesh: mesh, Logical: replica, Replicas: 1, Partitions: 4,
-			Arguments: []spmd.Placed{
+			Arguments: []spmd.ShardedTensor{
 				{Tensor: spmd.Tensor{Name: "x", PerReplica: true}, DType: dtypes.Float32, Local: []int{3, 8}, Global: []int{6, 8}, Shard: []int{3, 8}, Spec: perReplica},
 				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2), Donated: true, Result: 1}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
 				{Tensor: spmd.Tensor{Name: "metric", PerReplica: true, Annotation: logical.AssignTo(1)}, DType: dtypes.Int64, Local: []int{4},
 					Global: []int{8}, Shard: []int{4}, Spec: spec(`#sdy.sharding<@mesh, [{"replica"}]>`)},
 				{Tensor: spmd.Tensor{Name: saved.Counter("every_kind"), Annotation: logical.Replicated()}, DType: dtypes.Int64, Local: []int{4}, Global: []int{4}, Shard: []int{4}, Spec: whole},
 			},
-			Results: []spmd.Placed{
+			Results: []spmd.ShardedTensor{
 				{Tensor: spmd.Tensor{Name: "result_0"}, DType: dtypes.Float32, Local: []int{3}, Global: []int{3}, Shard: []int{3}, Spec: whole},
 				{Tensor: spmd.Tensor{Name: "/w", Annotation: logical.SplitInto(1, 2)}, DType: dtypes.BFloat16, Local: []int{3, 8}, Global: []int{3, 8}, Shard: []int{3, 4}, Spec: split},
 			}},

@@ -15,7 +15,7 @@ import (
 var (
 	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 	_ = inside.Of[function]((*strategy.Function)(nil))
-	_ = inside.Of[parts]((*strategy.Compiled)(nil))
+	_ = inside.Of[parts]((*strategy.CompiledStep)(nil))
 )
 
 // machine is the inner face of a strategy.

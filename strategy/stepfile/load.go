@@ -135,7 +135,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 
 // namesAxes reports whether a split of a step's arguments or results names axes.
 func namesAxes(step *saved.Step) bool {
-	named := func(p spmd.Placed) bool { return p.Annotation.Axes() != nil }
+	named := func(p spmd.ShardedTensor) bool { return p.Annotation.Axes() != nil }
 	return slices.ContainsFunc(step.Module.Arguments, named) || slices.ContainsFunc(step.Module.Results, named) ||
 		slices.ContainsFunc(step.Layouts, func(a logical.Annotation) bool { return a.Axes() != nil })
 }

@@ -11,16 +11,16 @@ import (
 
 // Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
 // same plugin build, for example a step that was compiled ahead of time. It has the place of
-// tf.saved_model.save, and is no SavedModel. The file holds no values
-// of variables, which belong to checkpoints; it names the variables, those of the store and
-// distributed ones, and describes them. A loop of steps (see [strategy.Stacked]) is saved with its
-// number of steps. A step that strategy.Options.Compiler found in a cache is compiled once more,
-// because a program from a cache cannot be written out again (pjrt.ErrDeserialized); ctx bounds that.
+// tf.saved_model.save, and is no SavedModel. The file holds no values of variables, which belong to
+// checkpoints; it names the variables, those of the store and distributed ones, and describes them.
+// A loop of steps (see [strategy.BatchStack]) is saved with its number of steps. A step that
+// strategy.Options.Compiler found in a cache is compiled once more, because a program from a cache
+// cannot be written out again (pjrt.ErrDeserialized); ctx bounds that.
 //
 // Errors: [*Error] with [Variable] if two distributed variables of the step have one name, with
 // [Unsupported] if the runtime has no program to save; *pjrt.Error if the plugin cannot serialize;
 // those of w.
-func Save(ctx context.Context, w io.Writer, compiled *strategy.Compiled) error {
+func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) error {
 	if err := strategy.RefuseTracing(ctx, "saving a step", "save it outside of a step"); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestNoStepIsNotSaved(t *testing.T) {
 	assert.Equal(t, stepfile.Unsupported, refused.Reason)
 }
 
-func mustSave(t *testing.T, c *strategy.Compiled) []byte {
+func mustSave(t *testing.T, c *strategy.CompiledStep) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, stepfile.Save(t.Context(), &b, c))

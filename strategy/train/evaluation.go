@@ -163,7 +163,7 @@ func (e *Evaluation) MetricNames() []string { return e.metrics.names() }
 func (e *Evaluation) Arguments() []logical.Annotation { return e.inner.Arguments() }
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
-func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.Compiled, error) {
+func (e *Evaluation) Compiled(ctx context.Context, batch ...any) (*strategy.CompiledStep, error) {
 	return e.function.Compiled(ctx, batch...)
 }
 

@@ -87,7 +87,7 @@ type replica interface {
 	// store, and what is told of the values that are written to it; no parameter for none.
 	Meet(f func(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)))
 	// Held is a variable of the scope as the step holds it.
-	Held(v *strategy.Variable) region.Held
+	Held(v *strategy.Variable) region.StepVariable
 	// Rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
 	// has padded rows. SetRows says so. Weighted is a replica's mean over its rows, weighted so that
 	// the mean of the replicas is that over all rows.
@@ -111,7 +111,7 @@ type replica interface {
 	// logical devices, and what of it the replicas share out.
 	Stored(v *model.Variable) spmd.ReplicaShard
 	Belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding)
-	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicing]. part is the
+	// Slicing gives the slices of a stack to the layers of a loop: see [loop.Slicer]. part is the
 	// replica's, nil for a stack that is whole. Unwritten is the parameter that a variable is, nil
 	// once it was written.
 	Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)

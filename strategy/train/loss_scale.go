@@ -100,8 +100,8 @@ func newScaler(policy precision.Policy, name string) *scaler {
 	return &scaler{policy.LossScale.Filled(), name}
 }
 
-// scaling is a scaler in a step.
-type scaling struct {
+// stepScaler is a scaler in a step.
+type stepScaler struct {
 	*scaler
 	factor *graph.Node // float32
 	// scale and counts are the state, nil for a fixed scale.
@@ -111,7 +111,7 @@ type scaling struct {
 // begin is the stage that reads the scale. A scale that is no number above 1, as in a store that
 // was filled with zeros, is the first one.
 func (s *scaler) begin(p *pass) {
-	p.scaling = &scaling{scaler: s}
+	p.scaling = &stepScaler{scaler: s}
 	initial := graph.Const(p.rc.Graph(), float32(s.Initial))
 	p.scaling.factor = initial
 	if s.Dynamic() {
@@ -148,7 +148,7 @@ func (s *scaler) divide(p *pass) {
 // overflow says of a step with a dynamic scale, as bools, whether a gradient is not finite, and
 // whether the step is left for the scale's sake.
 type overflow struct {
-	*scaling
+	*stepScaler
 	any, scaled *graph.Node
 }
 
@@ -157,7 +157,7 @@ type overflow struct {
 func (s *scaler) judge(guarded bool) stage {
 	return func(p *pass) {
 		_, gradient, past := p.nonFinite()
-		o := &overflow{scaling: p.scaling, any: graph.NotEqual(gradient, past)}
+		o := &overflow{stepScaler: p.scaling, any: graph.NotEqual(gradient, past)}
 		o.scaled, p.overflow = o.any, o
 		if guarded {
 			large := graph.GreaterThan(o.factor, graph.Const(p.rc.Graph(), float32(1)))

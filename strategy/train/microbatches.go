@@ -144,7 +144,7 @@ type microbatchLoop struct {
 	first     *graph.Node // the first rows of the microbatches
 	real, all *graph.Node // the real rows of the replica and of all, where rows are padded
 	written   []*model.Variable
-	held      []region.Held
+	held      []region.StepVariable
 }
 
 // split makes the arguments of the loop.
@@ -162,11 +162,11 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	if l.padded {
 		l.first = graph.MulScalar(l.first, float64(l.size))
 	}
-	l.arguments = []region.Argument{{Node: l.first, Crossing: region.Sliced{N: l.n}, Name: "first row"}}
+	l.arguments = []region.Argument{{Node: l.first, Crossing: region.Slice{N: l.n}, Name: "first row"}}
 	for i, x := range arguments {
 		a := region.Argument{Node: x, Crossing: region.Same{}, Name: fmt.Sprintf("argument %d", i)}
 		if innerStrategy(l.rc.Strategy()).Batched(l.values[i]) && x.Rank() > 0 {
-			a.Node, a.Crossing = l.stack(x), region.Sliced{N: l.n}
+			a.Node, a.Crossing = l.stack(x), region.Slice{N: l.n}
 		}
 		l.arguments = append(l.arguments, a)
 	}
@@ -204,10 +204,10 @@ func (l *microbatchLoop) attempt() (sums []*graph.Node, ok bool) {
 	}
 	in := slices.Clone(l.arguments)
 	for _, v := range l.written {
-		in = append(in, region.Argument{Node: before(v), Crossing: region.Carried{}, Name: "variable " + v.Path()})
+		in = append(in, region.Argument{Node: before(v), Crossing: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for _, h := range l.held {
-		in = append(in, region.Argument{Node: writes.Outside(h), Crossing: region.Carried{}, Name: "variable " + h.Name()})
+		in = append(in, region.Argument{Node: writes.Outside(h), Crossing: region.Carry{}, Name: "variable " + h.Name()})
 	}
 	rewind := precision.Mark(g)
 	number := 0
@@ -306,14 +306,14 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 		if l.padded && v.DType().IsFloat() && now != entered[v] { // nothing is learned from padding
 			now = ifRows(l.micro.real, now, entered[v])
 		}
-		results = append(results, region.Result{Node: now, Crossing: region.Carried{}, Name: "variable " + v.Path()})
+		results = append(results, region.Result{Node: now, Crossing: region.Carry{}, Name: "variable " + v.Path()})
 	}
 	for i, h := range l.held {
 		now := h.Now()
 		if apart, ok := h.(interface{ PerReplica() bool }); ok && l.padded && apart.PerReplica() {
 			now = ifRows(l.micro.real, now, was[i])
 		}
-		results = append(results, region.Result{Node: now, Crossing: region.Carried{}, Name: "variable " + h.Name()})
+		results = append(results, region.Result{Node: now, Crossing: region.Carry{}, Name: "variable " + h.Name()})
 	}
 	return results, true
 }
@@ -326,7 +326,7 @@ func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 		if real, ok := of[i]; ok {
 			sizes[i] = real
 		}
-		if _, sliced := l.arguments[i+1].Crossing.(region.Sliced); !sliced {
+		if _, sliced := l.arguments[i+1].Crossing.(region.Slice); !sliced {
 			continue
 		}
 		if a := l.values[i].Annotation(); a.Kind() == logical.KindSplit && l.divides(a, x.Shape().Dimensions) {

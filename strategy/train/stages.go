@@ -42,7 +42,7 @@ type pass struct {
 	what, gradient *graph.Node
 	// scaling is how the loss is scaled, scaled the loss so; nil if it is not. overflow says what
 	// became of a step with a dynamic scale, nil without one.
-	scaling  *scaling
+	scaling  *stepScaler
 	scaled   *graph.Node
 	overflow *overflow
 }

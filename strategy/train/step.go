@@ -353,7 +353,7 @@ func (t *Step) RunSteps(ctx context.Context, batches ...[]any) (*strategy.Mirror
 }
 
 // Compiled returns the compiled step for batches like this one; see [strategy.Function.Compiled].
-func (t *Step) Compiled(ctx context.Context, batch ...any) (*strategy.Compiled, error) {
+func (t *Step) Compiled(ctx context.Context, batch ...any) (*strategy.CompiledStep, error) {
 	return t.function.Compiled(ctx, batch...)
 }
 
@@ -362,8 +362,8 @@ func (t *Step) Lowered(ctx context.Context, batch ...any) (*spmd.Module, error) 
 	return t.function.Lowered(ctx, batch...)
 }
 
-// Bind fixes the step's batch, for a loop over resident data; see [strategy.Bound].
-func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Bound, error) {
+// Bind fixes the step's batch, for a loop over resident data; see [strategy.Binding].
+func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Binding, error) {
 	return t.function.Bind(ctx, batch...)
 }
 

@@ -61,7 +61,7 @@ func newTrainer(rc *strategy.ReplicaContext) *trainer {
 func (t *trainer) begin() {
 	t.inner.Meet(t.meet)
 	if innerStrategy(t.rc.Strategy()).Sharding() {
-		loop.SetSlicing(t.graph, t.slicing)
+		loop.SetSlicer(t.graph, t.slicing)
 	}
 }
 

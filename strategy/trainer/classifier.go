@@ -47,9 +47,9 @@ type Classifier struct {
 	Hooks []fit.Hook
 }
 
-// Classified is what came of a classifier, in the form of a program's last line. What was not
+// ClassifierResult is what came of a classifier, in the form of a program's last line. What was not
 // measured is nil.
-type Classified struct {
+type ClassifierResult struct {
 	// Accuracy and TestLoss are those of the last test, and Loss is the last loss of training that
 	// was read.
 	Accuracy *float64 `json:"accuracy"`
@@ -72,8 +72,8 @@ type Classified struct {
 }
 
 // Classify trains a classifier as the flags say, and writes what came of it on stdout: a line for
-// people, and a [Classified] as one line of JSON, also after an interrupt. With -topology it compiles
-// the step for a slice that is not here. See [Flags.Train].
+// people, and a [ClassifierResult] as one line of JSON, also after an interrupt. With -topology it
+// compiles the step for a slice that is not here. See [Flags.Train].
 func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
 	if f.Requested() {
 		example, err := c.example(f.batch(c))
@@ -93,7 +93,7 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 }
 
 // Write writes the outcome as [Flags.Classify] does.
-func (o Classified) Write(w io.Writer) error {
+func (o ClassifierResult) Write(w io.Writer) error {
 	line, err := json.Marshal(o)
 	if err == nil && !o.Interrupted {
 		_, err = fmt.Fprintf(w, "%s, in %.1f s (%.0f examples/s). Files: %s\n", o, o.Seconds, o.ExamplesPerSecond, o.Out)
@@ -105,7 +105,7 @@ func (o Classified) Write(w io.Writer) error {
 }
 
 // String returns the accuracy and the number of steps.
-func (o Classified) String() string {
+func (o ClassifierResult) String() string {
 	if o.Accuracy == nil {
 		return fmt.Sprintf("Not tested after %d steps", o.Steps)
 	}
@@ -117,9 +117,9 @@ func (o Classified) String() string {
 // the loss of the test does not fall any more, and keeps the best variables in the folder best of Out.
 // What else is in Out is said at [Flags.Hooks]. The outcome is whole batches' of training. After an
 // interrupt it is what there is, and its error has the exit code 75 if Out was given.
-func (f *Flags) Train(ctx context.Context, c Classifier) (outcome Classified, err error) {
+func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
 	batch := f.batch(c)
-	outcome = Classified{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
+	outcome = ClassifierResult{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
 	defer func() {
 		var stopped *interrupt.Error
 		outcome.Interrupted = err != nil && (ctx.Err() != nil || errors.As(err, &stopped))

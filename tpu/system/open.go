@@ -13,11 +13,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// opened is what a start-up has opened.
-type opened struct {
+// startResult is what a start-up has opened.
+type startResult struct {
 	runtime Runtime
 	client  *pjrt.Client // nil without a plugin
-	found   pjrt.Found
+	found   pjrt.Location
 }
 
 // Open opens the devices of this process, as TensorFlow's tf.tpu.experimental.initialize_tpu_system
@@ -109,7 +109,7 @@ func (s *starter) know(ctx context.Context) (err error) {
 }
 
 // open opens the devices.
-func (s *starter) open(ctx context.Context) (o opened, err error) {
+func (s *starter) open(ctx context.Context) (o startResult, err error) {
 	if s.opts.Connect != nil {
 		o.runtime, err = step(ctx, s, StepClient, func(r Runtime) { _ = r.Close() }, func(ctx context.Context) (Runtime, []any, error) {
 			r, err := s.opts.Connect(ctx)
@@ -120,7 +120,7 @@ func (s *starter) open(ctx context.Context) (o opened, err error) {
 		})
 		return o, err
 	}
-	o.found, err = step(ctx, s, StepFind, nil, func(context.Context) (pjrt.Found, []any, error) {
+	o.found, err = step(ctx, s, StepFind, nil, func(context.Context) (pjrt.Location, []any, error) {
 		found, err := Find(s.opts)
 		if err == nil {
 			err = s.checkPresent(thisHost())
@@ -186,7 +186,7 @@ func (s *starter) topology(rt Runtime) (tpu.Topology, error) {
 }
 
 // Find returns the plugin that Open would use.
-func Find(opts Options) (pjrt.Found, error) {
+func Find(opts Options) (pjrt.Location, error) {
 	kind := "tpu"
 	if opts.CPUDevices > 0 {
 		kind = "cpu"

@@ -20,7 +20,7 @@ type System struct {
 	client   *pjrt.Client // nil over another runtime
 	topology tpu.Topology
 	process  int
-	found    pjrt.Found
+	found    pjrt.Location
 	cluster  *clusterresolver.Cluster // nil if nothing is known of one
 	byID     map[int]*pjrt.Device
 	closed   atomic.Bool
@@ -75,7 +75,7 @@ func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 func (s *System) Platform() string { return s.Runtime().PlatformName() }
 
 // Plugin returns which plugin is open and where it was found.
-func (s *System) Plugin() pjrt.Found { return s.found }
+func (s *System) Plugin() pjrt.Location { return s.found }
 
 // Device returns the device with an id, and whether there is one.
 func (s *System) Device(id int) (*pjrt.Device, bool) {

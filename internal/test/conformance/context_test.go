@@ -183,8 +183,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "passed to run is fine"):
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := graph.AddScalar(rc.ReplicaIDInSyncGroup(), 1)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
-				return []*strategy.Merged{mc.Reduce(strategy.Sum, args[0])}
+			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+				return []*strategy.MergeValue{mc.Reduce(strategy.Sum, args[0])}
 			}, x)
 		}, strategy.FunctionOptions{})
 		out, err := f.Run(ctx)
@@ -196,7 +196,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.ReplicaIDInSyncGroup()
 			less := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-				return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged { return args }, x)
+				return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue { return args }, x)
 			})
 			return graph.If(graph.Const(rc.Graph(), true), less, less)
 		}, strategy.FunctionOptions{})

@@ -54,7 +54,7 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 			return []*graph.Node{rc.Broadcast(in[0])}
 		}
 		for range calls {
-			in = rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+			in = rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				x.observed["cross"] = strategy.InCrossReplicaContext(mc.Context())
 				x.observed["replica_context"] = strategy.InReplicaContext(mc.Context())
 				x.observed["strategy_is"] = mc.Strategy() == v.s
@@ -67,22 +67,22 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 					if is("all_reduce") {
 						rc.AllReduce(op, in[0])
 					}
-					rc.MergeCall(func(*strategy.MergeContext, ...*strategy.Merged) []*strategy.Merged { return nil })
+					rc.MergeCall(func(*strategy.MergeContext, ...*strategy.MergeValue) []*strategy.MergeValue { return nil })
 				case is("run inside merge_call"):
 					inner := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
 					if _, err := inner.Run(mc.Context(), in[0]); err != nil {
 						panic(err)
 					}
 				case len(args) == 0:
-					return []*strategy.Merged{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
+					return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
 				case reductions > 0:
-					var sums []*strategy.Merged
+					var sums []*strategy.MergeValue
 					for range reductions {
 						sums = append(sums, mc.Reduce(op, args[0]))
 					}
 					return sums
 				case is("result"), is("constant"):
-					return []*strategy.Merged{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), int32(5)) })}
+					return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), int32(5)) })}
 				}
 				return args
 			}, in...)
@@ -103,9 +103,9 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 		c.skip(reasonMergeTrace)
 	}
 	x.step = func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.Merged) []*strategy.Merged {
+		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 			if reads {
-				return []*strategy.Merged{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
+				return []*strategy.MergeValue{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
 			}
 			y := mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(1)) })
 			if strings.Contains(name, "reduce") {

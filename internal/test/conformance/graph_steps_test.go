@@ -138,7 +138,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 		x.args = []any{v.argument(c, dtypes.Float32, []int{4})}
 		x.step = func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			if is("merge_call") {
-				return rc.MergeCall(func(*strategy.MergeContext, ...*strategy.Merged) []*strategy.Merged { panic(errReplica) }, in[0])
+				return rc.MergeCall(func(*strategy.MergeContext, ...*strategy.MergeValue) []*strategy.MergeValue { panic(errReplica) }, in[0])
 			}
 			panic(errReplica)
 		}

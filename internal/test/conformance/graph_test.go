@@ -85,7 +85,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 	var program string
 	err := x.err
 	if err == nil {
-		var compiled *strategy.Compiled
+		var compiled *strategy.CompiledStep
 		if compiled, err = f.Compiled(x.ctx, x.args...); err == nil {
 			program = string(compiled.Module.Text)
 		}

@@ -69,7 +69,7 @@ func ints(below int, dims ...int) Input {
 // compiler is a training step or a function.
 type compiler interface {
 	Lowered(ctx context.Context, args ...any) (*spmd.Module, error)
-	Compiled(ctx context.Context, args ...any) (*strategy.Compiled, error)
+	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
 // Step returns the program as a training step of a strategy; it has a loss.
@@ -104,7 +104,7 @@ func (p Program) Lowered(ctx context.Context, s *strategy.TPUStrategy, store *mo
 }
 
 // Compiled compiles the program for a strategy, of shapes alone.
-func (p Program) Compiled(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*strategy.Compiled, error) {
+func (p Program) Compiled(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, name string) (*strategy.CompiledStep, error) {
 	return p.compiler(s, store, name).Compiled(ctx, p.shapes()...)
 }
 

@@ -50,12 +50,12 @@ type wireError struct {
 	// Cause is how a wait ended: "deadline", "cancelled" or another text.
 	Cause string `json:",omitempty"`
 
-	Missing  *missing            `json:",omitempty"`
-	Lost     *simhost.LostError  `json:",omitempty"`
-	Program  []simhost.Launching `json:",omitempty"`
-	Plugin   *pjrt.Error         `json:",omitempty"`
-	Argument *argument           `json:",omitempty"`
-	Compile  *pjrt.CompileError  `json:",omitempty"`
+	Missing  *missing           `json:",omitempty"`
+	Lost     *simhost.LostError `json:",omitempty"`
+	Program  []simhost.Launch   `json:",omitempty"`
+	Plugin   *pjrt.Error        `json:",omitempty"`
+	Argument *argument          `json:",omitempty"`
+	Compile  *pjrt.CompileError `json:",omitempty"`
 }
 
 // missing is a simhost.MissingError without its cause.

@@ -26,7 +26,7 @@ const mebibyte = 1 << 20
 func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices int) *report.Report {
 	t.Helper()
 	s := strategytest.Ahead(t, slice, c.Options(0, logicalDevices))
-	var x *strategy.Compiled
+	var x *strategy.CompiledStep
 	took := hangtest.Processor(t, func() {
 		var err error
 		x, err = c.Step(s, model.NewStore()).Compiled(t.Context(), c.TokensShape())

@@ -80,7 +80,7 @@ type maker struct {
 	programs map[[sha256.Size]byte]*program
 	traced   map[*model.Variable]*initializer // of the large ones
 	agreed   bool                             // on the state of random numbers, over the processes
-	copies   *mesh.Spreading
+	copies   *mesh.Broadcaster
 	made     []arrival
 	took     Figures
 }

@@ -82,22 +82,24 @@ func (i inverse) graph(step *graph.Node) *graph.Node {
 }
 
 // Then is s for a number of steps, and after them next, whose steps are counted from there.
-func (s Schedule) Then(steps int64, next Schedule) Schedule { return Schedule{then{s, steps, next}} }
+func (s Schedule) Then(steps int64, next Schedule) Schedule {
+	return Schedule{sequence{s, steps, next}}
+}
 
-type then struct {
+type sequence struct {
 	first Schedule
 	steps int64
 	next  Schedule
 }
 
-func (t then) at(step int64) float64 {
+func (t sequence) at(step int64) float64 {
 	if step < t.steps {
 		return t.first.At(step)
 	}
 	return t.next.At(step - t.steps)
 }
 
-func (t then) check() string {
+func (t sequence) check() string {
 	switch {
 	case !t.first.Is() || !t.next.Is():
 		return "there is no schedule before or after the change"
@@ -110,9 +112,9 @@ func (t then) check() string {
 	return t.next.f.check()
 }
 
-func (t then) String() string { return fmt.Sprintf("%s.Then(%d, %s)", t.first, t.steps, t.next) }
+func (t sequence) String() string { return fmt.Sprintf("%s.Then(%d, %s)", t.first, t.steps, t.next) }
 
-func (t then) graph(step *graph.Node) *graph.Node {
+func (t sequence) graph(step *graph.Node) *graph.Node {
 	at := integer(step.Graph(), t.steps)
 	after := graph.Max(graph.Sub(step, at), integer(step.Graph(), 0))
 	return graph.Where(graph.LessThan(step, at), t.first.f.graph(step), t.next.f.graph(after))
@@ -121,10 +123,10 @@ func (t then) graph(step *graph.Node) *graph.Node {
 // WarmUp rises from 0 to the first rate of next in a number of steps, and then follows next, whose
 // steps are counted from there. The first step's rate is 0.
 func WarmUp(steps int64, next Schedule) Schedule {
-	return Schedule{warmUp{then{Linear(0, next.At(0), steps), steps, next}}}
+	return Schedule{warmUp{sequence{Linear(0, next.At(0), steps), steps, next}}}
 }
 
-type warmUp struct{ then }
+type warmUp struct{ sequence }
 
 func (w warmUp) String() string { return fmt.Sprintf("WarmUp(%d, %s)", w.steps, w.next) }
 
@@ -136,7 +138,7 @@ func (w warmUp) check() string {
 			return wrong
 		}
 	}
-	return w.then.check()
+	return w.sequence.check()
 }
 
 // Piecewise is one rate, and from the steps of the changes on others.

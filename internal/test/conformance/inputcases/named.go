@@ -73,7 +73,7 @@ func checkPieces(t *testing.T, c recorded, ds input.Dataset) {
 
 func runFromFunction(t *testing.T, c recorded, cl Cluster) {
 	var calls [][]int
-	got := RunHosts(t, cl, input.Options{}, -1, func(o input.Options) (*input.Distributed, error) {
+	got := RunHosts(t, cl, input.Options{}, -1, func(o input.Options) (*input.DistributedDataset, error) {
 		return input.FromFunction(func(ctx input.Context) (input.Dataset, error) {
 			calls = append(calls, []int{ctx.NumInputPipelines, ctx.InputPipelineID, ctx.NumReplicasInSync})
 			return input.Range(*c.Inputs.Range).Batch(*c.Inputs.PerReplicaBatch, c.Inputs.DropRemainder), nil
@@ -118,15 +118,15 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		distributed(input.Range(8).Batch(4, false))
 	case strings.HasPrefix(name, "PER_REPLICA with distribute_datasets_from_function"):
 		opts.Replication = input.PerReplica
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
 	case strings.HasPrefix(name, "place_dataset_on_device without PER_REPLICA"):
 		opts.PlaceOnDevice = true
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
 	case strings.HasPrefix(name, "PER_REPLICA + place_on_device + fetch_to_device"):
 		opts.PlaceOnDevice, opts.Replication = true, input.PerReplica
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) { return input.FromFunction(Hundreds, o) }))
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) { return input.FromFunction(Hundreds, o) }))
 	case strings.HasPrefix(name, "doc example: shard by pipeline"):
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) {
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(ctx input.Context) (input.Dataset, error) {
 				size, err := ctx.PerReplicaBatchSize(4)
 				return input.Range(8).Shard(ctx.NumInputPipelines, ctx.InputPipelineID).Batch(size, false), err

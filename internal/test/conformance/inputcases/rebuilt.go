@@ -48,7 +48,7 @@ func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 				}
 			}
 		}
-		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.Distributed, error) {
+		checkSteps(t, c, RunHosts(t, cl, opts, -1, func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(input.Context) (input.Dataset, error) { return batches(list, anyRows(t, list, perReplica)), nil }, o)
 		}))
 		return
