@@ -187,12 +187,16 @@ func (b block) commands() (all []shellCommand) {
 func TestThePagesBackendsOpen(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	names, _ := fenced(t)
-	found := 0
+	found, followed := 0, filepath.Join(t.TempDir(), "plan.json")
+	require.NoError(t, os.WriteFile(followed, []byte(`{"version": 1, "slice": "v5e:2x4", "replicas": 4, "axes": "logical=2"}`), 0o600))
 	for _, name := range names {
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, m := range regexp.MustCompile(`GOMLX_BACKEND="?tpustrategy:([^\s"`+"`"+`]+)`).FindAllStringSubmatch(string(page), -1) {
 			config := regexp.MustCompile(`topology=[^,]+`).ReplaceAllString(m[1], "devices=8")
+			if config = strings.ReplaceAll(config, "plan=plan.json", "plan="+followed); !strings.Contains(config, "devices=") && strings.Contains(config, followed) {
+				config += ",devices=8"
+			}
 			b, err := gomlx.NewFromConfig(t.Context(), config+",plugin="+plugin, gomlx.Options{})
 			if assert.NoError(t, err, "%s: %s", name, m[1]) {
 				found++

@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/published"
 )
 
 // A program that is split and fused but not finished has no cycles: its prediction is that of the
@@ -26,7 +27,7 @@ func TestAProbeIsPredictedAsTheFinishedProgram(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	defer registration.Close()
-	for name, text := range map[string]string{"matmul": matmul(8192), "layers": string(layers(24, true))} {
+	for name, text := range map[string]string{"matmul": published.Operations()[0].Text, "layers": string(layers(24, true))} {
 		o := pjrt.CompileOptions{Partitions: 1, DeviceAssignment: [][]int{{0}}}
 		if name == "layers" {
 			o = pjrt.CompileOptions{Partitions: 2, DeviceAssignment: [][]int{{0, 1}}, SPMD: true, Shardy: true}

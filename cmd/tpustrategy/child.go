@@ -27,6 +27,7 @@ type childRequest struct {
 	Compile  *compileRequest  `json:"compile,omitempty"`
 	Accept   *acceptRequest   `json:"accept,omitempty"`
 	Plan     *planRequest     `json:"plan,omitempty"`
+	Validate *validateRequest `json:"validate,omitempty"`
 }
 
 // childAnswer is a child's answer, or its error.
@@ -36,6 +37,7 @@ type childAnswer struct {
 	Compile  *compileAnswer    `json:"compile,omitempty"`
 	Accept   *acceptAnswer     `json:"accept,omitempty"`
 	Plan     *planAnswer       `json:"plan,omitempty"`
+	Validate []validated       `json:"validate,omitempty"`
 	Error    *failure          `json:"error,omitempty"`
 }
 
@@ -185,7 +187,7 @@ func (childCmd) Run(ctx context.Context, a *app) error {
 func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) {
 	switch {
 	case r.Probe != nil:
-		p, err := probe(ctx, *r.Probe)
+		p, err := probePlugin(ctx, *r.Probe)
 		return &childAnswer{Probe: p}, err
 	case r.Describe != nil:
 		d, err := describe(ctx, *r.Describe)
@@ -196,6 +198,9 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 	case r.Plan != nil:
 		p, err := searchPlan(ctx, a, *r.Plan)
 		return &childAnswer{Plan: p}, err
+	case r.Validate != nil:
+		v, err := validate(ctx, a, *r.Validate)
+		return &childAnswer{Validate: v}, err
 	case r.Accept != nil:
 		c, err := acceptHere(ctx, *r.Accept)
 		return &childAnswer{Accept: c}, err

@@ -56,6 +56,7 @@ type cli struct {
 	Assign    assignCmd    `cmd:"" help:"Show which core is which logical device of which replica."`
 	Compile   compileCmd   `cmd:"" help:"Compile a step ahead of time and report what it needs."`
 	Plan      planCmd      `cmd:"" help:"Search how a step is best split over a slice, or which slice it wants."`
+	Validate  validateCmd  `cmd:"" help:"Hold predicted times against published measurements."`
 	Report    reportCmd    `cmd:"" help:"Show a report that compile wrote."`
 	Diff      diffCmd      `cmd:"" help:"Compare two compiled steps, or hold one to a budget."`
 	Curve     curveCmd     `cmd:"" help:"Draw the learning curve of a run."`

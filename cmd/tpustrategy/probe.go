@@ -36,8 +36,8 @@ type probeAnswer struct {
 // probeTopology is the slice that a TPU plugin is asked to describe.
 const probeTopology = "v5e:2x4"
 
-// probe opens a plugin and asks it.
-func probe(ctx context.Context, r probeRequest) (*probeAnswer, error) {
+// probePlugin opens a plugin and asks it.
+func probePlugin(ctx context.Context, r probeRequest) (*probeAnswer, error) {
 	var slice *system.Slice
 	if r.Kind == "tpu" {
 		// It comes first, as it sets what libtpu reads where there is no TPU.

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/progress"
+	"github.com/tpustrategy/tpustrategy/report/published"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+type validateCmd struct {
+	Row    []int  `help:"Rows of the list of published measurements, such as 2,3 or 34; without it all."`
+	Keep   string `help:"Folder that keeps what the compiler answers; none keeps nothing. Without it the user's cache." type:"localpath"`
+	Plugin string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+}
+
+// Help is the text under --help.
+func (validateCmd) Help() string {
+	return `Compiles what others have published measurements of on TPUs, and prints the predicted times beside the published ones: single operations, which are compiled whole, and training steps of MaxText that the decoder of examples/gpt can express, which are probed. Misses are printed as they are, and what a step needs and the decoder lacks is said and not counted. All of it takes half an hour.
+
+Examples:
+  tpustrategy validate --row 2,3
+  tpustrategy validate --json`
+}
+
+// validateRequest asks a child for rows.
+type validateRequest struct {
+	Plugin, Folder string
+	Rows           []int
+}
+
+// validated is a row and what is predicted of it.
+type validated struct {
+	Row       int     `json:"row"`
+	Name      string  `json:"name"`
+	Slice     string  `json:"slice"`
+	Published float64 `json:"published_seconds,omitempty"`
+	Predicted float64 `json:"predicted_seconds,omitempty"`
+	Step      bool    `json:"step"`
+	// Bytes are what a step takes of a device by its probe, of Limit.
+	Bytes int64 `json:"memory_bytes,omitempty"`
+	Limit int64 `json:"memory_limit,omitempty"`
+	// Lacks is why the row is not counted, and Note what is to be known of it.
+	Lacks string `json:"lacks,omitempty"`
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// off is the error of the prediction, a share of what is published.
+func (v validated) off() float64 { return v.Predicted/v.Published - 1 }
+
+// counted says that the row has a prediction.
+func (v validated) counted() bool { return v.Predicted > 0 && v.Published > 0 }
+
+// Run validates.
+func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
+	var known []int
+	for _, s := range published.Steps() {
+		known = append(known, s.Row)
+	}
+	for _, o := range published.Operations() {
+		known = append(known, o.Row)
+	}
+	for _, row := range c.Row {
+		if !slices.Contains(known, row) {
+			return misused("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
+		}
+	}
+	found, err := a.find("tpu", c.Plugin)
+	if err != nil {
+		return err
+	}
+	folder := c.Keep
+	if folder == "" && a.cacheDir != "" {
+		folder = filepath.Join(a.cacheDir, "tpustrategy", "plans")
+	} else if folder == "none" {
+		folder = ""
+	}
+	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
+	defer line.Close()
+	answer, err := a.childTelling(ctx, "validating", childRequest{Validate: &validateRequest{found.Path, folder, c.Row}}, line)
+	if err != nil {
+		return err
+	}
+	line.Close()
+	if root.JSON {
+		return a.printJSON(answer.Validate)
+	}
+	return writeValidated(a.stdout, answer.Validate)
+}
+
+// writeValidated writes the table, and how far off the predictions are.
+func writeValidated(w io.Writer, all []validated) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "row\twhat\tslice\tpublished\tpredicted\terror\tmemory\tnote")
+	for _, v := range all {
+		published, predicted, off, memory, note := "-", "-", "-", "", v.Note
+		if v.Published > 0 {
+			published = report.Seconds(v.Published)
+		}
+		if v.counted() {
+			predicted, off = report.Seconds(v.Predicted), fmt.Sprintf("%+.1f %%", 100*v.off())
+		}
+		if v.Bytes > 0 {
+			memory = fmt.Sprintf("%s of %s", report.Bytes(v.Bytes), report.Bytes(v.Limit))
+		}
+		if v.Lacks != "" {
+			note = "not counted, it needs " + v.Lacks
+		} else if v.Error != "" {
+			note = v.Error
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Row, v.Name, v.Slice, published, predicted, off, memory, note)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		what string
+		step bool
+	}{{"operations", false}, {"steps", true}} {
+		sum, n, within := 0.0, 0, 0
+		for _, v := range all {
+			if v.Step == kind.step && v.counted() {
+				n, sum = n+1, sum+math.Abs(v.off())
+				if math.Abs(v.off()) <= 0.15 {
+					within++
+				}
+			}
+		}
+		if n > 0 {
+			fmt.Fprintf(w, "%d %s: %.1f %% off on average, %d within 15 %%\n", n, kind.what, 100*sum/float64(n), within)
+		}
+	}
+	return nil
+}
+
+// validate does a validate request.
+func validate(ctx context.Context, a *app, r validateRequest) (all []validated, err error) {
+	command := []string{a.executable, "compile-worker"}
+	compiler, err := worker.New(worker.Options{Command: command})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range published.Steps() {
+		if len(r.Rows) > 0 && !slices.Contains(r.Rows, s.Row) {
+			continue
+		}
+		v := validated{Row: s.Row, Name: s.Name, Slice: s.Slice, Step: true, Lacks: s.Lacks, Note: s.Differs}
+		if s.Lacks == "" {
+			noteLine("probing row " + fmt.Sprint(s.Row) + ", " + s.Name + " on " + s.Slice)
+			v.ofStep(ctx, s, ahead.Search{Topologies: []string{s.Slice}, Plugin: r.Plugin, Worker: command, Folder: r.Folder})
+		}
+		if all = append(all, v); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	asked := &probe.Compiler{Worker: compiler, Folder: r.Folder}
+	for _, o := range published.Operations() {
+		if len(r.Rows) > 0 && !slices.Contains(r.Rows, o.Row) {
+			continue
+		}
+		noteLine("compiling row " + fmt.Sprint(o.Row) + ", " + o.Name + " on " + o.Slice)
+		v := validated{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why}
+		v.Predicted, err = predictedOperation(ctx, asked, o, r.Plugin)
+		if err != nil {
+			v.Error = err.Error()
+		}
+		if all = append(all, v); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return all, nil
+}
+
+// ofStep probes a published step as the decoder expresses it.
+func (v *validated) ofStep(ctx context.Context, s published.Step, search ahead.Search) {
+	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
+		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6}
+	v.Published = s.Seconds(c.Parameters())
+	result, err := func() (*plan.Result, error) {
+		policy, err := precision.ParsePolicy("bf16")
+		if err != nil {
+			return nil, err
+		}
+		if c.Keep, err = remat.ParsePolicy(s.Remat); err != nil {
+			return nil, err
+		}
+		search.Space = plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}}
+		search.Options = plan.Options{Whole: -1}
+		search.Build = func(strat *strategy.TPUStrategy, _ map[string]string) (ahead.Step, []any, error) {
+			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy})
+			return step, []any{c.Windows()}, err
+		}
+		return search.Run(ctx)
+	}()
+	switch {
+	case err != nil:
+		v.Error = err.Error()
+	case result.Candidates[0].Probe == nil:
+		v.Error = string(result.Candidates[0].Verdict) + ": " + result.Candidates[0].Reason
+	default:
+		f := result.Candidates[0].Probe
+		v.Predicted, v.Bytes, v.Limit = f.Seconds, f.Bytes, f.Limit
+	}
+}
+
+// predictedOperation predicts the finished program of a published operation.
+func predictedOperation(ctx context.Context, c *probe.Compiler, o published.Operation, plugin string) (float64, error) {
+	slice, err := ahead.Describe(ctx, o.Slice, plugin)
+	if err != nil {
+		return 0, err
+	}
+	defer slice.Close()
+	ids := slices.Concat(slice.Topology().DeviceIDs()...)
+	ids = ids[:o.Devices*slice.Facts().Slices]
+	f, err := c.Compile(ctx, probe.Program{Slice: slice, Program: pjrt.Program{Code: []byte(o.Text), Trusted: true}, Replicas: 1, Logical: len(ids),
+		Options: pjrt.CompileOptions{Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: len(ids) > 1, Shardy: len(ids) > 1, Overrides: o.Options}})
+	return f.Seconds, err
+}
