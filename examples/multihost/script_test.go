@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,8 +43,13 @@ func TestTheFilesAreWhatLaunchPrints(t *testing.T) {
 
 // The codes by which scripts start a program again are those of the packages that end it so.
 func TestTheScriptsKnowTheExitCodes(t *testing.T) {
-	assert.Equal(t, interrupt.ExitCode, launch.Interrupted)
-	assert.Equal(t, watchdog.ExitCode, launch.Stuck)
+	script, err := os.ReadFile("slice.sh")
+	require.NoError(t, err)
+	assert.Contains(t, string(script), fmt.Sprintf("%d) say \"interrupted, and saved\"", interrupt.ExitCode))
+	assert.Contains(t, string(script), fmt.Sprintf("%d) say \"a host did not answer", watchdog.ExitCode))
+	manifest, err := os.ReadFile("slice.yaml")
+	require.NoError(t, err)
+	assert.Contains(t, string(manifest), fmt.Sprintf("values: [%d]", interrupt.ExitCode))
 }
 
 // A program that is built on this machine starts on the oldest image, or the script says that it

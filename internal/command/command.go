@@ -21,6 +21,12 @@ const (
 	Usage  = 2 // the command line makes no sense
 )
 
+// The exit codes, of sysexits.h, with which a process asks to be started again.
+const (
+	Unavailable = 69 // another process or a service does not answer, so all are to start
+	Interrupted = 75 // the work was interrupted, and goes on from where it was saved
+)
+
 // Signal reports that the work of a command was given up because of a signal to the process.
 type Signal struct {
 	Signal syscall.Signal

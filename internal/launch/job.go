@@ -14,15 +14,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Exit codes of a program that its supervisor starts again. They are those of packages
-// strategy/interrupt and strategy/watchdog.
-const (
-	// Interrupted says that the program was interrupted and has saved where it is.
-	Interrupted = 75
-	// Stuck says that another host did not answer.
-	Stuck = 69
-)
-
 // Exit codes that a machine's start.sh makes of a program's failure, such as a lost peer's: the
 // program has saved a checkpoint since it was started, or has saved one only before.
 const (

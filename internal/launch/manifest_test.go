@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/launch"
 )
 
@@ -118,7 +119,7 @@ func TestManifestsAreOfKubernetes(t *testing.T) {
 			assert.Equal(t, "Indexed", at(t, spec, "completionMode"))
 			assert.Equal(t, hosts, at(t, spec, "completions"))
 			assert.Equal(t, hosts, at(t, spec, "parallelism"))
-			assert.Equal(t, []any{launch.Interrupted}, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "values"))
+			assert.Equal(t, []any{command.Interrupted}, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "values"))
 			pod := at(t, spec, "template", "spec")
 			assert.Equal(t, "Never", at(t, pod, "restartPolicy"), "podFailurePolicy needs it")
 			assert.Equal(t, at(t, spec, "podFailurePolicy", "rules", 1, "onExitCodes", "containerName"), at(t, pod, "containers", 0, "name"))
@@ -155,7 +156,7 @@ func TestAScriptsOwnManifestIsTheSame(t *testing.T) {
 func TestTheCodesOfARestartAreInTheScripts(t *testing.T) {
 	script, err := job(t, "v5litepod-16", launch.TPUVM).Text(launch.Script)
 	require.NoError(t, err)
-	for _, code := range []int{launch.Interrupted, launch.Stuck} {
+	for _, code := range []int{command.Interrupted, command.Unavailable} {
 		assert.Regexp(t, regexp.MustCompile(`(?m)^    `+strconv.Itoa(code)+`\) say`), script)
 	}
 	dockerfile, err := os.ReadFile("testdata/v6e-256.gke.Dockerfile")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/launch"
 )
 
@@ -236,7 +237,7 @@ func TestAnInterruptedProgramIsStartedAgain(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(strings.Join(c.calls(), "\n"), "tpu-vm create"), "a machine that does not answer twice is replaced: %s", said)
 
 	code, said, _ = start(t, again, "75\n75\n75\n", "")
-	assert.Equal(t, launch.Interrupted, code, said)
+	assert.Equal(t, command.Interrupted, code, said)
 	assert.Contains(t, said, "not started again: that was done 2 times")
 
 	// A failure after a checkpoint is tried again, until nothing new is saved.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/launch"
 )
 
@@ -127,7 +128,7 @@ func TestAMachineThatStartedAnewSaysSo(t *testing.T) {
 	assert.Zero(t, code)
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "boot"), []byte("another\n"), 0o600))
 	code, said := h.run("1", "echo hello")
-	assert.Equal(t, launch.Stuck, code)
+	assert.Equal(t, command.Unavailable, code)
 	assert.Contains(t, said, "the machine was started anew")
 }
 

@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"unicode/utf8"
 
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -86,7 +87,7 @@ func (j Job) view() view {
 	a := j.Slice
 	v := view{Job: j, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
 		Topology: topology(a), ImageProject: ImageProject, BootDisk: "100GB", Accelerator: m.Accelerator, CLibrary: m.CLibrary,
-		Copies: j.On != GKE, Grace: 60, Stuck: Stuck, Crashed: crashed, Fruitless: fruitless}
+		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: crashed, Fruitless: fruitless}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
 	if v.Command == "" {
 		v.Command = "package internal/launch"

@@ -3,8 +3,11 @@ package fit
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/replay"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -36,33 +39,31 @@ func (r *run) take(ctx context.Context, args []any) (loss *strategy.Mirrored, er
 	if _, err := r.train.Compiled(ctx, args...); err != nil { // which makes its variables known
 		return nil, err
 	}
-	variables := append(r.strategy.Variables(r.train.Store()).All(), r.strategy.DistributedVariables()...)
-	if state := r.train.MetricState(); state != nil {
-		variables = append(variables, state)
-	}
-	err = replay.Step(ctx, r.strategy, r.state.step+1, distinct(variables), func(ctx context.Context) (err error) {
+	err = replay.Step(ctx, r.strategy, r.state.step+1, r.onDevices(), func(ctx context.Context) (err error) {
 		r.does(watchdog.Launch, "replay")
 		loss, err = r.train.Run(ctx, args...)
 		r.does(watchdog.Result, "replay")
 		return err
 	})
-	wrong := (*replay.Error)(nil)
 	if err == nil {
 		r.clean = r.state.step + 1
-	} else if errors.As(err, &wrong) {
+	} else if errors.As(err, new(*replay.Error)) {
 		r.agreed = true // all processes are told
 	}
 	return loss, err
 }
 
-// distinct leaves out what is in a list already.
-func distinct(all []*strategy.Variable) (each []*strategy.Variable) {
-	seen := map[*strategy.Variable]bool{}
-	for _, v := range all {
-		if !seen[v] {
-			seen[v] = true
-			each = append(each, v)
+// onDevices are the run's variables that are on the devices, in one order on all processes.
+func (r *run) onDevices() (all []*strategy.Variable) {
+	g := checkpoint.Strategy(r.strategy, r.train.Store())
+	if state := r.train.MetricState(); state != nil {
+		g = g.With(state)
+	}
+	for _, v := range g.Variables {
+		if v, ok := v.(*strategy.Variable); ok {
+			all = append(all, v)
 		}
 	}
-	return each
+	slices.SortStableFunc(all, func(a, b *strategy.Variable) int { return strings.Compare(a.Path(), b.Path()) })
+	return all
 }

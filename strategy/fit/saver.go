@@ -165,8 +165,7 @@ func (v *saver) group(r *run) checkpoint.Group {
 	if r.saver != nil { // those of the best are the same
 		g = g.With(r.saver.opts.With...).Without(r.saver.opts.Without...)
 	}
-	// The sums of the step's metrics are part of the point, whatever the step's variable of them is
-	// called.
+	// The sums of the step's metrics are part of the point, whatever their variable is called.
 	if state := r.train.MetricState(); state != nil {
 		g = g.Without(state)
 	}

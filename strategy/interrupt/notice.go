@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
 // Notice says that a process is to end soon, and why. As an error, a pointer to it, it is the cause
@@ -93,11 +94,8 @@ func Grace(ctx context.Context) time.Duration {
 type graceKey struct{}
 
 // ExitCode is the exit code of a process whose run was interrupted and can be gone on with: start
-// it again. It is EX_TEMPFAIL of sysexits.h.
-const ExitCode = 75
-
-// unavailable is watchdog.ExitCode, EX_UNAVAILABLE of sysexits.h.
-const unavailable = 69
+// it again. It is 75, EX_TEMPFAIL of sysexits.h.
+const ExitCode = command.Interrupted
 
 // Error reports a loop that was ended before its time. It matches what [Notice] does.
 type Error struct {
@@ -163,7 +161,7 @@ func Code(err error) int {
 	}
 	switch errkind.Of(err) {
 	case errkind.UnavailableError, errkind.DeadlineExceededError:
-		return unavailable
+		return command.Unavailable
 	}
 	return 1
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 )
 
 // Error reports devices that do not hold what they should.
@@ -47,6 +48,6 @@ func short(all []string) []string {
 // Kind returns DataLossError.
 func (*Error) Kind() errkind.Kind { return errkind.DataLossError }
 
-// ExitCode returns 69, as watchdog.ExitCode: whoever starts the run again starts all hosts, from the
+// ExitCode returns 69, that of watchdog.ExitCode: whoever starts the run again starts all hosts, from the
 // last checkpoint, and on new machines if it happens twice.
-func (*Error) ExitCode() int { return 69 }
+func (*Error) ExitCode() int { return command.Unavailable }

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // ExitCode is the code with which a process ends that waits for a host which does not go on:
-// EX_UNAVAILABLE. All hosts end, and a supervisor starts the job again from its last checkpoint. A
+// 69, EX_UNAVAILABLE. All hosts end, and a supervisor starts the job again from its last checkpoint. A
 // run that was interrupted and has saved ends with another code.
-const ExitCode = 69
+const ExitCode = command.Unavailable
 
 // Report says who does not go on, or what else is the matter, and where this host is.
 type Report struct {
