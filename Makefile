@@ -28,6 +28,7 @@
 #   make test-newcomer a fresh clone, the README's commands, an own module with three programs, every subcommand,
 #                   without Go's build cache (15 minutes), and the seconds of each
 #   make test-replay 100 000 steps, each taken twice, without a false alarm (REPLAYS=100000, 10 minutes)
+#   make test-plan  232 plans of a small step, probed and compiled whole: the order of the one is that of the other (an hour)
 #   make test-watchdog each of 14 faults on 8 processes, and 100 000 steps without a false alarm (15 minutes)
 #   make test-python read our files with the official Python packages
 
@@ -199,6 +200,12 @@ test-gomlx-examples: plugin
 .PHONY: test-newcomer
 test-newcomer:
 	internal/test/newcomer/run.sh
+
+# What the compiler answered is kept in PLANS: a run goes on where the last one stopped.
+PLANS ?= $(CURDIR)/build/plans
+.PHONY: test-plan
+test-plan: plugin-tpu
+	$(REQUIRE) TPUSTRATEGY_PLANS=232 TPUSTRATEGY_PLANS_KEPT=$(PLANS) $(GO) test -count=1 -timeout 6h -v -run ProbesOrderPlans ./internal/ahead
 
 .PHONY: test-watchdog
 test-watchdog:

@@ -54,7 +54,7 @@ func interruptedRun(t *testing.T, environ []string, once string, args ...string)
 func TestAnInterruptIsOneLineAndItsExitCode(t *testing.T) {
 	for _, line := range []string{
 		"doctor", "topology v5e:4x4", "assign v3-8 --shape 1,1,1,2", "compile --example digits --topology cpu:2",
-		"compile --example digits --topology cpu:2,cpu:4", "install cpu",
+		"compile --example digits --topology cpu:2,cpu:4", "install cpu", "plan --example gpt --topology v5e:2x2", "validate --row 34",
 	} {
 		code, stdout, stderr := interruptedRun(t, os.Environ(), "", strings.Fields(line)...)
 		assert.Equal(t, 130, code, line)

@@ -79,3 +79,35 @@ func TestAnInterruptedCompilationEndsAtOnceAndLeavesNothing(t *testing.T) {
 		assert.Empty(t, left)
 	}
 }
+
+func TestAnInterruptedSearchEndsAtOnceAndLeavesNothing(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	cmd := exec.Command(userProgram(t), "-topology", "v5e:2x2", "-plan", "plan.json", "-try", "depth=40,50,60,70,80", "-json")
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	cmd.Env = append(os.Environ(), "TPUSTRATEGY_TPU_PLUGIN="+plugintest.Libtpu(t), "XDG_CACHE_HOME="+cache)
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	var compilers []int
+	require.Eventually(t, func() bool {
+		compilers = children(t, cmd.Process.Pid)
+		return len(compilers) > 0
+	}, 2*time.Minute, 5*time.Millisecond, "the compiler has no process")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	begun := time.Now()
+	_ = cmd.Wait()
+	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+	assert.Less(t, time.Since(begun), 20*time.Second)
+	assert.JSONEq(t, `{"error": {"kind": "interrupted", "message": "interrupted"}}`, stdout.String())
+	for _, pid := range compilers {
+		assert.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, time.Millisecond)
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	kept, err := filepath.Glob(filepath.Join(cache, "tpustrategy", "plans", "*"))
+	require.NoError(t, err)
+	for _, one := range kept {
+		assert.True(t, strings.HasSuffix(one, ".answer"), "%s is half written", one)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,4 +113,22 @@ func TestAnOutcomeIsOneLine(t *testing.T) {
 	result := fit.Result{Step: 9, Rows: 4, TrainSeconds: 2, Seconds: 3, Metrics: []fit.Metric{{Name: "loss", Value: 1.5}, {Name: "held/bits_per_byte", Value: 2.25}}}
 	require.NoError(t, trainer.WriteOutcome(&said, result, 128, 10))
 	assert.Equal(t, `{"bits_per_byte":2.25,"loss":1.5,"tokens_per_second":256,"parameters":10,"steps":9,"seconds":3}`+"\n", said.String())
+}
+
+func TestAPlanSetsTheFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"version": 1, "slice": "v5e:2x2", "replicas": 2, "axes": "logical=2",
+		"rules": [{"variable": "", "state": "gradients", "optional": true}], "settings": {"remat": "full", "accumulate": "4", "precision": "bf16"}}`), 0o600))
+	f, _, err := parsed("-by " + file + " -accumulate 2")
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 2, 2}, []int{f.Replicas, f.Logical, f.Accumulate}, "what stands behind -by counts")
+	assert.Equal(t, "Nothing()", f.Keep.String())
+	opts := f.Strategy(logical.Rules{logical.Match("/up", logical.Over("", "logical"))})
+	require.Len(t, opts.Variables, 1, "the plan has all rules")
+	assert.Equal(t, logical.ShardGradients, opts.Variables[0].State)
+	assert.Equal(t, 2, opts.LogicalAxes[0].Size)
+
+	require.NoError(t, os.WriteFile(file, []byte(`{"version": 1, "slice": "v5e:2x2", "replicas": 2, "axes": "logical=2", "settings": {"depth": "4"}}`), 0o600))
+	_, _, err = parsed("-by " + file)
+	assert.ErrorContains(t, err, "-depth: no such flag")
 }

@@ -1,0 +1,64 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+func TestAnAnswerIsAskedForOnce(t *testing.T) {
+	c := &Compiler{Folder: filepath.Join(t.TempDir(), "kept")}
+	asked := 0
+	get := func(text, sort string) answer {
+		p := Program{Slice: &system.Slice{}, Program: pjrt.Program{Code: []byte(text)}}
+		a, err := c.answer(p, sort, func() (answer, error) {
+			asked++
+			return answer{Program: pjrt.Program{Code: []byte("of " + text + sort), Format: pjrt.FormatHLO}}, nil
+		})
+		require.NoError(t, err)
+		return a
+	}
+	for range 2 {
+		assert.Equal(t, "of aprobe", string(get("a", "probe").Program.Code))
+		assert.Equal(t, "of acompile", string(get("a", "compile").Program.Code))
+		assert.Equal(t, "of bprobe", string(get("b", "probe").Program.Code))
+	}
+	assert.Equal(t, 3, asked)
+	kept, err := os.ReadDir(c.Folder)
+	require.NoError(t, err)
+	require.Len(t, kept, 3)
+	for _, one := range kept {
+		path := filepath.Join(c.Folder, one.Name())
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, data[:len(data)/2], 0o600))
+	}
+	assert.Equal(t, "of aprobe", string(get("a", "probe").Program.Code))
+	assert.Equal(t, 4, asked, "what is damaged is asked for anew")
+
+	_, err = c.answer(Program{Slice: &system.Slice{}}, "probe", func() (answer, error) { return answer{}, errors.New("no compiler") })
+	require.ErrorContains(t, err, "no compiler")
+	c.Folder = filepath.Join(c.Folder, kept[0].Name(), "below a file")
+	_ = get("a", "probe")
+	assert.Equal(t, 5, asked, "without a folder all is asked for")
+}
+
+func TestAStepIsSketchedBeforeItIsProbed(t *testing.T) {
+	s := &Step{Compiler: &Compiler{}, Make: func(context.Context, plan.Plan) (Made, error) { panic("no model") }}
+	p := plan.Plan{Slice: "v5e:1x1", Replicas: 1, Axes: []sharding.Axis{{Name: "logical", Size: 1}}}
+	_, err := s.Probe(t.Context(), p)
+	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
+	_, err = s.Sketch(t.Context(), p)
+	assert.ErrorContains(t, err, "panic: no model")
+}
