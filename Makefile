@@ -15,6 +15,7 @@
 #   make plugin     install the pinned CPU plugin (done by run and test)
 #   make plugin-tpu install the pinned libtpu, for ahead-of-time compilation
 #   make test-aot   compile for TPU slices with libtpu's compiler (SKIP=Llama leaves out the largest models)
+#   make test-gpu-aot  compile for GPUs that are not here, with the pinned CUDA plugin (half a gigabyte)
 #   make test-upstream-patches  our patches for GoMLX, compute and go-xla: each test fails, and passes with its patch
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make test-kills kill, stop and cut off hosts of training runs, 500 times (KILLS=500, 15 minutes)
@@ -61,7 +62,7 @@ TPUAPI = cluster_resolver/tpuapi
 OBSERVE = observe
 BLOBSTORE = storage/blobstore
 
-.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins test-aot forms corpus python test-python test-upstream-patches
+.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins plugin-cuda test-aot test-gpu-aot forms corpus python test-python test-upstream-patches
 
 run: plugin
 	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits -replicas 4 -logical 2 $(ARGS)
@@ -136,6 +137,9 @@ plugin:
 plugin-tpu:
 	@internal/pins/install.sh tpu >/dev/null
 
+plugin-cuda:
+	@internal/pins/install.sh cuda >/dev/null
+
 # Both, libtpu only where it is published: its compiler checks what we emit.
 plugins: plugin
 	@internal/pins/install.sh tpu >/dev/null || [ $$? -eq 2 ]
@@ -143,6 +147,9 @@ plugins: plugin
 # What compiles for minutes is called TestAOTLarge..., and is not part of test.
 test-aot: plugin plugin-tpu
 	$(REQUIRE) TPUSTRATEGY_AOT=1 $(TEST) -timeout 30m -run '^TestAOTLarge' -skip '$(SKIP)' $(LONGESTAOT) $$(git grep -l 'func TestAOTLarge' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's#^#./#')
+
+test-gpu-aot: plugin-cuda
+	$(REQUIRE) TPUSTRATEGY_GPU_AOT=1 $(TEST) -timeout 30m -run '^TestGPU' $$(git grep -l 'func TestGPU' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's#^#./#')
 
 # Every mesh of 8 devices, with each sharding of state, with and without what is computed again, in a
 # loop and unrolled, must give the losses of one device. The tests sample them.

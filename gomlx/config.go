@@ -85,8 +85,8 @@ var readers = map[string]func(c *config, value string) (reason, hint string){
 		if cpuDevices(c.topology) > 0 {
 			return "", ""
 		}
-		if _, _, err := system.ParseSlices(c.topology); err != nil {
-			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, or cpu:8"
+		if err := system.CheckName(c.topology); err != nil {
+			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, GPUs such as h100:8, or cpu:8"
 		}
 		return "", ""
 	},
@@ -223,8 +223,8 @@ func (c *config) check() error {
 		return fail("plan", "it says how everything is split", "leave rules, logical and axes out")
 	case c.plan != "" && c.report != "":
 		return fail("plan", "a search compiles many programs, and a report is of one", "leave report out, and compile by the plan that is found")
-	case c.plan != "" && cpuDevices(c.topology) > 0:
-		return fail("plan", "no time is predicted for the CPU", "give a TPU slice such as topology=v5e:2x4")
+	case c.plan != "" && (cpuDevices(c.topology) > 0 || system.IsGPUs(c.topology)):
+		return fail("plan", "no time is predicted for what is no TPU", "give a TPU slice such as topology=v5e:2x4")
 	case c.topology != "" && c.cache != "":
 		return fail("cache", "with topology= nothing is run, and nothing is kept", "leave one of them out")
 	case c.topology != "" && c.devices != 0:

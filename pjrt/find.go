@@ -93,7 +93,7 @@ func Find(o FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
 		"tpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
-		"cuda": "set $TPUSTRATEGY_CUDA_PLUGIN to its path",
+		"cuda": "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cuda`, or set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
 		return Location{}, option("Kind", `use "cpu", "tpu" or "cuda"`, "%q is no kind of plugin", o.Kind)

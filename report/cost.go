@@ -38,7 +38,7 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	}
 	cost, err := p.CostAnalysis()
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.note("the plugin estimates no cost")
+		r.note("the plugin estimates no cost: operations and bytes are counted in the optimized program, without those of custom calls")
 	} else if err != nil {
 		return fromPlugin("read the cost analysis", err)
 	}
@@ -51,7 +51,13 @@ func (r *Report) addCost(p *pjrt.Executable, m *hloModule) error {
 	}
 	r.Cost.FLOPs = number("flops", all.flops-once.flops)
 	r.Cost.BytesAccessed = number("bytes accessed", all.traffic.bytes-once.traffic.bytes)
+	if err != nil && m != nil {
+		r.Cost.FLOPs, r.Cost.BytesAccessed = bounded(all.flops), bounded(all.traffic.bytes)
+	}
 	r.addRoofline(m, all)
+	if m != nil && on == nil && r.Target.HBMBandwidth > 0 {
+		r.note("no time is predicted for %s: the prediction knows TPUs alone, and the roofline knows nothing of launches and of the network", r.Target.Name)
+	}
 	if m != nil && on != nil {
 		r.Predicted = on.prediction(all.times)
 		if can := on.value(peakRate) * float64(r.Replicas*r.LogicalDevices) * r.Predicted.Seconds; can > 0 {

@@ -16,7 +16,7 @@ import (
 
 type compileCmd struct {
 	File     string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
-	Topology []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256 or cpu:8. Separate several by commas." required:""`
+	Topology []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256, h100:8 or cpu:8. Separate several by commas." required:""`
 	stepOptions
 	Report string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
 	Save   string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
@@ -150,10 +150,7 @@ func (c *compileCmd) ofExamples() error {
 }
 
 func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*report.Report, error) {
-	kind := "tpu"
-	if ahead.CPUDevices(topology) > 0 {
-		kind = "cpu"
-	}
+	kind := ahead.PluginKind(topology)
 	found, err := a.find(kind, c.Plugin)
 	if err != nil {
 		return nil, err
@@ -171,7 +168,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
 		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Notes: true,
-	}}, kind == "tpu", line)
+	}}, kind != "cpu", line)
 	if err != nil {
 		return nil, err
 	}

@@ -194,8 +194,7 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 		candidates = missing.Tried
 	}
 	for _, c := range candidates {
-		// There is no way to give a path here, and no CUDA plugin to install.
-		if c.Source == "Path" || c.Source == "installer" && kind == "cuda" {
+		if c.Source == "Path" { // there is no way to give one here
 			continue
 		}
 		t := candidate{Source: c.Source, Path: c.Path, Result: "found"}

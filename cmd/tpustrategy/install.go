@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 type installCmd struct {
-	Kinds []string `arg:"" optional:"" help:"The plugins to install: cpu, tpu, or both if none is given."`
+	Kinds []string `arg:"" optional:"" help:"The plugins to install: cpu, tpu or cuda; cpu and tpu if none is given."`
 	Path  bool     `help:"Print the paths alone, for scripts."`
 }
 
@@ -28,6 +29,7 @@ func (installCmd) Help() string {
 Examples:
   tpustrategy install cpu
   tpustrategy install
+  tpustrategy install cuda      (compiles for GPUs that are not here: half a gigabyte, with NVIDIA's assembler)
   TPU_LIBRARY_PATH=$(tpustrategy install tpu --path) ./program`
 }
 
@@ -38,8 +40,8 @@ func (c *installCmd) Run(ctx context.Context, a *app, root *cli) error {
 		kinds = []string{"cpu", "tpu"}
 	}
 	for _, kind := range kinds {
-		if kind != "cpu" && kind != "tpu" {
-			return misused("install", "there are cpu and tpu", "no plugin kind %q", kind)
+		if !slices.Contains([]string{"cpu", "tpu", "cuda"}, kind) {
+			return misused("install", "there are cpu, tpu and cuda", "no plugin kind %q", kind)
 		}
 	}
 	dir, err := os.MkdirTemp("", "tpustrategy-install-")

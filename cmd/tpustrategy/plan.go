@@ -107,8 +107,8 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 func (c *planCmd) check() error {
 	for i, topology := range c.Topology {
 		c.Topology[i] = strings.TrimSpace(topology)
-		if ahead.CPUDevices(c.Topology[i]) > 0 {
-			return misused("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for the CPU", topology)
+		if ahead.PluginKind(c.Topology[i]) != "tpu" {
+			return misused("plan", "give a TPU slice such as v5e:2x4", "--topology %s: no time is predicted for what is no TPU", topology)
 		}
 		if err := ahead.CheckTopology("plan", "--topology", c.Topology[i]); err != nil {
 			return err

@@ -31,6 +31,8 @@ func TestScripts(t *testing.T) {
 
 func TestAOTScripts(t *testing.T) { scripts(t, "testdata/script_tpu", plugintest.Libtpu(t)) }
 
+func TestGPUScripts(t *testing.T) { scripts(t, "testdata/script_gpu", plugintest.CUDA(t)) }
+
 func scripts(t *testing.T, dir, plugin string) {
 	t.Helper()
 	testscript.Run(t, testscript.Params{

@@ -26,6 +26,17 @@ func CPUDevices(topology string) int {
 	return n
 }
 
+// PluginKind is the kind of plugin that a topology needs: "cpu", "tpu" or "cuda".
+func PluginKind(topology string) string {
+	switch {
+	case CPUDevices(topology) > 0:
+		return "cpu"
+	case system.IsGPUs(topology):
+		return "cuda"
+	}
+	return "tpu"
+}
+
 // CheckTopology refuses a name that is no topology's, before any plugin is opened.
 func CheckTopology(op, flag, name string) error {
 	if CPUDevices(name) > 0 {
@@ -34,7 +45,7 @@ func CheckTopology(op, flag, name string) error {
 	if strings.HasPrefix(name, "cpu") {
 		return Misused(op, "write cpu:8, with a number of devices from 1 to 9999", "%s %q", flag, name)
 	}
-	if _, _, err := system.ParseSlices(name); err != nil {
+	if err := system.CheckName(name); err != nil {
 		return Refused(op, err)
 	}
 	return nil

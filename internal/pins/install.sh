@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a pinned PJRT plugin: install.sh cpu|tpu
+# Installs a pinned PJRT plugin: install.sh cpu|tpu|cuda
 #
 # pip fetches the wheel named in pins.tsv, by hash, and its library is unpacked
 # into <user cache>/tpustrategy/plugins/<sha256 of the wheel>/. A second run finds
@@ -11,15 +11,19 @@ set -eu
 # What others could write to would not be loaded.
 umask go-w
 
-kind=${1:?usage: install.sh cpu|tpu}
+kind=${1:?usage: install.sh cpu|tpu|cuda}
 machine=$(uname -m)
 here=$(cd "$(dirname "$0")" && pwd)
-row=$(awk -F '\t' -v k="$kind" -v m="$machine" '$1 == k && $3 == m' "$here/pins.tsv")
+row_of() { awk -F '\t' -v k="$1" -v m="$machine" '$1 == k && $3 == m' "$here/pins.tsv"; }
+row=$(row_of "$kind")
 if [ -z "$row" ]; then
   echo "install.sh: no $kind plugin is published for $machine (see pins.tsv)" >&2
   exit 2
 fi
-# The fields hold no spaces: split the row into $1..${10}.
+# The fields hold no spaces: split the rows into $1..${10}.
+# shellcheck disable=SC2046
+set -- $(row_of "$kind-tools")
+tools=${4:-} tools_version=${5:-} tools_sha=${6:-} tools_platform=${7:-} tool=${8:-} tool_needs=${9:-} tool_sha=${10:-}
 # shellcheck disable=SC2086
 set -- $row
 package=$4 version=$5 sha=$6 platform=$7 library=$8 header=$9 library_sha=${10}
@@ -39,13 +43,16 @@ case $cache in
 esac
 plugins=$cache/tpustrategy/plugins
 dir=$plugins/$sha
-path=$dir/$(basename "$library")
+# A plugin looks for its tools in ../nvidia.
+inside=$([ -z "$tools" ] || echo plugin/)$(basename "$library")
+path=$dir/$inside
 
-# pinned FILE: whether it is the pinned library.
+# pinned DIR: whether it has the pinned library, and its tools.
 pinned() {
-  [ -f "$1" ] && [ "$(sha256sum <"$1")" = "$library_sha  -" ]
+  [ -f "$1/$inside" ] && [ "$(sha256sum <"$1/$inside")" = "$library_sha  -" ] || return 1
+  [ -z "$tools" ] || { [ -x "$1/$tool" ] && [ -f "$1/$tool_needs" ] && [ "$(sha256sum <"$1/$tool")" = "$tool_sha  -" ]; }
 }
-if pinned "$path"; then
+if pinned "$dir"; then
   echo "$path"
   exit 0
 fi
@@ -58,15 +65,19 @@ python3 -m pip --version >/dev/null ||
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-echo "Installing $package $version with pip (once; clones share it) ..." >&2
-echo "$package==$version --hash=sha256:$sha" >"$work/requirements.txt"
-python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-  --platform "$platform" --python-version 3.11 --require-hashes \
-  -r "$work/requirements.txt" -d "$work/wheel" >&2 ||
-  fail "pip could not fetch $package $version; its message is above"
-
-mkdir "$work/plugin"
-python3 - "$work/wheel" "$work/plugin" "$library" "$header" <<'PY'
+# fetch PACKAGE VERSION SHA PLATFORM: its wheel, in $work/PACKAGE.
+fetch() {
+  echo "Installing $1 $2 with pip (once; clones share it) ..." >&2
+  echo "$1==$2 --hash=sha256:$3" >"$work/requirements.txt"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --platform "$4" --python-version 3.11 --require-hashes \
+    -r "$work/requirements.txt" -d "$work/$1" >&2 ||
+    fail "pip could not fetch $1 $2; its message is above"
+}
+# unpack WHEELS DIR MEMBER...: each under its own name.
+unpack() {
+  mkdir -p "$2"
+  python3 - "$@" <<'PY'
 import glob, os, shutil, sys, zipfile
 wheels, out, *members = sys.argv[1:]
 (wheel,) = glob.glob(os.path.join(wheels, "*.whl"))
@@ -77,16 +88,25 @@ with zipfile.ZipFile(wheel) as z:
         with z.open(member) as src, open(os.path.join(out, os.path.basename(member)), "wb") as dst:
             shutil.copyfileobj(src, dst, 1 << 20)
 PY
+}
+fetch "$package" "$version" "$sha" "$platform"
+unpack "$work/$package" "$(dirname "$work/unpacked/$inside")" "$library" "$header"
+if [ -n "$tools" ]; then
+  fetch "$tools" "$tools_version" "$tools_sha" "$tools_platform"
+  unpack "$work/$tools" "$work/unpacked/$(dirname "$tool")" "$tool"
+  chmod +x "$work/unpacked/$tool"
+  unpack "$work/$tools" "$work/unpacked/$(dirname "$tool_needs")" "$tool_needs"
+fi
 
-pinned "$work/plugin/$(basename "$library")" ||
+pinned "$work/unpacked" ||
   fail "the library of $package $version did not unpack whole into $plugins: is the disk full?"
 
 # What is damaged goes away first; programs that have it open keep it.
-if [ -e "$dir" ] && ! pinned "$path"; then
+if [ -e "$dir" ] && ! pinned "$dir"; then
   mv -T "$dir" "$work/damaged" 2>/dev/null || true
 fi
 # Two installers may race: the first rename wins and the other finds its result.
-if ! mv -T "$work/plugin" "$dir" 2>/dev/null && ! pinned "$path"; then
+if ! mv -T "$work/unpacked" "$dir" 2>/dev/null && ! pinned "$dir"; then
   fail "could not move the plugin to $dir"
 fi
 echo "$path"

@@ -12,7 +12,7 @@ import (
 
 // Pin is one pinned plugin build, as a wheel on PyPI.
 type Pin struct {
-	// Kind is "cpu" or "tpu".
+	// Kind is "cpu", "tpu" or "cuda", or of the programs that one of them calls "cuda-tools".
 	Kind string
 	// GOARCH is the machine kind that the wheel is for.
 	GOARCH string
@@ -59,7 +59,7 @@ func For(kind, goarch string) (Pin, error) {
 	if slices.ContainsFunc(all, func(p Pin) bool { return p.Kind == kind }) {
 		return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("the %s plugin is not published for %s", kind, goarch), Class: errkind.NotFoundError}
 	}
-	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu" and "tpu"`, Class: errkind.ValueError}
+	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu", "tpu" and "cuda"`, Class: errkind.ValueError}
 }
 
 // Dir returns the pin's directory, <user cache>/tpustrategy/plugins/<sha256>, where userCacheDir is
@@ -68,9 +68,14 @@ func (p Pin) Dir(userCacheDir string) string {
 	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
 }
 
-// LibraryPath returns where the installer puts the shared library.
+// LibraryPath returns where the installer puts the shared library: of one that calls other programs in
+// a folder of its own, beside which they are.
 func (p Pin) LibraryPath(userCacheDir string) string {
-	return filepath.Join(p.Dir(userCacheDir), filepath.Base(p.Library))
+	dir := p.Dir(userCacheDir)
+	if _, err := For(p.Kind+"-tools", p.GOARCH); err == nil {
+		dir = filepath.Join(dir, "plugin")
+	}
+	return filepath.Join(dir, filepath.Base(p.Library))
 }
 
 // HeaderPath returns where the installer puts the wheel's pjrt_c_api.h, or "" if the wheel ships

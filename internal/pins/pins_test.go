@@ -20,7 +20,7 @@ func TestEveryLineOfTheTableIsAPin(t *testing.T) {
 	for _, pin := range pins {
 		assert.Regexp(t, `^[0-9a-f]{64}$`, pin.SHA256)
 		assert.Regexp(t, `^[0-9a-f]{64}$`, pin.LibrarySHA256)
-		assert.Regexp(t, `^\d+\.\d+\.\d+$`, pin.Version)
+		assert.Regexp(t, `^\d+(\.\d+){2,3}$`, pin.Version)
 		found, err := For(pin.Kind, pin.GOARCH)
 		require.NoError(t, err)
 		assert.Equal(t, pin, found)
@@ -39,5 +39,8 @@ func TestPathsAreKeyedByHash(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "/c/tpustrategy/plugins/"+pin.SHA256+"/xla_cpu_pjrt.so", pin.LibraryPath("/c"))
 	assert.Equal(t, "/c/tpustrategy/plugins/"+pin.SHA256+"/pjrt_c_api.h", pin.HeaderPath("/c"))
+	cuda, err := For("cuda", "amd64")
+	require.NoError(t, err)
+	assert.Equal(t, "/c/tpustrategy/plugins/"+cuda.SHA256+"/plugin/xla_cuda_plugin.so", cuda.LibraryPath("/c"), "it looks for its tools in ../nvidia")
 	assert.Empty(t, Pin{SHA256: "0"}.HeaderPath("/c"))
 }

@@ -89,3 +89,43 @@ func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 		assert.Equal(t, "old", string(got), "what was there stays")
 	})
 }
+
+// The programs that a plugin calls lie where it looks for them, and are put there again if they are gone.
+func TestTheInstallerPutsToolsBesideTheirPlugin(t *testing.T) {
+	pin, err := For("cuda", runtime.GOARCH)
+	if err != nil {
+		t.Skip(err)
+	}
+	tools, err := For("cuda-tools", runtime.GOARCH)
+	require.NoError(t, err)
+	here, bin, cache := t.TempDir(), t.TempDir(), t.TempDir()
+	hash := sha256.Sum256([]byte("a file\n"))
+	rows := strings.NewReplacer(pin.LibrarySHA256, hex.EncodeToString(hash[:]), tools.LibrarySHA256, hex.EncodeToString(hash[:])).Replace(table)
+	require.NoError(t, os.WriteFile(filepath.Join(here, "pins.tsv"), []byte(rows), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(here, "install.sh"), []byte(Script), 0o700))
+	fetched := filepath.Join(here, "fetched")
+	python := "#!/bin/sh\ncase $1 in\n-m) echo \"$3\" >>" + fetched + " ;;\n-) shift 2; out=$1; shift; for m; do echo 'a file' >\"$out/$(basename \"$m\")\"; done ;;\nesac\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o755))
+	install := func() (downloads int) {
+		_ = os.Remove(fetched)
+		cmd := exec.Command("sh", filepath.Join(here, "install.sh"), "cuda")
+		cmd.Env = []string{"XDG_CACHE_HOME=" + cache, "PATH=" + bin + ":" + os.Getenv("PATH")}
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		require.NoError(t, err, errs.String())
+		assert.Equal(t, pin.LibraryPath(cache)+"\n", string(out))
+		log, _ := os.ReadFile(fetched)
+		return strings.Count(string(log), "download")
+	}
+	assert.Equal(t, 2, install())
+	assembler := filepath.Join(filepath.Dir(pin.LibraryPath(cache)), "..", "nvidia", "cuda_nvcc", "bin", "ptxas")
+	info, err := os.Stat(assembler)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&0o100, "it can be run")
+	assert.FileExists(t, filepath.Join(filepath.Dir(assembler), "..", "nvvm", "libdevice", "libdevice.10.bc"))
+	assert.Zero(t, install(), "a second run finds all whole")
+	require.NoError(t, os.Remove(assembler))
+	assert.Equal(t, 2, install())
+	assert.FileExists(t, assembler)
+}

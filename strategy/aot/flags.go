@@ -41,7 +41,7 @@ type Flags struct {
 // panics, as package flag does, if the program has a flag of one of these names.
 func AddFlags(to *flag.FlagSet) *Flags {
 	f := &Flags{worker: worker.Main(), set: to}
-	to.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\" or cpu:8; several are separated by commas")
+	to.StringVar(&f.Topology, "topology", "", "compile for this `slice` instead of running, such as v5e:4x4, v5p-128, \"2x v5e-256\", h100:8 or cpu:8; several are separated by commas")
 	to.IntVar(&f.Replicas, "replicas", 0, "number of replicas; 0 takes as many as fit")
 	to.IntVar(&f.Logical, "logical", 1, "number of logical devices of a replica")
 	to.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")

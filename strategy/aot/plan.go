@@ -83,8 +83,8 @@ func (f *Flags) checkPlan() error {
 		}
 	}
 	for _, topology := range f.topologies() {
-		if ahead.CPUDevices(topology) > 0 {
-			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4", "-topology %s: no time is predicted for the CPU", topology)
+		if ahead.PluginKind(topology) != "tpu" {
+			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4", "-topology %s: no time is predicted for what is no TPU", topology)
 		}
 	}
 	return ahead.CheckPlace(f.Plan)

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Slice is a described slice of TPUs that need not be at hand: where its devices are, and the
+// Slice is a described slice of TPUs, or GPUs, that need not be at hand: where its devices are, and the
 // plugin that can compile for them. It owns plugin memory until Close; what its methods return
 // stays valid. It is safe for concurrent use.
 type Slice struct {
@@ -120,12 +120,19 @@ const maxDevices = 1 << 17
 // Logger is told of them. Call Describe before other goroutines of the program read or change the
 // environment through C. A machine with a TPU keeps its environment.
 //
+// A name such as "h100:8" describes GPUs in the same way, through the CUDA plugin: a100, h100, h200 and
+// b200, in hosts of up to 8, whose coordinates are their numbers along x. The plugin and the assembler
+// that it calls are what `tpustrategy install cuda` puts there.
+//
 // libtpu aborts the process for some programs that it cannot compile: compile in a process of its
 // own what must not take others down.
 //
 // Errors: [*tpu.AcceleratorError] for a name of no slice that exists, [*pjrt.FindError] without
 // libtpu, [ErrMetadataQuery], [*pjrt.PluginError], [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
+	if IsGPUs(name) {
+		return describeGPUs(ctx, name, opts)
+	}
 	start := time.Now()
 	wrong := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
 	slices, a, err := ParseSlices(name)

@@ -191,6 +191,10 @@ func Find(opts Options) (pjrt.Location, error) {
 	if opts.CPUDevices > 0 {
 		kind = "cpu"
 	}
+	return findKind(kind, opts)
+}
+
+func findKind(kind string, opts Options) (pjrt.Location, error) {
 	// Without a home directory there is no installer's place to look in.
 	cache, _ := os.UserCacheDir()
 	return pjrt.Find(pjrt.FindOptions{

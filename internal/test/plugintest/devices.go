@@ -43,6 +43,20 @@ func Libtpu(t testing.TB) string {
 	return Path(t, "tpu")
 }
 
+// CUDA is the plugin that compiles for GPUs. Half a gigabyte is much for a test: it skips unless the
+// environment has TPUSTRATEGY_GPU_AOT=1. `make test-gpu-aot` runs the tests whose names begin with
+// TestGPU.
+func CUDA(t testing.TB) string {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), "TestGPU") {
+		t.Fatal("plugintest: make test-gpu-aot would not run it: call it TestGPU...")
+	}
+	if os.Getenv("TPUSTRATEGY_GPU_AOT") != "1" {
+		t.Skip("needs the CUDA plugin; set TPUSTRATEGY_GPU_AOT=1")
+	}
+	return Path(t, "cuda")
+}
+
 // Large skips a test that compiles for minutes, unless the environment has TPUSTRATEGY_AOT=1. `make
 // test-aot` runs the tests of these names and no others, so one of another name fails.
 func Large(t testing.TB) {

@@ -1,0 +1,46 @@
+package system
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt"
+)
+
+func TestNamesOfGPUs(t *testing.T) {
+	for name, count := range map[string]int{"h100:8": 8, " h100 ": 1, "b200:64": 64, "a100:3": 3, "h200:1": 1} {
+		assert.True(t, IsGPUs(name), name)
+		require.NoError(t, CheckName(name), name)
+		_, n, err := parseGPUs(name)
+		require.NoError(t, err)
+		assert.Equal(t, count, n, name)
+	}
+	for name, want := range map[string]string{
+		"h100:0": "0 GPUs; give from 1", "h100:12": "no whole hosts; give up to 8, or a multiple", "h900:8": "not known; there are a100, h100, h200, b200", "h100:999999": "give from 1 to",
+	} {
+		assert.True(t, IsGPUs(name), name)
+		err := CheckName(name)
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), name)
+	}
+	for _, name := range []string{"v5e:4x4", "v5p-128", "2x v5e-256", "tpu7x:2x2x1", "cpu:8", "h100:", "h100:-1", "h100:2x4", ""} {
+		assert.False(t, IsGPUs(name), name)
+	}
+	require.NoError(t, CheckName("v5e:4x4"))
+	assert.Error(t, CheckName("v5e:3x3"))
+}
+
+// Without the plugin the error says how to get it.
+func TestDescribingGPUsNeedsTheirPlugin(t *testing.T) {
+	_, err := Describe(t.Context(), "h100:8", DescribeOptions{Getenv: func(string) string { return "" }, Plugin: "/nowhere/xla_cuda_plugin.so"})
+	var missing *pjrt.FindError
+	require.ErrorAs(t, err, &missing)
+	assert.Equal(t, "cuda", missing.Plugin)
+	_, err = Describe(t.Context(), "h100:12", DescribeOptions{})
+	assert.ErrorContains(t, err, "no whole hosts")
+	_, err = Describe(t.Context(), "h100:8", DescribeOptions{Wrap: &[3]bool{true}})
+	assert.ErrorContains(t, err, "rings of GPUs")
+}
