@@ -30,6 +30,17 @@ type lines struct {
 	parameters []*ir.Origin // of the entry function
 	ops        int
 	within     bool // an op, which may be made of others
+	passes     bool // that op passes its operand on
+	call       call
+}
+
+// call is what one call on a user's line has made so far: its layer is that of the variables which it
+// reads, also for what comes before.
+type call struct {
+	at     ir.Origin // without the layer
+	named  bool      // a variable has been read
+	made   []*stablehlo.Statement
+	values []*Value
 }
 
 func newLines() *lines {
@@ -43,8 +54,12 @@ func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, resul
 		return nil
 	}
 	origin, flow := l.of(operands)
-	l.within = true
+	l.within, l.passes = true, false
 	return func(made []*stablehlo.Statement, results []compute.Value) {
+		if l.passes && len(operands) > 0 && operands[0].origin != nil {
+			origin = operands[0].origin
+		}
+		defer l.name(operands, origin, made, results)
 		for _, v := range operands {
 			l.reads(v, origin)
 		}
@@ -211,6 +226,35 @@ const (
 	ofArguments             // and arguments of the step
 )
 
+// name gives what a call has made before it read a variable the layer of that variable.
+func (l *lines) name(operands []*Value, origin *ir.Origin, made []*stablehlo.Statement, results []compute.Value) {
+	at := *origin
+	if at.Layer = ""; at != l.call.at || at.Call == "" || at.Pass != ir.Forward {
+		l.call = call{at: at}
+	}
+	if l.call.named {
+		return
+	}
+	for _, v := range operands {
+		l.call.named = l.call.named || v.flow == ofVariables && v.origin.Layer != ""
+	}
+	if !l.call.named {
+		l.call.made = append(l.call.made, made...)
+		for _, v := range results {
+			l.call.values = append(l.call.values, v.(*Value))
+		}
+		return
+	}
+	for _, s := range l.call.made {
+		for _, v := range s.Outputs {
+			l.values[v] = origin
+		}
+	}
+	for _, v := range l.call.values {
+		v.origin = origin
+	}
+}
+
 // parameter says that v is the entry function's next parameter.
 func (l *lines) parameter(name string, v *Value) {
 	if l == nil {
@@ -244,5 +288,13 @@ func Differentiate(v compute.Value, gomlx bool) {
 	if w, ok := v.(*Value); ok && w.origin != nil {
 		l := w.fn.builder.lines
 		l.adjoint, l.gomlx = w.origin, gomlx
+	}
+}
+
+// PassOn says that the op which is being made passes its operand on: it comes from where the operand
+// does.
+func (f *Function) PassOn() {
+	if l := f.builder.lines; l != nil {
+		l.passes = true
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -70,7 +71,11 @@ func CollectiveKinds() []string {
 // counted walks a program whose partitions are the devices of a mesh, on a torus, which may be nil.
 func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
 	c := &counter{module: m, mesh: mesh, torus: on, byKey: map[collectiveKey]*Collective{}, byDType: map[dtypeKey]*CollectiveDType{}}
+	if m.origins != nil {
+		c.byLine = map[lineKey]*Collective{}
+	}
 	c.walk(m.entry, 1, false, 0)
+	m.byLine = c.byLine
 	return c
 }
 
@@ -80,11 +85,16 @@ func (c *counter) collectives() []Collective {
 	for _, one := range c.byKey {
 		all = append(all, *one)
 	}
+	sortCollectives(all)
+	return all
+}
+
+// sortCollectives puts those of most bytes first.
+func sortCollectives(all []Collective) {
 	slices.SortFunc(all, func(a, b Collective) int {
 		return cmp.Or(cmp.Compare(b.Moved, a.Moved), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Axis, b.Axis), cmp.Compare(a.GroupSize, b.GroupSize))
 	})
-	return all
 }
 
 // dtypes are the parts of the collectives by dtype, most bytes first.
@@ -106,6 +116,12 @@ type collectiveKey struct {
 	size       int
 }
 
+// lineKey is a kind of collectives of what comes from one place.
+type lineKey struct {
+	collectiveKey
+	origin *ir.Origin
+}
+
 type dtypeKey struct {
 	collectiveKey
 	element uint64
@@ -117,7 +133,8 @@ type counter struct {
 	mesh    sharding.Mesh // of the replicas and the logical axes
 	byKey   map[collectiveKey]*Collective
 	byDType map[dtypeKey]*CollectiveDType
-	torus   *Torus // that the collectives run over; nil if it is not known
+	byLine  map[lineKey]*Collective // nil if no lines are known
+	torus   *Torus                  // that the collectives run over; nil if it is not known
 	steps   int
 }
 
@@ -210,15 +227,23 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 		c.torus.add(kind, axis, groups, float64(bytes)*float64(times))
 	}
 	key := collectiveKey{kind, axis, size}
-	one := c.byKey[key]
-	if one == nil {
-		one = &Collective{Kind: kind, Axis: axis, GroupSize: size}
-		c.byKey[key] = one
+	if c.byKey[key] == nil {
+		c.byKey[key] = &Collective{Kind: kind, Axis: axis, GroupSize: size}
 	}
-	one.Count = min(one.Count+times, maxRounds)
-	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
-	one.Moved = sum64(one.Moved, product64(int64(times), moved))
-	one.InLoop = one.InLoop || unknown
+	c.byKey[key].add(times, bytes, moved, unknown)
+	if c.byLine != nil {
+		met := map[*ir.Origin]float64{} // a line's share of a collective of several tensors
+		for _, p := range i.shares() {
+			met[p.origin] += p.weight
+		}
+		for origin, weight := range met {
+			at := lineKey{key, origin}
+			if c.byLine[at] == nil {
+				c.byLine[at] = &Collective{Kind: kind, Axis: axis, GroupSize: size}
+			}
+			c.byLine[at].add(times, int64(weight*float64(bytes)), int64(weight*float64(moved)), unknown)
+		}
+	}
 	for element, bytes := range of {
 		part := c.byDType[dtypeKey{key, element}]
 		if part == nil {
@@ -228,6 +253,14 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 		part.Bytes = sum64(part.Bytes, product64(int64(times), bytes))
 		part.Count = min(part.Count+times, maxRounds)
 	}
+}
+
+// add adds a collective that runs so often.
+func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
+	one.Count = min(one.Count+times, maxRounds)
+	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
+	one.Moved = sum64(one.Moved, product64(int64(times), moved))
+	one.InLoop = one.InLoop || unknown
 }
 
 // share is n-1 of n parts of so many bytes.

@@ -27,6 +27,13 @@
 // Each figure that it rests on says whether it is published, the compiler's, fitted to a published
 // measurement of a single operation, or assumed. [Predict] makes it of a program alone.
 //
+// # Lines of Go
+//
+// The operations, the collectives and the memory at the peak are shared out over the lines of Go that
+// they come from: [Report].Lines. The step's text numbers its statements, compilers hand the numbers
+// back with the names of operations, and the lines of the statements stand in the step's module, so that
+// they are known in the process that traced the step. docs/rationale.md says how a line is found.
+//
 // # Forms
 //
 // [Report.WriteText] writes a text for terminals, [Report.WriteHTML] a page with pictures that needs

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
@@ -28,6 +29,10 @@ type hloModule struct {
 	devices []int
 	// donated says which parameter's memory a result takes, by the number of the result's array.
 	donated map[int]uint64
+	// origins are those of the statements of the step; nil if they are not known.
+	origins []*ir.Origin
+	// byLine are the collectives by where they come from, once they are counted.
+	byLine map[lineKey]*Collective
 }
 
 type hloComputation struct {
@@ -39,10 +44,13 @@ type hloComputation struct {
 }
 
 type hloInstruction struct {
-	id       uint64
-	name     string
-	opcode   string
-	source   string // what the step called it
+	id     uint64
+	name   string
+	opcode string
+	source string // what the step called it
+	// origin is where it comes from, and parts are where what is in it does: see locate.
+	origin   *ir.Origin
+	parts    []part
 	shape    hloShape
 	operands []uint64
 	called   []uint64

@@ -1,6 +1,11 @@
 package report
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
 
 // buffer is memory that an array of a program takes.
 type buffer struct {
@@ -15,6 +20,8 @@ type buffer struct {
 	result bool
 	// layer is the scope of the variable that the array was made of, if of one alone.
 	layer string
+	// origin is where it comes from; nil if that is not known.
+	origin *ir.Origin
 }
 
 // bytes is what the array takes of the main memory.
@@ -59,7 +66,7 @@ func (l *lives) program() []Operation {
 	for _, i := range entry.instructions {
 		if i.opcode == "parameter" && parameters[i.number] == nil {
 			for _, s := range i.shape.arrays(nil) {
-				b := &buffer{shape: s, parameter: int(min(i.number, maxDevices)), layer: l.layers(int(min(i.number, maxDevices)))}
+				b := &buffer{shape: s, parameter: int(min(i.number, maxDevices)), layer: l.layers(int(min(i.number, maxDevices))), origin: i.origin}
 				parameters[i.number] = append(parameters[i.number], b)
 				l.buffers = append(l.buffers, b)
 			}
@@ -207,7 +214,7 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 				l.buffers = append(l.buffers, b)
 			}
 			if b != nil && b.from < 0 {
-				b.from, b.by = at, i
+				b.from, b.by, b.origin = at, i, l.module.made(c, i, j)
 			}
 			if b != nil && b.parameter < 0 && i.opcode != "while" {
 				if b.layer = ""; onlyOf(op.Layer, operands) {
@@ -261,12 +268,16 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 
 // operation is what i does next, with arrays of these.
 func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operation {
-	layer := layerOf(i.source, operands)
+	layer := ""
+	if i.origin != nil {
+		layer = layerName(i.origin)
+	}
 	if layer == "" {
-		layer = l.current
+		layer = cmp.Or(layerOf(i.source, operands), l.current)
 	}
 	l.current = layer
 	op := Operation{
+		by:     i,
 		Number: l.count, Name: i.name, Operation: i.opcode, Source: i.source, Layer: layer, Start: s.start, Beside: s.beside,
 		Products: s.times.products, Memory: s.times.memory, Interconnect: s.times.interconnect.Exposed, Network: s.times.network.Exposed,
 	}

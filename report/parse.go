@@ -52,11 +52,19 @@ func Parse(data []byte) (*Report, error) {
 			}
 		}
 	}
+	for _, l := range r.Lines {
+		if min(l.Products, l.Memory, l.Interconnect, l.Network) < 0 || l.PeakBytes < 0 || l.Line < 0 {
+			return nil, noReport(nil, "line %q has numbers below 0", l)
+		}
+	}
 	if s := r.Schedule; s != nil {
 		if n := s.counted(s.Operations); n < 0 || s.Peak < 0 || s.PeakAt < 0 || s.Rest < 0 {
 			return nil, noReport(nil, "its schedule has numbers below 0")
 		}
 		for _, v := range s.Values {
+			if v.Line < 0 || v.Line > len(r.Lines) {
+				return nil, noReport(nil, "value %q is of line %d of %d", v.Name, v.Line, len(r.Lines))
+			}
 			if v.Bytes < 0 || v.From < 0 || v.To < v.From {
 				return nil, noReport(nil, "value %q is there from %d to %d", v.Name, v.From, v.To)
 			}
@@ -118,7 +126,7 @@ func (s *Schedule) counted(all []Operation) (n int) {
 		if o.Beside != nil {
 			beside = *o.Beside
 		}
-		if inside < 0 || min(o.Number, o.Rounds, o.Joined) < 0 || o.InUse < 0 ||
+		if inside < 0 || min(o.Number, o.Rounds, o.Joined, o.Line) < 0 || o.InUse < 0 ||
 			min(o.Start, o.Products, o.Memory, o.Interconnect, o.Network, beside.Start, beside.Seconds) < 0 {
 			return -1
 		}

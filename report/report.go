@@ -55,6 +55,9 @@ type Report struct {
 	// Schedule is one run of the step on a core, as the optimized program has it. It is nil if that is
 	// not known, and in reports that were written before it was made.
 	Schedule *Schedule `json:"schedule,omitempty"`
+	// Lines are the lines of Go that the step comes from, by what they take, the longest first; none for
+	// a program from elsewhere. Operations and values of Schedule have the numbers of their lines.
+	Lines []Line `json:"lines,omitempty"`
 	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`
@@ -253,6 +256,9 @@ func New(in Input) (*Report, error) {
 	mesh, err := r.meshOf(in.Module)
 	if err != nil {
 		return nil, err
+	}
+	if program != nil && in.Module != nil && len(in.Module.Origins) > 0 {
+		program.locate(in.Module)
 	}
 	r.addCollectives(program, mesh)
 	if program != nil {

@@ -41,6 +41,9 @@ type Operation struct {
 	Operation string `json:"operation,omitempty"`
 	Source    string `json:"source,omitempty"`
 	Layer     string `json:"layer,omitempty"`
+	// Line is the number in [Report].Lines, from 1, of the line that it comes from, or most of it; 0 if that
+	// is not known.
+	Line int `json:"line,omitempty"`
 	// Joined is the number of operations that are joined in this one; 0 of one.
 	Joined int `json:"joined,omitempty"`
 	// Start is the predicted time from the start of the step, or of a round of the loop that it is in.
@@ -59,6 +62,8 @@ type Operation struct {
 	// Rounds is how often a loop runs Inside, the operations of a round; 0 if it is no loop.
 	Rounds int         `json:"rounds,omitempty"`
 	Inside []Operation `json:"inside,omitempty"`
+
+	by *hloInstruction // nil in a report that was read
 }
 
 // Seconds is how long the operation keeps the core.
@@ -78,10 +83,11 @@ type Value struct {
 	// Role is "variable", "argument", "result" or "temporary".
 	Role string `json:"role"`
 	// Name is the tensor's, or of a temporary the compiler's name of the operation that makes it, whose
-	// Source and Layer are as of an [Operation].
+	// Source, Layer and Line are as of an [Operation]. A variable has the line that reads it first.
 	Name   string `json:"name,omitempty"`
 	Source string `json:"source,omitempty"`
 	Layer  string `json:"layer,omitempty"`
+	Line   int    `json:"line,omitempty"`
 	DType  string `json:"dtype"`
 	Shape  []int  `json:"shape"`
 	// Bytes is its size on a core, with padding.
@@ -120,7 +126,9 @@ func (r *Report) addSchedule(m *hloModule, w *worker) {
 	bytes, peak := l.inUse()
 	s := &Schedule{Peak: bytes[peak], PeakAt: peak, Layers: layerTimes(operations)}
 	fill(operations, bytes)
-	s.addValues(r, l.buffers)
+	lines := newLines()
+	s.addValues(r, l.buffers, lines)
+	r.addLines(s, m, operations, lines)
 	s.Operations = operations
 	if l.count > mostOperations {
 		s.join(l.count)
@@ -138,17 +146,21 @@ func fill(all []Operation, bytes []int64) (most int64) {
 	return most
 }
 
-func (s *Schedule) addValues(r *Report, all []*buffer) {
+func (s *Schedule) addValues(r *Report, all []*buffer, lines *lineTable) {
 	all = slices.DeleteFunc(slices.Clone(all), func(b *buffer) bool { return b.bytes() == 0 })
 	slices.SortStableFunc(all, func(a, b *buffer) int { return cmp.Compare(b.bytes(), a.bytes()) })
 	for k, b := range all {
+		line := lines.number(b.origin)
+		if b.from <= s.PeakAt && s.PeakAt <= b.to {
+			lines.all[line].PeakBytes += b.bytes()
+		}
 		if k >= mostValues {
 			if b.from <= s.PeakAt && s.PeakAt <= b.to {
 				s.Rest += b.bytes()
 			}
 			continue
 		}
-		v := Value{Role: "temporary", Layer: b.layer, DType: elementNames[b.shape.element], Shape: []int{}, Bytes: b.bytes(), From: b.from, To: b.to}
+		v := Value{Role: "temporary", Layer: b.layer, Line: line, DType: elementNames[b.shape.element], Shape: []int{}, Bytes: b.bytes(), From: b.from, To: b.to}
 		for _, d := range b.shape.dims {
 			v.Shape = append(v.Shape, int(d))
 		}

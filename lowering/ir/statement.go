@@ -126,6 +126,13 @@ func (f *Function) Fresh(t Type) *Value {
 	return v
 }
 
+// Like returns a new value of the type and the origin of another one.
+func (f *Function) Like(v *Value) *Value {
+	like := f.Fresh(v.Type)
+	like.Origin = v.Origin
+	return like
+}
+
 // Module is a whole program.
 type Module struct {
 	Name       string

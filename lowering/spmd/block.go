@@ -48,7 +48,7 @@ func (a *outline) recompute(k *keeper, p *part) {
 	barred := map[*ir.Value]*ir.Value{}
 	r.read = func(v *ir.Value) *ir.Value {
 		if barred[v] == nil {
-			barred[v] = a.f.Fresh(v.Type)
+			barred[v] = a.f.Like(v)
 			from, behind = append(from, v), append(behind, barred[v])
 		}
 		return barred[v]

@@ -154,13 +154,13 @@ func (r *remake) recompute(s *ir.Statement) {
 		}
 		copied.Pack = r.f.Fresh(ir.Type{}).Name
 		copied.Results = ir.Pack(copied.Pack, types...)
+		copied.Results[0].Origin = s.Results[0].Origin
 	} else {
 		for i, v := range s.Results {
-			copied.Results[i] = r.f.Fresh(v.Type)
+			copied.Results[i] = r.f.Like(v)
 		}
 	}
 	for i, v := range s.Results {
-		copied.Results[i].Origin = v.Origin
 		r.has[v] = copied.Results[i]
 	}
 	r.body = append(r.body, copied)

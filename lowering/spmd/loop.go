@@ -20,7 +20,7 @@ func (a *outline) loop(forward *part) error {
 	c := a.cycle(forward, kind.N, false)
 	for _, v := range k.kept {
 		if k.hosted(v) {
-			there := a.f.Fresh(v.Type)
+			there := a.f.Like(v)
 			c.late(inMemory(pinnedHost, there, v))
 			v = there
 		}
@@ -86,6 +86,7 @@ func (a *outline) cycle(p *part, n int, reverse bool) *cycle {
 func (c *cycle) slice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	cut := c.a.f.Fresh(stack.Type.With(sizes...))
+	cut.Origin = out.Origin
 	c.body = append(c.body, &ir.Statement{Op: "stablehlo.dynamic_slice", Operands: c.starts(stack), Results: []*ir.Value{cut},
 		Attributes: []ir.Attribute{{Key: "slice_sizes", Value: ir.Ints(sizes)}}, Form: ir.Inline}, unchanged(out, cut))
 }
@@ -107,6 +108,7 @@ func (c *cycle) carry(t ir.Type) *ir.Value {
 func (c *cycle) stack(v *ir.Value) {
 	all := c.carry(v.Type.Stacked(c.n))
 	row, next := c.a.f.Fresh(v.Type.Stacked(1)), c.a.f.Fresh(all.Type)
+	row.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
 	c.late(unchanged(row, v), &ir.Statement{Op: "stablehlo.dynamic_update_slice", Operands: c.starts(all, row), Results: []*ir.Value{next}, Form: ir.Inline})
 	c.next = append(c.next, next)
@@ -128,7 +130,7 @@ func (c *cycle) recall(k *keeper) {
 	var inner []*ir.Statement
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	r.read = func(v *ir.Value) *ir.Value {
-		out := c.a.f.Fresh(v.Type)
+		out := c.a.f.Like(v)
 		stack, kept := c.stacks[v], true
 		if i, ok := k.argument[v]; ok {
 			switch k.forward.In[i].(type) {
@@ -148,7 +150,7 @@ func (c *cycle) recall(k *keeper) {
 		r.body = append(r.body, c.body...)
 		c.body = before
 		if kept && k.hosted(v) {
-			here := c.a.f.Fresh(v.Type)
+			here := c.a.f.Like(v)
 			r.body = append(r.body, inMemory(deviceMemory, here, out))
 			return here
 		}
@@ -233,7 +235,7 @@ func (c *cycle) write() error {
 		switch crossing.(type) {
 		case region.Same:
 			at[i] = len(c.start)
-			sum, next := c.carry(v.Type), c.a.f.Fresh(v.Type)
+			sum, next := c.carry(v.Type), c.a.f.Like(v)
 			c.late(short("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:

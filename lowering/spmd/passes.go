@@ -98,6 +98,7 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 		case region.Enter:
 			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entryMark{op.Pass, op.Index})
 		case region.Leave:
+			f.PassOn()
 			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), exitMark{op.Pass, op.Index})
 		case region.Save:
 			op.Slot.Value = x

@@ -77,6 +77,7 @@ func TestAOTLargeBillion(t *testing.T) {
 			assert.Equal(t, report.Fits, r.Memory.Verdict)
 			assert.LessOrEqual(t, float64(r.Memory.Arguments)/mebibyte, 1.05*form.arguments)
 			assert.LessOrEqual(t, float64(r.Memory.Temporaries)/mebibyte, 1.05*form.temporaries)
+			explained(t, r)
 		})
 	}
 }

@@ -1,0 +1,229 @@
+package report
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+)
+
+// part is a share of an operation that comes from one place; its origin is nil if that is not known.
+type part struct {
+	origin *ir.Origin
+	weight float64
+}
+
+// statement is how a text numbers its statements; compilers keep the number at the end of a name, behind
+// those of the calls and loops around it.
+var statement = regexp.MustCompile(ir.Numbered + `([0-9]{1,9})\b`)
+
+// originOf is where an instruction comes from that a compiler has given a name; nil if the name says
+// nothing.
+func originOf(source string, origins []*ir.Origin) *ir.Origin {
+	all := statement.FindAllStringSubmatch(source, -1)
+	if len(all) == 0 {
+		return nil
+	}
+	// The expression lets few digits through only.
+	if n, _ := strconv.Atoi(all[len(all)-1][1]); n < len(origins) {
+		return origins[n]
+	}
+	return nil
+}
+
+// locate finds where the instructions come from: by their names; of fusions by what is in them; of
+// arguments by the step's; and of what a compiler has put in without a name by what it takes, or else
+// by what takes it.
+func (m *hloModule) locate(of *spmd.Module) {
+	m.origins = of.Origins
+	for _, c := range m.computations {
+		for _, i := range c.instructions {
+			if i.opcode != "get-tuple-element" { // which has the name of what it is an element of
+				i.origin = originOf(i.source, of.Origins)
+			}
+		}
+	}
+	entry := m.computations[m.entry]
+	for _, i := range entry.instructions {
+		if i.opcode == "parameter" && i.number < uint64(len(of.Arguments)) {
+			i.origin = of.Arguments[i.number].Origin
+		}
+	}
+	for _, c := range m.computations {
+		for _, i := range c.instructions {
+			i.parts = m.parts(i)
+		}
+	}
+	for _, c := range m.computations {
+		for _, i := range c.instructions {
+			if i.opcode == "get-tuple-element" {
+				i.origin = m.element(c, made{i.id, 0}, 0)
+			}
+			if i.origin == nil {
+				i.origin = most(i.parts)
+			}
+			for k := 0; i.origin == nil && k < len(i.operands); k++ {
+				if o := c.byID[i.operands[k]]; o != nil {
+					i.origin = o.origin
+				}
+			}
+		}
+		for k := len(c.instructions) - 1; k >= 0; k-- {
+			i := c.instructions[k]
+			for _, u := range c.usesOf(i.id) {
+				if i.origin == nil {
+					i.origin = u.by.origin
+				}
+			}
+		}
+		for _, i := range c.instructions {
+			c.apart(i)
+		}
+	}
+}
+
+// apart gives a collective of several tensors, which compilers make of several, a part for each of
+// them; what waits for it has the same.
+func (c *hloComputation) apart(i *hloInstruction) {
+	switch first := uint64(0); {
+	case len(i.operands) > 0 && strings.HasSuffix(i.opcode, "-done"):
+		if first = i.operands[0]; c.byID[first] != nil {
+			i.parts = c.byID[first].parts
+		}
+	case len(i.operands) > 1 && collectiveKinds[i.opcode] != "":
+		i.parts = nil
+		all := 0.0
+		for _, id := range i.operands {
+			if o := c.byID[id]; o != nil {
+				bytes := float64(o.shape.bytes())
+				i.parts, all = append(i.parts, part{o.origin, bytes}), all+bytes
+			}
+		}
+		for k := range i.parts {
+			i.parts[k].weight /= max(all, 1)
+		}
+	}
+}
+
+// parts are where the operations in a fusion, or beside the core, come from. Products take its time, if
+// there are any; otherwise the operations share it by the elements that they make.
+func (m *hloModule) parts(i *hloInstruction) []part {
+	if i.opcode != "fusion" && i.opcode != "async-start" {
+		return nil
+	}
+	products, others := map[*ir.Origin]float64{}, map[*ir.Origin]float64{}
+	var order []*ir.Origin
+	steps := 0
+	var look func(id uint64, depth int)
+	look = func(id uint64, depth int) {
+		inner := m.computations[id]
+		if inner == nil || depth > maxDepth {
+			return
+		}
+		for _, x := range inner.instructions {
+			if steps++; steps > mostScheduled {
+				return
+			}
+			if x.opcode == "fusion" {
+				for _, called := range x.called {
+					look(called, depth+1)
+				}
+				continue
+			}
+			if x.origin == nil || x.opcode == "parameter" || x.opcode == "constant" {
+				continue
+			}
+			if products[x.origin] == 0 && others[x.origin] == 0 {
+				order = append(order, x.origin)
+			}
+			products[x.origin] += padded(inner, x, 1)
+			others[x.origin] += max(x.shape.count(), 1)
+		}
+	}
+	for _, called := range i.called {
+		look(called, 0)
+	}
+	sum := func(weights map[*ir.Origin]float64) (all float64) {
+		for _, o := range order {
+			all += weights[o]
+		}
+		return all
+	}
+	weights, all := products, sum(products)
+	if all == 0 {
+		weights, all = others, sum(others)
+	}
+	var parts []part
+	for _, o := range order {
+		if weights[o] > 0 {
+			parts = append(parts, part{o, weights[o] / all})
+		}
+	}
+	return parts
+}
+
+// most is where the most of an operation comes from.
+func most(parts []part) (origin *ir.Origin) {
+	weight := 0.0
+	for _, p := range parts {
+		if p.weight > weight {
+			origin, weight = p.origin, p.weight
+		}
+	}
+	return origin
+}
+
+// shares are where an operation's time comes from.
+func (i *hloInstruction) shares() []part {
+	if i == nil {
+		return []part{{weight: 1}}
+	}
+	if len(i.parts) > 0 {
+		return i.parts
+	}
+	return []part{{i.origin, 1}}
+}
+
+// element is where an array comes from that is an element of what an operation makes: what a loop
+// carries comes from its body, and from before the loop where the body hands it on.
+func (m *hloModule) element(c *hloComputation, at made, depth int) *ir.Origin {
+	at = c.origin(at)
+	x := c.byID[at.id]
+	if x == nil || depth > maxDepth {
+		return nil
+	}
+	if x.opcode != "while" {
+		return m.made(c, x, at.array)
+	}
+	for _, called := range x.called {
+		body := m.computations[called]
+		if body == nil || body.byID[body.root] == nil || body.byID[body.root].shape.width() != x.shape.width() {
+			continue // the condition
+		}
+		if inner := body.origin(made{body.root, at.array}); body.byID[inner.id] != nil && body.byID[inner.id].opcode != "parameter" {
+			return m.element(body, inner, depth+1)
+		}
+	}
+	if len(x.operands) == 1 {
+		return m.element(c, made{x.operands[0], at.array}, depth+1)
+	}
+	return nil
+}
+
+// made is where an array that an instruction makes comes from: of a fusion of several results, what
+// makes that one, and of a collective of several tensors the tensor.
+func (m *hloModule) made(c *hloComputation, i *hloInstruction, array int) *ir.Origin {
+	if collectiveKinds[i.opcode] != "" && len(i.operands) > 1 && array < len(i.operands) && c.byID[i.operands[array]] != nil {
+		return c.byID[i.operands[array]].origin
+	}
+	if i.opcode == "fusion" && len(i.called) == 1 {
+		if c := m.computations[i.called[0]]; c != nil {
+			if x := c.byID[c.origin(made{c.root, array}).id]; x != nil && x.opcode != "parameter" && x.origin != nil {
+				return x.origin
+			}
+		}
+	}
+	return i.origin
+}
