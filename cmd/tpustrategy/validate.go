@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/gomlx/gomlx/ml/model"
@@ -60,10 +61,12 @@ type validated struct {
 	// Bytes are what a step takes of a device by its probe, of Limit.
 	Bytes int64 `json:"memory_bytes,omitempty"`
 	Limit int64 `json:"memory_limit,omitempty"`
-	// Lacks is why the row is not counted, and Note what is to be known of it.
-	Lacks string `json:"lacks,omitempty"`
-	Note  string `json:"note,omitempty"`
-	Error string `json:"error,omitempty"`
+	// Lacks is why the row is not counted, and Note what is to be known of it. Fitted says that a
+	// constant of the prediction is fitted to it.
+	Lacks  string `json:"lacks,omitempty"`
+	Note   string `json:"note,omitempty"`
+	Fitted bool   `json:"fitted"`
+	Error  string `json:"error,omitempty"`
 }
 
 // off is the error of the prediction, a share of what is published.
@@ -128,6 +131,8 @@ func writeValidated(w io.Writer, all []validated) error {
 			note = "not counted, it needs " + v.Lacks
 		} else if v.Error != "" {
 			note = v.Error
+		} else if v.Fitted {
+			note = strings.TrimPrefix(note+"; a constant is fitted to it", "; ")
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Row, v.Name, v.Slice, published, predicted, off, memory, note)
 	}
@@ -135,12 +140,12 @@ func writeValidated(w io.Writer, all []validated) error {
 		return err
 	}
 	for _, kind := range []struct {
-		what string
-		step bool
-	}{{"operations", false}, {"steps", true}} {
+		what         string
+		step, fitted bool
+	}{{"operations", false, false}, {"operations to which a constant is fitted", false, true}, {"steps", true, false}} {
 		sum, n, within := 0.0, 0, 0
 		for _, v := range all {
-			if v.Step == kind.step && v.counted() {
+			if v.Step == kind.step && v.Fitted == kind.fitted && v.counted() {
 				n, sum = n+1, sum+math.Abs(v.off())
 				if math.Abs(v.off()) <= 0.15 {
 					within++
@@ -180,7 +185,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 			continue
 		}
 		noteLine("compiling row " + fmt.Sprint(o.Row) + ", " + o.Name + " on " + o.Slice)
-		v := validated{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why}
+		v := validated{Row: o.Row, Name: o.Name, Slice: o.Slice, Published: o.Seconds, Note: o.Why, Fitted: o.Fitted}
 		v.Predicted, err = predictedOperation(ctx, asked, o, r.Plugin)
 		if err != nil {
 			v.Error = err.Error()

@@ -64,6 +64,9 @@ tool curve conv -o curve.html
 ran="${ran}watch "; ALLOW=124 step "tpustrategy watch" timeout -s INT 5 bin/tpustrategy watch conv
 tool export conv model.safetensors
 tool install cpu --path
+step "tpustrategy install tpu" bin/tpustrategy install tpu
+tool plan --example digits --topology v5e:2x2 --probes 4 --compile 1 --out plan.json
+tool validate --row 34
 tool launch v5litepod-8 --on tpu-vm --dry-run
 tool completion bash
 tool accept --quick --cpu 8 --hosts 4 --store "$work"
