@@ -19,7 +19,7 @@ const seconds = (s) => (s >= 1 ? Number(s.toPrecision(4)) + " s" : s >= 1e-3 ? N
 // rounds, which then stand for the others.
 const mostShown = 40000;
 const events = [], beside = [];
-const size = (all) => all.reduce((n, o) => n + 1 + (o.inside ? size(o.inside) * Math.max(o.rounds || 1, 1) : 0), 0);
+const size = (all) => all.reduce((n, o) => n + 1 + (o.inside?.length ? (size(o.inside) + 1) * Math.max(o.rounds || 1, 1) : 0), 0);
 const fewer = Math.max(1, size(schedule.operations) / mostShown);
 function unfold(all, from, scale, depth) {
   let at = from;
@@ -28,7 +28,7 @@ function unfold(all, from, scale, depth) {
     if (events.length > 4 * mostShown) return at;
     events.push(event);
     if (o.beside) beside.push({ o, on: o.beside.on, start: from + o.beside.start_seconds * scale, took: o.beside.seconds * scale });
-    if (o.inside) {
+    if (o.inside?.length) {
       const rounds = Math.max(o.rounds || 1, 1), shown = Math.max(1, Math.floor(rounds / fewer));
       let next = start;
       for (let k = 0; k < shown; k++) {
@@ -46,7 +46,7 @@ const whole = events.concat(beside).reduce((end, e) => Math.max(end, e.start + e
 const name = (o) => (o.joined ? o.joined + " short operations" : o.name) + (o.rounds ? ", " + o.rounds + " rounds" : "");
 const place = (s) => (timed ? seconds(s) : "operation " + Math.round(s));
 
-const usage = document.getElementById("usage"), leaves = events.filter((e) => !e.o.inside);
+const usage = document.getElementById("usage"), leaves = events.filter((e) => !e.o.inside?.length);
 let chart = null;
 function drawUsage() {
   const arguments_ = schedule.values.filter((v) => v.role === "variable" || v.role === "argument").reduce((n, v) => n + v.bytes, 0);
@@ -85,7 +85,7 @@ function here(event) {
   where.textContent = "What is in memory at " + place(event.start) + ", " + name(event.o) + ": " + bytes(event.o.in_use_bytes);
   peak.replaceChildren(peakRows[0], ...all.map((v) => {
     const row = document.createElement("tr");
-    for (const [of, text, style] of [["", v.of, "any"], ["role", v.role], ["shape", v.dtype + "[" + v.shape.join(", ") + "]"], ["bytes", bytes(v.bytes), "n"], ["count", v.count, "n"]]) {
+    for (const [of, text, style] of [["", v.of, "any"], ["role", v.role], ["on one core", v.dtype + "[" + v.shape.join(", ") + "]"], ["bytes", bytes(v.bytes), "n"], ["count", v.count, "n"]]) {
       const cell = row.insertCell();
       cell.textContent = text;
       if (of) cell.dataset.of = of;
@@ -205,15 +205,17 @@ function drawTorus() {
   chips = [];
   const of = new Map();
   torus.places.forEach((p, partition) => { const key = p.join(); of.set(key, [...(of.get(key) || []), partition]); });
+  const widest = 8 * String(torus.places.length - 1).length;
   for (const [key, partitions] of of) {
     const [px, py, pz, s] = key.split(",").map(Number), [x, y] = center(px, py, slices.indexOf(s) * nz + pz), side = cell * 0.68, part = side / partitions.length;
+    g.fillStyle = color("--ground"); g.fillRect(x - side / 2, y - side / 2, side, side);
     partitions.forEach((p, k) => {
       const mine = group.get(p), dim = held !== null && mine !== group.get(held);
       g.fillStyle = mine === undefined ? color("--all") : "hsl(" + (mine * 137.5) % 360 + ",55%," + (dim ? "88%" : "68%") + ")";
       g.globalAlpha = dim ? 0.35 : 1;
       g.fillRect(x - side / 2 + k * part, y - side / 2, part - (partitions.length > 1 ? 1 : 0), side);
       g.globalAlpha = 1;
-      if (part >= 8 * String(p).length) { g.fillStyle = "#222"; g.textAlign = "center"; g.fillText(p, x - side / 2 + (k + 0.5) * part, y); g.textAlign = "left"; }
+      if (part >= widest) { g.fillStyle = "#222"; g.textAlign = "center"; g.fillText(p, x - side / 2 + (k + 0.5) * part, y); g.textAlign = "left"; }
       chips.push({ p, left: x - side / 2 + k * part, top: y - side / 2, right: x - side / 2 + (k + 1) * part, bottom: y + side / 2 });
     });
   }

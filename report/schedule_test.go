@@ -329,6 +329,20 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 	assert.Equal(t, []string{"1 /weights_1st [800]", "24 /layers_*/up [8 8]", "1 /layers_24/up [8 9]"}, got)
 }
 
+// Loops of nothing, and loops in loops without end, make no endless trace.
+func TestTracesEnd(t *testing.T) {
+	deep := []Operation{{Name: "x", Products: 1}}
+	for range 30 {
+		deep = []Operation{{Name: "loop", Products: 1, Rounds: 1 << 30, Inside: deep}}
+	}
+	for _, operations := range [][]Operation{{{Rounds: 1 << 60, Products: 1, Inside: []Operation{}}}, deep} {
+		r := &Report{Predicted: &Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
+		var b bytes.Buffer
+		require.NoError(t, r.WriteTrace(&b))
+		assert.True(t, json.Valid(b.Bytes()))
+	}
+}
+
 // Programs that lie have a schedule or none, and no panic and no figure that is none.
 func TestSchedulesOfDamagedPrograms(t *testing.T) {
 	huge := floats(1<<40, 1<<40)

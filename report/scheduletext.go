@@ -18,7 +18,7 @@ func (s *Schedule) text(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nmemory over the schedule, derived from the program\n  at its peak %s is in use, %s\n", Bytes(s.Peak), s.During())
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  role\tof\tshape\tbytes\tcount")
+	fmt.Fprintln(t, "  role\tof\ton one core\tbytes\tcount")
 	all := s.AtPeak()
 	for _, v := range all[:min(len(all), textValues)] {
 		fmt.Fprintf(t, "  %s\t%s\t%s%v\t%s\t%d\n", v.Role, v.Of, v.DType, v.Shape, Bytes(v.Bytes), v.Count)

@@ -88,7 +88,10 @@ func (t *tracer) name(what string, row int, name string) {
 // unfolded is the number of operations with all rounds of loops.
 func (t *tracer) unfolded(all []Operation) (n int) {
 	for _, o := range all {
-		n = min(n+1+t.unfolded(o.Inside)*max(o.Rounds, 1), maxRounds)
+		n++
+		if inside := t.unfolded(o.Inside); inside > 0 {
+			n = min(product64(inside+1, max(o.Rounds, 1))+n, maxRounds)
+		}
 	}
 	return n
 }
@@ -96,7 +99,7 @@ func (t *tracer) unfolded(all []Operation) (n int) {
 // all writes operations that begin at a time, in seconds.
 func (t *tracer) all(all []Operation, from float64) {
 	for _, o := range all {
-		if t.events > 4*mostEvents { // of a damaged report, in which loops are in loops
+		if t.events > 2*mostEvents { // of a damaged report, in which loops are in loops
 			return
 		}
 		start := from + o.Start
@@ -107,7 +110,7 @@ func (t *tracer) all(all []Operation, from float64) {
 		if o.Seconds() > 0 {
 			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: o.args()})
 		}
-		if o.Inside == nil {
+		if len(o.Inside) == 0 {
 			continue
 		}
 		round := o.Seconds() / float64(max(o.Rounds, 1))
