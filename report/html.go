@@ -25,7 +25,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"accessed": func(x float64) string { return Bytes(int64(x)) },
 	"percent":  percentText,
 	"width":    func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
-	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf, "predictedParts": (*Prediction).parts,
+	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf, "predictedParts": (*Prediction).parts, "line": (*Report).line,
 }).Parse(pageText))
 
 // WriteHTML writes the report as one page with pictures: the memory of a core and how it is used over
@@ -47,6 +47,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		SeveralDTypes        bool
 		Peak                 []Values
 		Layers               []layerRow
+		ByGo                 []pageLine
+		MoreLines            int
+		LongestLine          float64
 		Longest              float64
 		MorePeak, MoreLayers int
 		Directions           []linksAlong
@@ -71,12 +74,50 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		if len(layers) > 0 {
 			data.Longest = layers[0].Seconds
 		}
-		data.Data = map[string]any{"schedule": s, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
+		data.ByGo = r.pageLines()
+		for _, l := range data.ByGo {
+			data.LongestLine = max(data.LongestLine, l.Seconds())
+		}
+		data.ByGo, data.MoreLines = data.ByGo[:min(len(data.ByGo), pageLayers)], max(len(data.ByGo)-pageLayers, 0)
+		lines := make([]string, len(r.Lines))
+		for k, l := range r.Lines {
+			lines[k] = l.String()
+		}
+		data.Data = map[string]any{"lines": lines, "schedule": s, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
 	}
 	if err := page.Execute(w, data); err != nil {
 		return &errkind.Fault{Op: "report: write the page", Err: err}
 	}
 	return nil
+}
+
+// pageLine is a line of Go with its times by what takes them, and what its collectives send.
+type pageLine struct {
+	Line
+	Parts []LayerTime
+	Moved int64
+}
+
+func (r *Report) pageLines() (all []pageLine) {
+	for _, l := range r.ByLine() {
+		one := pageLine{Line: l}
+		for k, seconds := range []float64{l.Products, l.Memory, l.Interconnect, l.Network} {
+			one.Parts = append(one.Parts, LayerTime{Kind: timeKinds[k], Seconds: seconds})
+		}
+		for _, c := range l.Collectives {
+			one.Moved = sum64(one.Moved, c.Moved)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// line is a line of Go by its number in Lines; empty if it is not known.
+func (r *Report) line(number int) string {
+	if number < 1 || number > len(r.Lines) {
+		return ""
+	}
+	return r.Lines[number-1].String()
 }
 
 // card is a figure at the head of the page.

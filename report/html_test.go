@@ -19,7 +19,7 @@ func TestThePageStandsAlone(t *testing.T) {
 	require.NoError(t, sample().WriteHTML(&b))
 	text := b.String()
 	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
-		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms"} {
+		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;"} {
 		assert.Contains(t, text, want)
 	}
 	for _, no := range []string{"src=", "href=", "@import", "url(", "ZgotmplZ", "/bias<script>", "<b>\"", "fetch("} {
@@ -53,6 +53,7 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 					Refused                                                                   bool
 				}
 				Schedule    *Schedule
+				Lines       []Line
 				Torus       *Torus
 				Collectives []struct {
 					Bytes float64
@@ -72,6 +73,13 @@ func TestPagesAreLegibleAndHaveTheFiguresOfTheJSON(t *testing.T) {
 				all = append(all, float64(s.Peak))
 				for _, x := range s.AtPeak() {
 					all = append(all, float64(x.Bytes))
+				}
+				for _, x := range (&Report{Lines: want.Lines}).ByLine() {
+					moved := 0.0
+					for _, c := range x.Collectives {
+						moved += float64(c.Moved)
+					}
+					all = append(all, float64(x.PeakBytes), moved)
 				}
 				for _, x := range want.Torus.directions() {
 					all = append(all, float64(x.Most))
@@ -93,10 +101,10 @@ func TestAReaderOfAPage(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	var got struct {
-		Peak, There, Back, Where string
-		Loop, All, Half          [2]float64
-		Told, Links, Torus       string
-		Rows                     []string
+		Peak, There, Back, Where  string
+		Loop, All, Half           [2]float64
+		Told, Inner, Links, Torus string
+		Rows                      []string
 	}
 	view := browsertest.Show(t, b.Bytes(), `
 		const found = {}, $ = (s) => document.querySelector(s), rows = () => [...document.querySelectorAll("#peak tr")].map((r) => r.textContent).join(";");
@@ -113,6 +121,8 @@ func TestAReaderOfAPage(t *testing.T) {
 		const place = $("#timeline .chart"), wide = place.clientWidth - gutter, x = (s) => gutter + (s - view[0]) / (view[1] - view[0]) * wide;
 		point(place, "pointermove", x(0.02), 12);
 		found.told = $("#timeline .pointed").textContent;
+		point(place, "pointermove", x(0.001), rowHeight + 12);
+		found.inner = $("#timeline .pointed").textContent;
 		point(place, "pointermove", x(0.006), 2 * rowHeight + 12);
 		found.links = $("#timeline .pointed").textContent;
 		const from = x(0.01), to = x(0.02);
@@ -134,6 +144,7 @@ func TestAReaderOfAPage(t *testing.T) {
 	assert.Equal(t, "What is in memory at 48 ms, update: 5 GiB", got.Where)
 	assert.InDeltaSlice(t, []float64{0, 0.05}, got.All[:], 1e-9, "the whole step")
 	assert.Equal(t, "loop, 4 rounds: 40 ms from 0, products", strings.ReplaceAll(got.Told, "0 us", "0"))
+	assert.Equal(t, "product: 7.5 ms from 0, products; up; model/net.go:41", strings.ReplaceAll(got.Inner, "0 us", "0"))
 	assert.Equal(t, "gather: 12 ms from 0, beside the core, on links; up", strings.ReplaceAll(got.Links, "0 us", "0"))
 	assert.InDeltaSlice(t, []float64{0.01, 0.02}, got.Loop[:], 1e-4)
 	assert.InDeltaSlice(t, []float64{0.0125, 0.0175}, got.Half[:], 1e-4)

@@ -44,6 +44,7 @@ function unfold(all, from, scale, depth) {
 unfold(schedule.operations, 0, 1, 0);
 const whole = events.concat(beside).reduce((end, e) => Math.max(end, e.start + e.took), 0) || 1;
 const name = (o) => (o.joined ? o.joined + " short operations" : o.name) + (o.rounds ? ", " + o.rounds + " rounds" : "");
+const line = (o) => data.lines[o.line - 1] || "";
 const place = (s) => (timed ? seconds(s) : "operation " + Math.round(s));
 
 const usage = document.getElementById("usage"), leaves = events.filter((e) => !e.o.inside?.length);
@@ -85,7 +86,7 @@ function here(event) {
   where.textContent = "What is in memory at " + place(event.start) + ", " + name(event.o) + ": " + bytes(event.o.in_use_bytes);
   peak.replaceChildren(peakRows[0], ...all.map((v) => {
     const row = document.createElement("tr");
-    for (const [of, text, style] of [["", v.of, "any"], ["role", v.role], ["on one core", v.dtype + "[" + v.shape.join(", ") + "]"], ["bytes", bytes(v.bytes), "n"], ["count", v.count, "n"]]) {
+    for (const [of, text, style] of [["", v.of, "any"], ["role", v.role], ["on one core", v.dtype + "[" + v.shape.join(", ") + "]"], ["bytes", bytes(v.bytes), "n"], ["count", v.count, "n"], ["line", line(v)]]) {
       const cell = row.insertCell();
       cell.textContent = text;
       if (of) cell.dataset.of = of;
@@ -165,7 +166,7 @@ if (rows.length) {
     const { px, row, width } = at(event), s = time(px, width);
     if (selection && event.buttons) { selection[1] = px; drawTimeline(); }
     const slack = 2 / width * (view[1] - view[0]), e = rows[row]?.all.find((e) => e.start <= s + slack && s <= e.start + e.took + slack);
-    told.textContent = e ? name(e.o) + ": " + seconds(e.took) + " from " + seconds(e.start) + ", " + (e.on ? "beside the core, on " + rows[row].name : kindOf(e)) + [e.o.layer, e.o.source].filter(Boolean).map((t) => "; " + t).join("") : first;
+    told.textContent = e ? name(e.o) + ": " + seconds(e.took) + " from " + seconds(e.start) + ", " + (e.on ? "beside the core, on " + rows[row].name : kindOf(e)) + [e.o.layer, line(e.o) || e.o.source].filter(Boolean).map((t) => "; " + t).join("") : first;
   });
   const release = (event) => {
     const [a, b] = selection || [0, 0], { width } = at(event);

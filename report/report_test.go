@@ -48,14 +48,14 @@ func sample() *Report {
 			Operations: []Operation{
 				{Number: 0, Name: "gather", Operation: "all-gather-start", Layer: "up", InUse: 4 << 30, Beside: &Transfer{On: "interconnect", Seconds: 0.012}},
 				{Number: 1, Name: "loop", Operation: "while", Products: 0.03, Memory: 0.01, InUse: 9 << 30, Rounds: 4, Inside: []Operation{
-					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Products: 0.0075, InUse: 9 << 30},
+					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Line: 1, Products: 0.0075, InUse: 9 << 30},
 					{Number: 3, Joined: 7, Layer: "down", Start: 0.0075, Memory: 0.0025, InUse: 5 << 30},
 				}},
 				{Number: 4, Name: "gathered", Operation: "all-gather-done", Start: 0.04, Interconnect: 0.008, InUse: 5 << 30},
 				{Number: 5, Name: "update", Operation: "fusion", Layer: "<b>", Start: 0.048, Memory: 0.002, InUse: 5 << 30},
 			},
 			Values: []Value{
-				{Role: "temporary", Name: "product", Source: "/layers/up", Layer: "up", DType: "bf16", Shape: []int{1 << 15, 1 << 16}, Bytes: 4 << 30, From: 2, To: 2},
+				{Role: "temporary", Name: "product", Source: "/layers/up", Layer: "up", Line: 1, DType: "bf16", Shape: []int{1 << 15, 1 << 16}, Bytes: 4 << 30, From: 2, To: 2},
 				{Role: "variable", Name: "/up/weights", DType: "f32", Shape: []int{1 << 15, 1 << 14}, Bytes: 2 << 30, From: 0, To: 5},
 				{Role: "variable", Name: "/layer_1/weights", DType: "f32", Shape: []int{1 << 14, 1 << 14}, Bytes: 1 << 30, From: 0, To: 5},
 				{Role: "variable", Name: "/layer_2/weights", DType: "f32", Shape: []int{1 << 14, 1 << 14}, Bytes: 1 << 30, From: 0, To: 5},

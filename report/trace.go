@@ -43,7 +43,7 @@ func (r *Report) WriteTrace(w io.Writer) error {
 		return &errkind.Fault{Op: "report: trace", Subject: r.Step + " on " + r.Target.Name, Reason: "no times are predicted for it",
 			Hint: "compile it for a slice of TPUs that it fits", Match: errors.ErrUnsupported}
 	}
-	t := &tracer{w: bufio.NewWriter(w), rounds: 1 << 30}
+	t := &tracer{w: bufio.NewWriter(w), report: r, rounds: 1 << 30}
 	if t.unfolded(r.Schedule.Operations) > mostEvents {
 		t.rounds = fewRounds
 	}
@@ -65,6 +65,7 @@ func (r *Report) WriteTrace(w io.Writer) error {
 // tracer writes events. A bufio.Writer keeps its first error.
 type tracer struct {
 	w      *bufio.Writer
+	report *Report
 	rounds int // of a loop, at most
 	events int
 }
@@ -105,10 +106,10 @@ func (t *tracer) all(all []Operation, from float64) {
 		start := from + o.Start
 		t.write(traceEvent{Name: "memory in use", Phase: "C", Start: 1e6 * start, Args: map[string]any{"bytes": o.InUse}})
 		if o.Beside != nil {
-			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: o.args()})
+			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceRows[o.Beside.On], Start: 1e6 * (from + o.Beside.Start), Took: 1e6 * o.Beside.Seconds, Args: t.args(o)})
 		}
 		if o.Seconds() > 0 {
-			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: o.args()})
+			t.write(traceEvent{Name: o.label(), Phase: "X", TID: traceCore, Start: 1e6 * start, Took: 1e6 * o.Seconds(), Args: t.args(o)})
 		}
 		if len(o.Inside) == 0 {
 			continue
@@ -135,9 +136,9 @@ func (o Operation) label() string {
 	return o.Name
 }
 
-func (o Operation) args() map[string]any {
+func (t *tracer) args(o Operation) map[string]any {
 	args := map[string]any{}
-	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer} {
+	for name, text := range map[string]string{"operation": o.Operation, "source": o.Source, "layer": o.Layer, "line": t.report.line(o.Line)} {
 		if text != "" {
 			args[name] = text
 		}
