@@ -5,7 +5,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -39,21 +38,20 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 // a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// abstract is a value without contents, in the place of a host argument. A local batch is that of
-// this process's replicas.
-func (s *TPUStrategy) abstract(shape shapes.Shape, splitBatch, local bool, a logical.Annotation) (Value, error) {
+// abstract is a value without contents, in the place of a batch, or of a value that is not split.
+func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
 	if !shape.Ok() {
 		return nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
 	}
 	dims := shape.Dimensions
-	if splitBatch {
+	if split {
 		var err error
-		if dims, err = shareShape(dims, s.shares(local)); err != nil {
+		if dims, err = shareShape(dims, b.count()); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := s.layout(shape.DType, dims, a, splitBatch); err != nil {
+	if _, err := b.layout(shape.DType, dims, b.annotation, split); err != nil {
 		return nil, err
 	}
-	return s.newValue(splitBatch, shape.DType, dims, a, nil)
+	return b.newValue(split, shape.DType, dims, b.annotation, nil)
 }

@@ -34,7 +34,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	}
 	borrowed := v.strategy != rc.strategy
 	if borrowed {
-		if _, ok := rc.strategy.partitionsIn(v.strategy); !ok {
+		if _, ok := partitionsIn(rc.strategy.machine, v.strategy.machine); !ok {
 			panic(v.ownedBy(rc.strategy, op))
 		}
 	}

@@ -5,32 +5,31 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// deviceName is TensorFlow's name of a logical device of a replica.
-func (s *TPUStrategy) deviceName(replica, column int) string {
-	id := s.assignment.DeviceIDs()[replica][column]
-	task, ordinal := 0, id
-	for t, ids := range s.machine.Topology().DeviceIDs() {
-		if i := slices.Index(ids, id); i >= 0 {
-			task, ordinal = t, i
+// names are TensorFlow's names of the logical devices of a replica, and of its host.
+func (s *TPUStrategy) names(replica int) (devices []string, host string) {
+	job, platform := "worker", strings.ToUpper(s.machine.Platform())
+	if platform == "CPU" {
+		job = "localhost"
+	}
+	name := func(task int, platform string, ordinal int) string {
+		return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", job, task, platform, ordinal)
+	}
+	topology, column := s.machine.Topology(), s.assignment.DeviceIDs()[replica]
+	for _, id := range column {
+		task, ordinal := 0, id
+		for t, ids := range topology.DeviceIDs() {
+			if i := slices.Index(ids, id); i >= 0 {
+				task, ordinal = t, i
+			}
 		}
+		devices = append(devices, name(task, platform, ordinal))
 	}
-	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:%s:%d", s.job(), task, strings.ToUpper(s.machine.Platform()), ordinal)
-}
-
-// hostName is the name of a replica's host.
-func (s *TPUStrategy) hostName(replica int) string {
-	task, _ := s.machine.Topology().TaskOfDevice(s.assignment.DeviceIDs()[replica][0])
-	return fmt.Sprintf("/job:%s/replica:0/task:%d/device:CPU:0", s.job(), task)
-}
-
-func (s *TPUStrategy) job() string {
-	if s.machine.Platform() == "cpu" {
-		return "localhost"
-	}
-	return "worker"
+	task, _ := topology.TaskOfDevice(column[0])
+	return devices, name(task, "CPU", 0)
 }
 
 // Devices returns the names of the devices of the variable's components, in replica order. A
@@ -39,20 +38,21 @@ func (s *TPUStrategy) job() string {
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
-		names[r] = v.strategy.deviceName(r, v.column)
+		of, _ := v.strategy.names(r)
+		names[r] = of[v.column]
 	}
 	return names
 }
 
-// partitionsIn says, for each partition of this process, which partition of another strategy is on
-// its device. It is false if one has none.
-func (s *TPUStrategy) partitionsIn(other *TPUStrategy) ([]int, bool) {
-	on := make(map[*pjrt.Device]int, len(other.machine.All))
-	for e, device := range other.machine.All {
+// partitionsIn says, for each partition of a machine, which partition of another one is on its
+// device. It is false if one has none.
+func partitionsIn(m, other *mesh.Machine) ([]int, bool) {
+	on := make(map[*pjrt.Device]int, len(other.All))
+	for e, device := range other.All {
 		on[device] = e
 	}
-	all := make([]int, len(s.machine.All))
-	for d, device := range s.machine.All {
+	all := make([]int, len(m.All))
+	for d, device := range m.All {
 		e, ok := on[device]
 		if !ok {
 			return nil, false

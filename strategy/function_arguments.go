@@ -88,19 +88,20 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			continue
 		}
 		var v Value
+		share := batchShare{s, f.opts.LocalBatch, f.argument(i)}
 		if shape, ok := arg.(shapes.Shape); ok {
 			if to == toRun {
 				return fail(i, "a shape, which has no contents", argumentHint(arg), nil)
 			}
-			if shape.Ok() && f.takesUneven() && s.uneven(shape) {
-				v, err = s.abstractUneven(shape, f.argument(i))
+			if shape.Ok() && f.takesUneven() && f.uneven(shape) {
+				v, err = share.abstractUneven(shape)
 			} else {
-				v, err = s.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch, f.opts.LocalBatch, f.argument(i))
+				v, err = share.abstract(shape, f.opts.SplitBatch || f.opts.LocalBatch)
 			}
 		} else if batch, ok := f.unevenBatch(arg); ok {
-			v, err = asValue(s.splitUneven(ctx, batch, f.argument(i)))
+			v, err = asValue(share.splitUneven(ctx, batch))
 		} else if f.opts.SplitBatch || f.opts.LocalBatch {
-			v, err = asValue(s.splitBatch(ctx, arg, f.argument(i), f.opts.LocalBatch))
+			v, err = asValue(share.split(ctx, arg))
 		} else {
 			v, err = asValue(s.Mirror(ctx, arg, f.argument(i)))
 		}

@@ -232,7 +232,7 @@ func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
 // borrow copies here what another strategy has: a variable, a value or a replica's part of one.
 func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	other := o.strategy()
-	from, ok := s.partitionsIn(other)
+	from, ok := partitionsIn(s.machine, other.machine)
 	if !ok {
 		return content{}, fault.OtherStrategy(op, o.String())
 	}

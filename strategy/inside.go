@@ -68,11 +68,8 @@ func (m innerStrategy) Check() error { return m.check() }
 
 func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int) {
 	for r := range m.replicas {
-		names := make([]string, m.logicalDevices)
-		for k := range names {
-			names[k] = m.deviceName(r, k)
-		}
-		devices, hosts = append(devices, names), append(hosts, m.hostName(r))
+		names, host := m.names(r)
+		devices, hosts = append(devices, names), append(hosts, host)
 	}
 	return devices, hosts, m.machine.Topology().NumTPUsPerTask()
 }
@@ -96,7 +93,7 @@ func (m innerStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v
 }
 
 func (m innerStrategy) PerReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
-	return m.perReplicaOf(ctx, all, a)
+	return batchShare{m.TPUStrategy, len(all) != m.replicas, a}.put(ctx, all)
 }
 func (m innerStrategy) ToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
 	return v.toHost(ctx)

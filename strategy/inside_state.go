@@ -84,5 +84,5 @@ func (v *deviceValue) surrender() []*pjrt.Buffer {
 func (m innerFunction) Repeat(most int) { m.repeats = most }
 
 func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
-	return m.abstract(shape, false, false, logical.Annotation{})
+	return batchShare{TPUStrategy: m.TPUStrategy}.abstract(shape, false)
 }

@@ -26,7 +26,7 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 	return f
 }
 
-func (m innerStrategy) Sharding() bool { return m.sharding() }
+func (m innerStrategy) Sharding() bool { return m.sharding }
 
 func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }
 

@@ -60,25 +60,6 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	return err == nil && s.machine.Everywhere(l)
 }
 
-// shares is among how many replicas a batch is cut: a global one, or the rows of this process's
-// replicas. Ahead of time there are no processes, and the batch is the whole one.
-func (s *TPUStrategy) shares(local bool) int {
-	if n := len(s.machine.Groups); local && n > 0 {
-		return n
-	}
-	return s.replicas
-}
-
-// batchIndex is which part of a batch is a replica's: of a global one, or of the rows of this
-// process's replicas.
-func (s *TPUStrategy) batchIndex(replica int, local bool) int {
-	if !local {
-		return replica
-	}
-	i, _ := slices.BinarySearch(s.machine.Groups, replica)
-	return i
-}
-
 // InputOptions returns the options with which input.Distribute gives this process the data of its
 // replicas, with a vote of the processes on the end of the data. Processes that share a replica are
 // one to package input, and read the same. If the processes do not have equally many replicas each,

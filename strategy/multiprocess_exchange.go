@@ -86,15 +86,15 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	return s.machine.Agree(ctx, what, text, content)
 }
 
-// agreeOnProgram compares a program before it is compiled. A process that cannot make one, failed,
+// agree compares a program before it is compiled. A process that cannot make one, failed,
 // says so to the others instead of leaving them waiting; its own error comes first.
-func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []Value, m *spmd.Module, failed error) error {
-	if !s.machine.Several() {
+func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, failed error) error {
+	if !f.strategy.machine.Several() {
 		return failed
 	}
 	what := fmt.Sprintf("program %q", f.opts.Name)
 	if failed != nil {
-		if err := s.agree(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
+		if err := f.strategy.agree(ctx, what, "no program, because of "+failed.Error(), []byte("failed")); err != nil {
 			if _, ok := err.(*MismatchError); !ok {
 				return fmt.Errorf("%w (and telling the other processes failed: %v)", failed, err)
 			}
@@ -108,6 +108,6 @@ func (s *TPUStrategy) agreeOnProgram(ctx context.Context, f *Function, values []
 		}
 		text.WriteString(v.base().String())
 	}
-	content := fmt.Appendf(nil, "%v\n", s.assignment.DeviceIDs())
-	return s.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), append(content, m.Text...))
+	content := fmt.Appendf(nil, "%v\n", f.strategy.assignment.DeviceIDs())
+	return f.strategy.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), append(content, m.Text...))
 }

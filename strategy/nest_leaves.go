@@ -33,7 +33,7 @@ func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *Argumen
 		if x == nil {
 			return nil, false, &ArgumentError{Reason: "no variable: a nil pointer"}
 		}
-		if _, ok := s.partitionsIn(x.strategy); x.strategy != s && !ok {
+		if _, ok := partitionsIn(s.machine, x.strategy.machine); x.strategy != s && !ok {
 			err := x.ownedBy(s, "run")
 			return nil, false, &ArgumentError{Reason: "a variable of another strategy", Err: err}
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -182,11 +181,11 @@ func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 
 // splitUneven cuts a batch as TensorFlow does: each replica but the last ones takes as many rows as
 // it needs that all are taken.
-func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
+func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*PerReplica, error) {
 	dims := batch.Shape().Dimensions
-	share := (dims[0] + s.replicas - 1) / s.replicas
+	share := (dims[0] + b.replicas - 1) / b.replicas
 	row := batch.DType().Size() * shapes.Make(batch.DType(), dims[1:]...).Size()
-	all := make([]*tensors.Tensor, s.replicas)
+	all := make([]*tensors.Tensor, b.replicas)
 	var failed error
 	err := batch.ConstBytes(func(data []byte) {
 		for r := range all {
@@ -202,25 +201,25 @@ func (s *TPUStrategy) splitUneven(ctx context.Context, batch *tensors.Tensor, a 
 	if err = errors.Join(failed, err); err != nil {
 		return nil, fault.Of("split batch", err, "")
 	}
-	return s.perReplicaOf(ctx, all, a)
+	return b.put(ctx, all)
 }
 
 // abstractUneven is splitUneven of a batch of which only the shape is known.
-func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (Value, error) {
+func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
 	rows := batch.Dimensions[0]
-	share := (rows + s.replicas - 1) / s.replicas
+	share := (rows + b.replicas - 1) / b.replicas
 	padded := slices.Clone(batch.Dimensions)
 	padded[0] = max(share, 2)
-	if parts := a.PartsOn(s.axes); len(parts) > 0 && parts[0] > 0 {
+	if parts := b.annotation.PartsOn(b.axes); len(parts) > 0 && parts[0] > 0 {
 		padded[0] = (padded[0] + parts[0] - 1) / parts[0] * parts[0]
 	}
 	whole := batch.Clone()
-	whole.Dimensions[0] = padded[0] * s.replicas
-	v, err := s.abstract(whole, true, false, a)
+	whole.Dimensions[0] = padded[0] * b.replicas
+	v, err := b.abstract(whole, true)
 	if err != nil {
 		return nil, err
 	}
-	for r := range s.replicas {
+	for r := range b.replicas {
 		real := slices.Clone(padded)
 		real[0] = max(min(share, rows-r*share), 0)
 		v.base().ragged = append(v.base().ragged, real)
@@ -230,8 +229,8 @@ func (s *TPUStrategy) abstractUneven(batch shapes.Shape, a logical.Annotation) (
 
 // uneven reports whether a host batch does not divide among the replicas. With several processes it
 // must.
-func (s *TPUStrategy) uneven(shape shapes.Shape) bool {
-	return !s.machine.Several() && shape.Rank() > 0 && shape.Dimensions[0]%s.replicas != 0
+func (f *Function) uneven(shape shapes.Shape) bool {
+	return !f.strategy.machine.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
 // rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
@@ -309,7 +308,7 @@ func (f *Function) otherRows(args []any) error {
 		}
 		if ok && shape.Ok() && shape.Rank() > 0 {
 			rows[i] = shape.Dimensions[0]
-			if uneven < 0 && f.strategy.uneven(shape) {
+			if uneven < 0 && f.uneven(shape) {
 				uneven = i
 			}
 		}
@@ -361,7 +360,7 @@ func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 		return nil, false
 	}
 	batch, err := hostTensor(arg)
-	return batch, err == nil && f.strategy.uneven(batch.Shape())
+	return batch, err == nil && f.uneven(batch.Shape())
 }
 
 // raggedHint says what to do with replicas of different shapes.

@@ -56,7 +56,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	defer func() { told.done(err) }()
 	m, t, err := f.lower(ctx, values, told)
 	lowered := time.Now()
-	if err = s.agreeOnProgram(ctx, f, values, m, err); err != nil {
+	if err = f.agree(ctx, values, m, err); err != nil {
 		return nil, err
 	}
 	told.compile(len(m.Text))

@@ -31,9 +31,9 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// perReplicaOf makes a value of the replicas' tensors, or of those of this process's, padding them
-// if they differ: then also to what a's parts divide.
-func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
+// put makes a value of the tensors of the replicas that share the batch, padding them if they
+// differ: then also to what the parts of the annotation divide.
+func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
 	dims := slices.Clone(all[0].Shape().Dimensions)
 	ragged := false
 	for r, t := range all {
@@ -52,7 +52,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 		}
 	}
 	read := func(r int, use func([]byte)) error {
-		return all[s.batchIndex(r, len(all) != s.replicas)].ConstBytes(use)
+		return all[b.part(r)].ConstBytes(use)
 	}
 	if ragged {
 		for d := range dims {
@@ -60,7 +60,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 				dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
 			}
 		}
-		for d, parts := range a.PartsOn(s.axes) {
+		for d, parts := range b.annotation.PartsOn(b.axes) {
 			if d < len(dims) && parts > 0 {
 				dims[d] = (dims[d] + parts - 1) / parts * parts
 			}
@@ -76,7 +76,7 @@ func (s *TPUStrategy) perReplicaOf(ctx context.Context, all []*tensors.Tensor, a
 			return err
 		}
 	}
-	v, err := s.uploaded(ctx, true, all[0].DType(), dims, a, read)
+	v, err := b.uploadedBy(true, all[0].DType(), dims, b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error { return b.upload(ctx, l, read, buffers) })
 	if err != nil {
 		return nil, err
 	}

@@ -233,7 +233,7 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 	}
 	for i, host := range hosts {
 		if host != nil {
-			buffers, err := f.strategy.feed(ctx, &b.slots[i], host, f.opts.LocalBatch)
+			buffers, err := b.slots[i].fill(ctx, host, batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)})
 			if err != nil {
 				return fail(i, "not copied", err)
 			}
@@ -261,14 +261,14 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 	return nil
 }
 
-// feed copies a global batch, or this process's rows of one, into a slot's buffers.
-func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensors.Tensor, local bool) ([]*pjrt.Buffer, error) {
+// fill copies a batch into the slot's buffers.
+func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batchShare) ([]*pjrt.Buffer, error) {
 	return slot.feed.refill(func(buffers mesh.Buffers) error {
 		var failed error
 		l := slot.layout
 		err := host.ConstBytes(func(data []byte) {
-			failed = s.machine.Put(ctx, l, func(r int) []byte {
-				at := s.batchIndex(r, local)
+			failed = b.machine.Put(ctx, l, func(r int) []byte {
+				at := b.part(r)
 				return data[at*l.Bytes : (at+1)*l.Bytes]
 			}, buffers)
 		})
@@ -280,7 +280,7 @@ func (s *TPUStrategy) feed(ctx context.Context, slot *residentSlot, host *tensor
 // read.
 func (f *Function) unevenBatches(batch []any) bool {
 	for i, host := range f.resident.hosts {
-		if host != nil && f.strategy.uneven(host.Shape()) {
+		if host != nil && f.uneven(host.Shape()) {
 			return true
 		}
 		if host == nil && batch[i].(Value).base().ragged != nil {

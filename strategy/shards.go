@@ -38,12 +38,16 @@ func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 		return nil
 	}
 	var all []Shard
+	var names []string // of a replica's devices
 	for d := range s.machine.All {
+		if d%s.logicalDevices == 0 {
+			names, _ = s.names(d / s.logicalDevices)
+		}
 		if !v.on(d) || len(buffers) == 0 {
 			continue
 		}
 		shard := Shard{Replica: d / s.logicalDevices, LogicalDevice: d % s.logicalDevices, Process: s.machine.Of[d], Bytes: l.PartBytes}
-		shard.Device = s.deviceName(shard.Replica, shard.LogicalDevice)
+		shard.Device = names[shard.LogicalDevice]
 		shard.Start, shard.Size = l.At(d)
 		if b := buffers[d]; b != nil {
 			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // which may be padded

@@ -104,7 +104,7 @@ func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split
 		}
 	}
 	state, _ = s.opts.Variables.State(path, v.Shape().Dimensions)
-	return s.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
+	return vs.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
 }
 
 // trains says that a path stands for a variable of the scope, where a training step over the store

@@ -24,15 +24,15 @@ var _ Value = (*BatchStack)(nil)
 // cannot run. The result is the caller's to Close; a loop that is under way keeps the memory until
 // it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*BatchStack, error) {
-	return s.stackBatches(ctx, batches, a, false)
+	return batchShare{s, false, a}.stack(ctx, batches)
 }
 
-// stackBatches stacks global batches, or this process's rows of them.
-func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical.Annotation, local bool) (*BatchStack, error) {
+// stack stacks such batches.
+func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	if err := s.check(); err != nil {
+	if err := b.check(); err != nil {
 		return nil, err
 	}
 	if len(batches) == 0 {
@@ -40,7 +40,7 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 	}
 	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
 	if slices.ContainsFunc(batches, isShape) {
-		return s.abstractStack(batches, a, local)
+		return b.abstractStack(batches)
 	}
 	all := make([]*tensors.Tensor, len(batches))
 	for i, batch := range batches {
@@ -52,22 +52,22 @@ func (s *TPUStrategy) stackBatches(ctx context.Context, batches []any, a logical
 			return nil, otherShape(i, all[i].Shape(), all[0].Shape())
 		}
 	}
-	shape, err := shareShape(all[0].Shape().Dimensions, s.shares(local))
+	shape, err := shareShape(all[0].Shape().Dimensions, b.count())
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.layout(all[0].DType(), shape, a, true)
+	l, err := b.layout(all[0].DType(), shape, b.annotation, true)
 	if err != nil {
 		return nil, err
 	}
-	buffers := s.machine.Buffers()
-	if err := s.uploadSteps(ctx, l, all, buffers, local); err != nil {
+	buffers := b.machine.Buffers()
+	if err := b.uploadSteps(ctx, l, all, buffers); err != nil {
 		return nil, errors.Join(err, buffers.Close())
 	}
 	v := &BatchStack{}
-	v.strategy, v.dtype, v.shape, v.annotation = s, all[0].DType(), shape, a
+	v.strategy, v.dtype, v.shape, v.annotation = b.TPUStrategy, all[0].DType(), shape, b.annotation
 	v.perReplica, v.steps, v.buffers = true, len(batches), buffers
-	if err := s.hold(&v.deviceValue); err != nil {
+	if err := b.hold(&v.deviceValue); err != nil {
 		return nil, errors.Join(err, v.free())
 	}
 	return v, nil
@@ -80,15 +80,15 @@ func otherShape(step int, shape, first shapes.Shape) error {
 }
 
 // uploadSteps copies each device's part of every step, one after the other.
-func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers, local bool) error {
+func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
-	for d, device := range s.machine.All {
-		if !s.machine.Local[d] {
+	for d, device := range b.machine.All {
+		if !b.machine.Local[d] {
 			continue
 		}
-		r, p := d/s.logicalDevices, d%s.logicalDevices
-		at := s.batchIndex(r, local)
+		r, p := d/b.logicalDevices, d%b.logicalDevices
+		at := b.part(r)
 		for i, batch := range batches {
 			err := batch.ConstBytes(func(data []byte) {
 				copy(stack[i*l.PartBytes:], l.Part(data[at*l.Bytes:(at+1)*l.Bytes], d, &scratch))
@@ -99,7 +99,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches [
 		}
 		var err error
 		dims := append([]int{len(batches)}, l.Buffer...)
-		if buffers[d], err = s.machine.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
+		if buffers[d], err = b.machine.System.Runtime().BufferFromHost(ctx, stack, l.Type, dims, device); err != nil {
 			return fault.Of(fmt.Sprintf("copying to replica %d, logical device %d", r, p), err, "")
 		}
 	}
@@ -107,7 +107,7 @@ func (s *TPUStrategy) uploadSteps(ctx context.Context, l *mesh.Layout, batches [
 }
 
 // abstractStack is a stacked value without contents.
-func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local bool) (*BatchStack, error) {
+func (b batchShare) abstractStack(batches []any) (*BatchStack, error) {
 	var first shapes.Shape
 	for i, batch := range batches {
 		shape, ok := batch.(shapes.Shape)
@@ -124,15 +124,15 @@ func (s *TPUStrategy) abstractStack(batches []any, a logical.Annotation, local b
 			return nil, otherShape(i, shape, first)
 		}
 	}
-	one, err := s.abstract(first, true, local, a)
+	one, err := b.abstract(first, true)
 	if err != nil {
 		return nil, err
 	}
 	v := &BatchStack{}
 	base := one.base()
-	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = s, base.dtype, base.shape, a, true, len(batches)
+	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = b.TPUStrategy, base.dtype, base.shape, b.annotation, true, len(batches)
 	v.outline = true
-	if err := s.hold(&v.deviceValue); err != nil {
+	if err := b.hold(&v.deviceValue); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -181,7 +181,7 @@ func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, erro
 			}
 			column[step] = batch[i]
 		}
-		v, err := f.strategy.stackBatches(ctx, column, f.argument(i), f.opts.LocalBatch)
+		v, err := batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)}.stack(ctx, column)
 		if err != nil {
 			return nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "not stacked", Err: err}
 		}

@@ -10,13 +10,9 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
-
-// sharding reports whether the replicas share out any state.
-func (s *TPUStrategy) sharding() bool {
-	return s.replicas > 1 && s.opts.Variables.Uses(logical.ReplicaName)
-}
 
 // checkRule refuses a rule that splits a dimension over the replicas and over logical axes.
 func checkRule(r logical.Rule) error {
@@ -34,7 +30,8 @@ func checkRule(r logical.Rule) error {
 // stateOver says along which dimension a tensor that belongs to the training of the variable at path
 // is cut over the replicas, if the rules share out that much of it. The tensor has the variable's
 // shape and is split over the logical devices. Of a stack of layers, each is cut.
-func (s *TPUStrategy) stateOver(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
+func (vs *Variables) stateOver(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
+	s := vs.strategy
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
 		return spmd.ReplicaShard{}
 	}
@@ -45,7 +42,7 @@ func (s *TPUStrategy) stateOver(least logical.StateSharding, path string, shape 
 	for d, n := range shape.Dimensions {
 		switch {
 		case stacked && d == 0:
-		case s.splitsDimension(split, d):
+		case splits(split, s.axes, d):
 		case n%s.replicas == 0:
 			return spmd.ReplicaShard{Dim: d, Size: n}
 		case n > 1 && (largest < 0 || n > shape.Dimensions[largest]):
@@ -58,9 +55,9 @@ func (s *TPUStrategy) stateOver(least logical.StateSharding, path string, shape 
 	return spmd.ReplicaShard{Dim: largest, Size: shape.Dimensions[largest]}
 }
 
-// splitsDimension reports whether an annotation splits a dimension.
-func (s *TPUStrategy) splitsDimension(a logical.Annotation, d int) bool {
-	parts := a.PartsOn(s.axes)
+// splits reports whether an annotation splits a dimension over logical axes.
+func splits(a logical.Annotation, axes sharding.Mesh, d int) bool {
+	parts := a.PartsOn(axes)
 	return d < len(parts) && parts[d] > 1
 }
 
@@ -70,10 +67,10 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	s, shape := vs.strategy, source.Shape()
 	a, byRule, rule := vs.ruled(source)
 	switch {
-	case !s.sharding():
+	case !s.sharding:
 		return a, rule, over, nil
 	case source.Trainable && !byRule.Is() && !vs.isProxy(source.Path()):
-		return a, rule, s.stateOver(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
+		return a, rule, vs.stateOver(logical.ShardParameters, source.Path(), shape, vs.isStack(source.Path()), a), nil
 	}
 	path, of := vs.stateOf(source)
 	if path == "" {
@@ -86,13 +83,13 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 		_, over, _ = vs.ruled(trained)
 	}
 	if !over.Is() {
-		over = s.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
+		over = vs.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
 	if byRule.Is() && byRule != over {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
-	if over.Is() && s.splitsDimension(a, over.Dim) {
+	if over.Is() && splits(a, s.axes, over.Dim) {
 		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)

@@ -108,6 +108,7 @@ type TPUStrategy struct {
 	logicalDevices int           // of a replica
 	axes           sharding.Mesh // of the logical devices
 	whole          sharding.Mesh // of the replicas and the logical devices, over which rules lay variables out
+	sharding       bool          // says that the replicas share out state
 
 	// generation counts the times that the buffers of variables changed other than by a step.
 	// machine.Launch guards it.
@@ -218,7 +219,8 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	return &TPUStrategy{
 		opts: opts, assignment: assignment,
 		replicas: assignment.NumReplicas(), logicalDevices: assignment.NumCoresPerReplica(), axes: axes, whole: whole,
-		values: map[weak.Pointer[deviceValue]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
+		sharding: assignment.NumReplicas() > 1 && opts.Variables.Uses(logical.ReplicaName),
+		values:   map[weak.Pointer[deviceValue]]mesh.Buffers{}, variables: map[*model.Store]*Variables{}, builtins: map[string]*Function{},
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -72,29 +73,54 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 		}
 		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
+	b := batchShare{s, len(values) != s.replicas, a}
 	if all, ok := likeTensors(values); ok {
-		return s.perReplicaInput(ctx, all, a)
+		return b.feed(ctx, all)
 	}
 	all := make([]*tensors.Tensor, len(values))
 	for i, value := range values {
 		var err error
-		if all[i], err = s.replicaTensor(ctx, op, value); err != nil {
-			return nil, noTensor(fmt.Sprintf("value of replica %d", s.replicaAt(i, len(values))), err)
+		if all[i], err = replicaTensor(ctx, s, op, value); err != nil {
+			return nil, noTensor(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
 		if s.machine.Several() && !all[i].Shape().Equal(all[0].Shape()) {
 			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
-				"that of replica %d has shape %s, that of replica %d %s", s.replicaAt(i, len(values)), all[i].Shape(), s.replicaAt(0, len(values)), all[0].Shape())
+				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(), b.replica(0), all[0].Shape())
 		}
 	}
-	return s.perReplicaOf(ctx, all, a)
+	return b.put(ctx, all)
 }
 
-// replicaAt is the replica that value i of so many is for.
-func (s *TPUStrategy) replicaAt(i, values int) int {
-	if values == s.replicas {
+// batchShare is how the replicas share a batch: a global one, or the rows of this process among its
+// own replicas. The annotation is that of a replica's part.
+type batchShare struct {
+	*TPUStrategy
+	local      bool
+	annotation logical.Annotation
+}
+
+// count is the number of replicas that share the batch: all ahead of time, without processes.
+func (b batchShare) count() int {
+	if n := len(b.machine.Groups); b.local && n > 0 {
+		return n
+	}
+	return b.replicas
+}
+
+// replica is the replica that part i of the batch is for, and part the part that is a replica's.
+func (b batchShare) replica(i int) int {
+	if !b.local {
 		return i
 	}
-	return s.machine.Groups[i]
+	return b.machine.Groups[i]
+}
+
+func (b batchShare) part(replica int) int {
+	if !b.local {
+		return replica
+	}
+	i, _ := slices.BinarySearch(b.machine.Groups, replica)
+	return i
 }
 
 // likeTensors are values that are all tensors of package input, of one shape and kind.
@@ -109,16 +135,14 @@ func likeTensors(values []any) ([]input.Tensor, bool) {
 	return all, true
 }
 
-// perReplicaInput is perReplicaOf for tensors of package input of one shape, which it copies from
-// where they lie; much is copied to the devices side by side. It is what a feed calls for each
-// batch.
-func (s *TPUStrategy) perReplicaInput(ctx context.Context, all []input.Tensor, a logical.Annotation) (*PerReplica, error) {
+// feed is put for tensors of package input of one shape. Much is copied to the devices side by side.
+func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, error) {
 	dtype, ok := all[0].Kind().DType()
 	if !ok {
 		return nil, noDType("per-replica value", all[0])
 	}
-	v, err := s.uploadedBy(true, dtype, all[0].Dims(), a, func(l *mesh.Layout, buffers mesh.Buffers) error {
-		return s.machine.Put(ctx, l, func(r int) []byte { return all[s.batchIndex(r, len(all) != s.replicas)].Bytes() }, buffers)
+	v, err := b.uploadedBy(true, dtype, all[0].Dims(), b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error {
+		return b.machine.Put(ctx, l, func(r int) []byte { return all[b.part(r)].Bytes() }, buffers)
 	})
 	if err != nil {
 		return nil, err
@@ -139,22 +163,22 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	return s.splitBatch(ctx, batch, a, local)
+	return batchShare{s, local, a}.split(ctx, batch)
 }
 
-// splitBatch cuts a global batch, or this process's rows of one.
-func (s *TPUStrategy) splitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
-	tensor, err := operandOf(batch).copyHost(ctx, s)
+// split cuts a batch and copies it to the devices.
+func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
+	tensor, err := operandOf(batch).copyHost(ctx, b.TPUStrategy)
 	if err != nil {
 		return nil, noTensor("split batch", err)
 	}
-	replicas := s.shares(local)
+	replicas := b.count()
 	shape, err := shareShape(tensor.Shape().Dimensions, replicas)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.uploadedTensor(ctx, tensor, true, shape, a, func(r int, data []byte) []byte {
-		at, n := s.batchIndex(r, local), len(data)/replicas
+	v, err := b.uploadedTensor(ctx, tensor, true, shape, b.annotation, func(r int, data []byte) []byte {
+		at, n := b.part(r), len(data)/replicas
 		return data[at*n : (at+1)*n]
 	})
 	if err != nil {
@@ -177,12 +201,7 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// uploaded returns a new value. read calls use with replica r's tensor.
-func (s *TPUStrategy) uploaded(ctx context.Context, perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, read tensorReader) (Value, error) {
-	return s.uploadedBy(perReplica, dtype, shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error { return s.upload(ctx, l, read, buffers) })
-}
-
-// uploadedTensor is uploaded for parts of one tensor: part answers replica r's.
+// uploadedTensor makes a value of parts of one tensor: part answers replica r's.
 func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
 	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
 		var failed error
@@ -239,7 +258,7 @@ func (s *TPUStrategy) upload(ctx context.Context, l *mesh.Layout, read tensorRea
 
 // replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
 // or what tensorOf takes.
-func (s *TPUStrategy) replicaTensor(ctx context.Context, op string, x any) (*tensors.Tensor, error) {
+func replicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
 	if t, ok := x.(input.Tensor); ok {
 		return copiedInput(op, t)
 	}
