@@ -44,8 +44,8 @@ func Libtpu(t testing.TB) string {
 }
 
 // CUDA is the plugin that compiles for GPUs. Half a gigabyte is much for a test: it skips unless the
-// environment has TPUSTRATEGY_GPU_AOT=1. `make test-gpu-aot` runs the tests whose names begin with
-// TestGPU.
+// environment has TPUSTRATEGY_GPU_AOT=1. The tests that `make test-gpu-aot` runs have GPU at the
+// beginning of their names.
 func CUDA(t testing.TB) string {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestGPU") {
