@@ -185,7 +185,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		return nil, err
 	}
 	defer done()
-	step, args, err := r.step(strat)
+	step, args, err := r.step(strat, topology)
 	if err != nil {
 		return nil, err
 	}

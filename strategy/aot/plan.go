@@ -158,7 +158,7 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 		if err := f.setAll(settings); err != nil {
 			return nil, nil, err
 		}
-		return r.step(strat)
+		return r.step(strat, "a plan")
 	}
 	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: folder, Strategy: r.opts, Build: build}.Run(ctx)
 }
@@ -179,11 +179,11 @@ func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
 	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
 }
 
-// step is what the program builds; see [Build].
-func (r *run) step(strat *strategy.TPUStrategy) (Step, []any, error) {
+// step is what the program builds for a topology or a plan; see [Build].
+func (r *run) step(strat *strategy.TPUStrategy, where string) (Step, []any, error) {
 	step, args, err := r.build(strat)
 	if err == nil && step == nil {
-		err = &errkind.Fault{Op: "building the step", Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
+		err = &errkind.Fault{Op: "building the step for " + where, Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
 	}
 	return step, args, err
 }
