@@ -131,6 +131,7 @@ func (t *lineTable) finish() (lines []Line, numbers []int) {
 // none for a program from elsewhere.
 func (r *Report) addLines(s *Schedule, m *hloModule, operations []Operation, lines *lineTable) {
 	if m.origins == nil {
+		lines.mark(operations, nil)
 		return
 	}
 	lines.addTimes(operations, 1)
@@ -143,13 +144,14 @@ func (r *Report) addLines(s *Schedule, m *hloModule, operations []Operation, lin
 	lines.mark(operations, numbers)
 }
 
-// mark gives operations the numbers of their lines.
+// mark gives operations the numbers of their lines, if there are any.
 func (t *lineTable) mark(all []Operation, numbers []int) {
 	for k := range all {
 		o := &all[k]
-		if o.Inside == nil && o.by != nil {
+		if o.Inside == nil && o.by != nil && numbers != nil {
 			o.Line = numbers[t.at[most(o.by.shares())]]
 		}
+		o.by = nil // a report does not hold the program
 		t.mark(o.Inside, numbers)
 	}
 }

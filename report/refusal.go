@@ -75,7 +75,7 @@ func (r *Report) addAdvice() {
 		whole = whole || t.Role == "variable" && t.Cut == nil && t.Copies == r.LogicalDevices
 	}
 	if whole && r.Replicas > 1 {
-		r.Advice = append(r.Advice, "share the state of training out among the replicas (Options.State)")
+		r.Advice = append(r.Advice, "share the state of training out among the replicas (a rule by logical.Share)")
 	}
 	r.Advice = append(r.Advice, "use more logical devices, and rules that split the largest variables over them (Options.Variables)",
 		"compute layers again in the backward pass (package remat)", "compute in bfloat16 (package precision)", "take smaller batches, or microbatches", "take a larger slice")
