@@ -44,7 +44,7 @@ type Report struct {
 	Tensors     []Tensor     `json:"tensors"`
 	Collectives []Collective `json:"collectives"`
 	// Torus says which chips the collectives join and what its links carry. It is nil for devices that
-	// are no TPUs, and in reports that were written before it was made.
+	// are no TPUs, for more than 1,024 of them, and in reports that were written before it was made.
 	Torus *Torus `json:"torus,omitempty"`
 	// CollectiveDTypes says of which dtypes the operands of Collectives are.
 	CollectiveDTypes []CollectiveDType `json:"collective_dtypes,omitempty"`

@@ -56,10 +56,14 @@ type load struct {
 	bytes  float64
 }
 
-// torus is that of the slice of a program; nil if the devices are no TPUs.
+// mostPlaced is how many partitions a torus has places of: more cannot be drawn, and would take longer
+// than the rest of a report.
+const mostPlaced = 1024
+
+// torus is that of the slice of a program; nil if the devices are no TPUs, or too many to draw.
 func (r *Report) torus(m *hloModule) *Torus {
 	on, known := newMachine(r.Target.Name)
-	if !known {
+	if !known || r.Replicas*r.LogicalDevices > mostPlaced {
 		return nil
 	}
 	t := &Torus{Shape: on.shape, Rings: on.wrap, Slices: on.slices, DevicesPerChip: on.perChip, Groups: []AxisGroups{}, Links: []Link{},
