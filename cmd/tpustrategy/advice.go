@@ -27,9 +27,14 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 		}
 	}
 	try = append(try, fmt.Sprintf("--logical %d", 2*c.Logical))
-	if c.Batch > 1 {
-		try = append(try, fmt.Sprintf("--batch %d", c.Batch/2))
-	} else if c.Batch == 0 {
+	replicas := 1
+	if o.Report != nil {
+		replicas = max(o.Report.Replicas, 1)
+	}
+	switch half := c.Batch / 2; {
+	case c.Batch%2 == 0 && half > 0 && half%replicas == 0:
+		try = append(try, fmt.Sprintf("--batch %d", half))
+	case c.Batch == 0 || half >= replicas:
 		try = append(try, "a smaller --batch")
 	}
 	text := "try " + strings.Join(try, ", ") + ", or a larger slice"

@@ -25,6 +25,10 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	assert.Equal(t, "; 1008.00 GiB too much: try --logical 4, --batch 4, or a larger slice", advice(gpt, large))
 	assert.Equal(t, []string{"--logical 4", "--batch 4", "a larger slice"}, large.Report.Advice)
 	assert.Equal(t, map[string]string{"example": "gpt", "logical": "2", "precision": "bf16", "shard-state": "parameters", "remat": "full", "batch": "8"}, gpt.options())
+	gpt.Batch = 6 // of which two replicas cannot share a half
+	assert.Equal(t, "; try --logical 4, a smaller --batch, or a larger slice", advice(gpt, tooLarge(0, 0)))
+	gpt.Batch = 2
+	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, tooLarge(0, 0)))
 	gpt.Batch = 1
 	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, tooLarge(0, 0)))
 	assert.Equal(t, "; try --logical 4, or a larger slice", advice(gpt, ahead.Outcome{Error: &failure{Sort: "memory"}}))

@@ -33,7 +33,7 @@ type stepOptions struct {
 	Replicas   int    `help:"Number of replicas; 0 takes as many as fit."`
 	Width      int    `help:"Width of the example's layers; 0 takes the example's own."`
 	Layers     int    `help:"Number of the example's pairs of layers; 0 takes the example's own."`
-	Batch      int    `help:"Rows of one replica's batch; 0 takes the example's own."`
+	Batch      int    `help:"Rows of a step, over all replicas; 0 takes the example's own."`
 	Whole      bool   `help:"Keep a whole copy of every variable on each logical device."`
 	ShardState string `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters." enum:",none,optimizer,gradients,parameters" default:""`
 	Remat      string `help:"What of gpt's layers the backward pass computes again: none, products (all but products) or full." enum:",none,products,full" default:""`

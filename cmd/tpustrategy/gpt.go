@@ -33,9 +33,6 @@ var gptModel = exampleModel{
 		if err != nil {
 			return err
 		}
-		if size.Batch > 0 {
-			replicas = 1 // the rows are those of each
-		}
 		return c.Check(replicas, p, 1)
 	},
 }
@@ -47,7 +44,7 @@ func gptConfig(size modelSize) (decoder.Config, error) {
 		c.Keep, err = remat.ParsePolicy(cmp.Or(size.Remat, "none"))
 	}
 	if size.Batch > 0 {
-		c.Batch = size.Batch // of one replica
+		c.Batch = size.Batch
 	}
 	return c, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,7 +23,7 @@ import (
 type modelSize struct {
 	Width  int `json:"width,omitempty"`
 	Layers int `json:"layers,omitempty"`
-	// Batch is the number of rows of one replica's batch.
+	// Batch is the number of rows of a step, over all replicas; in an example's own size, of each.
 	Batch int `json:"batch,omitempty"`
 	// Preset and Remat are the size of gpt, and what of its layers is computed again.
 	Preset string `json:"preset,omitempty"`
@@ -151,7 +152,7 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 		for _, pair := range []struct {
 			flag       string
 			value, def *int
-		}{{"--width", &size.Width, &m.size.Width}, {"--layers", &size.Layers, &m.size.Layers}, {"--batch", &size.Batch, &m.size.Batch}} {
+		}{{"--width", &size.Width, &m.size.Width}, {"--layers", &size.Layers, &m.size.Layers}, {"--batch", &size.Batch, new(int)}} {
 			switch {
 			case *pair.value == 0:
 				*pair.value = *pair.def
@@ -162,6 +163,15 @@ func findModel(name string, size modelSize) (exampleModel, modelSize, error) {
 		return m, size, nil
 	}
 	return exampleModel{}, size, misused("compile", "there are "+strings.Join(names, ", "), "no example model %q", name)
+}
+
+// rows are those of a step of so many replicas, 0 for the preset's.
+func (m exampleModel) rows(size modelSize, replicas int) (int, error) {
+	rows := cmp.Or(size.Batch, m.size.Batch*replicas)
+	if rows%replicas != 0 {
+		return 0, misused("compile", fmt.Sprintf("give a multiple of %d", replicas), "--batch: %d replicas cannot share %d rows equally", replicas, rows)
+	}
+	return rows, nil
 }
 
 // takes refuses the options of size that the model has no use for.

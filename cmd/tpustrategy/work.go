@@ -90,13 +90,17 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 		return nil, err
 	}
 	defer done()
+	rows, err := m.rows(size, strat.NumReplicasInSync())
+	if err != nil {
+		return nil, err
+	}
 	if m.fits != nil {
 		if err := m.fits(size, strat.NumReplicasInSync(), strat.NumLogicalDevices()); err != nil {
 			return nil, refused("compile", err)
 		}
 	}
 	var batch []any
-	for _, shape := range m.batch(size, size.Batch*strat.NumReplicasInSync()) {
+	for _, shape := range m.batch(size, rows) {
 		batch = append(batch, shape)
 	}
 	step, err := m.trainStep(strat, size, policy, 0)
