@@ -15,7 +15,7 @@ import (
 // lower is the trace of the MLP's training step, gradients and update included, and its lowering to
 // text.
 func lower(ctx context.Context, r *rig) (row, error) {
-	m, err := r.resident(ctx)
+	m, err := r.workload(ctx)
 	if err != nil {
 		return row{}, err
 	}

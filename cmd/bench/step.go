@@ -20,16 +20,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// resident is the MLP's training step and its way on data that stays on the devices.
-type resident struct {
+// workload is the MLP's training step and its way on data that stays on the devices.
+type workload struct {
 	program
 	strat *strategy.TPUStrategy
 	step  *train.Step
 	way   way
 }
 
-func (r *rig) resident(ctx context.Context) (*resident, error) {
-	m := &resident{program: mlp()}
+func (r *rig) workload(ctx context.Context) (*workload, error) {
+	m := &workload{program: mlp()}
 	var err error
 	if m.strat, err = r.strategy(ctx, strategy.Options{}); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (r *rig) resident(ctx context.Context) (*resident, error) {
 }
 
 // fed times a step that gets its arguments in turn with the same step on data that stays.
-func (m *resident) fed(ctx context.Context, args func() ([]any, error)) (row, error) {
+func (m *workload) fed(ctx context.Context, args func() ([]any, error)) (row, error) {
 	var loss *strategy.Mirrored
 	short := untilReady(ctx)
 	return repeat{turns: 600, limit: time.Minute, ops: 2}.time(timed(func() error {
@@ -61,7 +61,7 @@ func (m *resident) fed(ctx context.Context, args func() ([]any, error)) (row, er
 
 // mlpStep is a training step on data that stays on the devices.
 func mlpStep(ctx context.Context, r *rig) (row, error) {
-	m, err := r.resident(ctx)
+	m, err := r.workload(ctx)
 	if err != nil {
 		return row{}, err
 	}
@@ -70,7 +70,7 @@ func mlpStep(ctx context.Context, r *rig) (row, error) {
 
 // mlpStepFeed copies the batch from the host for each step. The floor is the step without that.
 func mlpStepFeed(ctx context.Context, r *rig) (row, error) {
-	m, err := r.resident(ctx)
+	m, err := r.workload(ctx)
 	if err != nil {
 		return row{}, err
 	}
@@ -81,7 +81,7 @@ func mlpStepFeed(ctx context.Context, r *rig) (row, error) {
 // mlpStepPrefetch reads the batches from a dataset, put together anew for each step, through the
 // input pipeline and a feed that copies them ahead of the step. The floor is as in mlpStepFeed.
 func mlpStepPrefetch(ctx context.Context, r *rig) (result row, err error) {
-	m, err := r.resident(ctx)
+	m, err := r.workload(ctx)
 	if err != nil {
 		return row{}, err
 	}

@@ -49,7 +49,7 @@ type Observer struct {
 	mu     sync.Mutex
 	making map[string]trace.Span // by program
 	run    *run                  // nil outside of a run
-	doing  doing
+	spells spells
 }
 
 // run is a run under way.
@@ -145,12 +145,12 @@ func (o *Observer) Hook() fit.Hook {
 			defer o.mu.Unlock()
 			attrs := o.attributes(s.Strategy().Process())
 			r := &run{step: s.Step(), rows: s.Rows(), attrs: metric.WithAttributeSet(attribute.NewSet(attrs...))}
-			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.doing.first()), trace.WithAttributes(append(attrs,
+			r.inside, r.span = o.tracer.Start(ctx, "train", trace.WithTimestamp(o.spells.first()), trace.WithAttributes(append(attrs,
 				attribute.Int64("tpustrategy.first_step", s.Step()+1), attribute.Int64("tpustrategy.resumed", s.Resumed()))...))
 			_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(attrs...))
 			o.run = r
-			o.did(o.doing.before...)
-			o.doing.before = nil
+			o.did(o.spells.before...)
+			o.spells.before = nil
 			return nil
 		},
 		Record: func(_ context.Context, s *fit.State) error {
@@ -171,7 +171,7 @@ func (o *Observer) Hook() fit.Hook {
 			o.run.steps.End()
 			o.run.span.SetAttributes(attribute.Int64("tpustrategy.last_step", s.Step()), attribute.String("tpustrategy.result", result(err)))
 			end(o.run.span, err)
-			o.run, o.doing = nil, doing{}
+			o.run, o.spells = nil, spells{}
 			return nil
 		},
 	}
@@ -192,12 +192,12 @@ func (o *Observer) record(s *fit.State) {
 		r.steps.SetAttributes(attribute.Float64("tpustrategy.metric."+m.Name, m.Value))
 		o.measured.Record(r.inside, m.Value, r.attrs, metric.WithAttributes(attribute.String("name", m.Name)))
 	}
-	for what, took := range o.doing.took {
+	for what, took := range o.spells.took {
 		if took > 0 {
 			r.steps.SetAttributes(attribute.Float64("tpustrategy.seconds."+watchdog.Activity(what).String(), took.Seconds()))
 		}
 	}
-	o.doing.took = [activities]time.Duration{}
+	o.spells.took = [activities]time.Duration{}
 	r.steps.End()
 	r.step, r.rows, r.at = s.Step(), s.Rows(), now
 	_, r.steps = o.tracer.Start(r.inside, "steps", trace.WithAttributes(o.attributes(s.Strategy().Process())...))

@@ -46,12 +46,12 @@ func (s *Store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	p := &put{store: s, key: s.prefix + name, absent: opts.IfAbsent, write: write, id: rand.Text()}
-	return s.again(ctx, "put", name, p.attempt)
+	c := &content{store: s, key: s.prefix + name, absent: opts.IfAbsent, write: write, id: rand.Text()}
+	return s.again(ctx, "put", name, c.attempt)
 }
 
-// put is a Put, with all its attempts.
-type put struct {
+// content is what Put writes to an object, in however many attempts.
+type content struct {
 	store  *Store
 	key    string
 	absent bool
@@ -66,22 +66,22 @@ type callerError struct{ error }
 
 func (e callerError) Unwrap() error { return e.error }
 
-func (p *put) attempt(ctx context.Context, g *guard) error {
-	u := &upload{put: p, ctx: ctx, g: g}
+func (c *content) attempt(ctx context.Context, g *guard) error {
+	u := &upload{content: c, ctx: ctx, g: g}
 	err := u.run()
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		// Either the bucket is not there, or the service has forgotten the upload of a large object.
-		if there := p.store.ask(ctx, g); p.known || there != nil {
+		if there := c.store.ask(ctx, g); c.known || there != nil {
 			return noBucketError{err}
 		}
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
-	if err == nil || !p.absent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
+	if err == nil || !c.absent || gcerrors.Code(err) != gcerrors.FailedPrecondition && gcerrors.Code(err) != gcerrors.AlreadyExists {
 		return err
 	}
 	var attrs *blob.Attributes
 	asked := g.do(func() error {
-		attrs, err = p.store.bucket.Attributes(ctx, p.key)
+		attrs, err = c.store.bucket.Attributes(ctx, c.key)
 		return err
 	})
 	switch {
@@ -89,10 +89,10 @@ func (p *put) attempt(ctx context.Context, g *guard) error {
 		return errGone
 	case asked != nil:
 		return asked
-	case attrs.Metadata[mark] != p.id:
+	case attrs.Metadata[mark] != c.id:
 		return existsError{}
-	case p.known && attrs.Size != int64(len(p.whole)):
-		return fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, attrs.Size, len(p.whole))
+	case c.known && attrs.Size != int64(len(c.whole)):
+		return fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, attrs.Size, len(c.whole))
 	}
 	return nil
 }
@@ -108,33 +108,33 @@ var errGone = errors.New("it went meanwhile")
 
 // upload is one attempt to send an object. It is the writer that the content is written to.
 type upload struct {
-	put    *put
-	ctx    context.Context
-	g      *guard
-	begun  []byte // what is not sent yet, while that may be all
-	w      *blob.Writer
-	stored func() (Stored, bool)
-	size   int64
-	crc    uint32
-	err    error // of the writer
+	content *content
+	ctx     context.Context
+	g       *guard
+	begun   []byte // what is not sent yet, while that may be all
+	w       *blob.Writer
+	stored  func() (Receipt, bool)
+	size    int64
+	crc     uint32
+	err     error // of the writer
 }
 
 func (u *upload) run() error {
-	p := u.put
-	if !p.known {
-		if err := p.write(u); u.err != nil {
+	c := u.content
+	if !c.known {
+		if err := c.write(u); u.err != nil {
 			return u.abort(u.err)
 		} else if err != nil {
 			return u.abort(callerError{err})
 		}
 		if u.w == nil {
-			p.whole, p.known = u.begun, true
+			c.whole, c.known = u.begun, true
 		}
 	}
-	if p.known {
-		u.crc, u.size = crc32.Checksum(p.whole, castagnoli), int64(len(p.whole))
-		if u.open(true); u.err == nil && len(p.whole) > 0 {
-			u.send(p.whole)
+	if c.known {
+		u.crc, u.size = crc32.Checksum(c.whole, castagnoli), int64(len(c.whole))
+		if u.open(true); u.err == nil && len(c.whole) > 0 {
+			u.send(c.whole)
 		}
 		if u.err != nil {
 			return u.abort(u.err)
@@ -195,10 +195,10 @@ func (u *upload) send(p []byte) {
 
 // open begins the request, or the first of several.
 func (u *upload) open(whole bool) {
-	s := u.put.store
+	s := u.content.store
 	opts := &blob.WriterOptions{
 		BufferSize: s.chunk, MaxConcurrency: concurrency, ContentType: "application/octet-stream",
-		Metadata: map[string]string{mark: u.put.id}, IfNotExist: u.put.absent,
+		Metadata: map[string]string{mark: u.content.id}, IfNotExist: u.content.absent,
 	}
 	if s.service.Upload != nil {
 		opts.BeforeWrite = func(as func(any) bool) (err error) {
@@ -207,7 +207,7 @@ func (u *upload) open(whole bool) {
 		}
 	}
 	u.err = u.g.do(func() (err error) {
-		u.w, err = s.bucket.NewWriter(u.ctx, u.put.key, opts)
+		u.w, err = s.bucket.NewWriter(u.ctx, u.content.key, opts)
 		return err
 	})
 }
@@ -219,14 +219,14 @@ func (u *upload) compare() error {
 		return nil
 	}
 	got, ok := u.stored()
-	if !ok || got == (Stored{u.put.key, u.size, u.crc}) {
+	if !ok || got == (Receipt{u.content.key, u.size, u.crc}) {
 		return nil
 	}
-	if got.Key != u.put.key {
+	if got.Key != u.content.key {
 		return fmt.Errorf("%w: the object is called %q", ErrDamaged, got.Key)
 	}
 	err := fmt.Errorf("%w: %d bytes with CRC-32C %08x instead of %d bytes with %08x", ErrDamaged, got.Size, got.CRC32C, u.size, u.crc)
-	if gone := u.g.do(func() error { return u.put.store.bucket.Delete(u.ctx, u.put.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
+	if gone := u.g.do(func() error { return u.content.store.bucket.Delete(u.ctx, u.content.key) }); gone != nil && gcerrors.Code(gone) != gcerrors.NotFound {
 		return fmt.Errorf("%w, and could not be removed: %v", err, gone) //nolint:errorlint // that it is damaged decides
 	}
 	return err

@@ -26,7 +26,7 @@ type Service struct {
 	Hint func(r Reason) string
 	// Upload is called before an object is uploaded, with what a driver gives to
 	// blob.WriterOptions.BeforeWrite. After the upload the store calls stored, if that is not nil.
-	Upload func(as func(any) bool, u Upload) (stored func() (Stored, bool), err error)
+	Upload func(as func(any) bool, u Upload) (stored func() (Receipt, bool), err error)
 	// Sum returns the CRC-32C of the whole object that an answer to a read is of, with what a driver
 	// gives to blob.Reader.As; false if the service does not say it.
 	Sum func(as func(any) bool) (crc32c uint32, ok bool)
@@ -45,9 +45,9 @@ type Upload struct {
 	Retry time.Duration
 }
 
-// Stored is what a service says that it has stored: the object's key in the bucket, its length in
+// Receipt is what a service says that it has stored: the object's key in the bucket, its length in
 // bytes and its checksum.
-type Stored struct {
+type Receipt struct {
 	Key    string
 	Size   int64
 	CRC32C uint32

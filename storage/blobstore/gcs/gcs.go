@@ -98,7 +98,7 @@ func status(err error) int {
 
 // upload gives a small object's checksum along, and lets the client repeat the chunks of a large
 // one, so that one lost chunk is not the whole upload.
-func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Stored, bool), error) {
+func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Receipt, bool), error) {
 	var handle **gcloud.ObjectHandle
 	if !u.Whole && as(&handle) {
 		*handle = (*handle).Retryer(gcloud.WithPolicy(gcloud.RetryAlways), gcloud.WithBackoff(gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Multiplier: 2}))
@@ -111,12 +111,12 @@ func upload(as func(any) bool, u blobstore.Upload) (func() (blobstore.Stored, bo
 		w.SendCRC32C, w.CRC32C = true, u.CRC32C
 	}
 	w.ChunkRetryDeadline = u.Retry
-	return func() (blobstore.Stored, bool) {
+	return func() (blobstore.Receipt, bool) {
 		attrs := w.Attrs()
 		if attrs == nil {
-			return blobstore.Stored{}, false
+			return blobstore.Receipt{}, false
 		}
-		return blobstore.Stored{Key: attrs.Name, Size: attrs.Size, CRC32C: attrs.CRC32C}, true
+		return blobstore.Receipt{Key: attrs.Name, Size: attrs.Size, CRC32C: attrs.CRC32C}, true
 	}, nil
 }
 

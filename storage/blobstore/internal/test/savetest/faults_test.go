@@ -257,19 +257,19 @@ func onlyCheckpoints(t *testing.T, s storage.Store) {
 	require.Len(t, manifests, kept, "%v", names)
 }
 
-// reading is a reader that runs while others save.
-type reading struct {
+// reader is one that runs while others save.
+type reader struct {
 	reads atomic.Int64
 	stop  func()
 }
 
-func read(t *testing.T, server *fakegcs.Server) *reading {
+func read(t *testing.T, server *fakegcs.Server) *reader {
 	t.Helper()
 	proxy, store := server.Second(t, "bucket", impatient)
 	proxy.Choose(faultproxy.Random(5, faulty, faultproxy.Unavailable, faultproxy.CutRequest, faultproxy.LoseAnswer, faultproxy.CutAnswer,
 		faultproxy.Slow, faultproxy.Twice))
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &reading{}
+	r := &reader{}
 	over := make(chan struct{})
 	r.stop = func() { cancel(); <-over }
 	go func() {

@@ -14,8 +14,8 @@ import (
 // activities is the number of kinds of activities.
 const activities = int(watchdog.Setup) + 1
 
-// doing is what a run does now, and has done since the last record.
-type doing struct {
+// spells are what a run does now, and has done since the last record.
+type spells struct {
 	now  spell
 	took [activities]time.Duration
 	// before are the spells before the run began, such as a restore, which have no parent yet.
@@ -30,29 +30,29 @@ type spell struct {
 }
 
 // first is when the run began to do anything.
-func (d *doing) first() time.Time {
+func (s *spells) first() time.Time {
 	switch {
-	case len(d.before) > 0:
-		return d.before[0].begin
-	case !d.now.begin.IsZero():
-		return d.now.begin
+	case len(s.before) > 0:
+		return s.before[0].begin
+	case !s.now.begin.IsZero():
+		return s.now.begin
 	}
 	return time.Now()
 }
 
 // turn ends the spell under way and begins the next.
 func (o *Observer) turn(what watchdog.Activity, name string) {
-	now, last := time.Now(), o.doing.now
-	o.doing.now = spell{what: what, name: name, begin: now}
+	now, last := time.Now(), o.spells.now
+	o.spells.now = spell{what: what, name: name, begin: now}
 	if last.begin.IsZero() {
 		return
 	}
 	last.end = now
 	if i := int(last.what); i < activities {
-		o.doing.took[i] += now.Sub(last.begin)
+		o.spells.took[i] += now.Sub(last.begin)
 	}
 	if o.run == nil {
-		o.doing.before = append(o.doing.before, last)
+		o.spells.before = append(o.spells.before, last)
 		return
 	}
 	o.did(last)
