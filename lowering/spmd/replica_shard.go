@@ -311,8 +311,9 @@ func gathers(s *ir.Statement, made map[*ir.Value]*ir.Statement) bool {
 }
 
 // unread are the statements that bring state in parts together for nobody: an updated variable that
-// stays in parts is gathered where the step may still read it.
-func (fl *flow) unread() map[int]bool {
+// stays in parts is gathered where the step may still read it, and a stack of which layers gather
+// slices is whole in the precision of the step.
+func (fl *flow) unread(parts map[*ir.Value]*ir.Value) map[int]bool {
 	var found map[int]bool
 	var readers map[*ir.Value]int
 	made := map[*ir.Value]*ir.Statement{}
@@ -324,7 +325,8 @@ func (fl *flow) unread() map[int]bool {
 		if def, ok := fl.defined[s.Operands[0]]; ok {
 			made[s.Operands[0]] = fl.statements[def]
 		}
-		if !gathers(s, made) {
+		converts := s.Op == "stablehlo.convert" && parts[s.Operands[0]] != nil
+		if !converts && !gathers(s, made) {
 			continue
 		}
 		if readers == nil {

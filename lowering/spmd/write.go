@@ -206,7 +206,7 @@ func (w *writer) step(p *lowering.Program, m *Module) (*ir.Function, error) {
 			w.body = append(w.body, again...)
 		}
 	}
-	unread := fl.unread()
+	unread := fl.unread(w.parts)
 	for _, unit := range fl.order(regions) {
 		// Regions that trace to nothing have no statement to stand at.
 		if unit >= 0 {

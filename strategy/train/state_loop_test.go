@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -59,7 +60,7 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 		return losses, values(t, s, store), string(m.Text)
 	}
 	wantLosses, want, _ := run(strategy.Options{Replicas: 1, LogicalDevices: 1}, remat.Everything())
-	stack := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<3x\d+x\d+xf32>`)
+	stack := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<3x\d+x\d+xb?f(16|32)>`)
 	layer := regexp.MustCompile(`"stablehlo.all_gather"[^\n]*-> tensor<\d+x\d+xf32>`)
 	scattered := regexp.MustCompile(`(?s)"stablehlo.reduce_scatter".{0,400}?-> tensor<\d+x\d+xf32>`)
 	summed := regexp.MustCompile(`(?s)"stablehlo.(all_reduce|reduce_scatter)".{0,400}?-> tensor<3x\d+x\d+xf32>`)
@@ -80,6 +81,12 @@ func TestLayersOfALoopAreGatheredOneByOne(t *testing.T) {
 			if c.state == logical.ShardParameters {
 				assert.Empty(t, stack.FindAllString(text, -1))
 				assert.NotEmpty(t, layer.FindAllString(text, -1))
+				half := strategytest.OK(train.New(strategytest.On(t, sys, deepOptions(c.r, c.p, c.state)), strategytest.SeededStore(),
+					optimizer.Adam().Done(), deep(c.keep), train.Options{Precision: precision.MixedBFloat16}))
+				x, y := strategytest.Batch(0)
+				m, err := half.Lowered(t.Context(), x, y)
+				require.NoError(t, err)
+				assert.Empty(t, stack.FindAllString(string(m.Text), -1), "nor in the precision of the step")
 			}
 			assert.NotEmpty(t, scattered.FindAllString(text, -1), "each layer scatters the gradients of its slices")
 			assert.Empty(t, summed.FindAllString(text, -1), "no gradient of a stack is whole")
