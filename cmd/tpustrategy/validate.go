@@ -199,7 +199,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 
 // ofStep probes a published step as the decoder expresses it.
 func (v *validated) ofStep(ctx context.Context, s published.Step, search ahead.Search) {
-	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
+	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, HeadSize: s.HeadSize, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
 		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6}
 	v.Published = s.Seconds(c.Parameters())
 	result, err := func() (*plan.Result, error) {

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	samples := f.Samples(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Width / c.Heads,
+	samples := f.Samples(step, c.Logits, generate.Options{Layers: c.Layers, KeyHeads: c.KeyHeads, HeadSize: c.Head(),
 		Vocabulary: c.Vocabulary, Length: c.Sequence, Precision: f.Precision}, corpus.Words, *prompt, fit.Every(max(f.Steps/24, 1)), stdout)
 	result, err := fit.Run(ctx, step, fit.Dataset(windows.Repeat(-1).Batch(c.Batch, true)),
 		f.Fit(map[string]string{"preset": c.Name, "batch": fmt.Sprint(c.Batch)}), slices.Concat(held, f.Hooks(third, "loss", "held/nats"), samples)...)

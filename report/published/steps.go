@@ -37,7 +37,6 @@ func (s Step) Asked(parameters int) float64 {
 
 const (
 	kernel  = "measured with a flash attention kernel"
-	heads   = "heads whose features together are not the model's width"
 	offload = "values that wait in host memory for the backward pass"
 	other   = "another architecture"
 )
@@ -45,16 +44,16 @@ const (
 // Steps returns the published steps, those that cannot be expressed among them.
 func Steps() []Step {
 	all := []Step{
-		{Row: 1, Name: "16B", Slice: "v5e-256", Chips: 256, Rows: 6, Layers: 32, Width: 4096, Heads: 64, Hidden: 28672, Remat: "full", TFLOPs: 120, Lacks: heads},
+		{Row: 1, Name: "16B", Slice: "v5e-256", Chips: 256, Rows: 6, Layers: 32, Width: 4096, Heads: 64, Hidden: 28672, Remat: "full", TFLOPs: 120},
 		{Row: 2, Name: "32B", Slice: "v5e-256", Chips: 256, Rows: 4, Layers: 32, Width: 8192, Heads: 64, Hidden: 28672, Remat: "full", TFLOPs: 132},
 		{Row: 3, Name: "64B", Slice: "v5e-256", Chips: 256, Rows: 2, Layers: 64, Width: 8192, Heads: 64, Hidden: 28672, Remat: "full", TFLOPs: 118},
-		{Row: 4, Name: "128B", Slice: "v5e-256", Chips: 256, Rows: 1, Model: 16, Layers: 64, Width: 8192, Heads: 128, Hidden: 57344, Remat: "full", TFLOPs: 110, Lacks: heads + "; " + offload},
+		{Row: 4, Name: "128B", Slice: "v5e-256", Chips: 256, Rows: 1, Model: 16, Layers: 64, Width: 8192, Heads: 128, Hidden: 57344, Remat: "full", TFLOPs: 110, Lacks: offload},
 		{Row: 5, Name: "32B", Slice: "v5p-128", Chips: 64, Rows: 6, Model: 4, Layers: 32, Width: 8192, Heads: 64, Hidden: 28672, Remat: "products", TFLOPs: 328},
 		{Row: 6, Name: "64B", Slice: "v5p-128", Chips: 64, Rows: 3, Model: 4, Layers: 64, Width: 8192, Heads: 64, Hidden: 28672, Remat: "products", TFLOPs: 323},
-		{Row: 7, Name: "128B", Slice: "v5p-256", Chips: 128, Rows: 1, Model: 8, Layers: 64, Width: 8192, Heads: 128, Hidden: 57344, Remat: "products", TFLOPs: 315, Lacks: heads},
+		{Row: 7, Name: "128B", Slice: "v5p-256", Chips: 128, Rows: 1, Model: 8, Layers: 64, Width: 8192, Heads: 128, Hidden: 57344, Remat: "products", TFLOPs: 315},
 		{Row: 8, Name: "256B", Slice: "v5p-1024", Chips: 512, Rows: 1, Model: 8, Layers: 64, Width: 16384, Heads: 128, Hidden: 57344, Remat: "products", TFLOPs: 308},
 		{Row: 9, Name: "512B", Slice: "v5p-1024", Chips: 512, Rows: 2, Model: 8, Layers: 128, Width: 16384, Heads: 128, Hidden: 57344, Remat: "full", TFLOPs: 294},
-		{Row: 10, Name: "1024B", Slice: "v5p-2048", Chips: 1024, Rows: 2, Model: 16, Layers: 128, Width: 16384, Heads: 256, Hidden: 114688, Remat: "full", TFLOPs: 254, Lacks: heads},
+		{Row: 10, Name: "1024B", Slice: "v5p-2048", Chips: 1024, Rows: 2, Model: 16, Layers: 128, Width: 16384, Heads: 256, Hidden: 114688, Remat: "full", TFLOPs: 254},
 		{Row: 11, Name: "22B", Slice: "v4-128", Chips: 64, Rows: 13, Layers: 48, Width: 6144, Heads: 24, HeadSize: 256, Hidden: 24576, Remat: "full", TFLOPs: 156},
 		{Row: 12, Name: "52B", Slice: "v4-384", Chips: 192, Rows: 7, Layers: 32, Width: 12288, Heads: 32, HeadSize: 384, Hidden: 49152, Remat: "full", TFLOPs: 154},
 		{Row: 13, Name: "Llama3.1-8B", Slice: "v6e-8", Chips: 8, Rows: 3, Sequence: 8192, TFLOPs: 413.4, Lacks: offload},

@@ -62,17 +62,17 @@ func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *ge
 // keys and values. The angles are float32: bfloat16 has too few numbers for places.
 func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *generate.Cache) *graph.Node {
 	heads := func(name string, heads int) *graph.Node {
-		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Width/c.Heads), "", "", "logical", "")
+		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Head()), "", "", "logical", "")
 	}
 	q, k, v := heads("query", c.Heads), heads("key", c.KeyHeads), heads("value", c.KeyHeads)
 	q, k = graph.ConvertDType(q, dtypes.Float32), graph.ConvertDType(k, dtypes.Float32)
-	half := c.Width / c.Heads / 2
+	half := c.Head() / 2
 	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2), -math.Log(c.Theta)/float64(half)))
 	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
 	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
 	y := past.Attend(q, k, v)
-	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Width)
+	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.Head())
 	return logical.Replicate(layers.Dense(scope.In("out"), y, false, c.Width))
 }
 

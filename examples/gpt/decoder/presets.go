@@ -4,6 +4,7 @@
 package decoder
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,6 +20,7 @@ type Config struct {
 	Name                 string // of the preset
 	Layers, Width, Heads int
 	KeyHeads             int // heads of keys and values
+	HeadSize             int // features of a head; 0 is Width/Heads
 	Hidden               int // features between the dense layers
 	Vocabulary, Sequence int
 	Batch                int     // rows of a step, over all replicas
@@ -27,10 +29,10 @@ type Config struct {
 }
 
 var presets = []Config{
-	{"tiny", 3, 128, 4, 4, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}},
-	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}},
-	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}},
-	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}},
+	{"tiny", 3, 128, 4, 4, 0, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}},
+	{"125m", 12, 768, 12, 12, 0, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}},
+	{"1b3", 24, 2048, 16, 16, 0, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}},
+	{"llama3-8b", 32, 4096, 32, 8, 0, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}},
 }
 
 // Preset returns the size of a name: tiny, 125m, 1b3 or llama3-8b.
@@ -60,9 +62,12 @@ func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 // Windows returns the shape of a step's argument: what the model reads, and one token more.
 func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
 
+// Head returns the number of features of a head.
+func (c Config) Head() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
+
 // Parameters returns the number of parameters.
 func (c Config) Parameters() int {
-	layer := 2*c.Width*(c.Width+c.Width/c.Heads*c.KeyHeads) + 3*c.Width*c.Hidden + 2*c.Width
+	layer := 2*c.Width*c.Head()*(c.Heads+c.KeyHeads) + 3*c.Width*c.Hidden + 2*c.Width
 	return c.Layers*layer + 2*c.Vocabulary*c.Width + c.Width
 }
 

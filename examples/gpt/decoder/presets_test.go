@@ -28,17 +28,20 @@ func TestPresetsHaveTheParametersOfTheirNames(t *testing.T) {
 }
 
 func TestParametersAreThoseOfTheVariables(t *testing.T) {
-	c := small()
-	store := model.NewStore()
-	_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.Windows())
-	require.NoError(t, err)
-	n := 0
-	for v := range store.IterVariables() {
-		if v.Trainable {
-			n += v.Shape().Size()
+	for _, size := range []int{0, 6} { // features of a head
+		c := small()
+		c.HeadSize = size
+		store := model.NewStore()
+		_, err := strategytest.OK(train.New(strategytest.New(t, 1, 1), store, optimizer.StochasticGradientDescent().Done(), c.Loss, train.Options{})).Lowered(t.Context(), c.Windows())
+		require.NoError(t, err)
+		n := 0
+		for v := range store.IterVariables() {
+			if v.Trainable {
+				n += v.Shape().Size()
+			}
 		}
+		assert.Equal(t, c.Parameters(), n)
 	}
-	assert.Equal(t, c.Parameters(), n)
 }
 
 func TestSizesThatCannotBeAreErrors(t *testing.T) {
