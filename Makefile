@@ -102,7 +102,7 @@ debug: plugins
 	$(REQUIRE) GOGC=1 GOEXPERIMENT=cgocheck2 $(GO) test -timeout 20m ./pjrt/...
 
 bench: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./cmd/bench $(ARGS)
+	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./internal/test/bench $(ARGS)
 
 lint:
 	@out=$$(gofmt -l . ); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi

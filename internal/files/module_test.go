@@ -42,8 +42,6 @@ var apart = map[string]string{
 	"internal/safetensors/writer.go":  "a new file under a random name, and its folder",
 	"internal/ahead/file.go":          "what the user names to write to, such as a pipe, or in a folder that takes no other files",
 	"cmd/tpustrategy/install.go":      "new files in a new folder of this process",
-	"cmd/bench":                       "files of its own",
-	"internal/imports":                "for tests",
 	"internal/test":                   "for tests",
 }
 

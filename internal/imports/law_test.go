@@ -35,7 +35,7 @@ func TestTheModuleKeepsTheLaw(t *testing.T) {
 	}
 	for path, is := range found {
 		for to := range is.Sources {
-			if InHarness(to) && !InHarness(path) && path != "cmd/bench" && path != "examples/multihost" {
+			if InHarness(to) && !InHarness(path) && path != "examples/multihost" {
 				assert.Failf(t, "the product imports harness", "%s imports %s", path, to)
 			}
 		}

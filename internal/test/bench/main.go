@@ -3,8 +3,8 @@
 // operation), and floor_us where there is a floor, measured in turn in the same run. See
 // docs/benchmarks.md for what each name means.
 //
-//	go run ./cmd/bench            all
-//	go run ./cmd/bench add_one    those whose name contains a word
+//	go run ./internal/test/bench            all
+//	go run ./internal/test/bench add_one    those whose name contains a word
 //
 // Exit codes: 0 done, 1 a benchmark failed, 2 wrong usage, 130 interrupted (143 by SIGTERM), after
 // the lines of what was done.
