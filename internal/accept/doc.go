@@ -31,6 +31,6 @@
 //
 // # Ahead of time
 //
-// [Compile] compiles every program of the parts for a slice that is not at hand, so that nobody
-// meets a compiler's error on the first day.
+// A test compiles every program of the parts for slices that are not at hand, so that nobody meets
+// a compiler's error on the first day.
 package accept
