@@ -74,7 +74,7 @@ func (m *hloModule) counted(mesh sharding.Mesh, on *Torus) *counter {
 	if m.origins != nil {
 		c.byLine = map[lineKey]*Collective{}
 	}
-	c.walk(m.entry, 1, false, 0)
+	c.walk(m.entry, nil, 1, false, 0)
 	m.byLine = c.byLine
 	return c
 }
@@ -142,8 +142,8 @@ type counter struct {
 // end.
 const maxSteps = 1 << 22
 
-// walk visits the instructions of a computation that runs times times.
-func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
+// walk visits the instructions of a computation that by calls, and that runs times times.
+func (c *counter) walk(id uint64, by *hloInstruction, times int, unknown bool, depth int) {
 	computation := c.module.computations[id]
 	if computation == nil || depth > maxDepth || times == 0 {
 		return
@@ -154,7 +154,7 @@ func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 		}
 		if kind, ok := collectiveKinds[i.opcode]; ok {
 			if kind != "send" || !i.host || i.slices {
-				c.add(kind, computation, i, times, unknown)
+				c.add(kind, computation, i, by, times, unknown)
 			}
 			continue // what it calls combines elements
 		}
@@ -167,17 +167,17 @@ func (c *counter) walk(id uint64, times int, unknown bool, depth int) {
 				rounds = 1
 			}
 			for _, called := range i.called {
-				c.walk(called, product64(times, rounds), unknown || !known, depth+1)
+				c.walk(called, i, product64(times, rounds), unknown || !known, depth+1)
 			}
 		default:
 			for _, called := range i.called {
-				c.walk(called, times, unknown, depth+1)
+				c.walk(called, i, times, unknown, depth+1)
 			}
 		}
 	}
 }
 
-func (c *counter) add(kind string, computation *hloComputation, i *hloInstruction, times int, unknown bool) {
+func (c *counter) add(kind string, computation *hloComputation, i, by *hloInstruction, times int, unknown bool) {
 	var bytes int64
 	of := map[uint64]int64{}
 	for _, id := range i.operands {
@@ -234,7 +234,13 @@ func (c *counter) add(kind string, computation *hloComputation, i *hloInstructio
 	if c.byLine != nil {
 		met := map[*ir.Origin]float64{} // a line's share of a collective of several tensors
 		for _, p := range i.shares() {
-			met[p.origin] += p.weight
+			if p.origin != nil || by == nil || by.opcode == "while" {
+				met[p.origin] += p.weight
+				continue
+			}
+			for _, q := range by.shares() { // of a fusion, whose parameters have no names
+				met[q.origin] += p.weight * q.weight
+			}
 		}
 		for origin, weight := range met {
 			at := lineKey{key, origin}
