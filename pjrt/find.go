@@ -145,6 +145,7 @@ func Find(o FindOptions) (Location, error) {
 	}
 	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
+		hint = fmt.Sprintf("set $%s to the path of one that was made for this machine", names[0])
 	} else if o.UserCacheDir == "" {
 		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")})
 		hint = fmt.Sprintf("set $HOME, where plugins are installed, or $%s to a plugin's path; then, if there is none, %s", names[0], hint)

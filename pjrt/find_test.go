@@ -83,7 +83,7 @@ func TestFindSaysWhatItTriedAndWhatToDo(t *testing.T) {
 		"nothing for the CPU":      {machine("cpu", nil), []string{"`go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`", "make plugin", "$TPUSTRATEGY_CPU_PLUGIN: not set", filepath.Base(installed(t, "cpu"))}, 3},
 		"nothing for a TPU":        {machine("tpu", nil), []string{"make plugin-tpu", "$TPU_LIBRARY_PATH: not set", "/usr/local/lib/libtpu.so"}, 7},
 		"nothing for CUDA":         {machine("cuda", nil), []string{"$TPUSTRATEGY_CUDA_PLUGIN"}, 3},
-		"no wheel for the machine": {wrongArch, []string{"not published for arm64"}, 7},
+		"no wheel for the machine": {wrongArch, []string{"not published for arm64", "set $TPUSTRATEGY_TPU_PLUGIN to the path of one that was made for this machine"}, 7},
 		"no cache directory":       {noCache, []string{"no user cache directory", "set $HOME", "$TPUSTRATEGY_CPU_PLUGIN", "install cpu"}, 3},
 		"a wrong path":             {path, []string{"Path is /nowhere.so: file does not exist; correct or unset it"}, 1},
 		"a wrong variable":         {machine("cpu", map[string]string{"TPUSTRATEGY_CPU_PLUGIN": "/nowhere.so"}, installed(t, "cpu")), []string{"$TPUSTRATEGY_CPU_PLUGIN is /nowhere.so", "unset"}, 2},

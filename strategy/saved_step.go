@@ -105,7 +105,7 @@ func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	t = saved.Target{Topology: topology.Name(), Mesh: topology.MeshShape(), IDs: s.assignment.DeviceIDs(), Coordinates: s.assignment.CoreAssignment()}
 	if s.slice != nil {
 		t.Devices = s.slice.Facts().Kind
-		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), "tpu", "")
+		t.Plugin, err = cache.PluginIdentity(s.slice.Plugin(), s.slice.Description().PlatformName(), "")
 		return t, err
 	}
 	client := s.machine.System.Client()

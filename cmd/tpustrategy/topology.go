@@ -63,11 +63,15 @@ func describe(ctx context.Context, r describeRequest) (*sliceDescription, error)
 
 // describe describes a slice, through libtpu if it is there.
 func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescription, error) {
-	slices, accelerator, err := system.ParseSlices(name)
+	kind := ahead.PluginKind(name)
+	slices, accelerator, err := 0, tpu.Accelerator{}, system.CheckName(name)
+	if err == nil && kind == "tpu" {
+		slices, accelerator, err = system.ParseSlices(name)
+	}
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.find("tpu", plugin)
+	found, err := a.find(kind, plugin)
 	var missing *pjrt.FindError
 	switch {
 	case errors.As(err, &missing) && plugin == "" && slices == 1 && !strings.HasPrefix(missing.Tried[len(missing.Tried)-1].Source, "$"):

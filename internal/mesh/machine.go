@@ -139,7 +139,7 @@ func Describe(slice *system.Slice, opts Options) *Machine {
 			return c.CompileTopology(ctx, slice.Description(), program, of)
 		}
 	}
-	return Compiling(slice.Topology(), "tpu", compile, opts)
+	return Compiling(slice.Topology(), slice.Description().PlatformName(), compile, opts)
 }
 
 // Compiling returns a machine that is nothing but a compiler for devices of a platform.
@@ -173,7 +173,7 @@ func (m *Machine) GroupSize() int { return m.group }
 // Topology returns where the devices are.
 func (m *Machine) Topology() tpu.Topology { return m.topology }
 
-// Platform returns the plugin's name of the platform, "cpu" or "tpu".
+// Platform returns the plugin's name of the platform: "cpu", "tpu" or "cuda".
 func (m *Machine) Platform() string { return m.platform }
 
 // Options are the options of a program on all devices, for so many replicas of the program with an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -118,6 +119,9 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 	found, err := findKind("cuda", Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
 		return nil, wrong(err)
+	}
+	if strings.Contains(filepath.Base(found.Path), "libtpu") { // which would ask the network for minutes where it runs
+		return nil, optionError("describe", "libtpu for GPUs", "give the CUDA plugin, or leave the plugin out")
 	}
 	plugin, err := pjrt.Open(found.Path, opts.PluginCheck)
 	if err != nil {

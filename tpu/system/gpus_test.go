@@ -1,6 +1,8 @@
 package system
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +41,10 @@ func TestDescribingGPUsNeedsTheirPlugin(t *testing.T) {
 	var missing *pjrt.FindError
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, "cuda", missing.Plugin)
+	libtpu := filepath.Join(t.TempDir(), "libtpu.so")
+	require.NoError(t, os.WriteFile(libtpu, nil, 0o600))
+	_, err = Describe(t.Context(), "h100:8", DescribeOptions{Plugin: libtpu})
+	assert.ErrorContains(t, err, "libtpu for GPUs; give the CUDA plugin")
 	_, err = Describe(t.Context(), "h100:12", DescribeOptions{})
 	assert.ErrorContains(t, err, "no whole hosts")
 	_, err = Describe(t.Context(), "h100:8", DescribeOptions{Wrap: &[3]bool{true}})
