@@ -33,15 +33,6 @@ type Look struct {
 	Known bool `json:"-"`
 }
 
-// Host is a host of a [Look].
-type Host struct {
-	Missing bool    `json:"missing,omitempty"`
-	Alive   bool    `json:"alive"`
-	Silent  float64 `json:"silent"`
-	Record
-	state string
-}
-
 // Look reads the records of a board, of all hosts that are listed, and says what there is to see. It
 // excuses the hosts for the time of a reading that is slow, or fails.
 func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
@@ -59,22 +50,21 @@ func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
 
 func (v *View) look(place string, all []Record, unreadable []error, now time.Time) Look {
 	v.See(all, now, now)
-	sights := v.Sights(now)
-	l := Look{Place: place, Run: v.Run, Time: now, Summary: summary(sights), Over: len(sights) > 0, Hosts: []Host{},
-		Findings: append([]Finding{}, Judge(sights, minSilence)...), Unreadable: len(unreadable), Known: len(sights) > 0 || len(unreadable) == 0}
+	hosts := v.at(now)
+	l := Look{Place: place, Run: v.Run, Time: now, Summary: summary(hosts), Over: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
+		Findings: append([]Finding{}, newJudge(hosts, minSilence.Seconds()).findings()...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
 	say := func(format string, args ...any) { l.Remarks = append(l.Remarks, line(fmt.Sprintf(format, args...))) }
 	for _, f := range l.Findings {
 		say("%s", f)
 	}
 	running, alive := 0, 0
-	for i := range sights {
-		s := &sights[i]
-		ended := s.Record.State == Ended
-		l.Hosts = append(l.Hosts, Host{Missing: s.Missing, Alive: s.running(), Silent: s.Silent.Seconds(), Record: s.Record, state: s.state()})
-		l.Over, l.Known = l.Over && ended, l.Known && (ended || s.Changed)
-		if !s.Missing && !ended {
+	for i := range hosts {
+		h := &hosts[i]
+		ended := h.State == Ended
+		l.Over, l.Known = l.Over && ended, l.Known && (ended || h.changed)
+		if !h.Missing && !ended {
 			running++
-			if s.Changed || s.Silent < s.Limit/2 {
+			if h.changed || h.Silent < h.limit/2 {
 				alive++
 			}
 		}
@@ -134,7 +124,7 @@ func (l *Look) Text(width int) (lines []string) {
 		if h.Checkpoint > 0 {
 			saved = fmt.Sprint(h.Checkpoint)
 		}
-		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.state, cut(does, 40), lasts, number(h.Rate), loss, saved, cut(h.Name, 24))
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i, h.Step, h.word(), cut(does, 40), lasts, number(h.Rate), loss, saved, cut(h.Name, 24))
 	}
 	_ = t.Flush()
 	lines = append(lines, l.Title())
@@ -144,28 +134,27 @@ func (l *Look) Text(width int) (lines []string) {
 	return append(lines, l.Remarks...)
 }
 
-// state says in a word or two how a host is.
-func (s *Sight) state() string {
-	r := &s.Record
+// word says in a word or two how a host is.
+func (h *Host) word() string {
 	switch {
-	case r.State == Ended && r.Error != "":
+	case h.State == Ended && h.Error != "":
 		return "failed"
-	case r.State == Ended:
+	case h.State == Ended:
 		return "ended"
-	case s.Process != "":
-		return strings.TrimPrefix(strings.TrimPrefix(s.Process, "is "), "has ")
-	case !s.Alive():
-		return "silent " + seconds(s.Silent.Seconds())
-	case slices.ContainsFunc(r.Findings, func(f Finding) bool { return stops(f) && f.Host == r.Host }):
+	case h.process != "":
+		return strings.TrimPrefix(strings.TrimPrefix(h.process, "is "), "has ")
+	case !h.signs():
+		return "silent " + seconds(h.Silent)
+	case slices.ContainsFunc(h.Findings, func(f Finding) bool { return stops(f) && f.Host == h.Record.Host }):
 		return "late"
-	case r.State == Stuck:
+	case h.State == Stuck:
 		return "waits"
 	}
-	return string(r.State)
+	return string(h.State)
 }
 
 // summary is that of a [Look].
-func summary(all []Sight) string {
+func summary(all []Host) string {
 	var rate float64
 	var steps, saved int64
 	var loss *Record
@@ -177,7 +166,7 @@ func summary(all []Sight) string {
 			continue
 		case r.State == Ended:
 			ended++
-		case all[i].Alive():
+		case all[i].signs():
 			alive++
 			rate += r.Rate
 		}

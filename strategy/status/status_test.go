@@ -187,9 +187,7 @@ func FuzzParse(f *testing.F) {
 					of[k].Sequence++
 				}
 			}
-			sights := view.Sights(now.Add(41 * time.Second))
-			sights[0].Here = true
-			status.Judge(sights, time.Second)
+			view.Judge(now.Add(41*time.Second), time.Second, &status.Own{Record: of[0]})
 			if len(l.Hosts) > 64 { // the rest are missing
 				l.Hosts = l.Hosts[:64]
 			}
@@ -224,15 +222,15 @@ func TestAViewGoesByItsOwnClock(t *testing.T) {
 	old.Run = "an earlier one"
 	v.See([]status.Record{record(0, 3, 1), record(1, 3, 1), old}, at(0), at(0))
 	v.See([]status.Record{record(0, 3, 2), record(1, 3, 1), old}, at(4), at(4))
-	all := v.Sights(at(7))
-	assert.True(t, all[0].Alive())
-	assert.True(t, all[0].Changed)
-	assert.Equal(t, 7*time.Second, all[1].Silent)
-	assert.False(t, all[1].Alive())
+	all := status.At(&v, at(7))
+	assert.True(t, all[0].Alive)
+	assert.True(t, status.Changed(&all[0]))
+	assert.Equal(t, 7.0, all[1].Silent)
+	assert.False(t, all[1].Alive)
 	assert.True(t, all[2].Missing, "a record of another run is none")
-	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].Skew.Round(time.Second))
+	assert.Equal(t, -66*time.Minute-42*time.Second, status.Skew(&all[0]).Round(time.Second))
 	v.Excuse(7*time.Second, at(7)) // the reader was stopped
-	assert.Zero(t, v.Sights(at(7))[1].Silent)
+	assert.Zero(t, status.At(&v, at(7))[1].Silent)
 
 	// The newest run counts, as long as none of those that are seen is alive.
 	v = status.View{}

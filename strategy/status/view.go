@@ -6,39 +6,40 @@ import (
 	"time"
 )
 
-// Sight is a host as a reader sees it.
-type Sight struct {
-	Record Record
-	// Missing says that a host of the run has no record yet.
-	Missing bool
-	// Changed says that the record changed while it was watched, so that the host was alive then.
-	Changed bool
-	// Silent is the time since the record changed last, or since it was seen first, and Limit that
-	// after which a silent host is not alive.
-	Silent, Limit time.Duration
-	// Process says what became of the process, where the reader is on its machine: "is stopped" or
-	// "has ended"; empty if it runs or cannot be known.
-	Process string
-	// Skew is how far the host's clock is ahead of the reader's.
-	Skew time.Duration
+// Host is a host of a run as a reader sees it, also as JSON.
+type Host struct {
+	// Missing says that the host has no record yet.
+	Missing bool `json:"missing,omitempty"`
+	// Alive says that it has given a sign of life lately, and has not left the loop.
+	Alive bool `json:"alive"`
+	// Silent is for how many seconds the record has not changed, or not come.
+	Silent float64 `json:"silent"`
+	Record
 
-	// Here says that the host is the reader, whose Record is the newest of all.
-	Here bool
-	// Stand is how long the reader lets all hosts wait at the same place; 0 is for ever.
-	Stand time.Duration
-	// Lost says why the reader does not reach the place of the records; empty if it does.
-	Lost string
+	seen    time.Time     // when the record changed, by the reader's clock
+	changed bool          // while it was watched, so that the host was alive then
+	gap     time.Duration // the longest between two changes
+	limit   float64       // the silence, in seconds, after which it is not alive
+	skew    time.Duration // how far its clock is ahead of the reader's
+	process string        // "is stopped" or "has ended", where the reader is on its machine
+	own     *Own          // of the host that is the reader
 }
 
-// Alive reports whether the host has given a sign of life lately.
-func (s *Sight) Alive() bool { return !s.Missing && s.Process == "" && s.Silent <= s.Limit }
-
-// running reports whether the host is alive and has not left the loop.
-func (s *Sight) running() bool { return (s.Here || s.Alive()) && s.Record.State != Ended }
+// signs reports whether the host has given a sign of life lately.
+func (h *Host) signs() bool { return !h.Missing && h.process == "" && h.Silent <= h.limit }
 
 // waits reports whether the host is where others have to come.
-func (s *Sight) waits() bool {
-	return !s.Missing && s.Record.State != Ended && s.Record.Kind().Together()
+func (h *Host) waits() bool { return !h.Missing && h.State != Ended && h.Kind().Together() }
+
+// Own is what a reader that is a host knows of itself.
+type Own struct {
+	// Record is newer than the one that it has put.
+	Record Record
+	// Stand is how long it lets all hosts wait at the same place, and First the same while hosts are
+	// missing; 0 is for ever.
+	Stand, First time.Duration
+	// Lost says why it does not reach the place of the records; empty if it does.
+	Lost string
 }
 
 // minSilence is the least time after which a silent host is not alive, and maxSilence the most that
@@ -60,16 +61,7 @@ type View struct {
 
 	given bool // Run and Hosts are the caller's
 	since time.Time
-	hosts []*track // by number; nil has no record yet
-}
-
-// track is what a view knows of a host.
-type track struct {
-	Record
-	at      time.Time // when it changed, by the reader's clock
-	changed bool
-	gap     time.Duration // the longest between two changes
-	skew    time.Duration
+	hosts []Host
 }
 
 // begin makes room for the hosts of a run.
@@ -79,7 +71,10 @@ func (v *View) begin(run string, hosts int, now time.Time) {
 	} else if v.Run == run && v.Hosts == hosts {
 		return
 	}
-	v.Run, v.Hosts, v.since, v.hosts = run, hosts, now, make([]*track, hosts)
+	v.Run, v.Hosts, v.since, v.hosts = run, hosts, now, make([]Host, hosts)
+	for i := range v.hosts {
+		v.hosts[i] = Host{Missing: true, Record: Record{Host: i, Hosts: hosts, Run: run}, seen: now}
+	}
 }
 
 // See takes the records that were read at a time. Wall is the reader's clock, which the hosts' are
@@ -88,7 +83,7 @@ func (v *View) See(all []Record, now, wall time.Time) {
 	if v.since.IsZero() {
 		v.begin(v.Run, v.Hosts, now)
 	}
-	alive := slices.ContainsFunc(v.hosts, func(h *track) bool { return h != nil && h.changed && now.Sub(h.at) < maxSilence })
+	alive := slices.ContainsFunc(v.hosts, func(h Host) bool { return h.changed && now.Sub(h.seen) < maxSilence })
 	here := slices.ContainsFunc(all, func(r Record) bool { return r.Run == v.Run })
 	if !v.given && len(all) > 0 && !(alive && here) {
 		newest := slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
@@ -98,52 +93,60 @@ func (v *View) See(all []Record, now, wall time.Time) {
 		if r.Run != v.Run || r.Host >= v.Hosts {
 			continue
 		}
-		h := v.hosts[r.Host]
+		h := &v.hosts[r.Host]
 		switch {
-		case h == nil:
-			h = &track{}
-			v.hosts[r.Host] = h
+		case h.Missing:
 		case h.Sequence == r.Sequence && h.PID == r.PID:
 			continue
 		case h.changed:
-			h.gap = max(h.gap, min(now.Sub(h.at), maxSilence))
+			h.gap = max(h.gap, min(now.Sub(h.seen), maxSilence))
 		default:
 			h.changed = true
 		}
-		h.Record, h.at, h.skew = r, now, r.Time.Sub(wall.Round(0))
+		h.Missing, h.Record, h.seen, h.skew = false, r, now, r.Time.Sub(wall.Round(0))
 	}
 }
 
 // Excuse forgives the hosts' silence for a time in which the reader itself was stopped, or could
 // not read.
 func (v *View) Excuse(d time.Duration, now time.Time) {
-	for _, h := range v.hosts {
-		if h == nil {
-			continue
-		}
-		if h.at = h.at.Add(d); h.at.After(now) {
-			h.at = now
+	for i := range v.hosts {
+		if h := &v.hosts[i]; !h.Missing {
+			h.seen = h.seen.Add(min(d, now.Sub(h.seen)))
 		}
 	}
 }
 
-// Sights returns the hosts of the run, in their order.
-func (v *View) Sights(now time.Time) []Sight {
+// at are the hosts of the run at a time, in their order.
+func (v *View) at(now time.Time) []Host {
 	if v.since.IsZero() {
 		v.begin(v.Run, v.Hosts, now)
 	}
 	least := cmp.Or(v.MinSilence, minSilence)
-	all := make([]Sight, v.Hosts)
-	for i, h := range v.hosts {
-		if h == nil {
-			all[i] = Sight{Missing: true, Silent: now.Sub(v.since), Limit: least, Record: Record{Host: i, Hosts: v.Hosts, Run: v.Run}}
-			continue
+	all := slices.Clone(v.hosts)
+	for i := range all {
+		h := &all[i]
+		h.Silent, h.limit = max(now.Sub(h.seen), 0).Seconds(), max(least, min(h.gap*5/2, maxSilence)).Seconds()
+		if !h.Missing && h.State != Ended && h.Silent > h.limit/2 {
+			h.process = h.Record.process()
 		}
-		s := Sight{Record: h.Record, Changed: h.changed, Silent: max(now.Sub(h.at), 0), Limit: max(least, min(h.gap*5/2, maxSilence)), Skew: h.skew}
-		if s.Record.State != Ended && s.Silent > s.Limit/2 {
-			s.Process = s.Record.process()
-		}
-		all[i] = s
+		h.Alive = h.signs() && h.State != Ended
 	}
 	return all
+}
+
+// Judge says which hosts do not go on, and which are slow, in trouble, or have a wrong clock. A wait
+// of less than floor is none; it is 5 seconds where nothing else is known. Own is what the reader
+// knows of itself, where it is a host; a host that sees no records has a View of one.
+//
+// A host is named if others wait for it and it is silent, has left, or is in an activity for longer
+// than that may last: by its own experience, or, where all hosts do the same, by that of those who
+// wait. That hosts take long, and all are at the same place, is a finding of own alone.
+func (v *View) Judge(now time.Time, floor time.Duration, own *Own) []Finding {
+	all := v.at(now)
+	if own != nil && len(all) > 0 {
+		h := &all[min(own.Record.Host, len(all)-1)]
+		h.Record, h.own, h.Missing, h.process, h.Alive = own.Record, own, false, "", own.Record.State != Ended
+	}
+	return newJudge(all, floor.Seconds()).findings()
 }

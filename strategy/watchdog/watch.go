@@ -27,9 +27,9 @@ type watch struct {
 // watch looks at the host until the watchdog is closed.
 func (w *Watchdog) watch() {
 	defer close(w.left)
-	e := &watch{Watchdog: w, exchange: exchange{answers: make(chan answer, 1)}, view: status.View{Run: w.opts.Run, Hosts: w.opts.Hosts}}
-	if w.board != nil {
-		e.view.MinSilence = max(w.opts.Floor, 3*w.interval(false))
+	e := &watch{Watchdog: w, exchange: exchange{answers: make(chan answer, 1)}, view: status.View{Run: w.opts.Run, Hosts: 1}}
+	if w.board != nil { // or else it sees itself alone
+		e.view.Hosts, e.view.MinSilence = w.opts.Hosts, max(w.opts.Floor, 3*w.interval(false))
 	}
 	e.view.See(nil, time.Now(), time.Now())
 	tick := w.opts.tick()
@@ -79,7 +79,7 @@ func (e *watch) pause(d time.Duration) {
 
 // judge reports who does not go on, and what else is the matter.
 func (e *watch) judge(s state, now time.Duration) {
-	found := status.Judge(e.sights(s, now), e.opts.Floor)
+	found := e.view.Judge(time.Now(), e.opts.Floor, e.own(s, now))
 	stopping := slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !stops(f) })
 	notes := slices.DeleteFunc(slices.Clone(found), stops)
 	certain := slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure })
@@ -116,22 +116,13 @@ func beside(all, known []status.Finding) (fresh []status.Finding) {
 	return fresh
 }
 
-// sights are the hosts as this one sees them now; it sees itself alone where there is no board.
-func (e *watch) sights(s state, now time.Duration) []status.Sight {
-	all, own := make([]status.Sight, 1), 0
-	if e.board != nil && e.opts.Hosts > 1 {
-		all, own = e.view.Sights(time.Now()), e.opts.Host
-	}
-	here := &all[own]
-	here.Record, here.Here, here.Missing, here.Process = s.record, true, false, ""
+// own is what this host knows of itself.
+func (e *watch) own(s state, now time.Duration) *status.Own {
+	own := &status.Own{Record: s.record, Stand: e.opts.stand(s.bound), First: e.opts.First}
 	if e.lost != nil && now-e.lostAt >= e.opts.Floor/2 {
-		here.Lost = short(e.lost)
+		own.Lost = short(e.lost)
 	}
-	here.Stand = e.opts.stand(s.bound)
-	if slices.ContainsFunc(all, func(o status.Sight) bool { return o.Missing }) { // of which nothing is known
-		here.Stand = max(here.Stand, e.opts.First)
-	}
-	return all
+	return own
 }
 
 // grace is the time from the end of the contexts to that of the process.
