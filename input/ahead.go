@@ -44,38 +44,21 @@ func (d Dataset) Map(fn MapFunc, opts MapOptions) Dataset {
 		}
 		return out, nil
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				info.Spec, info.recut = opts.Spec, true
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				if opts.Parallel > 1 {
-					return openAhead(ctx, in, pass, from, "map", opts.Parallel, apply)
-				}
-				return openMapper(ctx, in, pass, from, apply)
-			},
+	return d.derive(func(info Info) Info {
+		info.Spec, info.recut = opts.Spec, true
+		return info
+	}, over("map", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		if err := drop(ctx, in, at[0]); err != nil || opts.Parallel <= 1 {
+			return &mapper{in, apply}, err
 		}
-	})
+		return newPrefetcher(in, "map", opts.Parallel, apply)
+	}))
 }
 
+// mapper has the positions of a parallel map, which may point a few elements back.
 type mapper struct {
 	Iterator
 	fn MapFunc
-}
-
-// openMapper reads the same positions as a parallel map, which may point a few elements back.
-func openMapper(ctx context.Context, in Source, pass Pass, from State, fn MapFunc) (Iterator, error) {
-	it, at, err := openInput(ctx, in, pass, from, "map", 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := drop(ctx, it, at[0]); err != nil {
-		it.Close()
-		return nil, err
-	}
-	return &mapper{it, fn}, nil
 }
 
 func (m *mapper) Next(ctx context.Context) (Element, error) {
@@ -99,14 +82,12 @@ func (d Dataset) Prefetch(n int) Dataset {
 	if n == 0 {
 		return d
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info { return info },
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				return openAhead(ctx, in, pass, from, "prefetch", n, nil)
-			},
+	return d.derive(unchanged, over("prefetch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		if err := drop(ctx, in, at[0]); err != nil {
+			return nil, err
 		}
-	})
+		return newPrefetcher(in, "prefetch", n, nil)
+	}))
 }
 
 // prefetcher runs an input, and perhaps a function, in front of the consumer.
@@ -138,20 +119,9 @@ type pendingElement struct {
 
 const aheadMarks = 16 // elements from one mark to the next
 
-func openAhead(ctx context.Context, in Source, pass Pass, from State, op string, depth int, fn MapFunc) (Iterator, error) {
-	it, at, err := openInput(ctx, in, pass, from, op, 1)
-	if err != nil {
-		return nil, err
-	}
-	a := &prefetcher{op: op, fn: fn, in: it, depth: depth}
-	if err = drop(ctx, it, at[0]); err == nil {
-		a.mark, err = it.State()
-	}
-	if err != nil {
-		it.Close()
-		return nil, err
-	}
-	return a, nil
+func newPrefetcher(in Iterator, op string, depth int, fn MapFunc) (Iterator, error) {
+	mark, err := in.State()
+	return &prefetcher{op: op, fn: fn, in: in, depth: depth, mark: mark}, err
 }
 
 // start runs the producer. The context carries the values of the first caller, not its deadline.

@@ -19,34 +19,25 @@ func (d Dataset) Batch(size int, dropRemainder bool) Dataset {
 	if size < 1 {
 		return fail("batch", "give at least 1", "a batch of %d rows", size)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				info.Spec = mapDims(info.Spec, func(dims []int) []int {
-					lead := Unknown
-					if dropRemainder {
-						lead = size
-					}
-					return append([]int{lead}, dims...)
-				})
-				info.BatchSize, info.recut = size, false
-				if full := info.Cardinality / Cardinality(size); info.Cardinality >= 0 {
-					if !dropRemainder && info.Cardinality%Cardinality(size) != 0 {
-						full++
-					}
-					info.Cardinality = full
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, _, err := openInput(ctx, in, pass, from, "batch", 0)
-				if err != nil {
-					return nil, err
-				}
-				return &batcher{Iterator: it, size: size, drop: dropRemainder}, nil
-			},
+	return d.derive(func(info Info) Info {
+		info.Spec = mapDims(info.Spec, func(dims []int) []int {
+			lead := Unknown
+			if dropRemainder {
+				lead = size
+			}
+			return append([]int{lead}, dims...)
+		})
+		info.BatchSize, info.recut = size, false
+		if full := info.Cardinality / Cardinality(size); info.Cardinality >= 0 {
+			if !dropRemainder && info.Cardinality%Cardinality(size) != 0 {
+				full++
+			}
+			info.Cardinality = full
 		}
-	})
+		return info
+	}, over("batch", 0, func(_ context.Context, in Iterator, _ []int64) (Iterator, error) {
+		return &batcher{Iterator: in, size: size, drop: dropRemainder}, nil
+	}))
 }
 
 type batcher struct {
@@ -87,37 +78,24 @@ func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator)
 // Unbatch yields the rows of every batch as elements of their own, as tf.data's Dataset.unbatch
 // does: the reverse of Batch. A restore reads the current batch again.
 func (d Dataset) Unbatch() Dataset {
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				rows := leadingDim(info.Spec)
-				if !info.Spec.IsZero() && rankZero(info.Spec) {
-					return Info{Cardinality: UnknownCardinality}
-				}
-				info.Spec = mapDims(info.Spec, func(dims []int) []int { return dims[1:] })
-				info.BatchSize = 0
-				switch {
-				case rows >= 0:
-					info.Cardinality = info.Cardinality.times(int64(rows))
-				case info.Cardinality > 0:
-					info.Cardinality = UnknownCardinality
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "unbatch", 1)
-				if err != nil {
-					return nil, err
-				}
-				u := &unbatcher{Iterator: it, current: &rows{}}
-				if err := u.restore(ctx, at[0]); err != nil {
-					it.Close()
-					return nil, err
-				}
-				return u, nil
-			},
+	return d.derive(func(info Info) Info {
+		rows := leadingDim(info.Spec)
+		if !info.Spec.IsZero() && rankZero(info.Spec) {
+			return Info{Cardinality: UnknownCardinality}
 		}
-	})
+		info.Spec = mapDims(info.Spec, func(dims []int) []int { return dims[1:] })
+		info.BatchSize = 0
+		switch {
+		case rows >= 0:
+			info.Cardinality = info.Cardinality.times(int64(rows))
+		case info.Cardinality > 0:
+			info.Cardinality = UnknownCardinality
+		}
+		return info
+	}, over("unbatch", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		u := &unbatcher{pieces: pieces{Iterator: in}}
+		return u, u.restore(ctx, at[0], rowsOf)
+	}))
 }
 
 func rankZero(spec Spec) bool {
@@ -130,56 +108,24 @@ func rankZero(spec Spec) bool {
 }
 
 type unbatcher struct {
-	Iterator
-	before  State // of the input, before current
-	current *rows
-	row     int
-}
-
-func (u *unbatcher) load(ctx context.Context) (err error) {
-	if u.before, err = u.Iterator.State(); err != nil {
-		return err
-	}
-	e, err := u.Iterator.Next(ctx)
-	if err != nil {
-		return err
-	}
-	n, err := rowsOf(e)
-	if err != nil {
-		return err
-	}
-	u.current, u.row = &rows{of: e, n: n}, 0
-	return nil
-}
-
-func (u *unbatcher) restore(ctx context.Context, row int64) error {
-	if row == 0 {
-		return nil
-	}
-	if err := u.load(ctx); err == io.EOF || err == nil && row > int64(u.current.n) {
-		return misfit("row %d of a batch of %d", row, u.current.n)
-	} else if err != nil {
-		return err
-	}
-	u.row = int(row)
-	return nil
+	pieces
+	table *rows // of current
 }
 
 func (u *unbatcher) Next(ctx context.Context) (Element, error) { return whole(u.nextItem(ctx)) }
 
 func (u *unbatcher) nextItem(ctx context.Context) (item, error) {
-	for u.row >= u.current.n {
-		if err := u.load(ctx); err != nil {
+	for u.next >= u.n {
+		if err := u.load(ctx, rowsOf); err != nil {
 			return item{}, err
 		}
+		u.table = nil
 	}
-	u.row++
-	return item{of: u.current, row: u.row - 1}, nil
+	if u.table == nil {
+		u.table = &rows{of: u.current, n: u.n}
+	}
+	u.next++
+	return item{of: u.table, row: u.next - 1}, nil
 }
 
-func (u *unbatcher) State() (State, error) {
-	if u.row >= u.current.n {
-		return stateOver("unbatch", u.Iterator, 0)
-	}
-	return State{Op: "unbatch", At: []int64{int64(u.row)}, In: []State{u.before}}, nil
-}
+func (u *unbatcher) State() (State, error) { return u.state("unbatch") }

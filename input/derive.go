@@ -3,6 +3,8 @@ package input
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -12,7 +14,15 @@ import (
 type derivation struct {
 	in       Source
 	describe func(in Info) Info
-	start    func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
+	start    start
+}
+
+// start opens an operation on an input.
+type start func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error)
+
+// derive returns the dataset of an operation, unless d is broken.
+func (d Dataset) derive(describe func(in Info) Info, s start) Dataset {
+	return d.then(func(in Source) Source { return derivation{in, describe, s} })
 }
 
 func (d derivation) Info() Info { return d.describe(d.in.Info()) }
@@ -44,17 +54,31 @@ func shardFiles(src Source, num, index int) (Source, error) {
 	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src), Hint: "use the policy Data or Off"}
 }
 
-// openInput opens the input of an operation whose position is n counters and the input's position.
-func openInput(ctx context.Context, in Source, pass Pass, from State, op string, n int) (Iterator, []int64, error) {
-	at, inner := make([]int64, n), State{}
-	if !from.IsZero() {
-		if err := from.want(op, n, 1); err != nil {
-			return nil, nil, err
+// unchanged describes an operation that changes nothing that is known.
+func unchanged(info Info) Info { return info }
+
+// over opens an operation whose position is n counters and the input's position: make is its
+// iterator over the input's, from the counters on.
+func over(op string, n int, make func(ctx context.Context, in Iterator, at []int64) (Iterator, error)) start {
+	return func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+		at, inner := slices.Repeat([]int64{0}, n), State{}
+		if !from.IsZero() {
+			if err := from.want(op, n, 1); err != nil {
+				return nil, err
+			}
+			at, inner = from.At, from.In[0]
 		}
-		at, inner = from.At, from.In[0]
+		it, err := in.Open(ctx, pass, inner)
+		if err != nil {
+			return nil, err
+		}
+		out, err := make(ctx, it, at)
+		if err != nil {
+			it.Close()
+			return nil, err
+		}
+		return out, nil
 	}
-	it, err := in.Open(ctx, pass, inner)
-	return it, at, err
 }
 
 // stateOver puts an operation's counters on top of the input's position.
@@ -64,6 +88,53 @@ func stateOver(op string, in Iterator, at ...int64) (State, error) {
 		return State{}, err
 	}
 	return State{Op: op, At: at, In: []State{inner}}, nil
+}
+
+// pieces hands out the batches of an iterator piece by piece: rows, or chunks.
+type pieces struct {
+	Iterator
+	before  State // of the iterator, before current
+	current Element
+	n, next int // the pieces of current, and the first that is not handed out
+}
+
+// load takes the next batch, of as many pieces as count says.
+func (p *pieces) load(ctx context.Context, count func(Element) (int, error)) (err error) {
+	if p.before, err = p.Iterator.State(); err != nil {
+		return err
+	}
+	e, err := p.Iterator.Next(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := count(e)
+	if err != nil {
+		return err
+	}
+	p.current, p.n, p.next = e, n, 0
+	return nil
+}
+
+// restore goes to a piece of the batch that comes.
+func (p *pieces) restore(ctx context.Context, next int64, count func(Element) (int, error)) error {
+	if next == 0 {
+		return nil
+	}
+	if err := p.load(ctx, count); err == io.EOF || err == nil && next > int64(p.n) {
+		return misfit("part %d of a batch of %d", next, p.n)
+	} else if err != nil {
+		return err
+	}
+	p.next = int(next)
+	return nil
+}
+
+// state is the position of an operation: the piece, and further counters.
+func (p *pieces) state(op string, more ...int64) (State, error) {
+	if p.next >= p.n {
+		return stateOver(op, p.Iterator, append([]int64{0}, more...)...)
+	}
+	return State{Op: op, At: append([]int64{int64(p.next)}, more...), In: []State{p.before}}, nil
 }
 
 // marker remembers a recent position of an iterator and how many elements came after it. Asking an

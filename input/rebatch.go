@@ -83,62 +83,30 @@ func (d Dataset) Rebatch(n int) Dataset {
 	if n < 1 {
 		return fail("rebatch", "give a number from 1", "into %d chunks", n)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				info.Spec, info.recut = share(info.Spec, n), true
-				info.Cardinality = info.Cardinality.times(int64(n))
-				switch {
-				case info.BatchSize > 0 && info.BatchSize%n == 0:
-					info.BatchSize /= n
-				case info.BatchSize != 0:
-					info.BatchSize = Unknown
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "chunks", 1)
-				if err != nil {
-					return nil, err
-				}
-				c := &chunker{Iterator: it, n: n, next: n}
-				if at[0] > 0 {
-					if err = c.load(ctx); err == io.EOF || at[0] > int64(n) {
-						err = misfit("chunk %d of %d", at[0], n)
-					}
-					if err != nil {
-						it.Close()
-						return nil, err
-					}
-					c.next = int(at[0])
-				}
-				return c, nil
-			},
+	return d.derive(func(info Info) Info {
+		info.Spec, info.recut = share(info.Spec, n), true
+		info.Cardinality = info.Cardinality.times(int64(n))
+		switch {
+		case info.BatchSize > 0 && info.BatchSize%n == 0:
+			info.BatchSize /= n
+		case info.BatchSize != 0:
+			info.BatchSize = Unknown
 		}
-	})
+		return info
+	}, over("chunks", 1, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		c := &chunker{pieces{Iterator: in}, func(Element) (int, error) { return n, nil }}
+		return c, c.restore(ctx, at[0], c.count)
+	}))
 }
 
 type chunker struct {
-	Iterator
-	n       int
-	before  State // of the input, before current
-	current Element
-	next    int // chunk of current
-}
-
-func (c *chunker) load(ctx context.Context) (err error) {
-	if c.before, err = c.Iterator.State(); err != nil {
-		return err
-	}
-	if c.current, err = c.Iterator.Next(ctx); err == nil {
-		c.next = 0
-	}
-	return err
+	pieces
+	count func(Element) (int, error)
 }
 
 func (c *chunker) Next(ctx context.Context) (Element, error) {
 	if c.next >= c.n {
-		if err := c.load(ctx); err != nil {
+		if err := c.load(ctx, c.count); err != nil {
 			return Element{}, err
 		}
 	}
@@ -158,12 +126,7 @@ func chunkOf(e Element, n, i int) (Element, error) {
 	})
 }
 
-func (c *chunker) State() (State, error) {
-	if c.next >= c.n {
-		return stateOver("chunks", c.Iterator, 0)
-	}
-	return State{Op: "chunks", At: []int64{int64(c.next)}, In: []State{c.before}}, nil
-}
+func (c *chunker) State() (State, error) { return c.state("chunks") }
 
 // RebatchSizes cuts the stream of all rows into batches of the given sizes, and goes through the
 // list again and again, across the borders of the incoming batches. A size of 0 yields an empty
@@ -182,85 +145,40 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	if total == 0 {
 		return fail("rebatch", "give at least one size above 0", "to sizes %v", sizes)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				known := slices.Min(sizes) == slices.Max(sizes)
-				info.Spec = mapDims(info.Spec, func(dims []int) []int {
-					if len(dims) > 0 && known && dims[0] >= 0 && dims[0]%sizes[0] == 0 {
-						dims[0] = sizes[0]
-					} else if len(dims) > 0 {
-						dims[0] = Unknown
-					}
-					return dims
-				})
-				info.BatchSize, info.recut = Unknown, true
-				if known {
-					info.BatchSize = sizes[0]
-				}
-				if info.Cardinality > 0 || info.Cardinality == 0 && slices.Min(sizes) == 0 {
-					info.Cardinality = UnknownCardinality
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "sizes", 3)
-				if err != nil {
-					return nil, err
-				}
-				c := &cutter{Iterator: it, sizes: sizes, spec: in.Info().Spec}
-				if err := c.restore(ctx, at); err != nil {
-					it.Close()
-					return nil, err
-				}
-				return c, nil
-			},
+	spec := d.Info().Spec
+	return d.derive(func(info Info) Info {
+		known := slices.Min(sizes) == slices.Max(sizes)
+		info.Spec = mapDims(info.Spec, func(dims []int) []int {
+			if len(dims) > 0 && known && dims[0] >= 0 && dims[0]%sizes[0] == 0 {
+				dims[0] = sizes[0]
+			} else if len(dims) > 0 {
+				dims[0] = Unknown
+			}
+			return dims
+		})
+		info.BatchSize, info.recut = Unknown, true
+		if known {
+			info.BatchSize = sizes[0]
 		}
-	})
+		if info.Cardinality > 0 || info.Cardinality == 0 && slices.Min(sizes) == 0 {
+			info.Cardinality = UnknownCardinality
+		}
+		return info
+	}, over("sizes", 3, func(ctx context.Context, in Iterator, at []int64) (Iterator, error) {
+		if at[1] >= int64(len(sizes)) {
+			return nil, misfit("size %d of %d", at[1], len(sizes))
+		}
+		c := &cutter{pieces: pieces{Iterator: in}, sizes: sizes, spec: spec, which: int(at[1]), ended: at[2] != 0}
+		return c, c.restore(ctx, at[0], rowsOf)
+	}))
 }
 
 type cutter struct {
-	Iterator
-	sizes   []int
-	spec    Spec
-	which   int // index of the next size
-	before  State
-	current Element
-	rows    int // of current
-	row     int // first of them not handed out
-	ended   bool
-}
-
-func (c *cutter) restore(ctx context.Context, at []int64) error {
-	if at[1] >= int64(len(c.sizes)) {
-		return misfit("size %d of %d", at[1], len(c.sizes))
-	}
-	c.which, c.ended = int(at[1]), at[2] != 0
-	if at[0] == 0 {
-		return nil
-	}
-	if err := c.load(ctx); err == io.EOF || err == nil && at[0] > int64(c.rows) {
-		return misfit("row %d of a batch of %d", at[0], c.rows)
-	} else if err != nil {
-		return err
-	}
-	c.row = int(at[0])
-	return nil
-}
-
-func (c *cutter) load(ctx context.Context) (err error) {
-	if c.before, err = c.Iterator.State(); err != nil {
-		return err
-	}
-	e, err := c.Iterator.Next(ctx)
-	if err != nil {
-		return err
-	}
-	if c.rows, err = rowsOf(e); err != nil {
-		return err
-	}
-	c.current, c.row = e, 0
-	return nil
+	pieces
+	sizes []int
+	spec  Spec
+	which int // index of the next size
+	ended bool
 }
 
 func (c *cutter) Next(ctx context.Context) (Element, error) {
@@ -277,8 +195,8 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 	}
 	var parts []Element
 	for have := 0; have < want; {
-		if c.row >= c.rows {
-			err := c.load(ctx)
+		if c.next >= c.n {
+			err := c.load(ctx, rowsOf)
 			if err == io.EOF {
 				c.ended = true
 				break
@@ -288,12 +206,12 @@ func (c *cutter) Next(ctx context.Context) (Element, error) {
 			}
 			continue
 		}
-		to := min(c.row+want-have, c.rows)
-		part, err := rowRange(c.current, c.row, to)
+		to := min(c.next+want-have, c.n)
+		part, err := rowRange(c.current, c.next, to)
 		if err != nil {
 			return Element{}, err
 		}
-		have, c.row = have+to-c.row, to
+		have, c.next = have+to-c.next, to
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
@@ -313,7 +231,7 @@ func (c *cutter) nothing(ctx context.Context) (Element, error) {
 		return dummy(c.spec)
 	}
 	if c.current.IsZero() {
-		if err := c.load(ctx); err != nil {
+		if err := c.load(ctx, rowsOf); err != nil {
 			return Element{}, err
 		}
 	}
@@ -325,8 +243,5 @@ func (c *cutter) State() (State, error) {
 	if c.ended {
 		ended = 1
 	}
-	if c.row >= c.rows {
-		return stateOver("sizes", c.Iterator, 0, int64(c.which), ended)
-	}
-	return State{Op: "sizes", At: []int64{int64(c.row), int64(c.which), ended}, In: []State{c.before}}, nil
+	return c.state("sizes", int64(c.which), ended)
 }

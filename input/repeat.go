@@ -10,29 +10,24 @@ import (
 // order each time. A dataset of no elements ends at once, even if it is repeated for ever. A
 // dataset of an unknown number of elements counts as infinite if it is repeated for ever.
 func (d Dataset) Repeat(count int) Dataset {
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				info.Cardinality = info.Cardinality.times(int64(count))
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				r := &repeater{in: in, count: int64(count), outer: pass}
-				inner := State{}
-				if !from.IsZero() {
-					if err := from.want("repeat", 2, 1); err != nil {
-						return nil, err
-					}
-					r.epoch, r.some, inner = from.At[0], from.At[1] != 0, from.In[0]
-				}
-				var err error
-				r.it, err = in.Open(ctx, r.pass(), inner)
-				if err != nil {
-					return nil, err
-				}
-				return r, nil
-			},
+	return d.derive(func(info Info) Info {
+		info.Cardinality = info.Cardinality.times(int64(count))
+		return info
+	}, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+		r := &repeater{in: in, count: int64(count), outer: pass}
+		inner := State{}
+		if !from.IsZero() {
+			if err := from.want("repeat", 2, 1); err != nil {
+				return nil, err
+			}
+			r.epoch, r.some, inner = from.At[0], from.At[1] != 0, from.In[0]
 		}
+		var err error
+		r.it, err = in.Open(ctx, r.pass(), inner)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	})
 }
 

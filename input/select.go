@@ -11,23 +11,14 @@ func (d Dataset) Take(n int) Dataset {
 	if n < 0 {
 		return fail("take", "give a number from 0", "%d elements", n)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				if info.Cardinality == Infinite || info.Cardinality > Cardinality(n) {
-					info.Cardinality = Cardinality(n)
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "take", 1)
-				if err != nil {
-					return nil, err
-				}
-				return &taker{it, at[0], int64(n)}, nil
-			},
+	return d.derive(func(info Info) Info {
+		if info.Cardinality == Infinite || info.Cardinality > Cardinality(n) {
+			info.Cardinality = Cardinality(n)
 		}
-	})
+		return info
+	}, over("take", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &taker{in, at[0], int64(n)}, nil
+	}))
 }
 
 type taker struct {
@@ -60,23 +51,14 @@ func (d Dataset) Skip(n int) Dataset {
 	if n < 0 {
 		return fail("skip", "give a number from 0", "%d elements", n)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				if info.Cardinality >= 0 {
-					info.Cardinality = max(0, info.Cardinality-Cardinality(n))
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "skip", 1)
-				if err != nil {
-					return nil, err
-				}
-				return &picker{Iterator: it, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
-			},
+	return d.derive(func(info Info) Info {
+		if info.Cardinality >= 0 {
+			info.Cardinality = max(0, info.Cardinality-Cardinality(n))
 		}
-	})
+		return info
+	}, over("skip", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &picker{Iterator: in, op: "skip", pos: at[0], keep: func(pos int64) bool { return pos >= int64(n) }}, nil
+	}))
 }
 
 // Shard yields the elements whose number is index modulo num: one of num parts of the dataset.
@@ -85,28 +67,18 @@ func (d Dataset) Shard(num, index int) Dataset {
 	if num < 1 || index < 0 || index >= num {
 		return fail("shard", "give an index from 0 to one less than the number", "part %d of %d", index, num)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info {
-				if n := Cardinality(num); info.Cardinality >= 0 {
-					full, rest := info.Cardinality/n, info.Cardinality%n
-					info.Cardinality = full
-					if Cardinality(index) < rest {
-						info.Cardinality++
-					}
-				}
-				return info
-			},
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				it, at, err := openInput(ctx, in, pass, from, "shard", 1)
-				if err != nil {
-					return nil, err
-				}
-				keep := func(pos int64) bool { return pos%int64(num) == int64(index) }
-				return &picker{Iterator: it, op: "shard", pos: at[0], keep: keep}, nil
-			},
+	return d.derive(func(info Info) Info {
+		if n := Cardinality(num); info.Cardinality >= 0 {
+			full, rest := info.Cardinality/n, info.Cardinality%n
+			info.Cardinality = full
+			if Cardinality(index) < rest {
+				info.Cardinality++
+			}
 		}
-	})
+		return info
+	}, over("shard", 1, func(_ context.Context, in Iterator, at []int64) (Iterator, error) {
+		return &picker{Iterator: in, op: "shard", pos: at[0], keep: func(pos int64) bool { return pos%int64(num) == int64(index) }}, nil
+	}))
 }
 
 // picker keeps elements by their number.

@@ -26,20 +26,15 @@ func (d Dataset) Shuffle(buffer int, opts ShuffleOptions) Dataset {
 	if buffer < 1 {
 		return fail("shuffle", "give at least 1", "a buffer of %d elements", buffer)
 	}
-	return d.then(func(in Source) Source {
-		return derivation{in: in,
-			describe: func(info Info) Info { return info },
-			start: func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-				s := &shuffler{size: buffer, rng: mix(opts.Seed)}
-				if !opts.SameEachEpoch {
-					s.rng ^= mix(pass.Epoch + 0x51ed270b)
-				}
-				if err := s.open(ctx, in, pass, from); err != nil {
-					return nil, err
-				}
-				return s, nil
-			},
+	return d.derive(unchanged, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
+		s := &shuffler{size: buffer, rng: mix(opts.Seed)}
+		if !opts.SameEachEpoch {
+			s.rng ^= mix(pass.Epoch + 0x51ed270b)
 		}
+		if err := s.open(ctx, in, pass, from); err != nil {
+			return nil, err
+		}
+		return s, nil
 	})
 }
 
