@@ -14,6 +14,10 @@ func Resident(program pjrt.Program) (int64, error) {
 		return 0, err
 	}
 	_, w := m.worked(Target{}, false, nil)
+	return m.resident(w)
+}
+
+func (m *hloModule) resident(w *worker) (int64, error) {
 	l := &lives{module: m, worker: w, layers: func(int) string { return "" }}
 	if !w.cut {
 		l.program()

@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/gomlx/compute/shapes"
@@ -10,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -45,12 +48,7 @@ func (p *program) compiled() *CompiledStep {
 	s := p.function.strategy
 	c := &CompiledStep{
 		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
-		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p,
-	}
-	if x, ok := p.executable.(mesh.OfflineProgram); ok {
-		c.Program = x.Executable
-	} else if c.Executable != nil {
-		c.Program = c.Executable.Executable()
+		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
 	}
 	for _, v := range p.variables {
 		c.Variables = append(c.Variables, v != nil)
@@ -62,8 +60,7 @@ func (p *program) compiled() *CompiledStep {
 // estimate of its cost. It is plain data and outlives the strategy. The call takes milliseconds.
 func (c *CompiledStep) Report() (*report.Report, error) {
 	if c.Program == nil {
-		return nil, &errkind.Fault{Op: "strategy: report", Subject: c.Name, Reason: "the runtime gives no compiled program",
-			Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
+		return nil, c.notGiven("report")
 	}
 	return report.New(c.input())
 }
@@ -76,6 +73,72 @@ func (c *CompiledStep) input() report.Input {
 		Program: c.Program, Module: c.Module, Variables: c.Variables, Parameters: c.program.parameters(),
 		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
 	}
+}
+
+// prober is a [Compiler] that gives programs before they are finished, in a fraction of the time: that
+// of package pjrt/worker.
+type prober interface {
+	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error)
+}
+
+// Mends looks for annotations of variables, arguments and values without which collectives over the
+// logical devices are not needed; see [report.FindMends], which has its errors and what it costs. The
+// target and the compiler are those of the strategy, unless o has others: a Compiler of package
+// pjrt/worker is asked for a probe of each step, which takes seconds, and any other for the whole program.
+// Call it before the step runs, as the traced step is not kept from then on. Nothing changes for the step.
+func (c *CompiledStep) Mends(ctx context.Context, o report.MendOptions) (*report.Mends, error) {
+	s := c.program.function.strategy
+	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
+		return nil, err
+	}
+	if o.Target.Name == "" {
+		o.Target = s.reportTarget()
+	}
+	if o.Try == nil {
+		o.Try = c.try
+	}
+	return report.FindMends(ctx, c.Module, o)
+}
+
+// try compiles a variant of the step, as far as its collectives need.
+func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, error) {
+	s := c.program.function.strategy
+	program, opts := pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas)
+	if p, ok := s.opts.Compiler.(prober); ok && s.slice != nil {
+		module, err := p.Probe(ctx, s.slice.Description(), program, opts, pjrt.AfterScheduler)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return pjrt.Program{Code: module, Format: pjrt.FormatHLO}, err
+		}
+	}
+	if m == c.Module && c.Program != nil {
+		return c.Program.OptimizedProgram()
+	}
+	x, _, err := s.machine.Build(ctx, c.Name, program, opts, nil)
+	if err != nil {
+		return pjrt.Program{}, err
+	}
+	defer x.Close()
+	made := executableOf(x)
+	if made == nil {
+		return pjrt.Program{}, c.notGiven("mends")
+	}
+	return made.OptimizedProgram()
+}
+
+// executableOf is what a compiled program tells of itself; nil if the runtime gives none.
+func executableOf(x system.Executable) *pjrt.Executable {
+	if offline, ok := x.(mesh.OfflineProgram); ok {
+		return offline.Executable
+	}
+	if loaded := system.Loaded(x); loaded != nil {
+		return loaded.Executable()
+	}
+	return nil
+}
+
+func (c *CompiledStep) notGiven(op string) error {
+	return &errkind.Fault{Op: "strategy: " + op, Subject: c.Name, Reason: "the runtime gives no compiled program",
+		Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
 }
 
 // refused makes the compiler's error one that has a report, if the program does not fit.

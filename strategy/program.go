@@ -76,6 +76,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	}
 	if to != toRun {
 		arrive = nil
+	} else {
+		m.Drop()
 	}
 	p.executable, p.compiling, err = s.machine.Build(ctx, f.opts.Name, pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas), arrive)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -39,6 +40,7 @@ type tracingWorld struct {
 	value     *strategy.PerReplica
 	mirrored  *strategy.Mirrored
 	function  *strategy.Function
+	compiled  *strategy.CompiledStep
 	nested    *strategy.NestFunction
 	train     *train.Step
 	held      *train.Evaluation
@@ -183,10 +185,13 @@ var tracingCalls = map[string]struct {
 	"feed.Iterate": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(feed.Iterate(ctx, w.s, w.data))
 	}},
-	"feed.Iterator.Next":             {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.iterator.Next(ctx)) }},
-	"strategy.Function.Run":          {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Run(ctx)) }},
-	"strategy.Function.Lowered":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
-	"strategy.Function.Compiled":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
+	"feed.Iterator.Next":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.iterator.Next(ctx)) }},
+	"strategy.Function.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Run(ctx)) }},
+	"strategy.Function.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
+	"strategy.Function.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
+	"strategy.CompiledStep.Mends": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.compiled.Mends(ctx, report.MendOptions{}))
+	}},
 	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
 	"strategy.Binding.Launch":        {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
 	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Run(ctx)) }},

@@ -66,6 +66,8 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	w.held = strategytest.OK(train.NewEvaluation(s, w.store, strategytest.Annotated(1), train.Options{}))
 	w.bound, err = w.function.Bind(ctx)
 	require.NoError(t, err)
+	w.compiled, err = w.function.Compiled(ctx)
+	require.NoError(t, err)
 	w.data, err = feed.Distribute(s, input.Range(64).Batch(4, true), feed.DistributeOptions{})
 	require.NoError(t, err)
 	w.iterator, err = feed.Iterate(ctx, s, w.data)

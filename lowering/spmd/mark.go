@@ -28,7 +28,7 @@ type annotationMark struct {
 }
 
 func (a annotationMark) write(w *writer, out, in *ir.Value) *ir.Statement {
-	if w.single() {
+	if w.single() || a.annotation.Kind() == logical.None {
 		return unchanged(out, in)
 	}
 	return w.constrain(out, in, a.annotation)

@@ -93,6 +93,8 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments and Results describe the buffers that each device takes and gives, in order.
 	Arguments, Results []ShardedTensor
+
+	source *source // what it was assembled from; nil if that is not kept
 }
 
 // place works out the shapes of a tensor at the border.

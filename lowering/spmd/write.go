@@ -54,7 +54,11 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 	if t.bad != nil {
 		return nil, t.bad
 	}
-	p := lowered.Program()
+	return t.module(lowered.Program(), sig)
+}
+
+// module assembles a program that was traced on t.
+func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	annotations := slices.Clone(t.annotations)
 	for _, tensor := range slices.Concat(sig.Arguments, sig.Results) {
 		annotations = append(annotations, tensor.Annotation)
@@ -68,7 +72,7 @@ func (t *Trace) Module(g *graph.Graph, sig Signature) (*Module, error) {
 		return nil, &errkind.Fault{Op: "module: mesh", Class: errkind.InvalidArgumentError, Err: err}
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
-	m := &Module{Name: p.Name, Mesh: mesh, Logical: t.mesh, Replicas: 1, Partitions: mesh.Size()}
+	m := &Module{Name: p.Name, Mesh: mesh, Logical: t.mesh, Replicas: 1, Partitions: mesh.Size(), source: &source{t, p, sig}}
 	if t.opts.Programs && t.opts.LogicalDevices == 1 {
 		w.programs, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}

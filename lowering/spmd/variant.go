@@ -1,0 +1,151 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// Split is an annotation of a step that [Module.With] can change: of an argument, or of what a line of
+// the step annotates.
+type Split struct {
+	// Name is that of the argument; "" for a line.
+	Name string
+	// Origin is the line that annotates, or that reads the argument first.
+	Origin *ir.Origin
+	// Dims is the shape in a replica.
+	Dims       []int
+	Annotation logical.Annotation
+}
+
+// source is what a module was assembled from.
+type source struct {
+	trace   *Trace
+	program *lowering.Program
+	sig     Signature
+}
+
+// Drop lets go of the traced step, which [Module.Splits] and [Module.With] need and nothing else does.
+func (m *Module) Drop() { m.source = nil }
+
+// Splits returns the annotations that can be changed: those of the arguments, then those of the lines,
+// once each. An argument with state of an optimizer stands for that too. It leaves out what is assigned
+// to one device, what replicas share out, and annotations in manual regions. With one logical device there
+// are none. The error of a module that was not traced here, or was dropped, is of class FailedPrecondition.
+func (m *Module) Splits() (all []Split, err error) {
+	if m.source == nil {
+		return nil, &errkind.Fault{Op: "module:", Subject: m.Name, Reason: "the traced step is not kept", Class: errkind.FailedPreconditionError,
+			Hint: "ask before the step runs, or trace it again"}
+	}
+	if m.Logical.Size() == 1 {
+		return nil, nil
+	}
+	shared := map[string]bool{}
+	for _, a := range m.Arguments {
+		if a.Over.Is() {
+			shared[m.variableOf(a)] = true
+		}
+	}
+	for _, a := range m.Arguments {
+		if a.Name != "" && a.Origin != nil && len(a.Local) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
+			all = append(all, Split{a.Name, a.Origin, a.Local, a.Annotation})
+		}
+	}
+	m.source.annotated(func(s *ir.Statement, a annotationMark) *ir.Statement {
+		one := Split{"", s.Results[0].Origin, s.Results[0].Type.Dims, a.annotation}
+		if !slices.ContainsFunc(all, one.same) {
+			all = append(all, one)
+		}
+		return s
+	})
+	return all, nil
+}
+
+// same reports whether two annotations are of one argument, or stand in one line of code.
+func (s Split) same(o Split) bool {
+	return s.Name == o.Name && s.Annotation.Equal(o.Annotation) && (s.Name != "" || s.Origin.File == o.Origin.File && s.Origin.Line == o.Origin.Line)
+}
+
+// variableOf is the variable whose state an argument is, or else the argument's own name.
+func (m *Module) variableOf(a ShardedTensor) string {
+	of := logical.StateOf(a.Name, func(path string) bool {
+		return slices.ContainsFunc(m.Arguments, func(v ShardedTensor) bool {
+			return v.Name == path && slices.Equal(v.Over.Wholes(v.Local), a.Over.Wholes(a.Local))
+		})
+	})
+	if of == "" {
+		return a.Name
+	}
+	return of
+}
+
+// annotated calls f for each annotation of a line, also in gradients, and returns the functions with what
+// it returns in their places.
+func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Statement) []*ir.Function {
+	functions := slices.Clone(s.program.Module.Functions)
+	manual := map[*ir.Statement]bool{}
+	for _, p := range s.trace.passes {
+		if p.manual() {
+			for _, inside := range functions[0].Body[p.begin:p.end] {
+				manual[inside] = true
+			}
+		}
+	}
+	for n, function := range functions {
+		written := *function
+		// The function gives no error.
+		written.Body, _ = ir.Rewrite(function.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
+			if a, ok := s.Mark.(annotationMark); ok && s.Results[0].Origin != nil && a.annotation.Kind() != logical.KindAssign && !manual[s] {
+				return []*ir.Statement{f(s, a)}, nil
+			}
+			return []*ir.Statement{s}, nil
+		})
+		functions[n] = &written
+	}
+	return functions
+}
+
+// With returns the module of the step with another annotation in the place of those of some splits, all
+// arguments or all lines; of a line, that of kind [logical.None] leaves it out. State of an optimizer
+// follows its variable where they are laid out alike.
+func (m *Module) With(splits []Split, to logical.Annotation) (*Module, error) {
+	if _, err := m.Splits(); err != nil {
+		return nil, err
+	}
+	changed := func(s Split) bool { return slices.ContainsFunc(splits, s.same) }
+	sig := m.source.sig
+	sig.Arguments, sig.Results = slices.Clone(sig.Arguments), slices.Clone(sig.Results)
+	for i, a := range m.Arguments {
+		if a.Name == "" || !changed(Split{Name: m.variableOf(a), Annotation: a.Annotation}) {
+			continue
+		}
+		sig.Arguments[i].Annotation = to
+		if a.Donated {
+			sig.Results[a.Result].Annotation = to
+		}
+	}
+	var unfit error
+	trace, program, module := *m.source.trace, *m.source.program, *m.source.program.Module
+	module.Functions = m.source.annotated(func(s *ir.Statement, a annotationMark) *ir.Statement {
+		at := s.Results[0].Origin
+		if !changed(Split{Origin: at, Annotation: a.annotation}) {
+			return s
+		}
+		if err := to.ValidateOn(trace.mesh, fmt.Sprintf("%s:%d", at.File, at.Line), s.Results[0].Type.Dims); err != nil {
+			unfit = err
+		}
+		again := *s
+		a.annotation = to
+		again.Mark = a
+		return &again
+	})
+	if unfit != nil {
+		return nil, unfit
+	}
+	trace.annotations, program.Module = append(slices.Clip(trace.annotations), to), &module
+	return trace.module(&program, sig)
+}
