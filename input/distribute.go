@@ -2,10 +2,11 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"log/slog"
 	"sync/atomic"
+
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Options says for which replicas input is made, and how it is divided: TensorFlow's
@@ -64,15 +65,7 @@ const (
 )
 
 // String returns the constant's name.
-func (r Replication) String() string {
-	switch r {
-	case PerWorker:
-		return "PerWorker"
-	case PerReplica:
-		return "PerReplica"
-	}
-	return fmt.Sprintf("Replication(%d)", uint8(r))
-}
+func (r Replication) String() string { return enum.Name(r, "PerWorker", "PerReplica") }
 
 // normalize fills in the defaults and checks what does not depend on the data.
 func (o Options) normalize() (Options, error) {

@@ -2,9 +2,10 @@ package input
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Rule says how batches are cut for the replicas. TensorFlow has the two rules too, in its
@@ -26,17 +27,7 @@ const (
 )
 
 // String returns the constant's name.
-func (r Rule) String() string {
-	switch r {
-	case RuleAuto:
-		return "RuleAuto"
-	case Chunks:
-		return "Chunks"
-	case Sizes:
-		return "Sizes"
-	}
-	return fmt.Sprintf("Rule(%d)", uint8(r))
-}
+func (r Rule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes") }
 
 // BatchSizes returns the numbers of rows into which one process cuts its stream under the rule
 // [Sizes]: one size for each replica of all processes. The sizes sum to the global batch size, and

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // StateSharding says what of the training of a variable the replicas share out among themselves,
@@ -50,10 +51,7 @@ var stateNames = []string{"", "none", "optimizer", "gradients", "parameters"}
 
 // String returns "none", "optimizer", "gradients" or "parameters".
 func (s StateSharding) String() string {
-	if s < ShardNothing || s > ShardParameters {
-		return fmt.Sprintf("StateSharding(%d)", int(s))
-	}
-	return stateNames[s]
+	return enum.Name(s, stateNames...)
 }
 
 // ParseStateSharding returns the constant of a name, as String gives it. Another name is an error of

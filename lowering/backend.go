@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/go-xla/types"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Target says which compiler the text is meant for. It decides only the few places where a
@@ -28,15 +29,7 @@ const (
 )
 
 // String returns "TPU" or "CPU".
-func (t Target) String() string {
-	switch t {
-	case TargetTPU:
-		return "TPU"
-	case TargetCPU:
-		return "CPU"
-	}
-	return fmt.Sprintf("Target(%d)", int(t))
-}
+func (t Target) String() string { return enum.Name(t, "TPU", "CPU") }
 
 // Precision is the precision_config written on every dot_general and convolution. It matters on a
 // TPU, whose matrix unit multiplies bfloat16: DEFAULT rounds float32 operands to bfloat16 once,
@@ -53,17 +46,7 @@ const (
 )
 
 // String returns the name StableHLO uses: "DEFAULT", "HIGH" or "HIGHEST".
-func (p Precision) String() string {
-	switch p {
-	case PrecisionDefault:
-		return "DEFAULT"
-	case PrecisionHigh:
-		return "HIGH"
-	case PrecisionHighest:
-		return "HIGHEST"
-	}
-	return fmt.Sprintf("Precision(%d)", int(p))
-}
+func (p Precision) String() string { return enum.Name(p, "DEFAULT", "HIGH", "HIGHEST") }
 
 // stableHLO maps p to the builder's enumeration; unknown values mean DEFAULT.
 func (p Precision) stableHLO() types.DotGeneralPrecisionType {

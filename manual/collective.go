@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
@@ -24,19 +25,7 @@ const (
 )
 
 // String returns the name of the reduction.
-func (r Reduction) String() string {
-	switch r {
-	case Sum:
-		return "sum"
-	case Mean:
-		return "mean"
-	case Max:
-		return "max"
-	case Min:
-		return "min"
-	}
-	return fmt.Sprintf("Reduction(%d)", int(r))
-}
+func (r Reduction) String() string { return enum.Name(r, "sum", "mean", "max", "min") }
 
 // AllReduce returns the reduction of x over the devices of the axes, the same on each: JAX's psum,
 // pmean, pmax and pmin. A Sum and a Mean have a gradient; stop it before a Max and a Min. Each call

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
@@ -229,12 +230,7 @@ const (
 )
 
 // String returns "live", "donated" or "closed".
-func (s State) String() string {
-	if s < Live || s > Closed {
-		return fmt.Sprintf("State(%d)", int(s))
-	}
-	return [...]string{"live", "donated", "closed"}[s]
-}
+func (s State) String() string { return enum.Name(s, "live", "donated", "closed") }
 
 // State reports whether the buffer is live, donated or closed. The zero Buffer is closed.
 func (b *Buffer) State() State {

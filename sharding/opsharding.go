@@ -3,6 +3,8 @@ package sharding
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Kind is the kind of an [OpSharding], or of a subgroup of a tiled OpSharding.
@@ -19,14 +21,9 @@ const (
 	KindUnreduced  Kind = 6 // UNREDUCED: each device holds a part of a sum
 )
 
-var kindNames = [...]string{"replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced"}
-
 // String returns the kind in lower case, as HLO text writes it.
 func (k Kind) String() string {
-	if k < 0 || int(k) >= len(kindNames) {
-		return fmt.Sprintf("Kind(%d)", int(k))
-	}
-	return kindNames[k]
+	return enum.Name(k, "replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
 }
 
 // OpSharding is a sharding in the older form of XLA's GSPMD partitioner and of TensorFlow

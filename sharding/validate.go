@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Problem says what is wrong in a [SpecError].
@@ -28,14 +29,9 @@ const (
 	BadPart
 )
 
-var problemNames = [...]string{"", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "bad part"}
-
 // String returns the problem in words.
 func (p Problem) String() string {
-	if p < UnknownAxis || p > BadPart {
-		return fmt.Sprintf("Problem(%d)", int(p))
-	}
-	return problemNames[p]
+	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "bad part")
 }
 
 // SpecError reports one problem of a [Spec] on a mesh and a tensor. Find it with [errors.As], or

@@ -1,9 +1,9 @@
 package strategy
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -26,10 +26,7 @@ const (
 
 // String returns TensorFlow's name.
 func (s VariableSynchronization) String() string {
-	if s < SyncAuto || s > OnRead {
-		return fmt.Sprintf("VariableSynchronization(%d)", int(s))
-	}
-	return [...]string{"AUTO", "NONE", "ON_WRITE", "ON_READ"}[s]
+	return enum.Name(s, "AUTO", "NONE", "ON_WRITE", "ON_READ")
 }
 
 // VariableAggregation says how the replicas' values of a variable are combined, on a write of an
@@ -50,10 +47,7 @@ const (
 
 // String returns TensorFlow's name.
 func (a VariableAggregation) String() string {
-	if a < AggregateNone || a > AggregateFirst {
-		return fmt.Sprintf("VariableAggregation(%d)", int(a))
-	}
-	return [...]string{"NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"}[a]
+	return enum.Name(a, "NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA")
 }
 
 // ReduceOp returns the reduction that the aggregation stands for. NONE and ONLY_FIRST_REPLICA stand
@@ -110,12 +104,7 @@ const (
 )
 
 // String returns the constant's name, such as "MaskPadding".
-func (p Padding) String() string {
-	if p < NoPadding || p > KeepPadding {
-		return fmt.Sprintf("Padding(%d)", int(p))
-	}
-	return [...]string{"NoPadding", "MaskPadding", "KeepPadding"}[p]
-}
+func (p Padding) String() string { return enum.Name(p, "NoPadding", "MaskPadding", "KeepPadding") }
 
 // Semantics chooses between TensorFlow's strategies where they differ.
 type Semantics int
@@ -131,12 +120,7 @@ const (
 )
 
 // String returns the name of the semantics.
-func (s Semantics) String() string {
-	if s < OwnSemantics || s > TensorFlowMirrored {
-		return fmt.Sprintf("Semantics(%d)", int(s))
-	}
-	return [...]string{"default", "TPUStrategy", "MirroredStrategy"}[s]
-}
+func (s Semantics) String() string { return enum.Name(s, "default", "TPUStrategy", "MirroredStrategy") }
 
 // ReduceOp says how the replicas' values are combined: TensorFlow's tf.distribute.ReduceOp.
 type ReduceOp int
@@ -149,15 +133,7 @@ const (
 )
 
 // String returns TensorFlow's name, SUM or MEAN.
-func (op ReduceOp) String() string {
-	switch op {
-	case Sum:
-		return "SUM"
-	case Mean:
-		return "MEAN"
-	}
-	return fmt.Sprintf("ReduceOp(%d)", int(op))
-}
+func (op ReduceOp) String() string { return enum.Name(op, "SUM", "MEAN") }
 
 // ScatterOp says how [ReplicaContext.Scatter] combines rows with those of a variable.
 type ScatterOp int
@@ -180,8 +156,5 @@ const (
 
 // String returns TensorFlow's name, such as scatter_add.
 func (op ScatterOp) String() string {
-	if op < ScatterAdd || op > ScatterMax {
-		return fmt.Sprintf("ScatterOp(%d)", int(op))
-	}
-	return [...]string{"scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update", "scatter_min", "scatter_max"}[op]
+	return enum.Name(op, "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_update", "scatter_min", "scatter_max")
 }

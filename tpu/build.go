@@ -3,6 +3,8 @@ package tpu
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // DeviceOrder is the order in which replicas and their cores walk the mesh. It is TensorFlow's
@@ -21,17 +23,7 @@ const (
 )
 
 // String returns AUTO, RING or MESH.
-func (o DeviceOrder) String() string {
-	switch o {
-	case AutoOrder:
-		return "AUTO"
-	case RingOrder:
-		return "RING"
-	case MeshOrder:
-		return "MESH"
-	}
-	return fmt.Sprintf("DeviceOrder(%d)", int(o))
-}
+func (o DeviceOrder) String() string { return enum.Name(o, "AUTO", "RING", "MESH") }
 
 // AssignmentOptions says how [BuildDeviceAssignment] places replicas. The zero value is one replica
 // of one core.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // inFile completes the fault of a file of weights that cannot be read, or that lies, and of the tensor
@@ -42,14 +43,9 @@ const (
 	NoForm
 )
 
-var problems = [...]string{"missing", "left over", "mismatch", "twice", "unmatched", "dtype"}
-
 // String returns a word or two.
 func (p Problem) String() string {
-	if p < 0 || int(p) >= len(problems) {
-		return fmt.Sprintf("Problem(%d)", int(p))
-	}
-	return problems[p]
+	return enum.Name(p, "missing", "left over", "mismatch", "twice", "unmatched", "dtype")
 }
 
 // Fault is one thing that does not fit.

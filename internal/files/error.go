@@ -2,9 +2,9 @@ package files
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Reason says why a path is not used.
@@ -30,15 +30,10 @@ const (
 	TooLarge
 )
 
-var reasons = [...]string{"", "it is a URL", "it is no regular file", "it is no directory", "it is a symbolic link",
-	"it belongs to another user", "others may write to it", "others may read it", "it is too large"}
-
 // String returns the reason as a short phrase.
 func (r Reason) String() string {
-	if r < 1 || int(r) >= len(reasons) {
-		return fmt.Sprintf("Reason(%d)", int(r))
-	}
-	return reasons[r]
+	return enum.Name(r, "", "it is a URL", "it is no regular file", "it is no directory", "it is a symbolic link",
+		"it belongs to another user", "others may write to it", "others may read it", "it is too large")
 }
 
 // Error reports a path that is not used. The error of a URL matches errors.ErrUnsupported.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Reason says why a worker gave no answer.
@@ -22,14 +23,9 @@ const (
 	TimedOut
 )
 
-var reasons = [...]string{"", "the worker could not be started", "the compiler's process died", "the compiler took too long"}
-
 // String returns the reason as a short phrase.
 func (r Reason) String() string {
-	if r < 1 || int(r) >= len(reasons) {
-		return fmt.Sprintf("Reason(%d)", int(r))
-	}
-	return reasons[r]
+	return enum.Name(r, "", "the worker could not be started", "the compiler's process died", "the compiler took too long")
 }
 
 // Error reports that a worker gave no answer. With TimedOut it matches context.DeadlineExceeded.

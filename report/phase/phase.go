@@ -1,6 +1,6 @@
 package phase
 
-import "fmt"
+import "github.com/tpustrategy/tpustrategy/internal/enum"
 
 // Stage is a stage in the making of a program.
 type Stage int
@@ -17,12 +17,7 @@ const (
 )
 
 // String returns the stage as a word, such as "tracing".
-func (s Stage) String() string {
-	if s < Tracing || s > Done {
-		return fmt.Sprintf("Stage(%d)", int(s))
-	}
-	return [...]string{"tracing", "lowering", "compiling", "done"}[s]
-}
+func (s Stage) String() string { return enum.Name(s, "tracing", "lowering", "compiling", "done") }
 
 // Phase says which stage the making of a program has come to.
 type Phase struct {

@@ -1,10 +1,9 @@
 package feed
 
 import (
-	"fmt"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
 // Partial says how a feed treats a batch that does not fill all replicas.
@@ -25,17 +24,7 @@ const (
 )
 
 // String returns the constant's name.
-func (p Partial) String() string {
-	switch p {
-	case Exact:
-		return "Exact"
-	case Pad:
-		return "Pad"
-	case Uneven:
-		return "Uneven"
-	}
-	return fmt.Sprintf("Partial(%d)", uint8(p))
-}
+func (p Partial) String() string { return enum.Name(p, "Exact", "Pad", "Uneven") }
 
 // Options configure a feed. The zero value keeps two steps ready and feeds partial batches as they
 // are.

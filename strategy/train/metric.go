@@ -1,11 +1,11 @@
 package train
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -42,12 +42,7 @@ const (
 )
 
 // String returns "mean", "exponential", "bits" or "total".
-func (f Form) String() string {
-	if f < Mean || f > Total {
-		return fmt.Sprintf("Form(%d)", int(f))
-	}
-	return [...]string{"mean", "exponential", "bits", "total"}[f]
-}
+func (f Form) String() string { return enum.Name(f, "mean", "exponential", "bits", "total") }
 
 // of is the form of a weighted sum.
 func (f Form) of(sum, weight float64) float64 {

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -33,17 +34,7 @@ const (
 func (n NonFinite) known() bool { return n >= Apply && n <= Stop }
 
 // String returns "apply", "skip" or "stop".
-func (n NonFinite) String() string {
-	switch n {
-	case Apply:
-		return "apply"
-	case Skip:
-		return "skip"
-	case Stop:
-		return "stop"
-	}
-	return fmt.Sprintf("NonFinite(%d)", int(n))
-}
+func (n NonFinite) String() string { return enum.Name(n, "apply", "skip", "stop") }
 
 // NonFiniteSteps counts the steps of a training step since its state was new, or since
 // [Step.ResetNonFinite].
