@@ -51,11 +51,14 @@ type UnknownTime struct {
 // "2x v6e-256". The program is one that the compiler has finished, or one that it has split and not
 // yet scheduled. Predict needs no client and no plugin. Errors match [ErrProgram] for a program that
 // cannot be read, and errors.ErrUnsupported for another form of program and for devices that are no
-// TPUs.
-func Predict(program pjrt.Program, target string) (*Prediction, error) {
+// TPUs. Operations of kernels are predicted as these would run them.
+func Predict(program pjrt.Program, target string, kernels ...Kernel) (*Prediction, error) {
 	m, err := parseProgram(program)
 	if err != nil {
 		return nil, err
+	}
+	for _, k := range kernels {
+		k.keep(m)
 	}
 	slice, ok := newMachine(target)
 	if !ok {

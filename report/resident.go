@@ -8,10 +8,13 @@ import (
 // Resident estimates the main memory of a core that a program takes at its peak, in bytes, as
 // [Schedule].Peak. It is for a program of which the compiler has not assigned the memory yet, such as a
 // probe of pjrt/worker, and leaves out the code. Errors are those of [Predict].
-func Resident(program pjrt.Program) (int64, error) {
+func Resident(program pjrt.Program, kernels ...Kernel) (int64, error) {
 	m, err := parseProgram(program)
 	if err != nil {
 		return 0, err
+	}
+	for _, k := range kernels {
+		k.keep(m)
 	}
 	_, w := m.worked(Target{}, false, nil)
 	return m.resident(w)
