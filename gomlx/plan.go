@@ -3,21 +3,17 @@ package gomlx
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/probe"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -37,21 +33,14 @@ func (o Options) planSpace() (s plan.Space, err error) {
 	if o.replica() > 1 {
 		s.Logical = []int{o.replica()}
 	}
-	axes := []sharding.Axis{{Name: logical.AxisName, Size: 2}}
 	for _, axis := range o.Axes {
 		s.Axes = append(s.Axes, axis.Name)
-		axes = append(axes[:len(s.Axes)-1], sharding.Axis{Name: axis.Name, Size: 2})
 	}
 	if len(o.Rules) > 0 {
 		s.Rules = []plan.RuleSet{{Name: o.RulesName, Rules: o.Rules}}
 		return s, nil
 	}
-	mesh, err := sharding.NewMesh(axes...)
-	if err != nil {
-		return s, err
-	}
-	known, err := logical.BuiltinRules("megatron", mesh)
-	s.Rules = []plan.RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}
+	s.Rules, err = plan.KnownRules(s.Axes)
 	return s, err
 }
 
@@ -76,7 +65,7 @@ func (c *executableState) plan(donated []bool) (*plan.Result, error) {
 	if err != nil {
 		return result, err
 	}
-	return result, files.Replace(p.file, func(w io.Writer) error { return writeJSON(w, best.Plan) })
+	return result, files.Replace(p.file, best.Plan.Write)
 }
 
 // by is the program as a plan splits it.
@@ -144,10 +133,10 @@ func (c *config) planned(slice *system.Slice, opts Options) (*planning, error) {
 		return nil, nil
 	}
 	p := &planning{slice: slice, file: c.plan, worker: opts.Worker, options: plan.Options{Within: 10 * time.Minute, Parallel: 2, Splits: true}}
-	if folder, err := os.UserCacheDir(); err == nil {
-		p.folder = filepath.Join(folder, "tpustrategy", "plans")
+	cache, err := os.UserCacheDir()
+	if err == nil { // otherwise nothing is kept
+		p.folder = probe.Folder(cache)
 	}
-	var err error
 	if p.space, err = opts.planSpace(); err != nil {
 		return nil, wrong(c.text, "plan", "it cannot be searched for", "", err)
 	}

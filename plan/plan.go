@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -154,6 +155,13 @@ func Parse(data []byte) (Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// Write writes the plan in the form that [Read] reads.
+func (p Plan) Write(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(p)
 }
 
 // maxFile bounds a file of a plan.

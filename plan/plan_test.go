@@ -48,3 +48,9 @@ func TestFilesThatAreNoPlanAreRefused(t *testing.T) {
 	_, err := plan.Read(filepath.Join(t.TempDir(), "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
+
+func TestMoneyHasNoExponents(t *testing.T) {
+	for dollars, want := range map[float64]string{0: "$0", 3.06e-5: "$0.000031", 0.00099: "$0.00099", 0.0123: "$0.0123", 9.6: "$9.6", 95.52: "$95.5", 1e6: "$1000000"} {
+		assert.Equal(t, want, plan.Money(dollars))
+	}
+}

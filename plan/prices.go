@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -55,8 +56,11 @@ func (all Prices) Of(generation string, chips int) (dollars float64, source stri
 
 // Money is an amount as people read it.
 func Money(dollars float64) string {
-	if dollars >= 100 {
+	switch {
+	case dollars >= 100:
 		return fmt.Sprintf("$%.0f", dollars)
+	case dollars > 0 && dollars < 0.001: // with two figures, and no exponent
+		return "$" + strconv.FormatFloat(dollars, 'f', 1-int(math.Floor(math.Log10(dollars))), 64)
 	}
 	return fmt.Sprintf("$%.3g", dollars)
 }

@@ -126,6 +126,9 @@ func (r *Result) WriteText(w io.Writer) error {
 			}
 		}
 		memory := fmt.Sprintf("%.2f GiB", float64(f.Bytes)/(1<<30))
+		if f.Bytes < 1<<30 {
+			memory = fmt.Sprintf("%.4g MiB", float64(f.Bytes)/(1<<20))
+		}
 		if c.Whole == nil {
 			memory = "~" + memory
 		}

@@ -38,6 +38,24 @@ type RuleSet struct {
 	Rules logical.Rules
 }
 
+// KnownRules are none, and those of logical.BuiltinRules for the layers of GoMLX over axes of these names: what
+// is tried of a step without rules. No names are [logical.AxisName].
+func KnownRules(names []string) ([]RuleSet, error) {
+	if len(names) == 0 {
+		names = []string{logical.AxisName}
+	}
+	axes := make([]sharding.Axis, len(names))
+	for i, name := range names {
+		axes[i] = sharding.Axis{Name: name, Size: 2} // of any size
+	}
+	mesh, err := sharding.NewMesh(axes...)
+	if err != nil {
+		return nil, err
+	}
+	known, err := logical.BuiltinRules("megatron", mesh)
+	return []RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}, err
+}
+
 // Plans returns the plans of a space, always in one order. Plans that differ by nothing, such as those of
 // one replica that shares its state with nobody, are there once.
 func (s Space) Plans() (all []Plan) {

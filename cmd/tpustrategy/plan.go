@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/plan"
@@ -75,23 +75,12 @@ func (c *planCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	found, err := a.find("tpu", c.Plugin)
+	answer, err := a.search(ctx, "planning "+c.Example, c.Plugin, c.Keep, func(plugin, folder string) childRequest {
+		return childRequest{Plan: &planRequest{plugin, folder, *c}}
+	})
 	if err != nil {
 		return err
 	}
-	folder := c.Keep
-	if folder == "" && a.cacheDir != "" {
-		folder = filepath.Join(a.cacheDir, "tpustrategy", "plans")
-	} else if folder == "none" {
-		folder = ""
-	}
-	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
-	defer line.Close()
-	answer, err := a.childTelling(ctx, "planning "+c.Example, childRequest{Plan: &planRequest{found.Path, folder, *c}}, line)
-	if err != nil {
-		return err
-	}
-	line.Close()
 	if root.JSON {
 		err = a.printJSON(answer.Plan.Result)
 	} else {
@@ -267,6 +256,23 @@ func texts(numbers []int) (all []string) {
 		all = append(all, strconv.Itoa(n))
 	}
 	return all
+}
+
+// search tells a child what to ask the compiler of a slice for, at length. keep is the folder that keeps the
+// compiler's answers, "none", or empty for that in the user's cache.
+func (a *app) search(ctx context.Context, doing, plugin, keep string, request func(plugin, folder string) childRequest) (*childAnswer, error) {
+	found, err := a.find("tpu", plugin)
+	if err != nil {
+		return nil, err
+	}
+	if keep == "" {
+		keep = probe.Folder(a.cacheDir)
+	} else if keep == "none" {
+		keep = ""
+	}
+	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
+	defer line.Close()
+	return a.childTelling(ctx, doing, request(found.Path, keep), line)
 }
 
 // lineNote is a line for the parent.

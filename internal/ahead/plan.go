@@ -2,7 +2,6 @@ package ahead
 
 import (
 	"context"
-	"io"
 
 	"github.com/gomlx/compute/shapes"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/plan"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -35,6 +35,8 @@ type Search struct {
 	Build func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error)
 	// With sets options of the strategy by a plan's settings; nil sets none.
 	With func(opts *strategy.Options, settings map[string]string)
+	// Kernel is what lines call that probes count as one kernel; see report.Kernel. Empty is none.
+	Kernel string
 
 	slices map[string]*system.Slice // by name
 }
@@ -95,6 +97,9 @@ func (s Search) program(ctx context.Context, p plan.Plan) (made probe.Made, err 
 		return made, err
 	}
 	made.Program = probe.Program{Slice: s.slices[p.Slice], Program: keeps.program, Options: keeps.options, Replicas: p.Replicas, Logical: p.Logical()}
+	if s.Kernel != "" {
+		made.Kernels = []report.Kernel{{Module: compiled.Module, Call: s.Kernel}}
+	}
 	for i, a := range compiled.Module.Arguments {
 		if compiled.Variables[i] {
 			made.Variables = append(made.Variables, plan.Variable{Path: a.Name, Dims: a.Over.Wholes(a.Local)})
@@ -136,5 +141,5 @@ func WritePlan(path string, r *plan.Result, reported bool) error {
 	if path == "" {
 		return nil
 	}
-	return WriteFile(path, func(w io.Writer) error { return WriteJSON(w, best.Plan) })
+	return WriteFile(path, best.Plan.Write)
 }

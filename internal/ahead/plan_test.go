@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
@@ -125,4 +126,27 @@ func TestAOTLargeProbesOrderPlansAsFinishedProgramsDo(t *testing.T) {
 		assert.GreaterOrEqual(t, tau, 0.8)
 	}
 	assert.Less(t, first, 3)
+}
+
+// A panic of the program is an error that names the plan, and the other plans are searched.
+func TestAPanicOfTheProgramIsAnErrorOfThePlan(t *testing.T) {
+	if !plugintest.TPUChild(t) {
+		return
+	}
+	search := Search{Topologies: []string{"v5e:1x1"}, Worker: workerCommand, Options: plan.Options{Whole: -1}}
+	search.Space.Settings = map[string][]string{"microbatches": {"1", "2"}}
+	search.Build = func(strat *strategy.TPUStrategy, settings map[string]string) (Step, []any, error) {
+		if settings["microbatches"] == "2" {
+			panic("no parts")
+		}
+		return perceptron(strat, settings)
+	}
+	result, err := search.Run(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, plan.Probed, result.Candidates[0].Verdict)
+	assert.Equal(t, plan.Refused, result.Candidates[1].Verdict)
+	search.Space.Settings["microbatches"] = []string{"2"}
+	_, err = search.Run(t.Context())
+	require.ErrorContains(t, err, "building the step for v5e:1x1: 1 x logical=1, microbatches=2: panic: no parts")
+	assert.Equal(t, errkind.InternalError, errkind.Of(err))
 }

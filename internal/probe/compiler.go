@@ -31,6 +31,14 @@ type Compiler struct {
 	Folder string
 }
 
+// Folder is where answers are kept in a user's cache; empty without one.
+func Folder(cache string) string {
+	if cache == "" {
+		return ""
+	}
+	return filepath.Join(cache, "tpustrategy", "plans")
+}
+
 // Program is a program for all devices of a slice, and how it is compiled.
 type Program struct {
 	Slice *system.Slice
@@ -38,6 +46,8 @@ type Program struct {
 	Options pjrt.CompileOptions
 	// Replicas and Logical are those of the step.
 	Replicas, Logical int
+	// Kernels are those that a probe's figures count on.
+	Kernels []report.Kernel
 }
 
 // Probe predicts the time of a program from what the compiler splits and schedules, and estimates its
@@ -51,11 +61,11 @@ func (c *Compiler) Probe(ctx context.Context, p Program) (plan.Figures, error) {
 		return plan.Figures{}, err
 	}
 	facts := p.Slice.Facts()
-	predicted, err := report.Predict(a.Program, facts.Name)
+	predicted, err := report.Predict(a.Program, facts.Name, p.Kernels...)
 	if err != nil {
 		return plan.Figures{}, err
 	}
-	resident, err := report.Resident(a.Program)
+	resident, err := report.Resident(a.Program, p.Kernels...)
 	return figures(predicted, resident, facts.HBMBytes), err
 }
 

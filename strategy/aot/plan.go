@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,9 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/plan"
-	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -122,20 +121,9 @@ func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
 		s.Rules = []plan.RuleSet{{Name: "own", Rules: opts.Variables}}
 		return s, nil
 	}
-	axes := s.Axes
-	if axes == nil {
-		axes = []string{logical.AxisName}
+	if s.Rules, err = plan.KnownRules(s.Axes); err != nil {
+		err = ahead.Refused("plan", err)
 	}
-	var named []sharding.Axis
-	for _, name := range axes {
-		named = append(named, sharding.Axis{Name: name, Size: 2})
-	}
-	mesh, err := sharding.NewMesh(named...)
-	if err != nil {
-		return s, ahead.Refused("plan", err)
-	}
-	known, err := logical.BuiltinRules("megatron", mesh)
-	s.Rules = []plan.RuleSet{{Name: "none"}, {Name: "megatron", Rules: known}}
 	return s, err
 }
 
@@ -150,17 +138,14 @@ func (r *run) search(ctx context.Context) (*plan.Result, error) {
 	options.Told = r.line.Now
 	options.Within, options.Parallel = cmp.Or(options.Within, 10*time.Minute), cmp.Or(options.Parallel, 2)
 	options.Splits = options.Splits || len(space.Rules) > 1
-	folder, err := os.UserCacheDir()
-	if err == nil {
-		folder = filepath.Join(folder, "tpustrategy", "plans")
-	}
+	cache, _ := os.UserCacheDir() // without one nothing is kept
 	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
 		if err := f.setAll(settings); err != nil {
 			return nil, nil, err
 		}
 		return r.step(strat, "a plan")
 	}
-	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: folder, Strategy: r.opts, Build: build}.Run(ctx)
+	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
 }
 
 // planned writes what came of a search.
