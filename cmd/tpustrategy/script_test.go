@@ -15,11 +15,16 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
 var update = flag.Bool("update", false, "write the scripts' expected outputs anew")
 
+// workerCommand starts this program as a worker.
+var workerCommand []string
+
 func TestMain(m *testing.M) {
+	workerCommand = worker.Main()
 	testscript.Main(m, map[string]func(){"tpustrategy": func() { os.Exit(mainCode()) }})
 }
 

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -23,10 +24,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/report/published"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 type validateCmd struct {
@@ -58,6 +59,10 @@ type validated struct {
 	Published float64 `json:"published_seconds,omitempty"`
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 	Step      bool    `json:"step"`
+	// Utilization is the published one, a share of the chips' peak.
+	Utilization float64 `json:"published_utilization,omitempty"`
+	// Apart is what is predicted of a step without a kernel for attention, as the decoder runs it.
+	Apart float64 `json:"predicted_without_kernel_seconds,omitempty"`
 	// Bytes are what a step takes of a device by its probe, of Limit.
 	Bytes int64 `json:"memory_bytes,omitempty"`
 	Limit int64 `json:"memory_limit,omitempty"`
@@ -89,23 +94,12 @@ func (c *validateCmd) Run(ctx context.Context, a *app, root *cli) error {
 			return misused("validate", "give rows of the published steps, 1 to 20, or operations, 34 to 37", "--row %d", row)
 		}
 	}
-	found, err := a.find("tpu", c.Plugin)
+	answer, err := a.search(ctx, "validating", c.Plugin, c.Keep, func(plugin, folder string) childRequest {
+		return childRequest{Validate: &validateRequest{plugin, folder, c.Row}}
+	})
 	if err != nil {
 		return err
 	}
-	folder := c.Keep
-	if folder == "" && a.cacheDir != "" {
-		folder = filepath.Join(a.cacheDir, "tpustrategy", "plans")
-	} else if folder == "none" {
-		folder = ""
-	}
-	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
-	defer line.Close()
-	answer, err := a.childTelling(ctx, "validating", childRequest{Validate: &validateRequest{found.Path, folder, c.Row}}, line)
-	if err != nil {
-		return err
-	}
-	line.Close()
 	if root.JSON {
 		return a.printJSON(answer.Validate)
 	}
@@ -126,6 +120,9 @@ func writeValidated(w io.Writer, all []validated) error {
 		}
 		if v.Bytes > 0 {
 			memory = fmt.Sprintf("%s of %s", report.Bytes(v.Bytes), report.Bytes(v.Limit))
+		}
+		if v.Apart > 0 {
+			note = fmt.Sprintf("%+.1f %% as the decoder runs attention; %s", 100*(v.Apart/v.Published-1), note)
 		}
 		if v.Lacks != "" {
 			note = "not counted, it needs " + v.Lacks
@@ -156,7 +153,31 @@ func writeValidated(w io.Writer, all []validated) error {
 			fmt.Fprintf(w, "%d %s: %.1f %% off on average, %d within 15 %%\n", n, kind.what, 100*sum/float64(n), within)
 		}
 	}
+	if rho, n := rankCorrelation(all); n > 2 {
+		fmt.Fprintf(w, "rank correlation of the utilization of %d steps: %.2f\n", n, rho)
+	}
 	return nil
+}
+
+// rankCorrelation is Spearman's, of the utilization of steps as it was published and as it is predicted.
+func rankCorrelation(all []validated) (rho float64, n int) {
+	rank := func(of func(validated) float64, v validated) (rank float64) {
+		for _, o := range all {
+			if o.counted() && o.Utilization > 0 && of(o) > of(v) {
+				rank++
+			}
+		}
+		return rank
+	}
+	squares := 0.0
+	for _, v := range all {
+		if v.counted() && v.Utilization > 0 {
+			n++
+			d := rank(func(v validated) float64 { return v.Utilization }, v) - rank(func(v validated) float64 { return v.Utilization * v.Published / v.Predicted }, v)
+			squares += d * d
+		}
+	}
+	return 1 - 6*squares/float64(n*(n*n-1)), n
 }
 
 // validate does a validate request.
@@ -173,7 +194,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 		v := validated{Row: s.Row, Name: s.Name, Slice: s.Slice, Step: true, Lacks: s.Lacks, Note: s.Differs}
 		if s.Lacks == "" {
 			noteLine("probing row " + fmt.Sprint(s.Row) + ", " + s.Name + " on " + s.Slice)
-			v.ofStep(ctx, s, ahead.Search{Topologies: []string{s.Slice}, Plugin: r.Plugin, Worker: command, Folder: r.Folder})
+			v.ofStep(ctx, s, r.Plugin, r.Folder, command)
 		}
 		if all = append(all, v); ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -197,35 +218,59 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 	return all, nil
 }
 
-// ofStep probes a published step as the decoder expresses it.
-func (v *validated) ofStep(ctx context.Context, s published.Step, search ahead.Search) {
+// attention is what lines of the decoder call that a kernel ran where steps were measured.
+const attention = "generate.Cache.Attend"
+
+// stepSearch is a search for how a published step is best run as the decoder expresses it, with attention
+// as a kernel runs it or as the decoder does. Settings remat and accumulate take the place of the step's.
+func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, HeadSize: s.HeadSize, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
-		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6}
-	v.Published = s.Seconds(c.Parameters())
-	result, err := func() (*plan.Result, error) {
-		policy, err := precision.ParsePolicy("bf16")
-		if err != nil {
-			return nil, err
-		}
-		if c.Keep, err = remat.ParsePolicy(s.Remat); err != nil {
-			return nil, err
-		}
-		search.Space = plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}}
-		search.Options = plan.Options{Whole: -1}
-		search.Build = func(strat *strategy.TPUStrategy, _ map[string]string) (ahead.Step, []any, error) {
-			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy})
+		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6, Flash: kernel}
+	search := ahead.Search{
+		Topologies: []string{s.Slice},
+		Space:      plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},
+		Options:    plan.Options{Whole: -1},
+		Build: func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
+			c := c
+			var err error
+			if c.Keep, err = remat.ParsePolicy(cmp.Or(settings["remat"], s.Remat)); err != nil {
+				return nil, nil, err
+			}
+			microbatches, err := strconv.Atoi(cmp.Or(settings["accumulate"], "1"))
+			if err != nil {
+				return nil, nil, err
+			}
+			step, err := train.New(strat, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: precision.MixedBFloat16, Accumulate: microbatches})
 			return step, []any{c.Windows()}, err
+		},
+	}
+	if kernel {
+		search.Kernel = attention
+	}
+	return c, search
+}
+
+// ofStep probes a published step with and without a kernel.
+func (v *validated) ofStep(ctx context.Context, s published.Step, plugin, folder string, worker []string) {
+	for _, kernel := range []bool{true, false} {
+		c, search := stepSearch(s, kernel)
+		search.Plugin, search.Folder, search.Worker = plugin, folder, worker
+		v.Published = s.Seconds(c.Parameters())
+		if _, of, err := system.ParseSlices(s.Slice); err == nil {
+			v.Utilization = s.TFLOPs * 1e12 / of.Generation().PeakFLOPS
 		}
-		return search.Run(ctx)
-	}()
-	switch {
-	case err != nil:
-		v.Error = err.Error()
-	case result.Candidates[0].Probe == nil:
-		v.Error = string(result.Candidates[0].Verdict) + ": " + result.Candidates[0].Reason
-	default:
-		f := result.Candidates[0].Probe
-		v.Predicted, v.Bytes, v.Limit = f.Seconds, f.Bytes, f.Limit
+		result, err := search.Run(ctx)
+		switch {
+		case err != nil:
+			v.Error = err.Error()
+		case result.Candidates[0].Probe == nil:
+			v.Error = string(result.Candidates[0].Verdict) + ": " + result.Candidates[0].Reason
+		case kernel:
+			f := result.Candidates[0].Probe
+			v.Predicted, v.Bytes, v.Limit = f.Seconds, f.Bytes, f.Limit
+		default:
+			v.Apart = result.Candidates[0].Probe.Seconds
+		}
 	}
 }
 

@@ -36,7 +36,8 @@ func (s Step) Asked(parameters int) float64 {
 }
 
 const (
-	kernel  = "measured with a flash attention kernel"
+	kernel  = "predicted with a kernel for attention, with which it was measured"
+	matrix  = "; by its size its dense layers have two matrices, those of the decoder three"
 	offload = "values that wait in host memory for the backward pass"
 	other   = "another architecture"
 )
@@ -55,7 +56,7 @@ func Steps() []Step {
 		{Row: 9, Name: "512B", Slice: "v5p-1024", Chips: 512, Rows: 2, Model: 8, Layers: 128, Width: 16384, Heads: 128, Hidden: 57344, Remat: "full", TFLOPs: 294},
 		{Row: 10, Name: "1024B", Slice: "v5p-2048", Chips: 1024, Rows: 2, Model: 16, Layers: 128, Width: 16384, Heads: 256, Hidden: 114688, Remat: "full", TFLOPs: 254},
 		{Row: 11, Name: "22B", Slice: "v4-128", Chips: 64, Rows: 13, Layers: 48, Width: 6144, Heads: 24, HeadSize: 256, Hidden: 24576, Remat: "full", TFLOPs: 156},
-		{Row: 12, Name: "52B", Slice: "v4-384", Chips: 192, Rows: 7, Layers: 32, Width: 12288, Heads: 32, HeadSize: 384, Hidden: 49152, Remat: "full", TFLOPs: 154},
+		{Row: 12, Name: "52B", Slice: "v4-384", Chips: 192, Rows: 7, Layers: 32, Width: 12288, Heads: 32, HeadSize: 256, Hidden: 49152, Remat: "full", TFLOPs: 154},
 		{Row: 13, Name: "Llama3.1-8B", Slice: "v6e-8", Chips: 8, Rows: 3, Sequence: 8192, TFLOPs: 413.4, Lacks: offload},
 		{Row: 15, Name: "Llama3.1-70B", Slice: "v6e-32", Chips: 32, Rows: 2, Sequence: 8192, TFLOPs: 443.4, Lacks: offload + "; variables in bfloat16"},
 		{Row: 16, Name: "Llama3.1-70B", Slice: "v6e-256", Chips: 256, Rows: 5, Sequence: 8192, TFLOPs: 462.3, Lacks: offload + "; variables in bfloat16"},
@@ -79,6 +80,9 @@ func Steps() []Step {
 		}
 		if s.Lacks == "" {
 			s.Differs = kernel
+		}
+		if s.Row == 11 || s.Row == 12 {
+			s.Differs += matrix
 		}
 	}
 	return all

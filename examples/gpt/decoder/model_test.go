@@ -2,6 +2,7 @@ package decoder_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -21,7 +22,7 @@ import (
 
 // small is a decoder that compiles in a second.
 func small() decoder.Config {
-	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 9, Batch: 8, Theta: 1e4, Epsilon: 1e-6}
+	return decoder.Config{Layers: 2, Width: 16, Heads: 8, KeyHeads: 4, Hidden: 24, Vocabulary: 40, Sequence: 8, Batch: 8, Theta: 1e4, Epsilon: 1e-6}
 }
 
 // losses takes five steps and returns the loss of each.
@@ -63,25 +64,25 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		within            float64
 		sampled           bool // also without TPUSTRATEGY_FORMS=all
 	}{
-		"8 x 1":               {8, 1, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, true},
-		"4 x 2":               {4, 2, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"2 x 4":               {2, 4, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"microbatches":        {4, 2, logical.ShardOptimizer, remat.Products(), precision.Policy{}, 2, 2e-5, true},
-		"optimizer in parts":  {4, 2, logical.ShardOptimizer, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"gradients in parts":  {4, 2, logical.ShardGradients, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"parameters in parts": {4, 2, logical.ShardParameters, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
-		"products kept":       {4, 2, logical.ShardNothing, remat.Products(), precision.Policy{}, 1, 2e-5, false},
-		"nothing kept":        {2, 4, logical.ShardParameters, remat.Nothing(), precision.Policy{}, 1, 2e-5, true},
-		"float32":             {4, 2, logical.ShardNothing, remat.Everything(), precision.Float32, 1, 2e-5, false},
-		"bfloat16":            {4, 2, logical.ShardGradients, remat.Everything(), precision.MixedBFloat16, 1, 2e-2, true},
-		"bfloat16 in parts":   {2, 4, logical.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 1, 2e-2, false},
+		"8 x 1":                {8, 1, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, true},
+		"4 x 2":                {4, 2, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"2 x 4":                {2, 4, logical.ShardNothing, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"microbatches":         {4, 2, logical.ShardOptimizer, remat.Products(), precision.Policy{}, 2, 2e-5, true},
+		"optimizer in parts":   {4, 2, logical.ShardOptimizer, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"gradients in parts":   {4, 2, logical.ShardGradients, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"parameters in parts":  {4, 2, logical.ShardParameters, remat.Everything(), precision.Policy{}, 1, 2e-5, false},
+		"products kept":        {4, 2, logical.ShardNothing, remat.Products(), precision.Policy{}, 1, 2e-5, false},
+		"nothing kept, tokens": {2, 4, logical.ShardParameters, remat.Nothing(), precision.Policy{}, 1, 2e-5, true},
+		"float32":              {4, 2, logical.ShardNothing, remat.Everything(), precision.Float32, 1, 2e-5, false},
+		"bfloat16":             {4, 2, logical.ShardGradients, remat.Everything(), precision.MixedBFloat16, 1, 2e-2, true},
+		"bfloat16 in parts":    {2, 4, logical.ShardParameters, remat.Nothing(), precision.MixedBFloat16, 1, 2e-2, false},
 	} {
 		if !form.sampled && os.Getenv("TPUSTRATEGY_FORMS") != "all" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			c := small()
-			c.Keep = form.keep
+			c.Keep, c.Flash, c.Tokens = form.keep, strings.Contains(name, "kept"), strings.Contains(name, "tokens")
 			require.NoError(t, c.Check(form.replicas, form.logical, form.parts))
 			got := losses(t, c, strategy.Options{
 				Replicas: form.replicas, LogicalDevices: form.logical, Variables: append(decoder.Rules(), strategytest.Share(form.state, 32)...),

@@ -26,13 +26,15 @@ type Config struct {
 	Batch                int     // rows of a step, over all replicas
 	Theta, Epsilon       float64 // of the rotary positions and of the norms
 	Keep                 remat.Policy
+	Flash                bool // the backward pass computes attention's scores again, as kernels do
+	Tokens               bool // what layers hand on is split over the logical devices by its tokens
 }
 
 var presets = []Config{
-	{"tiny", 3, 128, 4, 4, 0, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}},
-	{"125m", 12, 768, 12, 12, 0, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}},
-	{"1b3", 24, 2048, 16, 16, 0, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}},
-	{"llama3-8b", 32, 4096, 32, 8, 0, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}},
+	{"tiny", 3, 128, 4, 4, 0, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}, false, false},
+	{"125m", 12, 768, 12, 12, 0, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}, false, false},
+	{"1b3", 24, 2048, 16, 16, 0, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}, false, false},
+	{"llama3-8b", 32, 4096, 32, 8, 0, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}, false, false},
 }
 
 // Preset returns the size of a name: tiny, 125m, 1b3 or llama3-8b.
