@@ -154,6 +154,7 @@ func (r *Result) WriteText(w io.Writer) error {
 			}
 		}
 	}
+	b.WriteString("     -  not searched: splits of activations but by settings, orders of the devices, compiler options, replicas that leave devices out\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

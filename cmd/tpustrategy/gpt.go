@@ -43,6 +43,7 @@ func gptConfig(size modelSize) (decoder.Config, error) {
 	if err == nil {
 		c.Keep, err = remat.ParsePolicy(cmp.Or(size.Remat, "none"))
 	}
+	c.Tokens = size.Tokens
 	if size.Batch > 0 {
 		c.Batch = size.Batch
 	}

@@ -28,6 +28,8 @@ type modelSize struct {
 	// Preset and Remat are the size of gpt, and what of its layers is computed again.
 	Preset string `json:"preset,omitempty"`
 	Remat  string `json:"remat,omitempty"`
+	// Tokens splits what the layers of gpt hand on by tokens.
+	Tokens bool `json:"tokens,omitempty"`
 }
 
 // exampleModel is a model to compile without writing one.

@@ -32,6 +32,7 @@ type planCmd struct {
 	Logical    []int         `help:"Numbers of logical devices of a replica; without it each that divides the slice."`
 	ShardState []string      `help:"What of the state of training the replicas share out: none, optimizer, gradients or parameters; without it each of them."`
 	Remat      []string      `help:"What of gpt's layers the backward pass computes again: none, products or full; without it each of them."`
+	Tokens     bool          `help:"Search with what gpt's layers hand on split over the logical devices by tokens too."`
 	Accumulate []int         `help:"Numbers of microbatches of a step; 1, 2 and 4 for gpt, and 1 for the others, if it is not given."`
 	Precision  []string      `help:"In which precision the model computes, as compile has it; only what is given is tried." default:"default"`
 	Splits     bool          `help:"Search the splits of each group of variables too, from the best plan on."`
@@ -115,8 +116,10 @@ func (c *planCmd) check() error {
 	if err != nil {
 		return err
 	}
-	if len(c.Remat) > 0 && !m.sized {
-		return misused("plan", "leave it out, or give --example gpt", "%s does not take --remat", m.name)
+	for flag, given := range map[string]bool{"--remat": len(c.Remat) > 0, "--tokens": c.Tokens} {
+		if given && !m.sized {
+			return misused("plan", "leave it out, or give --example gpt", "%s does not take %s", m.name, flag)
+		}
 	}
 	for flag, numbers := range map[string][]int{"batch": c.Batch, "logical": c.Logical, "accumulate": c.Accumulate, "compile": {c.Compile + 1}, "probes": {c.Probes + 1}} {
 		for _, n := range numbers {
@@ -177,6 +180,9 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 			space.Settings[name] = values
 		}
 	}
+	if c.Tokens {
+		space.Settings["tokens"] = []string{"false", "true"}
+	}
 	prices := plan.ListPrices()
 	for _, text := range c.Price {
 		price, err := plan.ParsePrice(text)
@@ -194,7 +200,7 @@ func searchPlan(ctx context.Context, a *app, r planRequest) (*planAnswer, error)
 			return n
 		}
 		size := size
-		size.Remat = settings["remat"]
+		size.Remat, size.Tokens = settings["remat"], settings["tokens"] == "true"
 		rows := number("batch", 0)
 		if rows == 0 && !m.sized {
 			rows = m.size.Batch * wholeBatch

@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	preset := flags.String("preset", "tiny", "size of the model: tiny, 125m, 1b3 or llama3-8b")
 	vocabulary := flags.Int("vocab", 0, "number of tokens, learned from the texts; 256 takes bytes, 0 the preset's number")
 	data := flags.String("data", "", "text file to train on; empty takes the sources of Go's standard library")
+	tokens := flags.Bool("tokens", false, "split what layers hand on over the logical devices by tokens, which takes less memory of them")
 	prompt := flags.String("generate", "", "text to continue, now and then and after the training")
 	if err := f.Parse(args, stderr); err != nil {
 		return err
@@ -41,12 +42,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	c.Batch, c.Vocabulary, c.Keep = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep
+	c.Tokens = *tokens
 	if err := c.Check(f.Replicas, f.Logical, f.Accumulate); err != nil {
 		return err
 	}
 	if f.Requested() {
 		return trainer.Exit(f.Main(ctx, f.Strategy(decoder.Rules()), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
-			c.Batch, c.Keep = cmp.Or(f.Batch, c.Batch), f.Keep // which -try may have changed
+			c.Batch, c.Keep, c.Tokens = cmp.Or(f.Batch, c.Batch), f.Keep, *tokens // which -try may have changed
 			step, err := newStep(s, c, f)
 			return step, []any{c.Windows()}, err
 		}))
