@@ -63,11 +63,14 @@ func (e *Error) Error() string {
 	return errkind.Text("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil, e.hint())
 }
 
-// hint says what the caller can do, where that follows from the code alone. Callers that know more
+// hint says what the caller can do, where that follows from the error alone. Callers that know more
 // of the program, such as package strategy of its memory, say it themselves.
 func (e *Error) hint() string {
-	if e.NeedsMinor > 0 {
+	switch {
+	case e.NeedsMinor > 0:
 		return fmt.Sprintf("install a plugin that speaks PJRT 0.%d or newer", e.NeedsMinor)
+	case strings.HasPrefix(e.Msg, "No PTX compilation provider"):
+		return "have NVIDIA's assembler beside the plugin, where `tpustrategy install cuda` puts it, or ptxas on the PATH"
 	}
 	return ""
 }

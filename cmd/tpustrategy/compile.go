@@ -9,6 +9,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -59,7 +60,7 @@ func (c *compileCmd) Run(ctx context.Context, a *app, root *cli) error {
 	}
 	var all []ahead.Outcome
 	for _, topology := range c.Topology {
-		r, err := a.compile(ctx, c, topology)
+		r, err := a.compile(ctx, c, topology, "")
 		if ctx.Err() != nil {
 			return &errkind.Fault{Op: "compile", Err: context.Cause(ctx)}
 		}
@@ -149,7 +150,8 @@ func (c *compileCmd) ofExamples() error {
 	return nil
 }
 
-func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*report.Report, error) {
+// compile compiles for a topology in a child. A folder keeps what is compiled; without one nothing is.
+func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string) (*report.Report, error) {
 	kind := ahead.PluginKind(topology)
 	found, err := a.find(kind, c.Plugin)
 	if err != nil {
@@ -167,12 +169,23 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology string) (*rep
 	}
 	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Notes: true,
+		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Keep: keep, Notes: true,
 	}}, kind != "cpu", line)
 	if err != nil {
 		return nil, err
 	}
 	return answer.Compile.Report, nil
+}
+
+// answers is the folder that keeps what compilers answered, by the flag for it.
+func (a *app) answers(keep string) string {
+	switch keep {
+	case "none":
+		return ""
+	case "":
+		return probe.Folder(a.cacheDir)
+	}
+	return keep
 }
 
 // record is the file that remembers how long compilations took.

@@ -21,6 +21,7 @@ type diffCmd struct {
 	Tolerance float64  `help:"The share up to which a figure's change is none." default:"0.01"`
 	Plugin    []string `help:"Compile the step by two plugins, the old one and the new one, and compare these; give it twice." type:"localpath"`
 	Topology  []string `help:"The slice to compile for with --plugin. Separate several by commas."`
+	Keep      string   `help:"With --plugin: the folder that keeps what is compiled, so that each plugin compiles a step once; none keeps nothing. Without it the user's cache." type:"localpath"`
 	stepOptions
 }
 
@@ -169,7 +170,7 @@ func (c *diffCmd) compiled(ctx context.Context, a *app) (sides [][]*report.Repor
 	for _, step := range steps {
 		var side []*report.Report
 		for _, topology := range step.Topology {
-			r, err := a.compile(ctx, &step, topology)
+			r, err := a.compile(ctx, &step, topology, a.answers(c.Keep))
 			if ctx.Err() != nil {
 				return nil, &errkind.Fault{Op: "diff", Err: context.Cause(ctx)}
 			}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
-	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/plan"
@@ -271,14 +270,9 @@ func (a *app) search(ctx context.Context, doing, plugin, keep string, request fu
 	if err != nil {
 		return nil, err
 	}
-	if keep == "" {
-		keep = probe.Folder(a.cacheDir)
-	} else if keep == "none" {
-		keep = ""
-	}
 	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.childTelling(ctx, doing, request(found.Path, keep), line)
+	return a.childTelling(ctx, doing, request(found.Path, a.answers(keep)), line)
 }
 
 // lineNote is a line for the parent.

@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -44,6 +45,8 @@ type compileRequest struct {
 	// Text and Save are files to write the step's StableHLO and the compiled step to.
 	Text string `json:"text,omitempty"`
 	Save string `json:"save,omitempty"`
+	// Keep is a folder that keeps what is compiled; empty keeps nothing.
+	Keep string `json:"keep,omitempty"`
 }
 
 // compileAnswer is what came of it.
@@ -85,6 +88,10 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	if r.Notes {
 		opts.Phases = notePhase
 	}
+	keeper := &probe.Keeper{Folder: r.Keep}
+	if r.Keep != "" {
+		opts.Compiler = keeper
+	}
 	strat, done, err := ahead.Open(ctx, r.Topology, r.Plugin, opts)
 	if err != nil {
 		return nil, err
@@ -110,6 +117,9 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: r.Text, Save: r.Save})
 	if err != nil {
 		return nil, err
+	}
+	if keeper.Took > 0 { // which may be longer ago
+		rep.CompilingSeconds = keeper.Took.Seconds()
 	}
 	return &compileAnswer{Report: rep}, nil
 }
@@ -188,7 +198,8 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	in := report.Input{
 		Step: filepath.Base(r.File), Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
 	}
-	in.Program, err = slice.Compile(ctx, pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
+	keeper := &probe.Keeper{Folder: r.Keep}
+	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
@@ -199,6 +210,7 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		return nil, f
 	}
 	defer in.Program.Close()
+	in.CompilingSeconds = keeper.Took.Seconds()
 	if in.Step, err = in.Program.Name(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -113,34 +115,43 @@ func figures(p *report.Prediction, bytes, limit int64) plan.Figures {
 	return plan.Figures{Seconds: p.Seconds, Products: p.Products, Memory: p.Memory, Waits: p.Interconnect.Exposed + p.Network.Exposed, Bytes: bytes, Limit: limit}
 }
 
-// answer is what the compiler gave: a program, whose figures are read anew each time, or a refusal.
+// answer is what the compiler gave: a program, whose figures are read anew each time, or a refusal. For
+// a [Keeper] it is a record, or an error, and how long it took.
 type answer struct {
 	Program pjrt.Program
 	Memory  pjrt.CompiledMemoryStats
 	Refused *report.Refusal
+	Record  pjrt.ExecutableRecord
+	Err     *pjrt.Error
+	Took    time.Duration
 }
 
 // maxAnswer bounds a file of an answer.
 const maxAnswer = 1 << 30
 
-// answer returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
-// keeping.
-func (c *Compiler) answer(p Program, sort string, ask func() (answer, error)) (a answer, err error) {
-	path := ""
-	if c.Folder != "" {
-		name, err := p.name(sort)
-		if err != nil {
-			return a, err
-		}
-		path = filepath.Join(c.Folder, name)
-		if a, err = read(path); err == nil {
-			return a, nil
-		}
+func (c *Compiler) answer(p Program, sort string, ask func() (answer, error)) (answer, error) {
+	facts := p.Slice.Facts()
+	return kept(c.Folder, p.Program, p.Options, ask, sort, facts.Name, facts.Plugin)
+}
+
+// kept returns a kept answer, or asks for one and keeps it. Trouble with the folder only costs the
+// keeping. The facts are what an answer depends on beside the program, its options and the environment.
+func kept(folder string, p pjrt.Program, opts pjrt.CompileOptions, ask func() (answer, error), facts ...string) (a answer, err error) {
+	if folder == "" {
+		return ask()
 	}
-	if a, err = ask(); err != nil || path == "" {
+	name, err := nameOf(p, opts, facts)
+	if err != nil {
 		return a, err
 	}
-	if os.MkdirAll(c.Folder, 0o700) == nil {
+	path := filepath.Join(folder, name)
+	if a, err = read(path); err == nil {
+		return a, nil
+	}
+	if a, err = ask(); err != nil {
+		return a, err
+	}
+	if os.MkdirAll(folder, 0o700) == nil {
 		_ = files.Replace(path, func(w io.Writer) error {
 			z := gzip.NewWriter(w)
 			return errors.Join(gob.NewEncoder(z).Encode(a), z.Close())
@@ -162,17 +173,21 @@ func read(path string) (a answer, err error) {
 	return a, cmp.Or(err, z.Close())
 }
 
-// name is that of the file of an answer: of the program, its options, the slice and the plugin's build.
-func (p Program) name(sort string) (string, error) {
-	facts := p.Slice.Facts()
-	options, err := json.Marshal(p.Options)
+// nameOf is the name of the file of an answer.
+func nameOf(p pjrt.Program, opts pjrt.CompileOptions, facts []string) (string, error) {
+	options, err := json.Marshal(opts)
 	if err != nil {
 		return "", &errkind.Fault{Op: "probe: options", Err: err}
 	}
+	for _, variable := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS"} {
+		if value := os.Getenv(variable); value != "" {
+			facts = append(facts, variable, value)
+		}
+	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(sort), []byte(facts.Name), []byte(facts.Plugin), options, []byte(p.Format), p.Code} {
-		h.Write([]byte{byte(len(part)), byte(len(part) >> 8), byte(len(part) >> 16), byte(len(part) >> 24)})
-		h.Write(part)
+	for _, part := range append(facts, string(options), p.Format, string(p.Code)) {
+		_ = binary.Write(h, binary.LittleEndian, uint32(len(part))) // a hash takes everything
+		_, _ = io.WriteString(h, part)
 	}
 	return hex.EncodeToString(h.Sum(nil)) + ".answer", nil
 }

@@ -258,11 +258,7 @@ func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.Com
 	if s.handle == nil {
 		return nil, errZero
 	}
-	x, err := s.plugin.Compile(ctx, s.handle, program, opts)
-	if errors.Is(err, pjrt.Unavailable) && IsGPUs(s.facts.Name) {
-		err = &errkind.Fault{Err: err, Hint: "give NVIDIA's assembler: `tpustrategy install cuda` puts it beside the plugin, or have ptxas on the PATH"}
-	}
-	return x, err
+	return s.plugin.Compile(ctx, s.handle, program, opts)
 }
 
 // Fingerprint returns a number that is equal for equal slices of one plugin version.
