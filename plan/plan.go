@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -136,14 +137,19 @@ func Parse(data []byte) (Plan, error) {
 	if err := decoder.Decode(&f); err != nil {
 		return wrong(err, "give a file that a search for a plan wrote", "it is no plan")
 	}
+	_, more := decoder.Token()
 	mesh, err := sharding.ParseMesh(f.Axes)
 	switch {
+	case more != io.EOF:
+		return wrong(nil, "give a file of one plan", "there is more after it")
 	case f.Version != version:
 		return wrong(nil, "search again with this version", "its version is %d, and this reads %d", f.Version, version)
 	case f.Slice == "" || f.Replicas < 1:
 		return wrong(nil, "give both", "it has slice %q and %d replicas", f.Slice, f.Replicas)
 	case err != nil:
 		return wrong(err, "write names and sizes, as in logical=4", "its axes cannot be read")
+	case f.Replicas > math.MaxInt32/mesh.Size():
+		return wrong(nil, "give a plan for devices that there are", "%d replicas of %s", f.Replicas, f.Axes)
 	}
 	if _, err := logical.Mesh(0, mesh.Axes()...); err != nil {
 		return wrong(err, "", "its axes are not right")
