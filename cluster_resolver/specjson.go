@@ -13,43 +13,19 @@ import (
 // MarshalJSON writes jobs by name. A dense job is a list of addresses, one with gaps an object from
 // index to address: the two forms that TF_CONFIG knows.
 func (s ClusterSpec) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, j := range s.jobs {
-		if i > 0 {
-			b.WriteByte(',')
+	jobs := make(map[string]any, len(s.jobs))
+	for _, j := range s.jobs {
+		list, byIndex := make([]string, len(j.tasks)), make(map[int]string, len(j.tasks))
+		dense := true
+		for i, t := range j.tasks {
+			list[i], byIndex[t.Index] = t.Address, t.Address
+			dense = dense && t.Index == i
 		}
-		if err := writeString(&b, j.name); err != nil {
-			return nil, err
+		if jobs[j.name] = list; !dense {
+			jobs[j.name] = byIndex
 		}
-		b.WriteByte(':')
-		dense := len(j.tasks) == 0 || j.tasks[len(j.tasks)-1].Index == len(j.tasks)-1
-		open, shut := byte('['), byte(']')
-		if !dense {
-			open, shut = '{', '}'
-		}
-		b.WriteByte(open)
-		for k, t := range j.tasks {
-			if k > 0 {
-				b.WriteByte(',')
-			}
-			if !dense {
-				b.WriteString(`"` + strconv.Itoa(t.Index) + `":`)
-			}
-			if err := writeString(&b, t.Address); err != nil {
-				return nil, err
-			}
-		}
-		b.WriteByte(shut)
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-func writeString(b *bytes.Buffer, s string) error {
-	t, err := json.Marshal(s)
-	b.Write(t)
-	return err
+	return json.Marshal(jobs)
 }
 
 // UnmarshalJSON reads both forms that [ClusterSpec.MarshalJSON] writes. A job or an index given

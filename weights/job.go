@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 )
@@ -66,7 +67,7 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 		stride, apart = stride*l.cell, apart*cells[d]
 	}
 	// In the order of the file, what moves least from one index to the next is the fastest.
-	slices.SortStableFunc(j.axes, func(a, b axis) int { return order(b.fileStep, a.fileStep) })
+	slices.SortStableFunc(j.axes, func(a, b axis) int { return cmp.Compare(b.fileStep, a.fileStep) })
 	if len(j.axes) == 0 {
 		j.axes = []axis{{n: 1, fileStep: 1, intoStep: 1}}
 	}
@@ -76,16 +77,6 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 
 // ones are the cells of a box that is not cut.
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
-
-func order(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
 
 // axisStride says where the indices of a dimension lie in the result, from the first that is read
 // on: so many of a cell a stride apart, and the cells further apart.
@@ -124,7 +115,7 @@ func axisOf(dim []factor, from, to int, l axisStride, j *job) axis {
 		indices[i] = i
 	}
 	if !slices.IsSorted(a.file) {
-		slices.SortFunc(indices, func(x, y int) int { return order(a.file[x], a.file[y]) })
+		slices.SortFunc(indices, func(x, y int) int { return cmp.Compare(a.file[x], a.file[y]) })
 		slices.Sort(a.file)
 	}
 	first := a.file[0]

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -179,14 +178,6 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// panicError is a panic of a part.
-type panicError struct {
-	value any
-	stack string
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
-
 // do runs a part within its time. It returns Hung if the part has not come back.
 func (w *work) do(ctx context.Context) (came Status) {
 	budget := w.session.opts.budget(w.part)
@@ -200,19 +191,15 @@ func (w *work) do(ctx context.Context) (came Status) {
 	}()
 	done := make(chan error, 1)
 	go func() {
-		defer func() {
-			if r := recover(); r != nil {
-				stack := strings.Split(string(debug.Stack()), "\n")
-				done <- &panicError{r, strings.Join(stack[:min(len(stack), 24)], "\n")}
-			}
-		}()
+		var err error
+		defer func() { done <- err }()
+		defer errkind.Recover("panic", &err)
 		if before := w.session.opts.Seams.Before; before != nil {
-			if err := before(ctx, w.session.report.Host, w.part.name); err != nil {
-				done <- err
-				return
-			}
+			err = before(ctx, w.session.report.Host, w.part.name)
 		}
-		done <- w.part.run(ctx, w)
+		if err == nil {
+			err = w.part.run(ctx, w)
+		}
 	}()
 	late := w.session.opts.Seams.Patience
 	if late == 0 {
@@ -229,6 +216,10 @@ func (w *work) do(ctx context.Context) (came Status) {
 			w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
 			return Hung
 		}
+	}
+	if p := (*errkind.PanicError)(nil); errors.As(err, &p) {
+		stack := strings.Split(p.Stack, "\n")
+		err = fmt.Errorf("panic: %v\n%s", p.Value, strings.Join(stack[:min(len(stack), 24)], "\n"))
 	}
 	if err != nil {
 		w.mu.Lock()
