@@ -2,11 +2,11 @@ package checkpoint
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
 // ownerRecord is what owner.json says of the run that saves to a store. A run is one [Manager] of
@@ -33,7 +33,7 @@ func newOwner() ownerRecord {
 		host = "this machine"
 	}
 	pid := os.Getpid()
-	return ownerRecord{ID: rand.Text(), Host: host, Boot: bootOfMachine(), PID: pid, Started: startOfProcess(pid)}
+	return ownerRecord{ID: rand.Text(), Host: host, Boot: hostfacts.Boot(), PID: pid, Started: startOfProcess(pid)}
 }
 
 // runs reports whether the record's process is another one than this, and runs.
@@ -44,31 +44,12 @@ func (r ownerRecord) runs(self ownerRecord) bool {
 	return startOfProcess(r.PID) == r.Started
 }
 
-// bootOfMachine tells one start of a machine from another; empty if not known.
-func bootOfMachine() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
-}
-
 // startOfProcess tells a process from a later one of the same number; empty if there is none, or if
 // that is not known.
 func startOfProcess(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	p, err := hostfacts.ReadProcess(pid)
+	if err != nil || p.State == 'Z' {
 		return ""
 	}
-	// The command, the second field, is in parentheses and may hold anything.
-	_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	const start = 19 // the 22nd field
-	if len(fields) <= start || fields[0] == "Z" {
-		return ""
-	}
-	if _, err := strconv.ParseUint(fields[start], 10, 64); err != nil {
-		return ""
-	}
-	return fields[start]
+	return strconv.FormatInt(p.Started, 10)
 }
