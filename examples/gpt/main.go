@@ -41,8 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	c.Batch, c.Vocabulary, c.Keep = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep
-	c.Tokens = *tokens
+	c.Batch, c.Vocabulary, c.Keep, c.Tokens = cmp.Or(f.Batch, c.Batch), cmp.Or(*vocabulary, c.Vocabulary), f.Keep, *tokens
 	if err := c.Check(f.Replicas, f.Logical, f.Accumulate); err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/precision"
-	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -48,8 +47,7 @@ func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node 
 // Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The past is nil in training.
 func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
 	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
-	positions := past.Positions(tokens)
-	c.Flash, c.Tokens = c.Flash && past == nil, c.Tokens && past == nil // a sampler has a token at a time
+	c, positions := c.with(past), past.Positions(tokens)
 	x := layers.Embedding(scope.In("embedding"), graph.InsertAxes(tokens, -1), dtypes.Float32, c.Vocabulary, c.Width)
 	x = c.handed(precision.Compute(x))
 	x = loop.Layers(scope.In("layers"), c.Layers, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
@@ -73,43 +71,19 @@ func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *gener
 	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
 	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
-	y := []*graph.Node{q, k, v}
-	attention := func(in []*graph.Node) []*graph.Node { return []*graph.Node{past.Attend(in[0], in[1], in[2])} }
-	if c.Flash {
-		y = remat.BlockMany(remat.Nothing(), y, attention)
-	} else {
-		y = attention(y)
-	}
-	if c.Tokens {
-		y[0] = logical.SplitOver(y[0], "", "", "logical", "")
-	}
-	out := graph.Reshape(y[0], x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.Head())
-	return c.handed(layers.Dense(scope.In("out"), out, false, c.Width))
+	y := c.attention(past, q, k, v)
+	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.Head())
+	return c.handed(layers.Dense(scope.In("out"), y, false, c.Width))
 }
 
 // dense is the gated pair of dense layers, SwiGLU.
 func (c Config) dense(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
 	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
-	if c.Tokens {
-		h = logical.SplitOver(h, "", "", "logical")
-	}
-	return c.handed(layers.Dense(scope.In("down"), h, false, c.Width))
-}
-
-// handed is what layers hand on, [rows, tokens, Width], as it lies over the logical devices.
-func (c Config) handed(x *graph.Node) *graph.Node {
-	if c.Tokens {
-		return logical.SplitOver(x, "", "logical", "")
-	}
-	return logical.Replicate(x)
+	return c.handed(layers.Dense(scope.In("down"), c.inside(h), false, c.Width))
 }
 
 // norm divides by the root of the mean square, in float32.
 func (c Config) norm(scope *model.Scope, x *graph.Node) *graph.Node {
-	x = precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() })
-	if c.Tokens {
-		x = logical.Replicate(x)
-	}
-	return x
+	return c.whole(precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
 }

@@ -4,7 +4,6 @@
 package decoder
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/remat"
 )
 
 // Config is the size of a decoder and of its batches.
@@ -20,21 +18,18 @@ type Config struct {
 	Name                 string // of the preset
 	Layers, Width, Heads int
 	KeyHeads             int // heads of keys and values
-	HeadSize             int // features of a head; 0 is Width/Heads
 	Hidden               int // features between the dense layers
 	Vocabulary, Sequence int
 	Batch                int     // rows of a step, over all replicas
 	Theta, Epsilon       float64 // of the rotary positions and of the norms
-	Keep                 remat.Policy
-	Flash                bool // the backward pass computes attention's scores again, as kernels do
-	Tokens               bool // what layers hand on is split over the logical devices by its tokens
+	Form                         // of the computation
 }
 
 var presets = []Config{
-	{"tiny", 3, 128, 4, 4, 0, 352, 2048, 128, 16, 1e4, 1e-6, remat.Policy{}, false, false},
-	{"125m", 12, 768, 12, 12, 0, 2048, 25600, 1024, 32, 1e4, 1e-6, remat.Policy{}, false, false},
-	{"1b3", 24, 2048, 16, 16, 0, 5504, 32000, 2048, 32, 1e4, 1e-5, remat.Policy{}, false, false},
-	{"llama3-8b", 32, 4096, 32, 8, 0, 14336, 128256, 8192, 32, 5e5, 1e-5, remat.Policy{}, false, false},
+	{"tiny", 3, 128, 4, 4, 352, 2048, 128, 16, 1e4, 1e-6, Form{}},
+	{"125m", 12, 768, 12, 12, 2048, 25600, 1024, 32, 1e4, 1e-6, Form{}},
+	{"1b3", 24, 2048, 16, 16, 5504, 32000, 2048, 32, 1e4, 1e-5, Form{}},
+	{"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 32, 5e5, 1e-5, Form{}},
 }
 
 // Preset returns the size of a name: tiny, 125m, 1b3 or llama3-8b.
@@ -63,9 +58,6 @@ func (c Config) Check(replicas, logicalDevices, microbatches int) error {
 
 // Windows returns the shape of a step's argument: what the model reads, and one token more.
 func (c Config) Windows() shapes.Shape { return shapes.Make(dtypes.Int32, c.Batch, c.Sequence+1) }
-
-// Head returns the number of features of a head.
-func (c Config) Head() int { return cmp.Or(c.HeadSize, c.Width/c.Heads) }
 
 // Parameters returns the number of parameters.
 func (c Config) Parameters() int {
