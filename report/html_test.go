@@ -27,6 +27,16 @@ func TestThePageStandsAlone(t *testing.T) {
 	}
 	assert.Contains(t, text, "/bias&lt;script&gt;")
 	assert.Contains(t, text, "Copyright (c)", "the license of the library is with it")
+	assert.Contains(t, text, "Derived from the program")
+	assert.NotContains(t, text, "No times are predicted")
+	assert.NotContains(t, text, "leads to the next plane")
+	b.Reset()
+	deep := sample()
+	deep.Torus.Shape, deep.Torus.Links[0].Axis, deep.Predicted, deep.Schedule.Layers = [3]int{2, 2, 2}, 2, nil, nil
+	require.NoError(t, deep.WriteHTML(&b))
+	assert.Contains(t, b.String(), "No times are predicted: the operations are counted.")
+	assert.Contains(t, b.String(), "one at a corner leads to the next plane")
+	assert.Contains(t, b.String(), `<td class="any">z</td>`)
 	var bare bytes.Buffer
 	require.NoError(t, refused().WriteHTML(&bare))
 	assert.NotContains(t, bare.String(), "<script>", "there is nothing to draw")

@@ -198,10 +198,9 @@ function drawTorus() {
   const center = (px, py, plane) => { const [left, top] = corner(plane); return [left + (px + 0.5) * cell, top + (py + 0.5) * cell]; };
   g.strokeStyle = color("--faint");
   slices.forEach((s, which) => torus.links.forEach((l) => {
-    if (l.axis === 2) return; // between planes
-    const [x, y] = center(l.chip[0], l.chip[1], which * nz + l.chip[2]), last = l.chip[l.axis] === torus.shape[l.axis] - 1;
+    const [x, y] = center(l.chip[0], l.chip[1], which * nz + l.chip[2]), long = cell * (l.axis === 2 ? 0.47 : l.chip[l.axis] === torus.shape[l.axis] - 1 ? 0.7 : 1);
     g.lineWidth = Math.max(0.5, Math.max(l.bytes, l.back_bytes) / most * cell / 5);
-    g.beginPath(); g.moveTo(x, y); g.lineTo(x + (l.axis === 0 ? cell * (last ? 0.7 : 1) : 0), y + (l.axis === 1 ? cell * (last ? 0.7 : 1) : 0)); g.stroke();
+    g.beginPath(); g.moveTo(x, y); g.lineTo(x + (l.axis === 1 ? 0 : long), y + (l.axis === 0 ? 0 : long)); g.stroke();
   }));
   chips = [];
   const of = new Map();
