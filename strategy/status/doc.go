@@ -1,7 +1,7 @@
 // Package status is what the hosts of a run say of themselves: one small record a host, in a folder
 // or an object store, that says where the host is and what it waits for. Package
-// strategy/watchdog writes the records, `tpustrategy watch` shows them, and [Judge] says which host
-// the others wait for.
+// strategy/watchdog writes the records, `tpustrategy watch` shows them, and [View.Judge] says which
+// host the others wait for.
 //
 //	board, err := status.Open(ctx, "run")            // or gs://bucket/run
 //	defer board.Close()
