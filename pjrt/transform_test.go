@@ -93,6 +93,13 @@ static PJRT_Error *create(PJRT_Client_Create_Args *a) {
     show(&all[i].callbacks, "mod\0ule", 7, report[0]);
     show(&all[i].callbacks, NULL, 0, report[0]);
   }
+  if (count == 1) { // what lies
+    sprintf(report[0] + strlen(report[0]), " nowhere"), show(&all[0].callbacks, NULL, 7, report[0]);
+    sprintf(report[0] + strlen(report[0]), " vast"), show(&all[0].callbacks, "x", (size_t)-1, report[0]);
+    show_args a = {.struct_size = 8, .version = 1, .module = {NULL, 7}};
+    all[0].callbacks.show(&all[0].callbacks, &a);
+    strcat(report[0], a.has_error || a.changed || a.cleanup ? " short answered;" : " short left;");
+  }
   return fail(14, report[0]);
 }
 
@@ -179,6 +186,12 @@ func TestATransformsAnswerReachesThePlugin(t *testing.T) {
 		assert.Contains(t, shown(p), " left;")
 	}
 	assert.NotContains(t, shown(p), " at ")
+	// A plugin that lies about its program.
+	lied := register("lied", pjrt.AfterScheduler, func(m []byte) ([]byte, error) { return m, nil })
+	const none = " error 13 the plugin shows a program that is not there;"
+	assert.Contains(t, shown(p), " nowhere"+none+" vast"+none+" short left;")
+	require.NoError(t, lied.Close())
+	shown(p) // the late one
 	// There is room for 64, again and again.
 	for range 3 {
 		var some []*pjrt.Registration

@@ -46,6 +46,11 @@ static void transform(int i, Transform_Args *a) {
   tps_store *store = transforms[i].live ? transforms[i].store : NULL;
   pthread_mutex_unlock(&mu);
   if (!store) return;
+  if (a->hlo_module.size > INT32_MAX || (a->hlo_module.size && !a->hlo_module.data)) { // more than a message has, or nowhere
+    static const char none[] = "the plugin shows a program that is not there";
+    a->header.has_error = true, a->header.code = INTERNAL, a->header.error_msg = (text){none, sizeof none - 1};
+    return;
+  }
   tps_question q = {.kind = TPS_TRANSFORM, .value = {a->hlo_module.data, a->hlo_module.size}};
   tps_ask(store, &q);
   if (!q.answered) return; // it was closed
