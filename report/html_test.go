@@ -19,7 +19,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	require.NoError(t, sample().WriteHTML(&b))
 	text := b.String()
 	for _, want := range []string{"train_step", "v5e:2x2", "all-gather", "replica", "/up/weights", "11.00 GiB", "fits", "44.00%", "10.00 GiB", "68.8% of the memory of a core", "shard-state <b>parameters</b>",
-		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;"} {
+		"/layers/up", "bf16[32768, 65536]", "/layer_*/weights", "9.00 GiB", "roofline", "without 36 operations", "2.79 GiB", "50.00 ms", "model/net.go:41", "model.Net.Loss", "main.&lt;b&gt;", "/up*/&lt;b&gt; (2)",
+		"without all-gather over logical of model/net.go:41, forward, up*", "With all-to-all over logical of main.go:14, forward", "6 tried, 1 of them refused by the compiler, 3 left"} {
 		assert.Contains(t, text, want)
 	}
 	for _, no := range []string{"src=", "href=", "@import", "url(", "ZgotmplZ", "/bias<script>", "<b>\"", "fetch("} {
@@ -169,7 +170,7 @@ func TestAReaderOfAPage(t *testing.T) {
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	r := sample()
-	r.Schedule, r.Torus = nil, nil // whose colors are the same
+	r.Schedule, r.Torus, r.Mends = nil, nil, nil // whose colors are the same, and which would be above
 	require.NoError(t, r.WriteHTML(&b))
 	picture := browsertest.Show(t, b.Bytes(), "", browsertest.Window{Width: 1000, Height: 1200})[0].Picture
 	type color [3]uint8

@@ -44,7 +44,9 @@ type Mend struct {
 	// Removes are the lines with the collectives that are not there any more, most bytes first. Layers that
 	// differ in numbers are together.
 	Removes []Line `json:"removes"`
-	// After is what the step takes with To. It may have other collectives than before.
+	// Adds are those that were not there before.
+	Adds []Line `json:"adds,omitempty"`
+	// After is what the step takes with To.
 	After MendFigures `json:"after"`
 }
 
@@ -222,6 +224,18 @@ func (p *taken) places() (keys []mendKey) {
 	return keys
 }
 
+// without are the collectives that another step does not have.
+func (t *taken) without(o *taken) (all []Line) {
+	for _, key := range t.places() {
+		if o.at[key] == nil {
+			line := lineAt(&key.origin)
+			line.Collectives = []Collective{*t.at[key]}
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
 // trials are the annotations to try, the nearest to the largest collectives first.
 func (s *mender) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
 	type group struct {
@@ -287,18 +301,14 @@ func (s *mender) best(trials []trial) (mends []Mend) {
 	})
 	gone := map[mendKey]bool{}
 	for _, t := range found {
-		m := t.mend()
-		fresh := false
+		m, fresh := t.mend(), false
 		for _, key := range s.now.places() {
-			if t.after.at[key] != nil {
-				continue
+			if t.after.at[key] == nil {
+				fresh = fresh || !gone[key]
+				gone[key] = true
 			}
-			fresh = fresh || !gone[key]
-			gone[key] = true
-			line := lineAt(&key.origin)
-			line.Collectives = []Collective{*s.now.at[key]}
-			m.Removes = append(m.Removes, line)
 		}
+		m.Removes, m.Adds = s.now.without(t.after), t.after.without(s.now)
 		if fresh {
 			mends = append(mends, m)
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 
@@ -70,7 +71,7 @@ func Parse(data []byte) (*Report, error) {
 			}
 		}
 	}
-	if err := r.Torus.check(); err != nil {
+	if err := cmp.Or(r.Torus.check(), r.Mends.check()); err != nil {
 		return nil, err
 	}
 	return &r, nil

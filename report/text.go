@@ -25,6 +25,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.memoryText(&b)
 	r.Schedule.text(&b)
 	r.linesText(&b)
+	r.Mends.text(&b)
 	r.tensorsText(&b)
 	r.collectivesText(&b)
 	r.costText(&b)

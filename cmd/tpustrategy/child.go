@@ -75,7 +75,9 @@ func (a *app) childOn(ctx context.Context, doing string, request childRequest, q
 		command.Notices = func(text []byte) {
 			if p, ok := noted(text); ok {
 				line.Phase(p)
+				return
 			}
+			lines(line)(text)
 		}
 	}
 	return ask(ctx, doing, command, input)
@@ -193,7 +195,7 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 		d, err := describe(ctx, *r.Describe)
 		return &childAnswer{Describe: d}, err
 	case r.Compile != nil:
-		c, err := compile(ctx, *r.Compile)
+		c, err := compile(ctx, a, *r.Compile)
 		return &childAnswer{Compile: c}, err
 	case r.Plan != nil:
 		p, err := searchPlan(ctx, a, *r.Plan)

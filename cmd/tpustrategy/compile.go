@@ -22,6 +22,7 @@ type compileCmd struct {
 	Report string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
 	Save   string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
 	Text   string `help:"Write the step's StableHLO to this file." type:"localpath"`
+	Mends  bool   `help:"Also compile the example with other annotations, and report which of them take collectives away."`
 	Plugin string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
@@ -141,7 +142,7 @@ func (c *compileCmd) ofExamples() error {
 		given bool
 	}{
 		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole}, {"--by-slice", c.BySlice},
-		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""},
+		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""}, {"--mends", c.Mends},
 	} {
 		if one.given {
 			return misused("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)
@@ -169,7 +170,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	}
 	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Keep: keep, Notes: true,
+		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Mends: c.Mends, Keep: keep, Notes: true,
 	}}, kind != "cpu", line)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -42,6 +43,8 @@ type compileRequest struct {
 	State     string    `json:"state,omitempty"`
 	// Notes says that the parent is told of the stages.
 	Notes bool `json:"notes,omitempty"`
+	// Mends asks for other annotations.
+	Mends bool `json:"mends,omitempty"`
 	// Text and Save are files to write the step's StableHLO and the compiled step to.
 	Text string `json:"text,omitempty"`
 	Save string `json:"save,omitempty"`
@@ -55,7 +58,7 @@ type compileAnswer struct {
 }
 
 // compile does a compile request.
-func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
+func compile(ctx context.Context, a *app, r compileRequest) (*compileAnswer, error) {
 	if r.File != "" {
 		return compileFile(ctx, r)
 	}
@@ -91,6 +94,10 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	keeper := &probe.Keeper{Folder: r.Keep}
 	if r.Keep != "" {
 		opts.Compiler = keeper
+	} else if r.Mends && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
+		if opts.Compiler, err = worker.New(worker.Options{Command: []string{a.executable, "compile-worker"}}); err != nil {
+			return nil, err
+		}
 	}
 	strat, done, err := ahead.Open(ctx, r.Topology, r.Plugin, opts)
 	if err != nil {
@@ -114,7 +121,7 @@ func compile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: r.Text, Save: r.Save})
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: r.Text, Save: r.Save, Mends: r.Mends, Told: noteLine})
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +148,11 @@ func notePhase(p strategy.Phase) {
 
 // noted is the stage that a child's line tells of.
 func noted(line []byte) (p strategy.Phase, ok bool) {
-	var note phaseNote
-	if err := json.Unmarshal(line, &note); err != nil {
+	var note struct {
+		phaseNote
+		lineNote
+	}
+	if err := json.Unmarshal(line, &note); err != nil || note.Line != "" {
 		return p, false
 	}
 	if note.Failed {

@@ -2,6 +2,7 @@ package ahead
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/report"
@@ -14,10 +15,14 @@ type Step interface {
 	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
 }
 
-// Files are the files that a compilation writes; an empty name stands for none.
+// Files are the files that a compilation writes; an empty name stands for none. What else it is to do
+// stands with them.
 type Files struct {
 	// Text is the step's StableHLO, and Save the compiled step.
 	Text, Save string
+	// Mends asks for other annotations to be tried, and Told hears how far that is.
+	Mends bool
+	Told  func(text string)
 }
 
 // Compile compiles a step and writes its files.
@@ -40,5 +45,15 @@ func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Repo
 			return nil, err
 		}
 	}
-	return compiled.Report()
+	r, err := compiled.Report()
+	if err != nil || !to.Mends {
+		return r, err
+	}
+	told := func(tried, of int) { to.Told(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of)) }
+	r.Mends, err = compiled.Mends(ctx, report.MendOptions{Target: r.Target, Told: told})
+	if err != nil && ctx.Err() == nil {
+		r.Notes = append(r.Notes, "no other annotations were tried: "+err.Error())
+		return r, nil
+	}
+	return r, err
 }

@@ -22,6 +22,8 @@ type Flags struct {
 	// Report, Save and Text are files to write the report, the compiled step and the step's
 	// StableHLO to; empty is none.
 	Report, Save, Text string
+	// Mends has other annotations tried, for the report: see [report.FindMends].
+	Mends bool
 	// JSON prints the answer as one JSON value.
 	JSON bool
 	// Plan is a file to write the best plan to, which is searched for among the slices of Topology; empty
@@ -35,8 +37,8 @@ type Flags struct {
 	by     *plan.Plan
 }
 
-// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -json, -plan, -try and -by to a
-// program's flags and returns their values, which are set when the flags are parsed. Call it first in main:
+// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -mends, -json, -plan, -try and -by to
+// a program's flags and returns their values, which are set when the flags are parsed. Call it first in main:
 // [Flags.Main] starts the program again as the process that compiles, which ends in this call. It
 // panics, as package flag does, if the program has a flag of one of these names.
 func AddFlags(to *flag.FlagSet) *Flags {
@@ -47,6 +49,7 @@ func AddFlags(to *flag.FlagSet) *Flags {
 	to.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
 	to.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, to be loaded and run on such a slice")
 	to.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
+	to.BoolVar(&f.Mends, "mends", false, "with -topology: also compile with other annotations, and report which of them take collectives away")
 	to.BoolVar(&f.JSON, "json", false, "print the answer as one JSON value")
 	f.addPlanFlags(to)
 	return f
@@ -72,7 +75,7 @@ func (f *Flags) options() map[string]string {
 	if f.set != nil {
 		f.set.Visit(func(one *flag.Flag) { given[one.Name] = one.Value.String() })
 	}
-	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "json", "by", "plugin", "out"} {
+	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "mends", "json", "by", "plugin", "out"} {
 		delete(given, name)
 	}
 	return given
