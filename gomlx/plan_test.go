@@ -45,6 +45,7 @@ func TestAnUnchangedProgramFollowsAPlan(t *testing.T) {
 func TestAOTLargeUnchangedProgramIsPlanned(t *testing.T) {
 	plugintest.Large(t)
 	t.Setenv("TPUSTRATEGY_TPU_PLUGIN", plugintest.Libtpu(t))
+	t.Setenv("TPUSTRATEGY_CPU_PLUGIN", plugintest.Path(t, "cpu"))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "plan.json")
 	args := []string{"-vocabulary", "512", "-width", "512", "-layers", "2", "-batch", "32", "-length", "128", "-steps", "1"}
