@@ -30,23 +30,26 @@ type CompileOptions struct {
 	DumpDir string
 	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text": string, bool, int,
 	// int64 or float64 values. An unknown name or a wrong type is the plugin's error; a senseless
-	// value can end the process. For a CPU client xla_cpu_enable_fast_min_max is false unless it is
-	// set here: XLA's fast maximum and minimum, of single values and of reductions, drop NaN. (So do
-	// the maxima of float32 that xla_cpu_experimental_ynn_fusion_type makes faster.)
+	// value can end the process. For a CPU client two options are false unless they are set here.
+	// xla_cpu_enable_fast_min_max: XLA's fast maximum and minimum, of single values and of reductions,
+	// drop NaN. (So do the maxima of float32 that xla_cpu_experimental_ynn_fusion_type makes faster.)
+	// xla_cpu_use_xnnpack: with XNNPACK's large products of float32, GoMLX's example for CIFAR learns
+	// nothing on one device, and on two devices it stops in a reduction for ever.
 	Overrides map[string]any
 }
 
-const (
-	fastMinMax = "xla_cpu_enable_fast_min_max"
-	splitCount = "xla_cpu_parallel_codegen_split_count"
-)
+const splitCount = "xla_cpu_parallel_codegen_split_count"
 
-// on is o with what is the default for a platform.
-func (o CompileOptions) on(platform string) CompileOptions {
-	if _, set := o.Overrides[fastMinMax]; platform != "cpu" || set {
+// onCPU are the options that the CPU plugin computes correctly with.
+var onCPU = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
+
+// On returns o with what is the default for a platform, such as "cpu": what a program on it is compiled
+// with.
+func (o CompileOptions) On(platform string) CompileOptions {
+	if platform != "cpu" {
 		return o
 	}
-	overrides := map[string]any{fastMinMax: false}
+	overrides := maps.Clone(onCPU)
 	maps.Copy(overrides, o.Overrides)
 	o.Overrides = overrides
 	return o

@@ -108,6 +108,48 @@ func TestMaximaKeepNaNUnlessAskedToBeFast(t *testing.T) {
 	}
 }
 
+// XNNPACK adds a product's terms in another order than XLA's own products, so that who made one is seen.
+func TestProductsAreXLAsUnlessXNNPACKIsAskedFor(t *testing.T) {
+	leaktest.Check(t)
+	c := plugintest.CPU(t, 1)
+	p := pjrt.Program{Trusted: true, Code: []byte(`module @m { func.func public @main(%x: tensor<64x3072xf32>, %w: tensor<3072x32xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<f32>, tensor<3072x32xf32>) {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x3072xf32>, tensor<3072x32xf32>) -> tensor<64x32xf32>
+  %t = stablehlo.tanh %y : tensor<64x32xf32>
+  %g = stablehlo.dot_general %x, %t, contracting_dims = [0] x [0] : (tensor<64x3072xf32>, tensor<64x32xf32>) -> tensor<3072x32xf32>
+  %v = stablehlo.subtract %w, %g : tensor<3072x32xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %l = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<64x32xf32>, tensor<f32>) -> tensor<f32>
+  return %l, %v : tensor<f32>, tensor<3072x32xf32> } }`)}
+	numbers := func(count int, f func(float64) float64) []float32 {
+		all := make([]float32, count)
+		for i := range all {
+			all[i] = float32(f(float64(i)))
+		}
+		return all
+	}
+	losses := func(overrides map[string]any) (all []float32) {
+		program := compile(t, c, p, pjrt.CompileOptions{Overrides: overrides})
+		defer program.Close()
+		x := put(t, c, numbers(64*3072, func(i float64) float64 { return math.Sin(i) / 100 }), pjrt.F32, []int{64, 3072}, c.Devices()[0])
+		defer x.Close()
+		w := put(t, c, numbers(3072*32, math.Cos), pjrt.F32, []int{3072, 32}, c.Devices()[0])
+		for range 3 {
+			out := rows(1, 2)
+			require.NoError(t, program.Execute(background, [][]*pjrt.Buffer{{x, w}}, out, pjrt.ExecuteOptions{}))
+			all = append(all, get[float32](t, out[0][0], 1)[0])
+			require.NoError(t, out[0][0].Close())
+			require.NoError(t, w.Close())
+			w = out[0][1]
+		}
+		require.NoError(t, w.Close())
+		return all
+	}
+	exact := losses(map[string]any{"xla_cpu_use_xnnpack": false})
+	assert.Equal(t, exact, losses(nil))
+	assert.Equal(t, exact, losses(map[string]any{"xla_embed_ir_in_executable": false}))
+	assert.NotEqual(t, exact, losses(map[string]any{"xla_cpu_use_xnnpack": true}))
+}
+
 func TestDumpDirGetsTheProgram(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	dir := t.TempDir()

@@ -40,7 +40,7 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.on(c.platformName).encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
+	options, err := o.On(c.platformName).encode(len(c.devices), func(id int) bool { return c.byID[id] != nil })
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type key [sha256.Size]byte
 // keyOf hashes everything that a compiled program depends on. All processes of a slice have the same
 // devices, and one program.
 func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) key {
+	opts = opts.On(client.PlatformName())
 	hash := sha256.New()
 	// Every part is written with its length, so that none runs into the next.
 	text := func(s string) {
