@@ -262,16 +262,21 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 		l := To(&w, Options{Prefix: "p: "})
 		l.width = func() int { return 50 }
 		l.Process(-1)
+		written := func() string {
+			l.mu.Lock() // it draws on
+			defer l.mu.Unlock()
+			return w.String()
+		}
 		shown := func() string { // what a terminal shows: the lines, the last as it is drawn now
 			synctest.Wait()
 			var lines []string
-			for line := range strings.SplitSeq(w.String(), "\n") {
+			for line := range strings.SplitSeq(written(), "\n") {
 				lines = append(lines, regexp.MustCompile(`^.*\x1b\[K`).ReplaceAllString(line, ""))
 			}
 			return strings.Join(lines, "|")
 		}
 		l.Say("reading")
-		assert.Equal(t, "p: reading", w.String()[len("\r\x1b[K"):])
+		assert.Equal(t, "p: reading", written()[len("\r\x1b[K"):])
 		time.Sleep(3100 * time.Millisecond)
 		assert.Equal(t, "p: reading: 3s", shown())
 		l.Say("writing")
@@ -291,10 +296,10 @@ func TestATerminalsLineHasOneOwner(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s", shown())
 		l.Status(nil)
-		size := w.Len()
+		size := len(written())
 		time.Sleep(time.Minute)
 		assert.Equal(t, "p: reading: 3s|p: writing|a warning|49 columns, 5s|", shown())
-		assert.Equal(t, size, w.Len(), "nothing draws on")
+		assert.Equal(t, size, len(written()), "nothing draws on")
 		l.Say("on")
 		l.Close()
 		assert.True(t, strings.HasSuffix(shown(), "|p: on|"))
