@@ -9,7 +9,7 @@ var update = flag.Bool("update", false, "write the golden texts anew")
 // refused is the report of a program that the compiler refused.
 func refused() *Report {
 	r := sample()
-	r.Schedule, r.Torus, r.Lines = nil, nil, nil
+	r.Schedule, r.Torus, r.Lines, r.Mends = nil, nil, nil, nil
 	r.Predicted, r.Collectives, r.Temporaries, r.Notes, r.Cost = nil, []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
 	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
 	r.addAdvice()
