@@ -212,7 +212,7 @@ test-newcomer:
 PLANS ?= $(CURDIR)/build/plans
 .PHONY: test-plan
 test-plan: plugin-tpu
-	$(REQUIRE) TPUSTRATEGY_AOT=1 TPUSTRATEGY_PLANS=232 TPUSTRATEGY_PLANS_KEPT=$(PLANS) $(GO) test -count=1 -timeout 6h -v -run 'Plans|IsPlanned' ./internal/ahead ./gomlx ./cmd/tpustrategy
+	$(REQUIRE) TPUSTRATEGY_AOT=1 TPUSTRATEGY_PLANS=232 TPUSTRATEGY_PLANS_KEPT=$(PLANS) $(GO) test -count=1 -timeout 6h -v -run 'Plans|IsPlanned|StepsArePredicted' ./internal/ahead ./gomlx ./cmd/tpustrategy
 
 .PHONY: test-watchdog
 test-watchdog:
