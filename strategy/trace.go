@@ -128,7 +128,7 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(spmd.Options{
-		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision,
+		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)

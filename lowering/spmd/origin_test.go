@@ -40,7 +40,7 @@ func byOp(t *testing.T, m *spmd.Module) map[string][]*ir.Origin {
 func TestEachOpComesFromALine(t *testing.T) {
 	var dense, curve, total, custom, update int
 	x := shapes.Make(dtypes.Float32, 8, 16)
-	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2}, spmd.Signature{
+	m := build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, Origins: true}, spmd.Signature{
 		Arguments: []spmd.Tensor{{Name: "x", PerReplica: true}, {Name: "/layer/dense/weights", Annotation: logical.SplitInto(1, 2)}, {Name: "/out/scale"}},
 		Results:   []spmd.Tensor{{Name: "w"}},
 	}, func(g *graph.Graph) []*graph.Node {
@@ -97,8 +97,8 @@ func TestEachOpComesFromALine(t *testing.T) {
 // The text is for a compiler, for caches and for other hosts: nothing of a line is in it.
 func TestTheTextDoesNotDependOnLines(t *testing.T) {
 	sig := spmd.Signature{Arguments: []spmd.Tensor{{Name: "x"}}, Results: []spmd.Tensor{{Name: "y"}}}
-	once := build(t, spmd.Options{}, sig, func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.Exp(param(g, "x", 4))} })
-	again := build(t, spmd.Options{}, sig, func(g *graph.Graph) []*graph.Node {
+	once := build(t, spmd.Options{Origins: true}, sig, func(g *graph.Graph) []*graph.Node { return []*graph.Node{graph.Exp(param(g, "x", 4))} })
+	again := build(t, spmd.Options{Origins: true}, sig, func(g *graph.Graph) []*graph.Node {
 		x := param(g, "x", 4)
 		return []*graph.Node{graph.Exp(x)}
 	})

@@ -27,10 +27,11 @@ type Options struct {
 	// partition each, instead of R partitions: see [Module].Replicas. A partitioner's time grows
 	// with the square of the number of variables, and such a program needs none.
 	Programs bool
-	// Target, Precision and Random are the options of the same names of package lowering.
+	// Target, Precision, Random and Origins are the options of the same names of package lowering.
 	Target    lowering.Target
 	Precision lowering.Precision
 	Random    lowering.Random
+	Origins   bool
 	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
 	Padded bool
 }
@@ -72,7 +73,7 @@ func NewTrace(opts Options) *Trace {
 	t.opts = opts
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
-		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: true,
+		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: opts.Origins,
 	}
 	if t.bad == nil {
 		t.bad = lowered.Check()

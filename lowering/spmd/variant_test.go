@@ -21,7 +21,7 @@ func pair(t *testing.T, up, down, between logical.Annotation) *spmd.Module {
 			{Name: "/adam/up_1st_moment", Annotation: up, Donated: true, Result: 1}},
 		Results: []spmd.Tensor{{Name: "/up", Annotation: up}, {Name: "/adam/up_1st_moment", Annotation: up}, {Name: "y", PerReplica: true}},
 	}
-	return build(t, spmd.Options{Replicas: 2, LogicalDevices: 2}, sig, func(g *graph.Graph) []*graph.Node {
+	return build(t, spmd.Options{Replicas: 2, LogicalDevices: 2, Origins: true}, sig, func(g *graph.Graph) []*graph.Node {
 		x, up, down, moment := param(g, "x", 4, 8), param(g, "/up", 8, 16), param(g, "/down", 16, 8), param(g, "/adam/up_1st_moment", 8, 16)
 		h := logical.Apply(graph.Dot(x, up).Product(), between)
 		y := graph.Dot(h, down).Product()
