@@ -17,7 +17,7 @@ import (
 // one it is. The layer of an op is told by the variables that flow into it.
 
 // The stack is read as far as fewFrames, which is cheap, and further if nothing is found there.
-const fewFrames, maxFrames = 16, 64
+const fewFrames, maxFrames = 12, 64
 
 // lines finds where the ops of one computation come from.
 type lines struct {
@@ -90,6 +90,7 @@ const (
 	library               // asks for ops
 	gradients             // goes back through the nodes
 	outside               // had the step traced: what is further out asked for the step, not for ops
+	updates               // changes all variables: an op is for one of them, and not for the line that asked
 	user
 )
 
@@ -100,6 +101,7 @@ var roles = []struct {
 }{
 	{"github.com/gomlx/gomlx/core/graph.Gradient", gradients},
 	{"github.com/gomlx/gomlx/core/graph.(*Exec)", outside},
+	{"github.com/gomlx/gomlx/ml/train/optimizer.", updates},
 	{"github.com/gomlx/gomlx/core/", graphs},
 	{"github.com/gomlx/gomlx/ml/model.", graphs},
 	{"github.com/gomlx/compute", graphs},
@@ -111,12 +113,11 @@ var roles = []struct {
 }
 
 func (l *lines) frame(pc uintptr) frame {
-	f, known := l.frames[pc]
-	if known {
+	if f, known := l.frames[pc]; known {
 		return f
 	}
 	at, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-	f = frame{role: user, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
+	f := frame{role: user, file: usercode.File(at), function: usercode.Function(at), line: at.Line}
 	if usercode.Library(at) {
 		f.role = library
 		for _, r := range roles {
@@ -141,11 +142,11 @@ func (l *lines) site() (line, call, own frame, gradient bool) {
 		for _, pc := range all[read:] {
 			f := l.frame(pc)
 			switch {
-			case f.role == outside:
-				return line, call, own, false
-			case f.role == gradients:
-				return line, call, own, true
+			case f.role == outside, f.role == gradients:
+				return line, call, own, f.role == gradients
 			case line.line > 0:
+			case f.role == updates:
+				return line, call, f, false
 			case f.role == user:
 				line = f
 			default:
@@ -272,13 +273,12 @@ func (l *lines) parameter(name string, v *Value) {
 
 // reads gives a parameter that a library read before the user's code the line that reads it now.
 func (l *lines) reads(v *Value, by *ir.Origin) {
-	if v.parameter > 0 && by.Call != "" {
-		if of := l.parameters[v.parameter-1]; of.Call == "" {
-			made := *by
-			made.Layer, made.Pass = of.Layer, ir.Forward
-			l.parameters[v.parameter-1] = l.one(made)
-		}
+	if v.parameter == 0 || by.Call == "" || l.parameters[v.parameter-1].Call != "" {
+		return
 	}
+	made := *by
+	made.Layer, made.Pass = l.parameters[v.parameter-1].Layer, ir.Forward
+	l.parameters[v.parameter-1] = l.one(made)
 }
 
 // Differentiate says that the gradient of v is made next: the ops of gradients come from the ops that

@@ -23,9 +23,8 @@ type Options struct {
 	// logical.Mesh. Their sizes multiply to LogicalDevices, which may then be zero. Without them
 	// the replica has one axis.
 	LogicalAxes []sharding.Axis
-	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one
-	// partition each, instead of R partitions: see [Module].Replicas. A partitioner's time grows
-	// with the square of the number of variables, and such a program needs none.
+	// Programs lets a step without logical devices (P = 1) be a program of R replicas of one partition
+	// each, instead of R partitions: it needs no partitioner. See [Module].Replicas.
 	Programs bool
 	// Target, Precision, Random and Origins are the options of the same names of package lowering.
 	Target    lowering.Target
