@@ -148,18 +148,18 @@ type mender struct {
 	o       MendOptions
 	mesh    sharding.Mesh
 	machine *machine
-	now     *taken
+	now     *mendCost
 }
 
 // trial is an annotation to try in the place of that of splits, which are alike.
 type trial struct {
 	splits []spmd.Split
 	to     logical.Annotation
-	after  *taken // nil if it was not tried, or refused
+	after  *mendCost // nil if it was not tried, or refused
 }
 
-// taken is what a compiler made of a module.
-type taken struct {
+// mendCost is what a compiler made of a module.
+type mendCost struct {
 	MendFigures
 	flops float64
 	at    map[mendKey]*Collective
@@ -178,7 +178,7 @@ func placed(o *ir.Origin) ir.Origin {
 }
 
 // try compiles a module and reads what it takes.
-func (s *mender) try(ctx context.Context, m *spmd.Module) (*taken, error) {
+func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
 	program, err := s.o.Try(ctx, m)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*taken, error) {
 		return nil, err
 	}
 	optimized.locate(m)
-	out := &taken{at: map[mendKey]*Collective{}}
+	out := &mendCost{at: map[mendKey]*Collective{}}
 	all := optimized.counted(s.mesh, nil)
 	for _, c := range all.byKey {
 		out.Sent = sum64(out.Sent, c.Moved)
@@ -214,7 +214,7 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*taken, error) {
 }
 
 // places are the collectives of the module, those of most bytes first.
-func (p *taken) places() (keys []mendKey) {
+func (p *mendCost) places() (keys []mendKey) {
 	for key := range p.at {
 		keys = append(keys, key)
 	}
@@ -225,7 +225,7 @@ func (p *taken) places() (keys []mendKey) {
 }
 
 // without are the collectives that another step does not have.
-func (t *taken) without(o *taken) (all []Line) {
+func (t *mendCost) without(o *mendCost) (all []Line) {
 	for _, key := range t.places() {
 		if o.at[key] == nil {
 			line := lineAt(&key.origin)
@@ -317,7 +317,7 @@ func (s *mender) best(trials []trial) (mends []Mend) {
 }
 
 // better reports whether a step is shorter, or sends less and computes no more where no time is known.
-func (t *taken) better(than *taken) bool {
+func (t *mendCost) better(than *mendCost) bool {
 	return t.cost() < than.cost() && (t.Seconds > 0 || t.flops <= 1.02*than.flops)
 }
 
