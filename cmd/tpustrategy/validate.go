@@ -222,10 +222,11 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 const attention = "generate.Cache.Attend"
 
 // stepSearch is a search for how a published step is best run as the decoder expresses it, with attention
-// as a kernel runs it or as the decoder does. Settings remat and accumulate take the place of the step's.
+// as a kernel runs it or as the decoder does, and what layers hand on split, as it was there. Settings remat
+// and accumulate take the place of the step's.
 func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
-		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6, Form: decoder.Form{HeadSize: s.HeadSize, Flash: kernel}}
+		Batch: s.Rows * s.Chips, Theta: 1e4, Epsilon: 1e-6, Form: decoder.Form{HeadSize: s.HeadSize, Flash: kernel, Tokens: s.Model > 1}}
 	search := ahead.Search{
 		Topologies: []string{s.Slice},
 		Space:      plan.Space{Logical: []int{s.Model}, States: []logical.StateSharding{logical.ShardParameters}, Rules: []plan.RuleSet{{Rules: decoder.Rules()}}},

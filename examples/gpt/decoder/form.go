@@ -3,7 +3,10 @@ package decoder
 import (
 	"cmp"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/remat"
@@ -48,6 +51,16 @@ func (c Config) handed(x *graph.Node) *graph.Node {
 		return logical.SplitOver(x, "", "logical", "")
 	}
 	return logical.Replicate(x)
+}
+
+// back is the last product of a layer, of x that lies over the logical devices by its features, dimension
+// 2. GoMLX's dense layer makes one dimension of rows and tokens, which keeps all tokens on each of them.
+func (c Config) back(scope *model.Scope, x *graph.Node) *graph.Node {
+	if !c.Tokens {
+		return c.handed(layers.Dense(scope, x, false, c.Width))
+	}
+	w := scope.In("dense").VariableWithShape("weights", shapes.Make(x.DType(), x.Shape().Dim(-1), c.Width))
+	return c.handed(graph.Einsum("btf,fw->btw", x, w.NodeValue(x.Graph())))
 }
 
 // whole is all tokens of what a layer was handed, on each logical device.

@@ -73,14 +73,14 @@ func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *gener
 	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
 	y := c.attention(past, q, k, v)
 	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.Head())
-	return c.handed(layers.Dense(scope.In("out"), y, false, c.Width))
+	return c.back(scope.In("out"), y)
 }
 
 // dense is the gated pair of dense layers, SwiGLU.
 func (c Config) dense(scope *model.Scope, x *graph.Node) *graph.Node {
 	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
 	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
-	return c.handed(layers.Dense(scope.In("down"), c.inside(h), false, c.Width))
+	return c.back(scope.In("down"), c.inside(h))
 }
 
 // norm divides by the root of the mean square, in float32.
