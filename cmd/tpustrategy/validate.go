@@ -222,7 +222,7 @@ func validate(ctx context.Context, a *app, r validateRequest) (all []validated, 
 const attention = "generate.Cache.Attend"
 
 // stepSearch is a search for how a published step is best run as the decoder expresses it, with attention
-// as a kernel runs it or as the decoder does, and what layers hand on split, as it was there. Settings remat
+// as a kernel runs it or as the decoder does, and what layers hand on split, as it was too. Settings remat
 // and accumulate take the place of the step's.
 func stepSearch(s published.Step, kernel bool) (decoder.Config, ahead.Search) {
 	c := decoder.Config{Layers: s.Layers, Width: s.Width, Heads: s.Heads, KeyHeads: s.KeyHeads, Hidden: s.Hidden, Vocabulary: s.Vocabulary, Sequence: s.Sequence,
