@@ -101,7 +101,7 @@ func TestEveryErrorOfTheModuleHasAKind(t *testing.T) {
 				continue
 			}
 			found++
-			require.Contains(t, []string{"errkind.Kind", "strategy.Kind", "Kind"}, of["Kind"], "%s.%s has no method Kind", path, name)
+			require.Contains(t, []string{"errkind.Kind", "Kind"}, of["Kind"], "%s.%s has no method Kind", path, name)
 		}
 		return nil
 	}))

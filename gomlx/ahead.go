@@ -81,8 +81,8 @@ func lineTo(notes io.Writer) *progress.Line {
 }
 
 // aheadCompiler returns what compiles for a slice; nil is this process.
-func (o Options) aheadCompiler(line *progress.Line) (Compiler, error) {
-	if _, ok := o.Compiler.(mesh.TopologyCompiler); ok {
+func (o Options) aheadCompiler(line *progress.Line) (pjrt.Compiler, error) {
+	if _, ok := o.Compiler.(pjrt.TopologyCompiler); ok {
 		line.Process(-1) // it may be any
 		return o.Compiler, nil
 	}

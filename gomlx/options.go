@@ -1,7 +1,6 @@
 package gomlx
 
 import (
-	"context"
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -35,7 +34,7 @@ type Options struct {
 	Random lowering.Random
 	// Compiler compiles programs in the place of the system's runtime: a cache of compiled programs
 	// (package pjrt/cache), or a process of its own (package pjrt/worker). Nil is the runtime.
-	Compiler Compiler
+	Compiler pjrt.Compiler
 	// Worker is the command of a process that compiles ahead of time, as worker.Main of package
 	// pjrt/worker returns it. Nil is `tpustrategy compile-worker` if that is on $PATH, and otherwise
 	// this process.
@@ -53,11 +52,6 @@ type Options struct {
 	// Compiled, if it is set, is called with each program once it is compiled for the mesh. It may be
 	// called from several goroutines at once.
 	Compiled func(*CompiledProgram)
-}
-
-// Compiler compiles and loads programs in a client's place.
-type Compiler interface {
-	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
 
 // name returns the backend's short name.

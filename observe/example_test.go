@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/observe/labels"
 	"github.com/tpustrategy/tpustrategy/observe/otel"
 	"github.com/tpustrategy/tpustrategy/observe/prom"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -29,7 +30,7 @@ func Example() {
 			return err
 		}
 		http.Handle("/metrics", promhttp.Handler())
-		strat, err := strategy.New(sys, strategy.Options{Phases: func(p strategy.Phase) {
+		strat, err := strategy.New(sys, strategy.Options{Phases: func(p phase.Phase) {
 			metrics.Phase(p)
 			spans.Phase(p)
 		}})

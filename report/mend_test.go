@@ -70,7 +70,7 @@ func words(s splits, scope func(name ...string) *model.Scope, x *graph.Node) *gr
 }
 
 // little compiles a training step of one of the steps with other splits.
-func little(t *testing.T, sys *system.System, name string, other splits, by ...strategy.Compiler) *strategy.CompiledStep {
+func little(t *testing.T, sys *system.System, name string, other splits, by ...pjrt.Compiler) *strategy.CompiledStep {
 	of, s := steps[name], splits{}
 	maps.Copy(s, of.splits)
 	maps.Copy(s, other)
@@ -142,7 +142,7 @@ func TestABadSplitIsMended(t *testing.T) {
 
 // stubborn compiles a program but for every other variant, which it refuses.
 type stubborn struct {
-	strategy.Compiler
+	pjrt.Compiler
 	asked int
 }
 

@@ -1,26 +1,17 @@
 package strategy
 
 import (
-	"context"
 	"fmt"
 	"time"
 
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/phase"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// Compiler compiles and loads programs in the place of the system's client: a cache of compiled
-// programs (package pjrt/cache), or a compiler in a process of its own (package pjrt/worker). It is
-// used where the system has a client. The context ends when the strategy is closed.
-type Compiler interface {
-	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
-}
-
-// TopologyCompiler is a [Compiler] that compiles ahead of time, too, such as that of package
-// pjrt/worker.
-type TopologyCompiler interface {
-	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
-}
 
 // Compilation describes a compilation that is under way, for [Options.Compiling].
 type Compilation struct {
@@ -56,4 +47,88 @@ func (o *Options) goesOn() func(mesh.Compilation) {
 		}
 	}
 	return nil
+}
+
+// phases tells of the stages of one step's program.
+type phases struct {
+	tell func(phase.Phase)
+	now  phase.Phase
+}
+
+// phases returns what tells of the making of a step's program. It may be nil, and its methods be
+// called all the same.
+func (f *Function) phases() *phases {
+	s := f.strategy
+	if s.opts.Phases == nil || f.opts.own {
+		return nil
+	}
+	return &phases{s.opts.Phases, phase.Phase{Name: f.opts.Name, Target: s.reportTarget().Name, Replicas: s.replicas, LogicalDevices: s.logicalDevices}}
+}
+
+func (p *phases) begin(stage phase.Stage) {
+	if p != nil {
+		p.now.Stage = stage
+		p.tell(p.now)
+	}
+}
+
+func (p *phases) compile(textBytes int) {
+	if p != nil {
+		p.now.TextBytes = textBytes
+		p.begin(phase.Compiling)
+	}
+}
+
+func (p *phases) done(err error) {
+	if p != nil {
+		p.now.Err = err
+		p.begin(phase.Done)
+	}
+}
+
+// NewAheadOfTime returns a strategy over a slice that is described and need not be at hand. Steps
+// are traced, lowered and compiled as on a live system, for the slice's real coordinates. A call
+// that needs the devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables get no
+// first values and arguments no contents, so that a model may be larger than this machine. Instead
+// of a host tensor an argument may be its shape, a [shapes.Shape] of the whole batch.
+//
+// [Function.Compiled] returns the compiled step, and train.Step.Compiled that of a training step.
+// Where the program does not fit into the memory of a device, they return a [*MemoryError]. The
+// slice stays the caller's: close the strategy before it. Errors are those of [New].
+func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
+	if slice == nil {
+		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
+	}
+	if err := slice.Check(); err != nil {
+		return nil, fault.Of("new ahead of time", err, "")
+	}
+	s, err := newStrategy(slice.Topology(), opts)
+	if err != nil {
+		return nil, err
+	}
+	s.slice = slice
+	s.machine = mesh.Describe(slice, s.opts.machine(s.assignment))
+	return s, nil
+}
+
+// Slice returns the described slice that the strategy compiles for, or nil if the strategy runs on
+// a system.
+func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
+
+// abstract is a value without contents, in the place of a batch, or of a value that is not split.
+func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
+	if !shape.Ok() {
+		return nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
+	}
+	dims := shape.Dimensions
+	if split {
+		var err error
+		if dims, err = shareShape(dims, b.count()); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := b.layout(shape.DType, dims, b.annotation, split); err != nil {
+		return nil, err
+	}
+	return b.newValue(split, shape.DType, dims, b.annotation, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -146,7 +147,7 @@ func (c *capture) own(op string) {
 func (rc *ReplicaContext) set(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.own(op)
 	if !x.Shape().Equal(c.now.Shape()) {
-		panic(fault.New(ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
+		panic(fault.New(errkind.ValueError, op, "give a value of the variable's shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), c.now.Shape()))
 	}
 	rc.writesInMain(op)
 	return c.write(apply(c.now, x))
@@ -175,7 +176,7 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 	switch {
 	case o.node != nil:
 		if o.node.Graph() != rc.graph {
-			panic(fault.New(TypeError, op, "give nodes and values of this step", "a %T of another step", o.x))
+			panic(fault.New(errkind.TypeError, op, "give nodes and values of this step", "a %T of another step", o.x))
 		}
 		return o.node, false
 	case o.variable != nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -57,7 +58,7 @@ func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+			require.Equal(t, errkind.RuntimeError, errkind.Of(err))
 		})
 	}
 }
@@ -133,6 +134,6 @@ func TestAReplicaWriteWithoutAggregationIsRefused(t *testing.T) {
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.Assign(v, 3.0)}
 	}, strategy.FunctionOptions{}).Run(ctx)
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+	require.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
 	require.ErrorContains(t, err, `"w"`)
 }

@@ -76,7 +76,7 @@ func (c *CompiledStep) input() report.Input {
 	}
 }
 
-// prober is a [Compiler] that gives programs before they are finished, in a fraction of the time: that
+// prober is a [pjrt.Compiler] that gives programs before they are finished, in a fraction of the time: that
 // of package pjrt/worker.
 type prober interface {
 	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error)
@@ -143,7 +143,7 @@ func executableOf(x system.Executable) *pjrt.Executable {
 
 func (c *CompiledStep) notGiven(op string) error {
 	return &errkind.Fault{Op: "strategy: " + op, Subject: c.Name, Reason: "the runtime gives no compiled program",
-		Hint: "open devices of a PJRT plugin", Class: NotImplementedError}
+		Hint: "open devices of a PJRT plugin", Class: errkind.NotImplementedError}
 }
 
 // refused makes the compiler's error one that has a report, if the program does not fit.

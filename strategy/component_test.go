@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -46,9 +47,9 @@ func TestAComponentIsAReferenceToOneReplicasPart(t *testing.T) {
 	}
 	for _, r := range []int{-1, 2} {
 		_, err := eager.Of(s).Component(v, r)
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
 		_, err = eager.Of(s).Component(x, r)
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "%v", err)
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
 	}
 	// It owns nothing: what it is of decides.
 	c, err := eager.Of(s).Component(x, 1)

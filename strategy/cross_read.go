@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -162,7 +163,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	}
 	s := v.strategy
 	if replica < 0 || replica >= s.replicas {
-		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, s.replicas)
+		return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, s.replicas)
 	}
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	s := v.strategy
 	d := replica*s.logicalDevices + logicalDevice
 	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.logicalDevices {
-		return nil, fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
+		return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
 			replica, s.replicas, logicalDevice, s.logicalDevices)
 	}
 	l, err := v.layout()

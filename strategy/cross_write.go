@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -66,7 +67,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 	}
 	summed := v.synchronization == OnRead && v.aggregation == AggregateSum
 	if summed && w.Name != assign.Set.Name {
-		return fault.New(ValueError, op, "assign a total, or write in the replicas",
+		return fault.New(errkind.ValueError, op, "assign a total, or write in the replicas",
 			"a variable that is summed on read has no one component to change")
 	}
 	if summed {
@@ -135,15 +136,15 @@ func (v *Variable) accepts(op string, x *deviceValue) error {
 	if x.varying() {
 		switch {
 		case v.synchronization == OnRead:
-			return fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read")
+			return fault.New(errkind.TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read")
 		case v.aggregation != AggregateNone && v.strategy.opts.Semantics != TensorFlowMirrored:
-			return fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
+			return fault.New(errkind.TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 		case !v.localWrites:
-			return fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable")
+			return fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value for a mirrored variable")
 		}
 	}
 	if x.ragged != nil || !x.Shape().Equal(v.Shape()) {
-		return fault.New(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), v.Shape())
+		return fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", x.Shape(), v.Shape())
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	if !t.Shape().Equal(v.Shape()) {
-		return nil, fault.New(ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
+		return nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", t.Shape(), v.Shape())
 	}
 	return t, nil
 }

@@ -3,6 +3,7 @@ package strategy
 import (
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -59,7 +60,7 @@ func (a VariableAggregation) ReduceOp() (ReduceOp, error) {
 	case AggregateMean:
 		return Mean, nil
 	}
-	return 0, fault.New(ValueError, "aggregation", "create the variable with AggregateSum or AggregateMean",
+	return 0, fault.New(errkind.ValueError, "aggregation", "create the variable with AggregateSum or AggregateMean",
 		"%s is no reduction", a)
 }
 
@@ -71,7 +72,7 @@ func ParseReduceOp(name string) (ReduceOp, error) {
 	case "MEAN":
 		return Mean, nil
 	}
-	return 0, fault.New(ValueError, "reduction", "use SUM or MEAN", "%q is none", name)
+	return 0, fault.New(errkind.ValueError, "reduction", "use SUM or MEAN", "%q is none", name)
 }
 
 func (op ReduceOp) check(call string) error {

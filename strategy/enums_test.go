@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -16,7 +17,7 @@ func FuzzParseReduceOp(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		op, err := strategy.ParseReduceOp(name)
 		if err != nil {
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.Equal(t, errkind.ValueError, errkind.Of(err))
 			return
 		}
 		require.Equal(t, strings.ToUpper(name), op.String())

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -67,7 +68,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 				err := v.Assign(ctx, out[i])
 				require.Equal(t, want, err == nil, "%s: result %d: %v", name, i, err)
 				if !want {
-					require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+					require.Equal(t, errkind.TypeError, errkind.Of(err))
 					continue
 				}
 				got := strategytest.Values(t, out[i], n)

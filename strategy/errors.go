@@ -1,18 +1,23 @@
 package strategy
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/usercode"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // ErrClosed is matched by the errors of a strategy that was closed, and of its values and variables
 // that were closed.
-var ErrClosed = errkind.New(RuntimeError, "strategy: closed")
+var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: closed")
 
 // closed returns the error of something that was closed: it matches [ErrClosed].
 func closed(what string, args ...any) error {
@@ -55,7 +60,7 @@ func (e *ArgumentError) Error() string {
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause, or ValueError without one.
-func (e *ArgumentError) Kind() Kind { return errkind.Or(e.Err, ValueError) }
+func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
 
 // TraceError reports that a step function panicked while it was traced: GoMLX's graph functions
 // report their errors that way, and so do this module's. The strategy and the function stay usable.
@@ -82,7 +87,7 @@ func (e *TraceError) Error() string {
 func (e *TraceError) Unwrap() error { return e.Err }
 
 // Kind returns the kind of the cause.
-func (e *TraceError) Kind() Kind { return KindOf(e.Err) }
+func (e *TraceError) Kind() errkind.Kind { return errkind.Of(e.Err) }
 
 // OptionError says which option of [New] does not fit, and why.
 type OptionError struct {
@@ -99,7 +104,7 @@ func (e *OptionError) Error() string {
 func (e *OptionError) Unwrap() error { return e.Err }
 
 // Kind returns ValueError.
-func (e *OptionError) Kind() Kind { return ValueError }
+func (e *OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
 // MismatchError reports that the processes of a job differ in something that must be the same on
 // all of them, such as the program of a step.
@@ -130,7 +135,7 @@ func (e *MismatchError) Error() string {
 }
 
 // Kind returns ValueError.
-func (e *MismatchError) Kind() Kind { return ValueError }
+func (e *MismatchError) Kind() errkind.Kind { return errkind.ValueError }
 
 func many(noun string, list []int) string {
 	if len(list) == 1 {
@@ -141,11 +146,11 @@ func many(noun string, list []int) string {
 
 var (
 	// ErrRemote is matched by a read of a tensor, or of a part of it, that another process holds.
-	ErrRemote = errkind.New(ValueError, "strategy: another process holds it")
+	ErrRemote = errkind.New(errkind.ValueError, "strategy: another process holds it")
 	// ErrOutOfStep is matched by the error that all processes of a job get where they called the
 	// strategy in different orders, so that each waited for the others in another call. The text
 	// says which call each process is in.
-	ErrOutOfStep = errkind.New(RuntimeError, "strategy: the processes are out of step")
+	ErrOutOfStep = errkind.New(errkind.RuntimeError, "strategy: the processes are out of step")
 	// ErrAheadOfTime is matched by the error of a call that needs the devices of a slice which is
 	// only described: it runs a step, or reads a value. The error matches errors.ErrUnsupported,
 	// too.
@@ -159,4 +164,61 @@ func outOfStep(calls []string) error {
 		where[i] = fmt.Sprintf("process %d is at %s", i, call)
 	}
 	return &Error{Match: ErrOutOfStep, Reason: strings.Join(where, ", "), Hint: "make the same calls in the same order on each"}
+}
+
+// Error reports a value, a variable or a nest that does not fit: the operation, what is wrong, what
+// to write instead, the kind and the cause.
+type Error = errkind.Fault
+
+var (
+	// ErrContext is matched by the error of a call in the wrong context: a cross-replica call in a
+	// replica's code, a replica's call outside it, or a call that acts at once in a step that is
+	// being traced. The error is an *[Error], whose Hint says where the call belongs.
+	ErrContext = errkind.New(errkind.RuntimeError, "strategy: the wrong context")
+	// ErrOtherStrategy is matched by the error of a value, a variable, a function or a scope of one
+	// strategy that was given to another strategy.
+	ErrOtherStrategy = fault.ErrOtherStrategy
+)
+
+// panickedAt is the line of a step's code that the panic came from, which is being recovered by the
+// function that calls panickedAt: the innermost frame that is no library's. It is empty if the
+// step's code is not on the stack.
+func panickedAt() string {
+	pcs := make([]uintptr, 256)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for {
+		frame, more := frames.Next()
+		switch {
+		case !more || strings.HasSuffix(frame.Function, "strategy.(*Function).lower"):
+			return ""
+		case !usercode.Library(frame):
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		}
+	}
+}
+
+// A step's code runs once for each signature, while it is traced. What it is to do in each run has
+// to be built into its graph: a call that acts at once would act once, and not in each run. So the
+// contexts of a trace carry it, and every call with a context either builds graph there or
+// refuses.
+
+type tracingKey struct{}
+
+// withTracing returns ctx as a context of the trace: of its *ReplicaContext, or of a *MergeContext.
+func withTracing(ctx context.Context, trace any) context.Context {
+	return context.WithValue(ctx, tracingKey{}, trace)
+}
+
+// Tracing reports whether ctx belongs to a compiled step that is being traced: whether it is the
+// context of [ReplicaContext.Context] or [MergeContext.Context], or derived from it. Calls that act
+// at once, rather than in each run of the step, refuse such a context with [ErrContext].
+func Tracing(ctx context.Context) bool { return ctx.Value(tracingKey{}) != nil }
+
+// RefuseTracing returns [ErrContext] if ctx belongs to a compiled step that is being traced.
+// Calls that act at once begin with it; instead says what to write in a step.
+func RefuseTracing(ctx context.Context, op, instead string) error {
+	if !Tracing(ctx) {
+		return nil
+	}
+	return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a compiled step, whose code runs once, while it is traced, and not in each run", Hint: instead}
 }

@@ -25,7 +25,7 @@ import (
 
 // devicesOf is a compiler that notes how many devices programs are for, by their name.
 type devicesOf struct {
-	strategy.Compiler
+	pjrt.Compiler
 	mu       sync.Mutex
 	programs map[string][]int
 }
@@ -52,7 +52,7 @@ func TestFirstValuesAreMadeOnce(t *testing.T) {
 	assert.Equal(t, cache.Stats{Hits: 3, Misses: 3}, files.Stats())
 }
 
-func madeOnce(t *testing.T, by strategy.Compiler) {
+func madeOnce(t *testing.T, by pjrt.Compiler) {
 	ctx := context.Background()
 	compiler := &devicesOf{Compiler: by, programs: map[string][]int{}}
 	s := strategytest.New(t, 4, 2, strategy.Options{Compiler: compiler,

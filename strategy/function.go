@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -192,7 +193,7 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 // run is Run, and says which program ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
 	if f.opts.mirroredResults {
-		return nil, nil, fault.New(ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
+		return nil, nil, fault.New(errkind.ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
 	}
 	p, results, err := f.once(ctx, args)
 	if err != nil {

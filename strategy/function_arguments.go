@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -26,7 +27,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		}
 	}
 	if p := f.opts.Padding; p < NoPadding || p > KeepPadding {
-		return nil, nil, fault.New(ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
+		return nil, nil, fault.New(errkind.ValueError, f.opts.Name, "use NoPadding, MaskPadding or KeepPadding", "FunctionOptions.Padding is %s", p)
 	}
 	if err := f.unusedAnnotation(len(args)); err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -31,16 +32,16 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 	base := value.base()
 	rank := len(base.shape)
 	if base.steps > 0 {
-		return nil, fault.New(TypeError, "gather", "gather the result of a step", "a value of several steps")
+		return nil, fault.New(errkind.TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
 		return copyAs(ctx, value, value.Annotation()) // there is nothing to concatenate it with, along any axis
 	}
 	switch {
 	case rank == 0:
-		return nil, fault.New(InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
+		return nil, fault.New(errkind.InvalidArgumentError, "gather", "give each a dimension of size 1", "scalars cannot be concatenated")
 	case axis < -rank || axis >= rank:
-		return nil, fault.New(InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
+		return nil, fault.New(errkind.InvalidArgumentError, "gather", "use an axis that the tensors have", "axis %d of tensors of rank %d", axis, rank)
 	}
 	axis = (axis + rank) % rank
 	sizes := make([]int, s.replicas)
@@ -49,7 +50,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		shape := base.shapeOf(r)
 		for d, n := range shape {
 			if d != axis && n != base.shapeOf(0)[d] {
-				return nil, fault.New(InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
+				return nil, fault.New(errkind.InvalidArgumentError, "gather", "only the gathered dimension may differ", "replicas have different shapes %v", base.ragged)
 			}
 		}
 		sizes[r] = shape[axis]

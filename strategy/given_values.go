@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -73,7 +74,7 @@ func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (co
 	base := o.value.base()
 	switch {
 	case base.steps > 0:
-		return content{}, fault.New(TypeError, op, "give the result of a step", "a part of a value of several steps")
+		return content{}, fault.New(errkind.TypeError, op, "give the result of a step", "a part of a value of several steps")
 	case !base.varying() && base.ragged == nil:
 		return made(copyAs(ctx, o.value, base.annotation))
 	case base.ragged != nil || s.replicas == 1: // of its own shape
@@ -116,9 +117,9 @@ func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (con
 	base := c.value.base()
 	switch {
 	case base.steps > 0:
-		err = fault.New(TypeError, op, "give the result of a step", "a value of several steps")
+		err = fault.New(errkind.TypeError, op, "give the result of a step", "a value of several steps")
 	case base.varying() && s.replicas > 1:
-		err = fault.New(TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
+		err = fault.New(errkind.TypeError, op, "reduce it first", "a PerReplica value where one for all replicas is expected")
 	case base.perReplica:
 		var m *Mirrored
 		if m, err = copyAs(ctx, c.value, base.annotation); err == nil {
@@ -199,7 +200,7 @@ func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string)
 // mirrorOperand is [TPUStrategy.Mirror] of what is on devices already.
 func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
 	if o.whole() && o.strategy() == s && o.value.base().varying() && s.replicas > 1 {
-		return nil, fault.New(ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
+		return nil, fault.New(errkind.ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
 	}
 	c, err := o.resolveOne(ctx, s, "mirror")
 	if err != nil {

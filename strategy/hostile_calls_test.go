@@ -55,7 +55,7 @@ func (h *hostile) give(arg any) error {
 
 type hostileCase struct {
 	name string
-	kind strategy.Kind // KindUnknown: any error
+	kind errkind.Kind // KindUnknown: any error
 	call func(h *hostile) error
 }
 
@@ -83,63 +83,63 @@ func loop() []any {
 }
 
 var hostileCases = []hostileCase{
-	{"reduce a value of another strategy", strategy.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
-	{"reduce a nil value", strategy.KindUnknown, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
-	{"reduce a closed value", strategy.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
-	{"reduce by an unknown op", strategy.AssertionError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, 7, h.value)) }},
-	{"reduce along an axis that is not there", strategy.ValueError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
-	{"reduce along one axis twice", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
-	{"reduce along the smallest axis", strategy.ValueError, func(h *hostile) error {
+	{"reduce a value of another strategy", errkind.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.theirs)) }},
+	{"reduce a nil value", errkind.Unknown, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, nil)) }},
+	{"reduce a closed value", errkind.RuntimeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.closed)) }},
+	{"reduce by an unknown op", errkind.AssertionError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, 7, h.value)) }},
+	{"reduce along an axis that is not there", errkind.ValueError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.value, 0)) }},
+	{"reduce along one axis twice", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, 0, -1)) }},
+	{"reduce along the smallest axis", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.ragged, math.MinInt))
 	}},
-	{"reduce ragged batches element by element", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
-	{"reduce text", strategy.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
-	{"reduce objects", strategy.TypeError, func(h *hostile) error {
+	{"reduce ragged batches element by element", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Mean, h.ragged)) }},
+	{"reduce text", errkind.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Mean, "text")) }},
+	{"reduce objects", errkind.TypeError, func(h *hostile) error {
 		return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, strategy.NewObjects("a", "b")))
 	}},
-	{"reduce a nest that holds itself", strategy.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
-	{"sum one number", strategy.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
-	{"gather scalars", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.value, 0)) }},
-	{"gather along a far axis", strategy.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
-	{"give a step a ragged batch", strategy.ValueError, func(h *hostile) error {
+	{"reduce a nest that holds itself", errkind.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, loop())) }},
+	{"sum one number", errkind.ValueError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Reduce(h.ctx, strategy.Sum, 3.0)) }},
+	{"gather scalars", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.value, 0)) }},
+	{"gather along a far axis", errkind.InvalidArgumentError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.ragged, 1<<40)) }},
+	{"give a step a ragged batch", errkind.ValueError, func(h *hostile) error {
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.ragged)
 	}},
-	{"give a step a value of another strategy", strategy.RuntimeError, func(h *hostile) error {
+	{"give a step a value of another strategy", errkind.RuntimeError, func(h *hostile) error {
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.theirs)
 	}},
-	{"give a step a dictionary", strategy.ValueError, func(h *hostile) error {
+	{"give a step a dictionary", errkind.ValueError, func(h *hostile) error {
 		return hints(h.give(map[string]any{"x": h.value}), "NestFunction")
 	}},
-	{"give a step a tuple", strategy.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
-	{"give a step text", strategy.ValueError, func(h *hostile) error {
+	{"give a step a tuple", errkind.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
+	{"give a step text", errkind.ValueError, func(h *hostile) error {
 		return hints(h.give(strategy.NewObjects("a", "b")), "the dataset's Map")
 	}},
-	{"give a step nothing", strategy.ValueError, func(h *hostile) error { return hints(h.give(nil), "give a value") }},
-	{"a step that panics", strategy.KindUnknown, func(h *hostile) error {
+	{"give a step nothing", errkind.ValueError, func(h *hostile) error { return hints(h.give(nil), "give a value") }},
+	{"a step that panics", errkind.Unknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic("no") })
 	}},
-	{"a step that returns a nil node", strategy.KindUnknown, func(h *hostile) error {
+	{"a step that returns a nil node", errkind.Unknown, func(h *hostile) error {
 		return h.step(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return []*graph.Node{nil} })
 	}},
-	{"a step that writes a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+	{"a step that writes a foreign variable", errkind.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.Assign(h.foreign, float32(1))}
 		})
 	}},
-	{"a step that reads no variable", strategy.TypeError, func(h *hostile) error {
+	{"a step that reads no variable", errkind.TypeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node { return []*graph.Node{rc.Read(nil)} })
 	}},
-	{"a step that writes another shape", strategy.ValueError, func(h *hostile) error {
+	{"a step that writes another shape", errkind.ValueError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.Assign(h.mine, graph.Zeros(rc.Graph(), h.mineLike(3)))}
 		})
 	}},
-	{"a step that writes one number for a sum", strategy.ValueError, func(h *hostile) error {
+	{"a step that writes one number for a sum", errkind.ValueError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.AssignAdd(h.mine, 1.0)}
 		})
 	}},
-	{"a step that uses its context in a merge call", strategy.RuntimeError, func(h *hostile) error {
+	{"a step that uses its context in a merge call", errkind.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
 				rc.AllReduce(strategy.Sum, rc.ReplicaIDInSyncGroup())
@@ -147,7 +147,7 @@ var hostileCases = []hostileCase{
 			}, rc.ReplicaIDInSyncGroup())
 		})
 	}},
-	{"a merge call that writes what differs", strategy.TypeError, func(h *hostile) error {
+	{"a merge call that writes what differs", errkind.TypeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), h.mine.Shape().DType)
 			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
@@ -156,7 +156,7 @@ var hostileCases = []hostileCase{
 			}, x)
 		})
 	}},
-	{"a step that runs a step", strategy.RuntimeError, func(h *hostile) error {
+	{"a step that runs a step", errkind.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			if _, err := h.s.Reduce(rc.Context(), strategy.Sum, h.value); err != nil {
 				panic(err)
@@ -164,7 +164,7 @@ var hostileCases = []hostileCase{
 			return in
 		}, h.value)
 	}},
-	{"replicas that return other structures", strategy.AssertionError, func(h *hostile) error {
+	{"replicas that return other structures", errkind.AssertionError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return []any{1}, nil
@@ -172,29 +172,29 @@ var hostileCases = []hostileCase{
 			return map[string]any{"a": 1}, nil
 		})
 	}},
-	{"a replica that returns a nest that holds itself", strategy.ValueError, func(h *hostile) error {
+	{"a replica that returns a nest that holds itself", errkind.ValueError, func(h *hostile) error {
 		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { return loop(), nil })
 	}},
-	{"a replica that panics", strategy.KindUnknown, func(h *hostile) error {
+	{"a replica that panics", errkind.Unknown, func(h *hostile) error {
 		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { panic(errors.New("no")) })
 	}},
-	{"a replica that ends its goroutine", strategy.KindUnknown, func(h *hostile) error {
+	{"a replica that ends its goroutine", errkind.Unknown, func(h *hostile) error {
 		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { runtime.Goexit(); return nil, nil })
 	}},
-	{"a replica that runs the replicas", strategy.RuntimeError, func(h *hostile) error {
+	{"a replica that runs the replicas", errkind.RuntimeError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return h.e.CallForEachReplica(rc.Context(), func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil })
 		})
 	}},
-	{"a replica that reduces text", strategy.TypeError, func(h *hostile) error {
+	{"a replica that reduces text", errkind.TypeError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.AllReduce(strategy.Sum, "text") })
 	}},
-	{"replicas that reduce other shapes", strategy.InvalidArgumentError, func(h *hostile) error {
+	{"replicas that reduce other shapes", errkind.InvalidArgumentError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.AllReduce(strategy.Sum, make([]float32, rc.ReplicaIDInSyncGroup()+1))
 		})
 	}},
-	{"replicas that reduce other dtypes", strategy.TypeError, func(h *hostile) error {
+	{"replicas that reduce other dtypes", errkind.TypeError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return rc.AllReduce(strategy.Sum, float32(1))
@@ -202,65 +202,65 @@ var hostileCases = []hostileCase{
 			return rc.AllReduce(strategy.Sum, int32(2))
 		})
 	}},
-	{"replicas that give a merge call other arguments", strategy.AssertionError, func(h *hostile) error {
+	{"replicas that give a merge call other arguments", errkind.AssertionError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, nil }, make([]any, rc.ReplicaIDInSyncGroup())...)
 		})
 	}},
-	{"a replica context that is kept", strategy.RuntimeError, func(h *hostile) error {
+	{"a replica context that is kept", errkind.RuntimeError, func(h *hostile) error {
 		var kept *eager.ReplicaContext
 		if err := h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { kept = rc; return nil, nil }); err != nil {
 			return err
 		}
 		return strategytest.Err(kept.AllReduce(strategy.Sum, float32(1)))
 	}},
-	{"an argument of another strategy", strategy.RuntimeError, func(h *hostile) error {
+	{"an argument of another strategy", errkind.RuntimeError, func(h *hostile) error {
 		return h.run(func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil }, h.theirs)
 	}},
-	{"a write of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+	{"a write of a foreign variable", errkind.RuntimeError, func(h *hostile) error {
 		return h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) { return rc.Assign(h.foreign, float32(1)) })
 	}},
-	{"a write of another dtype", strategy.ValueError, func(h *hostile) error { return h.mine.Assign(h.ctx, []int64{1}) }},
-	{"a write of no tensor", strategy.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, struct{ A int }{1}) }},
-	{"a per-replica write from outside", strategy.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, h.value) }},
-	{"an addition to what is summed on read", strategy.ValueError, func(h *hostile) error { return h.onRead.AssignAdd(h.ctx, 1.0) }},
-	{"a scatter of what is summed on read", strategy.ValueError, func(h *hostile) error { return h.onRead.Scatter(h.ctx, strategy.ScatterAdd, []int32{0}, []float32{1}) }},
-	{"a write in another strategy's scope", strategy.RuntimeError, func(h *hostile) error {
+	{"a write of another dtype", errkind.ValueError, func(h *hostile) error { return h.mine.Assign(h.ctx, []int64{1}) }},
+	{"a write of no tensor", errkind.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, struct{ A int }{1}) }},
+	{"a per-replica write from outside", errkind.TypeError, func(h *hostile) error { return h.mine.Assign(h.ctx, h.value) }},
+	{"an addition to what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.AssignAdd(h.ctx, 1.0) }},
+	{"a scatter of what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.Scatter(h.ctx, strategy.ScatterAdd, []int32{0}, []float32{1}) }},
+	{"a write in another strategy's scope", errkind.RuntimeError, func(h *hostile) error {
 		scope, err := h.other.Scope(h.ctx)
 		if err != nil {
 			return err
 		}
 		return h.mine.Assign(scope, 1.0)
 	}},
-	{"an update of a foreign variable", strategy.RuntimeError, func(h *hostile) error {
+	{"an update of a foreign variable", errkind.RuntimeError, func(h *hostile) error {
 		return strategytest.Err(h.e.Update(h.ctx, h.foreign, func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }))
 	}},
-	{"an update whose components part", strategy.ValueError, func(h *hostile) error {
+	{"an update whose components part", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) }))
 	}},
-	{"an update that panics", strategy.KindUnknown, func(h *hostile) error {
+	{"an update that panics", errkind.Unknown, func(h *hostile) error {
 		return strategytest.Err(h.e.Update(h.ctx, h.mine, func(*eager.UpdateContext, ...any) (any, error) { panic("no") }))
 	}},
-	{"a reduction to nowhere", strategy.AssertionError, func(h *hostile) error {
+	{"a reduction to nowhere", errkind.AssertionError, func(h *hostile) error {
 		return strategytest.Err(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.Destination{}))
 	}},
-	{"a reduction to an unknown device", strategy.ValueError, func(h *hostile) error {
+	{"a reduction to an unknown device", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.e.ReduceTo(h.ctx, strategy.Sum, h.value, eager.ToDevices("/device:TPU:99")))
 	}},
-	{"a logical device out of range", strategy.ValueError, func(h *hostile) error { return strategytest.Err(h.e.LogicalDevice(h.ctx, -1)) }},
-	{"a variable with an annotation that does not fit", strategy.ValueError, func(h *hostile) error {
+	{"a logical device out of range", errkind.ValueError, func(h *hostile) error { return strategytest.Err(h.e.LogicalDevice(h.ctx, -1)) }},
+	{"a variable with an annotation that does not fit", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.s.NewVariable(h.ctx, []float32{1, 2, 3}, strategy.VariableOptions{Annotation: logical.SplitInto(2)}))
 	}},
-	{"a variable whose first value panics", strategy.KindUnknown, func(h *hostile) error {
+	{"a variable whose first value panics", errkind.Unknown, func(h *hostile) error {
 		_, err := h.s.NewVariable(h.ctx, func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
 		return panickedWith(err, io.ErrNoProgress)
 	}},
-	{"a variable of a replica whose first value panics", strategy.KindUnknown, func(h *hostile) error {
+	{"a variable of a replica whose first value panics", errkind.Unknown, func(h *hostile) error {
 		return panickedWith(h.run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.NewVariable(func() any { panic(io.ErrNoProgress) }, strategy.VariableOptions{})
 		}), io.ErrNoProgress)
 	}},
-	{"values of a function that panics", strategy.KindUnknown, func(h *hostile) error {
+	{"values of a function that panics", errkind.Unknown, func(h *hostile) error {
 		_, err := eager.Of(h.s).ValuesFromFunction(h.ctx, func(c eager.ValueContext) (any, error) {
 			if c.ReplicaIDInSyncGroup == 1 {
 				panic(io.ErrNoProgress)
@@ -269,22 +269,22 @@ var hostileCases = []hostileCase{
 		})
 		return panickedWith(err, io.ErrNoProgress)
 	}},
-	{"gather several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.steps, 0)) }},
-	{"gather a nest of several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
-	{"reduce several steps", strategy.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
-	{"a variable of a channel", strategy.TypeError, func(h *hostile) error {
+	{"gather several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Gather(h.ctx, h.steps, 0)) }},
+	{"gather a nest of several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(eager.Of(h.s).Gather(h.ctx, []any{h.steps}, 0)) }},
+	{"reduce several steps", errkind.TypeError, func(h *hostile) error { return strategytest.Err(h.s.Reduce(h.ctx, strategy.Sum, h.steps)) }},
+	{"a variable of a channel", errkind.TypeError, func(h *hostile) error {
 		return strategytest.Err(h.s.NewVariable(h.ctx, make(chan int), strategy.VariableOptions{}))
 	}},
-	{"too few values", strategy.ValueError, func(h *hostile) error {
+	{"too few values", errkind.ValueError, func(h *hostile) error {
 		return strategytest.Err(h.s.PerReplica(h.ctx, []any{1.0}, logical.Annotation{}))
 	}},
-	{"values of other dtypes", strategy.TypeError, func(h *hostile) error {
+	{"values of other dtypes", errkind.TypeError, func(h *hostile) error {
 		return strategytest.Err(h.s.PerReplica(h.ctx, []any{[]float32{1}, []int32{2}}, logical.Annotation{}))
 	}},
-	{"values of other ranks", strategy.InvalidArgumentError, func(h *hostile) error {
+	{"values of other ranks", errkind.InvalidArgumentError, func(h *hostile) error {
 		return strategytest.Err(h.s.PerReplica(h.ctx, []any{[]float32{1}, float32(2)}, logical.Annotation{}))
 	}},
-	{"a cancelled run", strategy.KindUnknown, func(h *hostile) error {
+	{"a cancelled run", errkind.Unknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
 		cancel()
 		_, err := h.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
@@ -295,7 +295,7 @@ var hostileCases = []hostileCase{
 		}
 		return err
 	}},
-	{"a cancelled step", strategy.KindUnknown, func(h *hostile) error {
+	{"a cancelled step", errkind.Unknown, func(h *hostile) error {
 		ctx, cancel := context.WithCancel(h.ctx)
 		cancel()
 		_, err := h.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{}).Run(ctx, []float32{1})
@@ -341,8 +341,8 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				err := c.call(h)
 				require.Error(t, err)
-				if c.kind != strategy.KindUnknown {
-					require.Equal(t, c.kind, strategy.KindOf(err), "%T: %v", err, err)
+				if c.kind != errkind.Unknown {
+					require.Equal(t, c.kind, errkind.Of(err), "%T: %v", err, err)
 				}
 				// The strategy goes on as if nothing had happened.
 				sum, err := h.s.Reduce(ctx, strategy.Sum, h.value)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/lowering"
@@ -38,7 +39,7 @@ func TestAPaddingThatIsNoneIsRefused(t *testing.T) {
 	for _, padding := range []strategy.Padding{-1, strategy.KeepPadding + 1} {
 		_, err := s.Function(step, strategy.FunctionOptions{Padding: padding}).Run(t.Context(), float32(1))
 		require.ErrorContains(t, err, fmt.Sprintf("FunctionOptions.Padding is Padding(%d); use NoPadding", padding))
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	assert.Equal(t, "NoPadding MaskPadding KeepPadding", fmt.Sprint(strategy.NoPadding, " ", strategy.MaskPadding, " ", strategy.KeepPadding))
 }

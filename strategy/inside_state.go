@@ -10,9 +10,12 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
 
 // What package strategy/generate uses of the strategy: state that lives on the devices between
@@ -31,7 +34,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 		v := &Variable{strategy: s, path: opts[i].Name, dtype: shape.DType, shape: slices.Clone(shape.Dimensions), annotation: opts[i].Annotation,
 			synchronization: OnRead, unlisted: true}
 		if err := v.annotation.ValidateOn(s.axes, v.path, v.shape); err != nil {
-			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit", Err: err, Class: ValueError}
+			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
 		}
 		l, err := v.layout()
 		if err != nil {
@@ -85,4 +88,19 @@ func (m innerFunction) Repeat(most int) { m.repeats = most }
 
 func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
 	return batchShare{TPUStrategy: m.TPUStrategy}.abstract(shape, false)
+}
+
+// ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
+// called when the step function has returned, of a function with a store.
+func (t *trace) ownRandomNumbers() error {
+	v := t.rc.scope.Store().GetVariable(first.StatePath)
+	if v == nil || !v.ChangedInGraph(t.graph) {
+		return nil
+	}
+	next, err := spmd.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
+	if err != nil {
+		return fault.Of("random numbers", err, "")
+	}
+	v.SetNodeValue(next)
+	return nil
 }

@@ -62,7 +62,7 @@ func (e *MemoryError) Error() string {
 func (e *MemoryError) Unwrap() error { return e.Err }
 
 // Kind returns ResourceExhaustedError.
-func (*MemoryError) Kind() Kind { return errkind.ResourceExhaustedError }
+func (*MemoryError) Kind() errkind.Kind { return errkind.ResourceExhaustedError }
 
 // largestTensors bounds MemoryError.Largest.
 const largestTensors = 5

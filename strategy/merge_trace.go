@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -36,7 +37,7 @@ func (mc *MergeContext) ended(op string) *Error {
 // given refuses what is no value of the merge call's step.
 func (mc *MergeContext) given(op string, x *MergeValue) *graph.Node {
 	if x == nil || x.node == nil || x.node.Graph() != mc.rc.graph {
-		panic(fault.New(TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
+		panic(fault.New(errkind.TypeError, op, "give values of this merge call", "a merged value of nothing, or of another step"))
 	}
 	return x.node
 }
@@ -78,7 +79,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*MergeValu
 	merged := make([]*MergeValue, len(args))
 	for i, x := range args {
 		if x == nil || x.Graph() != rc.graph {
-			panic(fault.New(TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
+			panic(fault.New(errkind.TypeError, "MergeCall", "give nodes of the step", "argument %d is no node of it", i))
 		}
 		merged[i] = &MergeValue{mc: mc, node: x}
 	}
@@ -88,7 +89,7 @@ func (rc *ReplicaContext) MergeCall(fn func(mc *MergeContext, args ...*MergeValu
 	nodes := make([]*graph.Node, len(results))
 	for i, m := range results {
 		if m == nil || m.node == nil || m.node.Graph() != rc.graph {
-			panic(fault.New(TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
+			panic(fault.New(errkind.TypeError, "MergeCall", "return values of the merge context", "result %d is none of it", i))
 		}
 		nodes[i] = m.node
 	}
@@ -118,7 +119,7 @@ func (mc *MergeContext) Reduce(op ReduceOp, x *MergeValue, axes ...int) *MergeVa
 	}
 	node := mc.given("reduce", x)
 	if op == Mean && node.DType().IsInt() && len(axes) > 0 {
-		panic(fault.New(TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
+		panic(fault.New(errkind.TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
 	}
 	if len(axes) > 0 {
 		if op == Mean {
@@ -171,7 +172,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 	}
 	out := f(nodes)
 	if out == nil || out.Graph() != mc.rc.graph {
-		panic(fault.New(TypeError, "Map", "return a node of the step", "the function returns none"))
+		panic(fault.New(errkind.TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
 	return &MergeValue{mc: mc, node: out, mirrored: mirrored && mc.mirrored(out)}
 }
@@ -240,13 +241,13 @@ func (mc *MergeContext) write(w assign.Op, v *Variable, x *MergeValue) {
 	node := mc.given(op, x)
 	switch {
 	case v.synchronization == OnRead && !x.mirrored:
-		panic(fault.New(TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
+		panic(fault.New(errkind.TypeError, op, "write it in the replicas", "a PerReplica value for a variable that is combined on read"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum && w.Name != assign.Set.Name:
-		panic(fault.New(ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
+		panic(fault.New(errkind.ValueError, op, "assign a total, or write in the replicas", "a variable that is summed on read has no one component to change"))
 	case v.synchronization == OnRead && v.aggregation == AggregateSum:
 		node = share(node, mc.rc.strategy.replicas)
 	case !x.mirrored && !v.localWrites && mc.rc.strategy.replicas > 1:
-		panic(fault.New(TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
+		panic(fault.New(errkind.TypeError, op, "reduce it first, or create the variable with LocalWrites", "a PerReplica value where one for all replicas is expected"))
 	}
 	mc.rc.set(op, c, node, w.Apply)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -158,7 +159,7 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 				return []*strategy.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
-		assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+		assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
@@ -186,18 +187,18 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Const(rc.Graph(), true))}
 	}, strategy.FunctionOptions{}).Run(ctx)
-	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, x ...*strategy.MergeValue) []*strategy.MergeValue {
 			return []*strategy.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
 		}, graph.Const(rc.Graph(), []int32{1, 4}))
 	}, strategy.FunctionOptions{}).Run(ctx)
-	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 	v, err := s.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
-	assert.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(ctx, false)))
+	assert.Equal(t, errkind.TypeError, errkind.Of(v.Assign(ctx, false)))
 	_, err = v.Read(ctx)
-	assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err))
+	assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	// One replica's has nothing to be added to.
 	one := strategytest.On(t, plugintest.System(t, 1), strategy.Options{Replicas: 1})
 	v, err = one.NewVariable(ctx, true, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})

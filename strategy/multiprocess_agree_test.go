@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -95,7 +96,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 				assert.Equal(t, []int{2}, mismatch.Differing)
 				assert.Contains(t, mismatch.Texts[2], c.text)
 				assert.Contains(t, err.Error(), "process 2 has "+mismatch.Texts[2])
-				assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+				assert.Equal(t, errkind.ValueError, errkind.Of(err))
 			}
 		})
 	}
@@ -125,7 +126,7 @@ func TestProcessesOutOfStepAreToldSo(t *testing.T) {
 	}) {
 		require.ErrorIs(t, err, strategy.ErrOutOfStep, "process %d", i)
 		assert.ErrorContains(t, err, "process 0 is at gather losses, process 1 is at barrier end of epoch;")
-		assert.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+		assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
 	}
 }
 

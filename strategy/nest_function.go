@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
@@ -147,7 +148,7 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 		}
 	}
 	if !equalNests(template, template) {
-		return nil, nil, nil, fault.New(ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
+		return nil, nil, nil, fault.New(errkind.ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
 	}
 	var step StepFunc
 	if f.step != nil {
@@ -227,9 +228,9 @@ func (f *NestFunction) flatStep(template []any) StepFunc {
 			case !ok:
 				return x, f.isResult(path, x)
 			case node == nil:
-				return nil, fault.New(TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
+				return nil, fault.New(errkind.TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
 			case node.Graph() != rc.graph:
-				return nil, fault.New(TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
+				return nil, fault.New(errkind.TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
 			}
 			nodes = append(nodes, node)
 			return (*PerReplica)(nil), nil
@@ -245,7 +246,7 @@ func (f *NestFunction) flatStep(template []any) StepFunc {
 func (f *NestFunction) isResult(path string, x any) error {
 	switch x.(type) {
 	case Value, part:
-		return fault.New(TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
+		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false
 	if v.Kind() == reflect.Pointer { // what it points to may be in use elsewhere: its type is all that is looked at
@@ -253,7 +254,7 @@ func (f *NestFunction) isResult(path string, x any) error {
 		pointsToNest = nesting.Is(v.Type())
 	}
 	if pointsToNest || holds(v, 0, func(t reflect.Type) bool { return t == reflect.TypeFor[*graph.Node]() }) {
-		return fault.New(TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
+		return fault.New(errkind.TypeError, f.opts.Name, anyMembers, "%s is a %T: it is no nest, and may have nodes in it", path, x)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -20,7 +21,7 @@ import (
 
 // hostileNest is a run of a nest function that must fail.
 type hostileNest struct {
-	kind strategy.Kind
+	kind errkind.Kind
 	// path is the place that an argument's error names, otherwise empty; says is in
 	// the text.
 	path, says string
@@ -67,43 +68,43 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 	}
 	one := []any{float32(1)}
 	for name, c := range map[string]hostileNest{
-		"arguments that hold themselves":       {kind: strategy.ValueError, says: "args: a nest of more than 100 levels, or one that holds itself", args: []any{loop()}},
-		"a closed value":                       {kind: strategy.RuntimeError, path: "args[1].B[0]", args: []any{1, pair{B: []any{closed}}}, is: strategy.ErrClosed},
-		"another strategy's value":             {kind: strategy.RuntimeError, path: "args[0][k]", says: "another strategy", args: []any{map[string]any{"k": theirs}}},
-		"another strategy's variable":          {kind: strategy.RuntimeError, path: "args[0][1]", says: "another strategy", args: []any{[]any{1, foreign}}},
-		"no variable":                          {kind: strategy.ValueError, path: "args[0]", args: []any{(*strategy.Variable)(nil)}},
-		"no value":                             {kind: strategy.ValueError, path: "args[0].A", args: []any{pair{A: (*strategy.PerReplica)(nil)}}},
-		"no tensor":                            {kind: strategy.ValueError, path: "args[0].A", args: []any{pair{A: (*tensors.Tensor)(nil)}}},
-		"rows of several lengths":              {kind: strategy.ValueError, path: "args[2][1]", args: []any{1, "a", []any{2, [][]float32{{1}, {2, 3}}}}},
-		"replicas of several shapes":           {kind: strategy.ValueError, path: "args[0][0]", says: "FunctionOptions.Padding", args: []any{[]any{ragged}}},
-		"a node":                               {kind: strategy.ValueError, path: "args[0]", says: "node", args: []any{stray}},
-		"objects that differ":                  {kind: strategy.ValueError, path: "args[0].A", says: "one trace stands for all replicas", args: []any{pair{A: strategy.NewObjects("a", "b")}}},
-		"too few objects":                      {kind: strategy.ValueError, path: "args[0]", says: "give 2", args: []any{strategy.NewObjects("a")}},
-		"objects that cannot be compared":      {kind: strategy.ValueError, path: "args[0]", args: []any{strategy.NewObjects([]any(nil), []any(nil))}},
-		"a list of values":                     {kind: strategy.ValueError, path: "args[0]", says: "of type any", args: []any{[]*strategy.Mirrored{mine}}},
-		"a map of host tensors":                {kind: strategy.ValueError, path: "args[0].B", says: "of type any", args: []any{pair{B: map[string][]float32{"a": {1}}}}},
-		"a struct of values":                   {kind: strategy.ValueError, path: "args[0]", says: "of type any", args: []any{struct{ X *strategy.Mirrored }{mine}}},
-		"a struct of a value and a string":     {kind: strategy.ValueError, path: "args[0]", says: "of type any", args: []any{mixed{"a", mine}}},
-		"an array of values":                   {kind: strategy.ValueError, path: "args[0]", says: "of type any", args: []any{[1]any{mine}}},
-		"a list of words":                      {kind: strategy.ValueError, path: "args[0]", says: "of type any", args: []any{[]string{"a"}}},
-		"a pointer to a nest":                  {kind: strategy.ValueError, path: "args[0]", says: "give the nest itself", args: []any{&pair{A: mine}}},
-		"a member that cannot hold a node":     {kind: strategy.TypeError, says: "args[0][0] of type strategy.Value cannot hold a *graph.Node; use a member of type any", args: []any{[]strategy.Value{mine}}},
-		"a static that is not itself":          {kind: strategy.ValueError, says: "NaN", args: []any{1, struct{ x float64 }{math.NaN()}}},
-		"a key that is not itself":             {kind: strategy.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
-		"no step":                              {kind: strategy.ValueError, says: "no step function", args: one, step: nil},
+		"arguments that hold themselves":       {kind: errkind.ValueError, says: "args: a nest of more than 100 levels, or one that holds itself", args: []any{loop()}},
+		"a closed value":                       {kind: errkind.RuntimeError, path: "args[1].B[0]", args: []any{1, pair{B: []any{closed}}}, is: strategy.ErrClosed},
+		"another strategy's value":             {kind: errkind.RuntimeError, path: "args[0][k]", says: "another strategy", args: []any{map[string]any{"k": theirs}}},
+		"another strategy's variable":          {kind: errkind.RuntimeError, path: "args[0][1]", says: "another strategy", args: []any{[]any{1, foreign}}},
+		"no variable":                          {kind: errkind.ValueError, path: "args[0]", args: []any{(*strategy.Variable)(nil)}},
+		"no value":                             {kind: errkind.ValueError, path: "args[0].A", args: []any{pair{A: (*strategy.PerReplica)(nil)}}},
+		"no tensor":                            {kind: errkind.ValueError, path: "args[0].A", args: []any{pair{A: (*tensors.Tensor)(nil)}}},
+		"rows of several lengths":              {kind: errkind.ValueError, path: "args[2][1]", args: []any{1, "a", []any{2, [][]float32{{1}, {2, 3}}}}},
+		"replicas of several shapes":           {kind: errkind.ValueError, path: "args[0][0]", says: "FunctionOptions.Padding", args: []any{[]any{ragged}}},
+		"a node":                               {kind: errkind.ValueError, path: "args[0]", says: "node", args: []any{stray}},
+		"objects that differ":                  {kind: errkind.ValueError, path: "args[0].A", says: "one trace stands for all replicas", args: []any{pair{A: strategy.NewObjects("a", "b")}}},
+		"too few objects":                      {kind: errkind.ValueError, path: "args[0]", says: "give 2", args: []any{strategy.NewObjects("a")}},
+		"objects that cannot be compared":      {kind: errkind.ValueError, path: "args[0]", args: []any{strategy.NewObjects([]any(nil), []any(nil))}},
+		"a list of values":                     {kind: errkind.ValueError, path: "args[0]", says: "of type any", args: []any{[]*strategy.Mirrored{mine}}},
+		"a map of host tensors":                {kind: errkind.ValueError, path: "args[0].B", says: "of type any", args: []any{pair{B: map[string][]float32{"a": {1}}}}},
+		"a struct of values":                   {kind: errkind.ValueError, path: "args[0]", says: "of type any", args: []any{struct{ X *strategy.Mirrored }{mine}}},
+		"a struct of a value and a string":     {kind: errkind.ValueError, path: "args[0]", says: "of type any", args: []any{mixed{"a", mine}}},
+		"an array of values":                   {kind: errkind.ValueError, path: "args[0]", says: "of type any", args: []any{[1]any{mine}}},
+		"a list of words":                      {kind: errkind.ValueError, path: "args[0]", says: "of type any", args: []any{[]string{"a"}}},
+		"a pointer to a nest":                  {kind: errkind.ValueError, path: "args[0]", says: "give the nest itself", args: []any{&pair{A: mine}}},
+		"a member that cannot hold a node":     {kind: errkind.TypeError, says: "args[0][0] of type strategy.Value cannot hold a *graph.Node; use a member of type any", args: []any{[]strategy.Value{mine}}},
+		"a static that is not itself":          {kind: errkind.ValueError, says: "NaN", args: []any{1, struct{ x float64 }{math.NaN()}}},
+		"a key that is not itself":             {kind: errkind.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
+		"no step":                              {kind: errkind.ValueError, says: "no step function", args: one, step: nil},
 		"a step that panics":                   {says: "at nest_function_hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
-		"a step that returns a nil node":       {kind: strategy.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
-		"a step that returns a stray node":     {kind: strategy.TypeError, says: "result[1] is a node of another graph", args: one, step: returns(func(x *graph.Node) any { return []any{x, stray} })},
-		"a step that returns a list of nodes":  {kind: strategy.TypeError, says: "result.B is a []*graph.Node", args: one, step: returns(func(x *graph.Node) any { return pair{B: []*graph.Node{x}} })},
-		"a step that returns no node of a map": {kind: strategy.TypeError, says: "result is a map[string]*graph.Node", args: one, step: returns(func(*graph.Node) any { return map[string]*graph.Node{} })},
-		"a step that returns a mixed struct":   {kind: strategy.TypeError, says: "result is a strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return mixed{"a", x} })},
-		"a step that returns a list of those":  {kind: strategy.TypeError, says: "result is a []strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return []mixed{{"a", x}} })},
-		"a step that returns its context":      {kind: strategy.TypeError, says: "result[0] is a *strategy.ReplicaContext", args: one, step: func(rc *strategy.ReplicaContext, _ []any) any { return []any{rc} }},
-		"a step that returns a pointer":        {kind: strategy.TypeError, says: "result is a *strategy_test.pair", args: one, step: returns(func(x *graph.Node) any { return &pair{A: x} })},
-		"a step that returns a value":          {kind: strategy.TypeError, says: "result is a *strategy.Mirrored", args: one, step: returns(func(*graph.Node) any { return mine })},
-		"a step that returns no value":         {kind: strategy.TypeError, says: "result[1] is a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []any{x, (*strategy.PerReplica)(nil)} })},
-		"a result that holds itself":           {kind: strategy.ValueError, says: "result: a nest of more than 100 levels", args: one, step: returns(func(*graph.Node) any { return loop() })},
-		"a result that holds no values":        {kind: strategy.TypeError, says: "cannot hold a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []interface{ IsScalar() bool }{x} })},
+		"a step that returns a nil node":       {kind: errkind.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
+		"a step that returns a stray node":     {kind: errkind.TypeError, says: "result[1] is a node of another graph", args: one, step: returns(func(x *graph.Node) any { return []any{x, stray} })},
+		"a step that returns a list of nodes":  {kind: errkind.TypeError, says: "result.B is a []*graph.Node", args: one, step: returns(func(x *graph.Node) any { return pair{B: []*graph.Node{x}} })},
+		"a step that returns no node of a map": {kind: errkind.TypeError, says: "result is a map[string]*graph.Node", args: one, step: returns(func(*graph.Node) any { return map[string]*graph.Node{} })},
+		"a step that returns a mixed struct":   {kind: errkind.TypeError, says: "result is a strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return mixed{"a", x} })},
+		"a step that returns a list of those":  {kind: errkind.TypeError, says: "result is a []strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return []mixed{{"a", x}} })},
+		"a step that returns its context":      {kind: errkind.TypeError, says: "result[0] is a *strategy.ReplicaContext", args: one, step: func(rc *strategy.ReplicaContext, _ []any) any { return []any{rc} }},
+		"a step that returns a pointer":        {kind: errkind.TypeError, says: "result is a *strategy_test.pair", args: one, step: returns(func(x *graph.Node) any { return &pair{A: x} })},
+		"a step that returns a value":          {kind: errkind.TypeError, says: "result is a *strategy.Mirrored", args: one, step: returns(func(*graph.Node) any { return mine })},
+		"a step that returns no value":         {kind: errkind.TypeError, says: "result[1] is a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []any{x, (*strategy.PerReplica)(nil)} })},
+		"a result that holds itself":           {kind: errkind.ValueError, says: "result: a nest of more than 100 levels", args: one, step: returns(func(*graph.Node) any { return loop() })},
+		"a result that holds no values":        {kind: errkind.TypeError, says: "cannot hold a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []interface{ IsScalar() bool }{x} })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := c.step
@@ -115,7 +116,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 				out, err := f.Run(ctx, c.args...)
 				require.Error(t, err)
 				require.Nil(t, out)
-				require.Equal(t, c.kind, strategy.KindOf(err), "%T: %v", err, err)
+				require.Equal(t, c.kind, errkind.Of(err), "%T: %v", err, err)
 				require.ErrorContains(t, err, c.says)
 				if c.is != nil {
 					require.ErrorIs(t, err, c.is)

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -67,7 +68,7 @@ func FuzzRegroup(f *testing.F) {
 		y, _ := nestOf(b, 0)
 		grouped, err := eager.Of(s).Regroup(ctx, []any{x, y})
 		if err != nil {
-			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%v", err)
+			require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
 			return
 		}
 		for r := range 2 {
@@ -112,7 +113,7 @@ func FuzzNestFunction(f *testing.F) {
 		}, strategy.FunctionOptions{})
 		m, err := step.Lowered(ctx, nest)
 		if err != nil {
-			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err), "%v", err)
+			require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
 			return
 		}
 		require.Equal(t, given, tensors)

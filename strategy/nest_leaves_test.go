@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -62,7 +63,7 @@ func TestNestsAreDeep(t *testing.T) {
 	for n, taken := range map[int]bool{0: true, 50: true, 98: true, 99: true, 100: false, 200: false} {
 		out, err := f.Run(ctx, deep(n, float32(n)))
 		if !taken {
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.Equal(t, errkind.ValueError, errkind.Of(err))
 			require.ErrorContains(t, err, "args: a nest of more than 100 levels")
 			continue
 		}

@@ -60,13 +60,13 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	case SyncAuto:
 		opts.Synchronization = OnWrite
 	case SyncNone:
-		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
+		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead", "synchronization NONE has no meaning on several replicas")
 	case OnWrite, OnRead:
 	default:
-		return nil, fault.New(ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
+		return nil, fault.New(errkind.ValueError, op, "use OnWrite or OnRead", "unknown synchronization %s", opts.Synchronization)
 	}
 	if opts.Aggregation < AggregateNone || opts.Aggregation > AggregateFirst {
-		return nil, fault.New(ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
+		return nil, fault.New(errkind.ValueError, op, "use AggregateNone, AggregateSum, AggregateMean or AggregateFirst", "unknown aggregation %s", opts.Aggregation)
 	}
 	if f, ok := initial.(func() any); ok {
 		var err error
@@ -76,7 +76,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	value, err := operandOf(initial).resolveHost(ctx, s, op)
 	if err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, TypeError)}
+		return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("initial value of type %T", initial), Err: err, Class: errkind.Or(err, errkind.TypeError)}
 	}
 	place := mode.PlaceOf(ctx)
 	v := &Variable{
@@ -93,7 +93,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	if other != nil {
 		if other.strategy != s {
-			return nil, fault.New(ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
+			return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy", "colocated with variable %q of another strategy", other.path)
 		}
 		v.column = other.column
 		if v.annotation.Kind() == logical.None && slices.Equal(v.shape, other.shape) {
@@ -101,7 +101,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		}
 	}
 	if opts.Aggregation == AggregateMean && !v.dtype.IsFloat() && !v.dtype.IsComplex() {
-		return nil, fault.New(ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
+		return nil, fault.New(errkind.ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
 	if v.annotation.Kind() == logical.None {
 		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // whole on each replica
@@ -110,7 +110,7 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 		v.annotation = logical.AssignTo(v.column)
 	}
 	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
-		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: ValueError}
+		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
 	}
 	if err := v.upload(ctx, value); err != nil {
 		return nil, err

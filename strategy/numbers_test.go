@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -24,30 +25,30 @@ import (
 type numberCase struct {
 	number any
 	dtype  dtypes.DType
-	want   any // a Go value, or a strategy.Kind
+	want   any // a Go value, or an errkind.Kind
 }
 
 func numberCases() []numberCase {
 	return []numberCase{
-		{2.5, dtypes.Int32, strategy.TypeError}, {2.0, dtypes.Int32, strategy.TypeError}, {float32(2), dtypes.Int64, strategy.TypeError},
-		{math.NaN(), dtypes.Int8, strategy.TypeError}, {math.Copysign(0, -1), dtypes.Uint8, strategy.TypeError},
-		{1, dtypes.Bool, strategy.TypeError}, {1.5, dtypes.Bool, strategy.TypeError},
-		{127, dtypes.Int8, int8(127)}, {-128, dtypes.Int8, int8(-128)}, {128, dtypes.Int8, strategy.ValueError}, {300, dtypes.Int8, strategy.ValueError},
-		{int64(-129), dtypes.Int8, strategy.ValueError}, {int32(40000), dtypes.Int16, strategy.ValueError},
-		{255, dtypes.Uint8, uint8(255)}, {256, dtypes.Uint8, strategy.ValueError}, {-1, dtypes.Uint8, strategy.ValueError},
-		{-1, dtypes.Uint64, strategy.ValueError}, {math.MaxInt64, dtypes.Uint64, uint64(math.MaxInt64)},
-		{int64(math.MaxInt32), dtypes.Int32, int32(math.MaxInt32)}, {int64(math.MaxInt32 + 1), dtypes.Int32, strategy.ValueError},
+		{2.5, dtypes.Int32, errkind.TypeError}, {2.0, dtypes.Int32, errkind.TypeError}, {float32(2), dtypes.Int64, errkind.TypeError},
+		{math.NaN(), dtypes.Int8, errkind.TypeError}, {math.Copysign(0, -1), dtypes.Uint8, errkind.TypeError},
+		{1, dtypes.Bool, errkind.TypeError}, {1.5, dtypes.Bool, errkind.TypeError},
+		{127, dtypes.Int8, int8(127)}, {-128, dtypes.Int8, int8(-128)}, {128, dtypes.Int8, errkind.ValueError}, {300, dtypes.Int8, errkind.ValueError},
+		{int64(-129), dtypes.Int8, errkind.ValueError}, {int32(40000), dtypes.Int16, errkind.ValueError},
+		{255, dtypes.Uint8, uint8(255)}, {256, dtypes.Uint8, errkind.ValueError}, {-1, dtypes.Uint8, errkind.ValueError},
+		{-1, dtypes.Uint64, errkind.ValueError}, {math.MaxInt64, dtypes.Uint64, uint64(math.MaxInt64)},
+		{int64(math.MaxInt32), dtypes.Int32, int32(math.MaxInt32)}, {int64(math.MaxInt32 + 1), dtypes.Int32, errkind.ValueError},
 		{int64(1<<53 + 1), dtypes.Int64, int64(1<<53 + 1)}, {int64(math.MaxInt64), dtypes.Int64, int64(math.MaxInt64)},
-		{3, dtypes.Float32, float32(3)}, {1 << 24, dtypes.Float32, float32(1 << 24)}, {1<<24 + 1, dtypes.Float32, strategy.ValueError},
-		{1<<53 + 1, dtypes.Float64, strategy.ValueError}, {math.MaxInt64, dtypes.Float64, strategy.ValueError},
+		{3, dtypes.Float32, float32(3)}, {1 << 24, dtypes.Float32, float32(1 << 24)}, {1<<24 + 1, dtypes.Float32, errkind.ValueError},
+		{1<<53 + 1, dtypes.Float64, errkind.ValueError}, {math.MaxInt64, dtypes.Float64, errkind.ValueError},
 		{math.MinInt64, dtypes.Float64, float64(math.MinInt64)}, {int32(7), dtypes.Float64, 7.0},
-		{70000, dtypes.Float16, strategy.ValueError}, {2049, dtypes.Float16, strategy.ValueError}, {257, dtypes.BFloat16, strategy.ValueError},
+		{70000, dtypes.Float16, errkind.ValueError}, {2049, dtypes.Float16, errkind.ValueError}, {257, dtypes.BFloat16, errkind.ValueError},
 		{256, dtypes.BFloat16, bfloat16.FromFloat32(256)},
 		{0.1, dtypes.Float32, float32(0.1)}, {float32(0.1), dtypes.Float64, float64(float32(0.1))}, {1e-300, dtypes.Float32, float32(0)},
-		{1e300, dtypes.Float32, strategy.ValueError}, {-1e300, dtypes.Float32, strategy.ValueError}, {1e6, dtypes.Float16, strategy.ValueError},
-		{float32(3.4028235e38), dtypes.BFloat16, strategy.ValueError}, {0.1, dtypes.Float16, float16.FromFloat32(0.1)},
+		{1e300, dtypes.Float32, errkind.ValueError}, {-1e300, dtypes.Float32, errkind.ValueError}, {1e6, dtypes.Float16, errkind.ValueError},
+		{float32(3.4028235e38), dtypes.BFloat16, errkind.ValueError}, {0.1, dtypes.Float16, float16.FromFloat32(0.1)},
 		{math.Inf(-1), dtypes.Float32, float32(math.Inf(-1))}, {math.Inf(1), dtypes.Float16, float16.FromFloat32(float32(math.Inf(1)))},
-		{2.5, dtypes.Complex64, complex64(2.5)}, {1e300, dtypes.Complex64, strategy.ValueError}, {3, dtypes.Complex128, complex128(3)},
+		{2.5, dtypes.Complex64, complex64(2.5)}, {1e300, dtypes.Complex64, errkind.ValueError}, {3, dtypes.Complex128, complex128(3)},
 	}
 }
 
@@ -75,8 +76,8 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 			err := write()
 			got, read := v.Local(ctx, 1)
 			require.NoError(t, read)
-			if kind, ok := c.want.(strategy.Kind); ok {
-				assert.Equal(t, kind, strategy.KindOf(err), "%s: %v", name, err)
+			if kind, ok := c.want.(errkind.Kind); ok {
+				assert.Equal(t, kind, errkind.Of(err), "%s: %v", name, err)
 				assert.ErrorContains(t, err, "a "+c.dtype.String(), name)
 				assert.Equal(t, tensors.FromShape(shapes.Make(c.dtype)).Value(), got.Value(), "%s: nothing is written", name)
 				continue
@@ -109,8 +110,8 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 			}
 			name := fmt.Sprintf("%T %v beside %s, %t", c.number, c.number, c.dtype, last)
 			out, err := add(a, b)
-			if kind, ok := c.want.(strategy.Kind); ok {
-				assert.Equal(t, kind, strategy.KindOf(err), "%s: %v", name, err)
+			if kind, ok := c.want.(errkind.Kind); ok {
+				assert.Equal(t, kind, errkind.Of(err), "%s: %v", name, err)
 				continue
 			}
 			require.NoError(t, err, name)
@@ -122,29 +123,29 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 		want any // by replica, or a kind
 	}{
 		"an int of each replica":   {func(int) any { return tensors.FromScalar(int32(3)) }, func(r int) any { return r + 1 }, []any{int32(4), int32(5)}},
-		"one of which is too much": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any { return 100 * (r + 1) }, strategy.ValueError},
+		"one of which is too much": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any { return 100 * (r + 1) }, errkind.ValueError},
 		"one of which is a float": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any {
 			if r == 0 {
 				return 1
 			}
 			return 1.0
-		}, strategy.TypeError},
+		}, errkind.TypeError},
 		"a vector":            {func(int) any { return []int32{1, 2} }, func(int) any { return int64(5) }, []any{[]int32{6, 7}, []int32{6, 7}}},
 		"two numbers":         {func(int) any { return 2.5 }, func(int) any { return 1 }, []any{3.5, 3.5}},
 		"the other way round": {func(int) any { return 1 }, func(int) any { return 2.5 }, []any{3.5, 3.5}},
 		"int beside int32":    {func(int) any { return int32(1) }, func(int) any { return 2 }, []any{int32(3), int32(3)}},
 		"int32 beside int64":  {func(int) any { return int32(1) }, func(int) any { return int64(2) }, []any{int64(3), int64(3)}},
-		"int beyond int32":    {func(int) any { return int32(1) }, func(int) any { return 1 << 40 }, strategy.ValueError},
+		"int beyond int32":    {func(int) any { return int32(1) }, func(int) any { return 1 << 40 }, errkind.ValueError},
 		"float beside float32": {func(int) any { return float32(1) }, func(r int) any { return 0.5 },
 			[]any{float32(1.5), float32(1.5)}},
-		"int64 beside float32": {func(int) any { return float32(1) }, func(r int) any { return int64(1<<24 + 1) }, strategy.ValueError},
-		"other dtypes":         {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return tensors.FromScalar(float32(3)) }, strategy.InvalidArgumentError},
-		"a uint8":              {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return uint8(3) }, strategy.InvalidArgumentError},
+		"int64 beside float32": {func(int) any { return float32(1) }, func(r int) any { return int64(1<<24 + 1) }, errkind.ValueError},
+		"other dtypes":         {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return tensors.FromScalar(float32(3)) }, errkind.InvalidArgumentError},
+		"a uint8":              {func(int) any { return tensors.FromScalar(int32(3)) }, func(int) any { return uint8(3) }, errkind.InvalidArgumentError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := add(c.a, c.b)
-			if kind, ok := c.want.(strategy.Kind); ok {
-				require.Equal(t, kind, strategy.KindOf(err), "%v", err)
+			if kind, ok := c.want.(errkind.Kind); ok {
+				require.Equal(t, kind, errkind.Of(err), "%v", err)
 				return
 			}
 			require.NoError(t, err)
@@ -168,12 +169,12 @@ func TestAFloatIsNeverCutForAnInteger(t *testing.T) {
 			"AssignSub": func(rc *eager.ReplicaContext) (any, error) { return rc.AssignSub(v, 2.5) },
 		} {
 			_, err := e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return op(rc) })
-			require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%s: %v", name, err)
+			require.Equal(t, errkind.TypeError, errkind.Of(err), "%s: %v", name, err)
 			require.ErrorContains(t, err, "Int32", name)
 		}
 		_, err = e.Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.AssignAdd(0.5) })
-		require.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
-		require.Equal(t, strategy.TypeError, strategy.KindOf(v.AssignAdd(ctx, 0.5)))
+		require.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
+		require.Equal(t, errkind.TypeError, errkind.Of(v.AssignAdd(ctx, 0.5)))
 		got, err := v.Value(ctx)
 		require.NoError(t, err)
 		require.Equal(t, int32(5), got.Value())

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
@@ -162,7 +163,7 @@ func (o operand) host(op string) (*tensors.Tensor, error) {
 	case o.kind == nodeOperand:
 		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "given " + err.Error()}
 	}
-	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: TypeError}
+	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
 // ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
@@ -177,7 +178,7 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	}
 	switch o.x.(type) {
 	case Value, *Variable, part:
-		return fault.New(TypeError, op, "give a tensor", "no value")
+		return fault.New(errkind.TypeError, op, "give a tensor", "no value")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -246,7 +247,7 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 		case first < 0:
 			first = i
 		case of[0] != rc.padding.of[first][0]:
-			panic(fault.New(ValueError, "rows", "give tensors of the same rows",
+			panic(fault.New(errkind.ValueError, "rows", "give tensors of the same rows",
 				"arguments %d and %d have other numbers of rows", first, i))
 		}
 	}

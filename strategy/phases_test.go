@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	sys := plugintest.System(t, 2)
-	var told []strategy.Phase
-	s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Phases: func(p strategy.Phase) { told = append(told, p) }})
+	var told []phase.Phase
+	s, err := strategy.New(sys, strategy.Options{LogicalDevices: 2, Phases: func(p phase.Phase) { told = append(told, p) }})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 
@@ -28,14 +29,14 @@ func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	require.NoError(t, err)
 	_, err = double.Run(t.Context(), float32(2))
 	require.NoError(t, err)
-	var stages []strategy.Stage
+	var stages []phase.Stage
 	for _, p := range told {
 		stages = append(stages, p.Stage)
 		assert.Equal(t, []any{"double", "cpu", 1, 2}, []any{p.Name, p.Target, p.Replicas, p.LogicalDevices})
-		assert.Equal(t, p.Stage >= strategy.StageCompiling, p.TextBytes > 100, "%v has a text of %d bytes", p.Stage, p.TextBytes)
+		assert.Equal(t, p.Stage >= phase.Compiling, p.TextBytes > 100, "%v has a text of %d bytes", p.Stage, p.TextBytes)
 		assert.NoError(t, p.Err)
 	}
-	assert.Equal(t, []strategy.Stage{strategy.StageTracing, strategy.StageLowering, strategy.StageCompiling, strategy.StageDone}, stages,
+	assert.Equal(t, []phase.Stage{phase.Tracing, phase.Lowering, phase.Compiling, phase.Done}, stages,
 		"the second run has the program")
 
 	// The strategy's own programs are no news.
@@ -50,7 +51,7 @@ func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	_, err = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { panic(refusal) }, strategy.FunctionOptions{}).Run(t.Context(), float32(1))
 	require.ErrorIs(t, err, refusal)
 	require.Len(t, told, 2)
-	assert.Equal(t, strategy.StageDone, told[1].Stage)
+	assert.Equal(t, phase.Done, told[1].Stage)
 	assert.ErrorIs(t, told[1].Err, refusal)
-	assert.Equal(t, "tracing lowering compiling done Stage(9)", told[0].Stage.String()+" "+strategy.StageLowering.String()+" "+strategy.StageCompiling.String()+" "+told[1].Stage.String()+" "+strategy.Stage(9).String())
+	assert.Equal(t, "tracing lowering compiling done Stage(9)", told[0].Stage.String()+" "+phase.Lowering.String()+" "+phase.Compiling.String()+" "+told[1].Stage.String()+" "+phase.Stage(9).String())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -115,5 +116,5 @@ func TestAVariableOfComponentsIsNotTrained(t *testing.T) {
 	require.ErrorContains(t, err, `Read "w": a training step cannot train a variable whose components differ`)
 	var wrong *strategy.Error
 	require.ErrorAs(t, err, &wrong)
-	assert.Equal(t, strategy.ValueError, wrong.Kind())
+	assert.Equal(t, errkind.ValueError, wrong.Kind())
 }

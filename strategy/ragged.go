@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -39,9 +40,9 @@ func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica
 	for r, t := range all {
 		shape := t.Shape()
 		if shape.DType != all[0].DType() || shape.Rank() != len(dims) {
-			kind := TypeError
+			kind := errkind.TypeError
 			if shape.DType == all[0].DType() {
-				kind = InvalidArgumentError
+				kind = errkind.InvalidArgumentError
 			}
 			return nil, fault.New(kind, "per-replica value", "give values of one dtype and rank",
 				"that of replica %d is %s, that of replica 0 %s", r, shape, all[0].Shape())

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -226,7 +227,7 @@ func TestRandomNumbersAreWrittenByAllReplicasAlike(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, "MirroredRandomNumbers")
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 }
 

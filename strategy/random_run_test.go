@@ -10,12 +10,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // reference runs the program on one device.
-func (p *randomProgram) reference(sys *system.System, compiler strategy.Compiler) (out outcome, err error) {
+func (p *randomProgram) reference(sys *system.System, compiler pjrt.Compiler) (out outcome, err error) {
 	ctx := context.Background()
 	s, err := strategy.New(sys, strategy.Options{Compiler: compiler, Replicas: 1})
 	if err != nil {
@@ -125,7 +126,7 @@ func (p *randomProgram) variable(ctx context.Context, s *strategy.TPUStrategy, s
 }
 
 // distributed runs the program on its mesh.
-func (p *randomProgram) distributed(sys *system.System, compiler strategy.Compiler) (out outcome, err error) {
+func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) (out outcome, err error) {
 	ctx := context.Background()
 	var rules logical.Rules
 	for i, v := range p.vars {

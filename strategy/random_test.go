@@ -16,7 +16,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -78,7 +78,7 @@ func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *rando
 type outcome struct{ results, vars [][]*tensors.Tensor }
 
 // differs runs the program both ways and says where they part.
-func (p *randomProgram) differs(sys *system.System, compiler strategy.Compiler) error {
+func (p *randomProgram) differs(sys *system.System, compiler pjrt.Compiler) error {
 	want, err := p.reference(sys, compiler)
 	if err != nil && strings.Contains(err.Error(), "Unsupported element type for DotThunk") {
 		return nil // the plugin cannot run this product, on any mesh

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -51,7 +52,7 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 		}.one(ctx, s)
 	}
 	if base.steps > 0 {
-		return nil, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+		return nil, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	}
 	if err := number.Check("reduce", base.dtype); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	s := v.strategy
 	switch {
 	case v.steps > 0:
-		return 0, fault.New(TypeError, "reduce", "reduce the result of a step", "a value of several steps")
+		return 0, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	case s.replicas == 1 && !number.Summable(v.dtype):
 		return reduceCopy, nil // there is nothing to add
 	}
@@ -82,15 +83,15 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	}
 	switch {
 	case v.ragged != nil:
-		return 0, fault.New(InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.ragged)
+		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.ragged)
 	case s.replicas == 1 && v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return reduceCopy, nil // of one replica: also an integer stays one
 	case !v.perReplica && op == Mean:
 		return reduceCopy, nil
 	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
-		return 0, fault.New(AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
+		return 0, fault.New(errkind.AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
 	case op == Mean && v.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
-		return 0, fault.New(TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", v.dtype)
+		return 0, fault.New(errkind.TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", v.dtype)
 	}
 	return reduceAll, nil
 }
@@ -138,10 +139,10 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
 		if axis < -rank || axis >= rank {
-			return nil, fault.New(ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(errkind.ValueError, "reduce", "name an axis of the tensor", "axes %v of a tensor of rank %d", axes, rank)
 		}
 		if reduced[(axis+rank)%rank] {
-			return nil, fault.New(InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
+			return nil, fault.New(errkind.InvalidArgumentError, "reduce", "name each axis once", "axes %v of a tensor of rank %d", axes, rank)
 		}
 		reduced[(axis+rank)%rank] = true
 	}
@@ -153,7 +154,7 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 			if reduced[d] {
 				n *= size
 			} else if size != base.shapeOf(0)[d] {
-				return nil, fault.New(InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
+				return nil, fault.New(errkind.InvalidArgumentError, "reduce", "reduce the dimension that differs", "replicas have different shapes %v in dimension %d", base.ragged, d)
 			}
 		}
 		count += n

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
@@ -85,7 +86,7 @@ func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
 		_, err := reduce(strategy.Sum, values...)
 		require.Error(t, err, text)
 		assert.ErrorContains(t, err, text)
-		assert.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err))
+		assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
 		assert.Equal(t, open, leaktest.Open()["buffer"], "%s: nothing is left", text)
 	}
 	_, err := reduce(strategy.Sum, ragged)

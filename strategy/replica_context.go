@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
@@ -109,7 +110,7 @@ func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 
 // noStore returns the error of a call that needs the store of the step function.
 func noStore(op string) error {
-	return fault.New(ValueError, op, "set FunctionOptions.Store", "the step function has no store")
+	return fault.New(errkind.ValueError, op, "set FunctionOptions.Store", "the step function has no store")
 }
 
 // AllReduce combines x over the replicas; each replica receives the result: TensorFlow's
@@ -129,7 +130,7 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 		return spmd.AllReduce(x, spmd.Sum)
 	case Mean:
 		if !x.DType().IsFloat() && !x.DType().IsComplex() {
-			panic(fault.New(TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
+			panic(fault.New(errkind.TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
 		}
 		return spmd.AllReduce(share(x, replicas), spmd.Sum)
 	}
@@ -167,7 +168,7 @@ func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 	case dtypes.BFloat16, dtypes.Float16, dtypes.Float32, dtypes.Float64, dtypes.Int32, dtypes.Uint32:
 		return nil
 	}
-	return fault.New(TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
+	return fault.New(errkind.TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
 // AllGather concatenates the replicas' x along axis, in replica order; each replica receives the
@@ -204,11 +205,11 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault.New(ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+		panic(fault.New(errkind.ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
 	}
 	x := rc.arguments[argument]
 	if axis < -x.Rank() || axis >= x.Rank() {
-		panic(fault.New(ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
+		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
 	axis = (axis + x.Rank()) % x.Rank()
 	sizes, ok := rc.sizes[argument]
@@ -222,7 +223,7 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault.New(ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+		panic(fault.New(errkind.ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
 	}
 	x := rc.arguments[argument]
 	sizes, ok := rc.sizes[argument]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -17,16 +18,16 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
 	case op < ScatterAdd || op > ScatterMax:
-		return fault.New(ValueError, name, "use one of the constants", "no such scatter")
+		return fault.New(errkind.ValueError, name, "use one of the constants", "no such scatter")
 	case len(v.shape) == 0:
-		return fault.New(ValueError, name, "assign it", "a scalar has no rows")
+		return fault.New(errkind.ValueError, name, "assign it", "a scalar has no rows")
 	case v.synchronization == OnRead:
-		return fault.New(NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
+		return fault.New(errkind.NotImplementedError, name, "assign it", "a variable that is combined on read has no scatter")
 	case !inStep && v.strategy.opts.Semantics == TensorFlowTPU: // one value for all components
 	case op >= ScatterUpdate && v.aggregation != AggregateNone && v.aggregation != AggregateFirst:
-		return fault.New(NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
+		return fault.New(errkind.NotImplementedError, name, "use aggregation NONE or ONLY_FIRST_REPLICA", "aggregation %s has no meaning for it", v.aggregation)
 	case inStep && v.strategy.opts.Semantics == TensorFlowTPU && v.aggregation != AggregateNone:
-		return fault.New(NotImplementedError, name, "leave Options.Semantics at its default", "TensorFlow's TPU variables scatter in a step with aggregation NONE only")
+		return fault.New(errkind.NotImplementedError, name, "leave Options.Semantics at its default", "TensorFlow's TPU variables scatter in a step with aggregation NONE only")
 	}
 	return nil
 }

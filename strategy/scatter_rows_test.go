@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -96,7 +97,7 @@ func TestScatterRefusesAReplicasRowsThatDoNotFit(t *testing.T) {
 	_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Scatter(strategy.ScatterAdd, v, make([]int32, 1+rc.ReplicaIDInSyncGroup()), []float32{1})
 	})
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	require.ErrorContains(t, err, "replica 1")
 	require.Equal(t, []any{[]float32{5, 5, 5}, []float32{5, 5, 5}}, strategytest.Values(t, v, 2))
 }

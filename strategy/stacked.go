@@ -36,7 +36,7 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, erro
 		return nil, err
 	}
 	if len(batches) == 0 {
-		return nil, fault.New(ValueError, "stack batches", "give the batch of each step", "no batches to stack")
+		return nil, fault.New(errkind.ValueError, "stack batches", "give the batch of each step", "no batches to stack")
 	}
 	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
 	if slices.ContainsFunc(batches, isShape) {
@@ -75,7 +75,7 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, erro
 
 // otherShape is the error of a loop whose steps have batches of different shapes.
 func otherShape(step int, shape, first shapes.Shape) error {
-	return fault.New(ValueError, "stack batches", "a loop has one shape for all",
+	return fault.New(errkind.ValueError, "stack batches", "a loop has one shape for all",
 		"the batch of step %d has shape %s, that of step 0 %s", step, shape, first)
 }
 
@@ -140,7 +140,7 @@ func (b batchShare) abstractStack(batches []any) (*BatchStack, error) {
 
 // batchFault returns the error of the batch of a step.
 func batchFault(step int, err error) error {
-	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.Or(err, ValueError)}
+	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.Or(err, errkind.ValueError)}
 }
 
 // stepsOf returns the number of steps that the values are for, 0 if none is stacked.
@@ -149,7 +149,7 @@ func stepsOf(values []Value) (int, error) {
 	for i, v := range values {
 		n := v.base().steps
 		if n > 0 && steps > 0 && n != steps {
-			return 0, fault.New(ValueError, "stacked values", "", "argument %d is for %d steps, another for %d", i, n, steps)
+			return 0, fault.New(errkind.ValueError, "stacked values", "", "argument %d is for %d steps, another for %d", i, n, steps)
 		}
 		steps = max(steps, n)
 	}
@@ -162,7 +162,7 @@ func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, erro
 		return nil, err
 	}
 	if len(batches) == 0 {
-		return nil, fault.New(ValueError, f.opts.Name, "give the batch of each step", "no batches to run")
+		return nil, fault.New(errkind.ValueError, f.opts.Name, "give the batch of each step", "no batches to run")
 	}
 	stacked := make([]any, len(batches[0]))
 	defer func() {
@@ -176,7 +176,7 @@ func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, erro
 		column := make([]any, len(batches))
 		for step, batch := range batches {
 			if len(batch) != len(stacked) {
-				return nil, fault.New(ValueError, f.opts.Name, "give the batches of all steps the same arguments",
+				return nil, fault.New(errkind.ValueError, f.opts.Name, "give the batches of all steps the same arguments",
 					"the batch of step %d has %d arguments, that of step 0 %d", step, len(batch), len(stacked))
 			}
 			column[step] = batch[i]

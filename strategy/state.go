@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -86,11 +87,11 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 		over = vs.stateOver(logical.ShardOptimizer, path, shape, vs.isStack(path), of)
 	}
 	if byRule.Is() && byRule != over {
-		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
+		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()), "let one rule reach both variables",
 			"rule %d cuts dimension %d over the replicas, and as state of %q it is %s", rule, byRule.Dim, path, over)
 	}
 	if over.Is() && splits(a, s.axes, over.Dim) {
-		return a, rule, over, fault.New(ValueError, fmt.Sprintf("variable %q", source.Path()),
+		return a, rule, over, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", source.Path()),
 			"give it the rule of that variable",
 			"rule %d splits dimension %d over the logical devices, which as state of %q is cut over the replicas", rule, over.Dim, path)
 	}

@@ -14,10 +14,12 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -85,12 +87,12 @@ type Options struct {
 	// is there: what a line of progress is drawn from (package report/progress). Calls for one
 	// program come one after another from the goroutine that makes it, which waits for them; several
 	// programs may be made at a time. Small programs of the strategy's own are not told of.
-	Phases func(Phase)
+	Phases func(phase.Phase)
 	// Compiler compiles the steps in place of the system's runtime: a cache of compiled programs
 	// (package pjrt/cache), or a process of its own (package pjrt/worker), whose crash does not end
 	// this process. Nil is the system's runtime. Ahead of time the strategy uses a Compiler that is
-	// a [TopologyCompiler].
-	Compiler Compiler
+	// a [pjrt.TopologyCompiler].
+	Compiler pjrt.Compiler
 }
 
 // TPUStrategy runs steps on the replicas of a device assignment: TensorFlow's
@@ -132,7 +134,7 @@ type TPUStrategy struct {
 // pjrt.ErrClosed.
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
-		return nil, fault.New(ValueError, "there is no system", "see the error of system.Open", "it is nil")
+		return nil, fault.New(errkind.ValueError, "there is no system", "see the error of system.Open", "it is nil")
 	}
 	if err := sys.Check(); err != nil {
 		return nil, fault.Of("new", err, "")

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -310,7 +311,7 @@ func TestAClosedSystemTakesNoStrategy(t *testing.T) {
 	var own *strategy.Error
 	require.ErrorAs(t, err, &own)
 	require.ErrorIs(t, err, pjrt.ErrClosed)
-	assert.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+	assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
 	assert.EqualError(t, err, "strategy: new: system: the system is closed; make another with Open")
 }
 

@@ -11,12 +11,14 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
@@ -61,7 +63,7 @@ type trace struct {
 func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *spmd.Module, t *trace, err error) {
 	seen := &precision.TraceState{}
 	for {
-		told.begin(StageTracing)
+		told.begin(phase.Tracing)
 		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.Again() {
 			return m, t, err
 		}
@@ -82,7 +84,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		}
 	}()
 	if f.step == nil {
-		return nil, nil, f.traceError(fault.New(ValueError, "there is no step function", "give Function a step", "it is nil"))
+		return nil, nil, f.traceError(fault.New(errkind.ValueError, "there is no step function", "give Function a step", "it is nil"))
 	}
 	if f.opts.Store != nil {
 		var done func()
@@ -101,7 +103,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			return nil, nil, err
 		}
 	}
-	told.begin(StageLowering)
+	told.begin(phase.Lowering)
 	if m, err = t.assemble(); err != nil {
 		return nil, nil, err
 	}
@@ -176,7 +178,7 @@ func (t *trace) run() error {
 	}
 	for i, node := range t.outputs {
 		if node == nil || node.Graph() != t.graph {
-			return f.traceError(fault.New(TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
+			return f.traceError(fault.New(errkind.TypeError, fmt.Sprintf("result %d", i), "return nodes of the graph of ReplicaContext.Graph", "it is not a node of the step"))
 		}
 	}
 	t.own = len(t.outputs)
@@ -291,7 +293,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 		return tensor, v, nil
 	}
 	if t.vars == nil {
-		return spmd.Tensor{}, nil, t.f.traceError(fault.New(ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
+		return spmd.Tensor{}, nil, t.f.traceError(fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", name), "pass it as an argument", "the step made it itself"))
 	}
 	v, err := t.vars.variable(name)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -106,14 +107,14 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 				require.NoError(t, err, "%s %s", name, where)
 				continue
 			}
-			if name == "feed.Iterator.Next" && strategy.KindOf(err) == strategy.ValueError {
+			if name == "feed.Iterator.Next" && errkind.Of(err) == errkind.ValueError {
 				continue // TensorFlow's of next in a replica's code
 			}
 			var wrong *strategy.Error
 			require.ErrorIs(t, err, strategy.ErrContext, "%s %s", name, where)
 			require.ErrorAs(t, err, &wrong)
 			require.NotEmpty(t, wrong.Hint, name)
-			require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+			require.Equal(t, errkind.RuntimeError, errkind.Of(err))
 		}
 	}
 	var kept context.Context
@@ -235,9 +236,9 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.NoError(t, apart.Assign(c, args[0]))
 				require.NoError(t, metric.Assign(c, v))
 				if n > 1 {
-					require.Equal(t, strategy.TypeError, strategy.KindOf(v.Assign(c, args[0])), "it differs")
+					require.Equal(t, errkind.TypeError, errkind.Of(v.Assign(c, args[0])), "it differs")
 				}
-				require.Equal(t, strategy.ValueError, strategy.KindOf(v.Assign(c, []float32{1, 2})), "of another shape")
+				require.Equal(t, errkind.ValueError, errkind.Of(v.Assign(c, []float32{1, 2})), "of another shape")
 				require.ErrorIs(t, v.Assign(c, outside), strategy.ErrContext, "no value of the step")
 				all := strategytest.OK(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])

@@ -47,7 +47,7 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 
 // noTensor is the error of a host value that is no tensor.
 func noTensor(op string, err error) error {
-	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, ValueError)}
+	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
 }
 
 // PerReplica copies a value for each replica to the devices, in replica order. With several
@@ -68,10 +68,10 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	}
 	if len(values) != s.replicas && !(s.machine.Several() && len(values) == len(s.machine.Groups)) {
 		if s.machine.Several() {
-			return nil, fault.New(ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
+			return nil, fault.New(errkind.ValueError, op, "give one value for each replica, or for each of this process's", "%d values for %d replicas, of which this process has %d",
 				len(values), s.replicas, len(s.machine.Groups))
 		}
-		return nil, fault.New(ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
+		return nil, fault.New(errkind.ValueError, op, "give one value for each replica", "%d values for %d replicas", len(values), s.replicas)
 	}
 	b := batchShare{s, len(values) != s.replicas, a}
 	if all, ok := likeTensors(values); ok {
@@ -84,7 +84,7 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 			return nil, noTensor(fmt.Sprintf("value of replica %d", b.replica(i)), err)
 		}
 		if s.machine.Several() && !all[i].Shape().Equal(all[0].Shape()) {
-			return nil, fault.New(ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
+			return nil, fault.New(errkind.ValueError, op, "pad the values: with several processes a value has one shape on all replicas",
 				"that of replica %d has shape %s, that of replica %d %s", b.replica(i), all[i].Shape(), b.replica(0), all[0].Shape())
 		}
 	}
@@ -152,7 +152,7 @@ func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, 
 
 // noDType is the error of a tensor of package input that is no tensor of a device.
 func noDType(op string, t input.Tensor) error {
-	return fault.New(TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
+	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
 // SplitBatch cuts a global batch into the replicas' batches along dimension 0 and copies them to
@@ -190,11 +190,11 @@ func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
 // shareShape is the shape of a replica's part of a batch.
 func shareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
-		return nil, fault.New(ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
+		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
 	}
 	if batch[0]%replicas != 0 {
 		hint := fmt.Sprintf("pad it to %d or drop %d rows", (batch[0]+replicas-1)/replicas*replicas, batch[0]%replicas)
-		return nil, fault.New(ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
+		return nil, fault.New(errkind.ValueError, "split batch", hint, "a batch of %d rows does not divide among %d replicas", batch[0], replicas)
 	}
 	shape := append([]int(nil), batch...)
 	shape[0] /= replicas

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -55,18 +56,18 @@ func TestHostValuesThatDoNotFitAreErrorsOfAKind(t *testing.T) {
 	_, scalar := s.SplitBatch(ctx, 1, none, false)
 	for text, c := range map[string]struct {
 		err  error
-		kind strategy.Kind
+		kind errkind.Kind
 	}{
-		"strategy: mirror: no tensor: a []interface {} is a nest":                                                                    {mirrored, strategy.ValueError},
-		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":                                      {few, strategy.ValueError},
-		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype and rank": {other, strategy.InvalidArgumentError},
-		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                                             {uneven, strategy.ValueError},
-		"strategy: mirror: PerReplica(Int64[], none), which has a value for each replica; reduce it first":                           {parts, strategy.ValueError},
-		"a scalar is no batch; mirror it": {scalar, strategy.ValueError},
+		"strategy: mirror: no tensor: a []interface {} is a nest":                                                                    {mirrored, errkind.ValueError},
+		"strategy: per-replica value: 1 values for 2 replicas; give one value for each replica":                                      {few, errkind.ValueError},
+		"strategy: per-replica value: that of replica 1 is (Int64)[1], that of replica 0 (Int64); give values of one dtype and rank": {other, errkind.InvalidArgumentError},
+		"a batch of 3 rows does not divide among 2 replicas; pad it to 4 or drop 1 rows":                                             {uneven, errkind.ValueError},
+		"strategy: mirror: PerReplica(Int64[], none), which has a value for each replica; reduce it first":                           {parts, errkind.ValueError},
+		"a scalar is no batch; mirror it": {scalar, errkind.ValueError},
 	} {
 		var own *strategy.Error
 		require.ErrorAs(t, c.err, &own)
 		assert.ErrorContains(t, c.err, text)
-		assert.Equal(t, c.kind, strategy.KindOf(c.err))
+		assert.Equal(t, c.kind, errkind.Of(c.err))
 	}
 }

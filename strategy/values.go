@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // deviceValue is a tensor on all devices of a strategy: a buffer for each logical device of each
@@ -76,9 +77,9 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	if t.Size() != 1 {
-		return 0, fault.New(ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
+		return 0, fault.New(errkind.ValueError, "read a number", "read the tensor with Value", "a value of shape %s is no number", t.Shape())
 	}
-	return toFloat64(t)
+	return number.Read(t)
 }
 
 // BatchStack holds a per-replica value for each of several steps, on the devices. A function that
@@ -87,14 +88,11 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 // results are those of the last step.
 type BatchStack struct{ deviceValue }
 
-// Steps returns the number of steps.
-func (v *BatchStack) Steps() int { return v.steps }
-
 // Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
 // the host and read by steps only.
 func (v *BatchStack) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
-		Hint: "keep the host's batches", Class: NotImplementedError, Match: errors.ErrUnsupported}
+		Hint: "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 }
 
 // Value is a *PerReplica, a *Mirrored or a *BatchStack: TensorFlow's
@@ -173,7 +171,7 @@ func (v *deviceValue) live() (mesh.Buffers, error) {
 		if err := v.strategy.runnable("reading", v.String()); err != nil {
 			return nil, err
 		}
-		return nil, fault.New(ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
+		return nil, fault.New(errkind.ValueError, v.String(), "give tensors", "made of shapes, which have no contents")
 	}
 	return v.buffers, nil
 }
@@ -242,7 +240,7 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 		return nil, err
 	}
 	if replica < 0 || replica >= v.strategy.replicas {
-		return nil, fault.New(ValueError, "read", "count from 0", "replica %d of %d", replica, v.strategy.replicas)
+		return nil, fault.New(errkind.ValueError, "read", "count from 0", "replica %d of %d", replica, v.strategy.replicas)
 	}
 	buffers, err := v.live()
 	if err != nil {
@@ -345,7 +343,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 // owns refuses the values of another strategy.
 func ownedBy(s *TPUStrategy, value Value) error {
 	if isNil(value) {
-		return fault.New(TypeError, "value", "give a value of the strategy", "no value")
+		return fault.New(errkind.TypeError, "value", "give a value of the strategy", "no value")
 	}
 	if other := value.base().strategy; other != s {
 		return fault.OtherStrategy("value", value.base().String())

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -120,7 +121,7 @@ func (v *Variable) live() error {
 func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
 	name := fmt.Sprintf("variable %q", v.path)
 	if shape := from.Shape(); !shape.Equal(v.Shape()) {
-		return nil, fault.New(ValueError, name, "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
+		return nil, fault.New(errkind.ValueError, name, "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
 	}
 	l, err := v.layout()
 	if err != nil {
@@ -163,7 +164,7 @@ func (v *Variable) Close() error {
 	}
 	s.mu.Unlock()
 	if i < 0 && !v.closed {
-		return fault.New(ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
+		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
 	}
 	return v.free()
 }
@@ -171,7 +172,7 @@ func (v *Variable) Close() error {
 // ownsVariable refuses no variable, and those of another strategy.
 func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
 	if v == nil {
-		return fault.New(TypeError, op, "give a variable of the strategy", "no variable")
+		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")
 	}
 	if v.strategy != s {
 		return fault.OtherStrategy(op, fmt.Sprintf("variable %q", v.path))

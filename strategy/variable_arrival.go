@@ -200,9 +200,6 @@ type FirstValues struct {
 	Lowering, Compiling, Making time.Duration
 }
 
-// Total returns the sum of the times.
-func (f FirstValues) Total() time.Duration { return f.Lowering + f.Compiling + f.Making }
-
 // FirstValues returns what making first values took so far.
 func (vs *Variables) FirstValues() FirstValues {
 	vs.mu.Lock()

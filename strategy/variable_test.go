@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -103,7 +104,7 @@ func TestLogicalDevicesHoldTheirParts(t *testing.T) {
 		}
 	}
 	_, err = split.LocalPart(ctx, 0, 2)
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	on1, err := eager.Of(s).LogicalDevice(ctx, 1)
 	require.NoError(t, err)
 	v, err := s.NewVariable(on1, float32(1), strategy.VariableOptions{Name: "v"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
@@ -99,7 +100,7 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	}
 	source := vs.store.GetVariable(path)
 	if source == nil {
-		return nil, fault.New(ValueError, fmt.Sprintf("parameter %q", path), "pass it as an argument", "it is no variable of the step's store")
+		return nil, fault.New(errkind.ValueError, fmt.Sprintf("parameter %q", path), "pass it as an argument", "it is no variable of the step's store")
 	}
 	shape := source.Shape()
 	v := &Variable{strategy: vs.strategy, path: path, dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
@@ -188,7 +189,7 @@ func (vs *Variables) held(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil
 	}
-	return nil, fault.New(ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
+	return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
 		"it is on the devices, but no longer in its store")
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
@@ -31,7 +32,7 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	store.DeleteVariable("/dense/dense/biases")
 	for _, err := range []error{s.Variables(store).Pull(ctx), s.Variables(store).Push(ctx)} {
 		require.ErrorContains(t, err, `variable "/dense/dense/biases": it is on the devices, but no longer in its store`)
-		assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+		assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 }
 

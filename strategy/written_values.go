@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -25,7 +26,7 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 		case !v.Trainable && v.DType().IsFloat():
 			values[i] = t.rc.meanOfStates(values[i])
 		default:
-			return fault.New(ValueError, fmt.Sprintf("write of variable %q", v.Path()),
+			return fault.New(errkind.ValueError, fmt.Sprintf("write of variable %q", v.Path()),
 				"AllReduce what is written, give it to a NewVariable that is OnRead, or set MirroredRandomNumbers where random numbers make the difference",
 				"a replica writes a value of its own to a variable that all share")
 		}
@@ -87,10 +88,10 @@ func (t *trace) compareReplicas() error {
 // batches of several steps.
 func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
-		return fault.New(ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
+		return fault.New(errkind.ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)
 	}
 	if t.own == 0 || !t.invariant[0].always {
-		return fault.New(ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
+		return fault.New(errkind.ValueError, "result 0", "reduce it over the replicas", "it says whether the step runs again, and may differ between replicas")
 	}
 	return nil
 }

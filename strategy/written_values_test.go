@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -76,7 +77,7 @@ func TestReplicasMayNotWriteTheirOwnToWhatAllShare(t *testing.T) {
 			_, err = f.Run(ctx, x)
 			if c.fails {
 				require.ErrorContains(t, err, `variable "/w"`)
-				assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+				assert.Equal(t, errkind.ValueError, errkind.Of(err))
 				return
 			}
 			require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/report/progress"
-	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 type compileCmd struct {
@@ -166,7 +166,7 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: ", Record: a.record()})
 	defer line.Close()
 	if c.File != "" { // which has no stages
-		line.Phase(strategy.Phase{Name: what, Stage: strategy.StageCompiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
+		line.Phase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
 	}
 	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
 		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,

@@ -22,6 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
@@ -131,14 +132,14 @@ func compile(ctx context.Context, a *app, r compileRequest) (*compileAnswer, err
 	return &compileAnswer{Report: rep}, nil
 }
 
-// phaseNote is a strategy.Phase for the parent.
+// phaseNote is a phase.Phase for the parent.
 type phaseNote struct {
-	strategy.Phase
+	phase.Phase
 	Failed bool // in the place of Err
 }
 
 // notePhase tells the parent of a stage.
-func notePhase(p strategy.Phase) {
+func notePhase(p phase.Phase) {
 	note := phaseNote{p, p.Err != nil}
 	note.Err = nil
 	if line, err := json.Marshal(note); err == nil {
@@ -147,7 +148,7 @@ func notePhase(p strategy.Phase) {
 }
 
 // noted is the stage that a child's line tells of.
-func noted(line []byte) (p strategy.Phase, ok bool) {
+func noted(line []byte) (p phase.Phase, ok bool) {
 	var note struct {
 		phaseNote
 		lineNote

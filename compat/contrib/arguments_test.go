@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -89,7 +90,7 @@ func TestVariablesAmongArgumentsArriveAsComponents(t *testing.T) {
 			"update non-slot": func() error { return second(d.UpdateNonSlot(ctx, d.NonSlotDevices(), fn, []any{counter})) },
 		} {
 			err := call()
-			assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%s of a tower-local variable: %v", name, err)
+			assert.Equal(t, errkind.TypeError, errkind.Of(err), "%s of a tower-local variable: %v", name, err)
 		}
 		got, err := d.UpdateNonSlot(ctx, d.NonSlotDevices(), func(u *contrib.UpdateContext, args ...any) (any, error) {
 			return u.Add(args[0], 1)
@@ -197,14 +198,14 @@ func TestGradientsAreAppliedAcrossTowers(t *testing.T) {
 		assert.Equal(t, 2, finished)
 		for name, c := range map[string]struct {
 			pairs []contrib.Gradient
-			kind  strategy.Kind
+			kind  errkind.Kind
 		}{
-			"no gradients":        {pairs[2:], strategy.ValueError},
-			"no variable":         {[]contrib.Gradient{{g[0], nil}}, strategy.AssertionError},
-			"a gradient of other": {[]contrib.Gradient{pairs[0], {variables[2], variables[1]}}, strategy.AssertionError},
+			"no gradients":        {pairs[2:], errkind.ValueError},
+			"no variable":         {[]contrib.Gradient{{g[0], nil}}, errkind.AssertionError},
+			"a gradient of other": {[]contrib.Gradient{pairs[0], {variables[2], variables[1]}}, errkind.AssertionError},
 		} {
 			err := d.DistributedApply(ctx, c.pairs, descend, nil, nil)
-			assert.Equal(t, c.kind, strategy.KindOf(err), "%s: %v", name, err)
+			assert.Equal(t, c.kind, errkind.Of(err), "%s: %v", name, err)
 		}
 		assert.Equal(t, []float32{10 - sum, 20 - 2*sum}, list(t, d, ctx, variables[0])[0], "none or all")
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -108,7 +109,7 @@ func TestTowersThatDoNotMeetFail(t *testing.T) {
 		return tc.MergeCall(func(context.Context, *contrib.DistributionStrategy, ...any) (any, error) { return nil, nil })
 	})
 	require.ErrorIs(t, err, eager.ErrJoin)
-	require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+	require.Equal(t, errkind.RuntimeError, errkind.Of(err))
 	require.Equal(t, []any{float32(1), float32(2), float32(3)}, list(t, d, ctx, ids(t, d, ctx)), "usable afterwards")
 }
 
@@ -179,24 +180,24 @@ func TestReductionsRefuseOtherNamesAndValues(t *testing.T) {
 		method string
 		value  any
 		to     []eager.Destination
-		kind   strategy.Kind
+		kind   errkind.Kind
 	}{
-		"upper case":         {"SUM", x, nil, strategy.AssertionError},
-		"unknown":            {"max", x, nil, strategy.AssertionError},
-		"mirrored":           {"mean", m, nil, strategy.AssertionError},
-		"mirrored variable":  {"mean", v, nil, strategy.AssertionError},
-		"host value":         {"mean", float32(1), nil, strategy.AssertionError},
-		"nil":                {"mean", nil, nil, strategy.AssertionError},
-		"no value":           {"mean", (*contrib.PerDevice)(nil), nil, strategy.TypeError},
-		"no destination":     {"sum", x, []eager.Destination{{}}, strategy.AssertionError},
-		"unknown device":     {"sum", x, []eager.Destination{eager.ToDevices("/device:GPU:0")}, strategy.ValueError},
-		"no variable":        {"sum", x, []eager.Destination{contrib.To((*contrib.Variable)(nil))}, strategy.AssertionError},
-		"objects of no sort": {"sum", d.WorkerDeviceIndex(), nil, strategy.TypeError},
+		"upper case":         {"SUM", x, nil, errkind.AssertionError},
+		"unknown":            {"max", x, nil, errkind.AssertionError},
+		"mirrored":           {"mean", m, nil, errkind.AssertionError},
+		"mirrored variable":  {"mean", v, nil, errkind.AssertionError},
+		"host value":         {"mean", float32(1), nil, errkind.AssertionError},
+		"nil":                {"mean", nil, nil, errkind.AssertionError},
+		"no value":           {"mean", (*contrib.PerDevice)(nil), nil, errkind.TypeError},
+		"no destination":     {"sum", x, []eager.Destination{{}}, errkind.AssertionError},
+		"unknown device":     {"sum", x, []eager.Destination{eager.ToDevices("/device:GPU:0")}, errkind.ValueError},
+		"no variable":        {"sum", x, []eager.Destination{contrib.To((*contrib.Variable)(nil))}, errkind.AssertionError},
+		"objects of no sort": {"sum", d.WorkerDeviceIndex(), nil, errkind.TypeError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := d.Reduce(ctx, c.method, c.value, c.to...)
 			require.Error(t, err)
-			require.Equal(t, c.kind, strategy.KindOf(err), "%v", err)
+			require.Equal(t, c.kind, errkind.Of(err), "%v", err)
 		})
 	}
 	_, err = d.BatchReduce(ctx, "sum", []contrib.ReducePair{{Value: x}, {Value: m}})
@@ -277,10 +278,10 @@ func TestPerDeviceIsAMapFromDevicesToValues(t *testing.T) {
 	require.True(t, p.OnDevice(devices[0]))
 	require.False(t, p.OnDevice("/device:GPU:7"))
 	_, err = p.Get("/device:GPU:7")
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	for _, bad := range []map[string]any{nil, {devices[0]: 1}, {devices[0]: 1, devices[1]: 1, "x": 1}, {devices[0]: 1, devices[1]: 1, devices[2]: 1, "x": 1}} {
 		_, err = d.PerDevice(ctx, bad)
-		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+		require.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	names, err := d.PerDevice(ctx, map[string]any{devices[0]: "a", devices[1]: "b", devices[2]: "c"})
 	require.NoError(t, err)
@@ -316,7 +317,7 @@ func TestFetchCopiesToTheHost(t *testing.T) {
 		}
 		for _, bad := range []any{ids(t, d, ctx), float32(1), nil, "x"} {
 			_, err = d.Fetch(ctx, bad, contrib.FetchOptions{})
-			require.Equal(t, strategy.AssertionError, strategy.KindOf(err), "%T", bad)
+			require.Equal(t, errkind.AssertionError, errkind.Of(err), "%T", bad)
 		}
 	})
 }
@@ -350,5 +351,5 @@ func TestGroupWaitsForNests(t *testing.T) {
 	require.ErrorIs(t, d.Group(ctx, []any{x}), strategy.ErrClosed)
 	cyclic := []any{nil}
 	cyclic[0] = cyclic
-	require.Equal(t, strategy.ValueError, strategy.KindOf(d.Group(ctx, cyclic)))
+	require.Equal(t, errkind.ValueError, errkind.Of(d.Group(ctx, cyclic)))
 }

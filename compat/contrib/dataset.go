@@ -8,7 +8,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 )
 
@@ -37,14 +36,14 @@ func (d *DistributionStrategy) DistributeDataset(ctx context.Context, fn func() 
 		return nil, fmt.Errorf("contrib: distribute dataset: over %d processes: %w; use input.FromFunction and feed.Iterate", d.strategy.NumProcesses(), errors.ErrUnsupported)
 	}
 	if fn == nil {
-		return nil, fault(strategy.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
+		return nil, fault(errkind.ValueError, "distribute dataset", "give a function that returns a dataset", "no function")
 	}
 	ds, err := errkind.Guard("contrib: the function", fn)
 	if err == nil {
 		err = ds.Err()
 	}
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: distribute dataset", Reason: "the function returned no dataset", Err: err, Class: strategy.ValueError}
+		return nil, &errkind.Fault{Op: "contrib: distribute dataset", Reason: "the function returned no dataset", Err: err, Class: errkind.ValueError}
 	}
 	return &PerDeviceDataset{d, ds}, nil
 }
@@ -97,7 +96,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if it.pass == nil {
-		return nil, fault(strategy.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
+		return nil, fault(errkind.RuntimeError, "next", "call Initialize", "the iterator is not initialized")
 	}
 	if it.expired {
 		return nil, io.EOF

@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 var byDefault = &DistributionStrategy{}
@@ -88,12 +87,12 @@ func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
 	}
 	t, err := tensors.FromAnyValue(inner)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: fetch", Reason: "what the default strategy has no copy of", Hint: "give a number or a tensor", Err: err, Class: strategy.AssertionError}
+		return nil, &errkind.Fault{Op: "contrib: fetch", Reason: "what the default strategy has no copy of", Hint: "give a number or a tensor", Err: err, Class: errkind.AssertionError}
 	}
 	return t, nil
 }
 
 // noDevices is the error of a call that needs devices.
 func noDevices(op, hint string) *errkind.Fault {
-	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: strategy.NotImplementedError}
+	return &errkind.Fault{Op: "contrib: " + op, Reason: "the default strategy has no devices", Hint: hint, Err: errors.ErrUnsupported, Class: errkind.NotImplementedError}
 }

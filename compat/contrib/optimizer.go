@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
@@ -29,7 +29,7 @@ func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients [
 		return err
 	}
 	if apply == nil {
-		return fault(strategy.TypeError, op, "give the optimizer's update of a component", "no function")
+		return fault(errkind.TypeError, op, "give the optimizer's update of a component", "no function")
 	}
 	var pairs []ReducePair
 	var variables []*Variable
@@ -38,12 +38,12 @@ func (d *DistributionStrategy) DistributedApply(ctx context.Context, gradients [
 		case g.Value == nil:
 			continue
 		case g.Of == nil:
-			return fault(strategy.AssertionError, op, "give a variable of this strategy", "a gradient without a variable")
+			return fault(errkind.AssertionError, op, "give a variable of this strategy", "a gradient without a variable")
 		}
 		pairs, variables = append(pairs, ReducePair{g.Value, []eager.Destination{To(g.Of)}}), append(variables, g.Of)
 	}
 	if len(pairs) == 0 {
-		return fault(strategy.ValueError, op, "make the loss depend on a variable", "no gradients for any variable")
+		return fault(errkind.ValueError, op, "make the loss depend on a variable", "no gradients for any variable")
 	}
 	reduced, err := d.BatchReduce(ctx, "sum", pairs)
 	if err != nil {

@@ -22,7 +22,7 @@ func reduceOp(op, method string) (strategy.ReduceOp, error) {
 	case "mean":
 		return strategy.Mean, nil
 	}
-	return 0, fault(strategy.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
+	return 0, fault(errkind.AssertionError, op, `use "sum" or "mean"`, "method %q", method)
 }
 
 // Reduce combines a value over the towers by "sum" or "mean", as DistributionStrategy.reduce does;
@@ -92,7 +92,7 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	for i, x := range reduced {
 		m, ok := x.(*strategy.Mirrored)
 		if !ok {
-			err = at(i, fault(strategy.ValueError, call, "reduce to the worker devices, and Fetch the result", "to a host, which has no tower"))
+			err = at(i, fault(errkind.ValueError, call, "reduce to the worker devices, and Fetch the result", "to a host, which has no tower"))
 			continue
 		}
 		results[i] = &Mirrored{perDevice{d, m}}
@@ -127,7 +127,7 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		if p, ok := v.(strategy.Value); ok {
 			return p, keep, nil
 		}
-		return nil, nil, fault(strategy.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
+		return nil, nil, fault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
 	case *Variable:
 		if x == nil || x.d != d {
 			return nil, nil, otherStrategy("reduce", "the variable")
@@ -143,11 +143,11 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		}
 		p, err := d.strategy.PerReplica(ctx, []any{value}, logical.Annotation{})
 		if err != nil {
-			return nil, nil, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: strategy.AssertionError}
+			return nil, nil, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: errkind.AssertionError}
 		}
 		return p, func() { _ = p.Close() }, nil
 	}
-	return nil, nil, fault(strategy.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
+	return nil, nil, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
 }
 
 // ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.
@@ -201,7 +201,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 		defer source.Close()
 	default:
-		return nil, fault(strategy.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable", value)
+		return nil, fault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable", value)
 	}
 	tower := max(0, slices.Index(d.WorkerDevices(), opts.Device))
 	if opts.Function == nil {
@@ -217,7 +217,7 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 		}
 	}()
 	if len(results) != 1 {
-		return nil, fault(strategy.ValueError, "fetch", "give a function of one result", "a function of %d results", len(results))
+		return nil, fault(errkind.ValueError, "fetch", "give a function of one result", "a function of %d results", len(results))
 	}
 	return results[0].Local(ctx, tower)
 }

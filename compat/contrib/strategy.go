@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -147,7 +148,7 @@ func (d *DistributionStrategy) ColocateVarsWith(ctx context.Context, v *Variable
 		return nil, noDevices("colocate", "open a strategy, of one replica if need be")
 	}
 	if v == nil || v.d != d {
-		return nil, fault(strategy.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
+		return nil, fault(errkind.ValueError, "colocate", "give a variable of this strategy", "no variable of this strategy")
 	}
 	return context.WithValue(ctx, colocateKey{}, v), nil
 }

@@ -180,7 +180,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 		return nil, err
 	}
 	if fn == nil {
-		return nil, fault(strategy.TypeError, "call for each tower", "give the towers' code", "no function")
+		return nil, fault(errkind.TypeError, "call for each tower", "give the towers' code", "no function")
 	}
 	inner, err := d.unwrapAll("call for each tower", args)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -67,7 +68,7 @@ func (u *UpdateContext) AssignSub(x any) (any, error) {
 }
 
 func (u *UpdateContext) none(op string) error {
-	return fault(strategy.ValueError, op, "use Update", "a non-slot update has no variable")
+	return fault(errkind.ValueError, op, "use Update", "a non-slot update has no variable")
 }
 
 // Update runs fn on each component of the variable, as DistributionStrategy.update does. The
@@ -81,7 +82,7 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	}
 	switch {
 	case v == nil:
-		return nil, fault(strategy.AssertionError, "update", "give a variable of this strategy", "no variable")
+		return nil, fault(errkind.AssertionError, "update", "give a variable of this strategy", "no variable")
 	case d == byDefault:
 		return updateDefault(ctx, "update", v, fn, args)
 	case v.d != d:
@@ -153,11 +154,11 @@ func (d *DistributionStrategy) mirroredArguments(op string, args []any) ([]any, 
 			switch p := x.(type) {
 			case *PerDevice:
 				if !p.mirrored() {
-					return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+					return nil, fault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 				}
 			case *Variable:
 				if p != nil && p.TowerLocal() {
-					return nil, fault(strategy.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
+					return nil, fault(errkind.TypeError, op, "reduce it first", "argument %d, %v, is not mirrored", i, p)
 				}
 			}
 			return x, nil

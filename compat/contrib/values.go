@@ -52,7 +52,7 @@ func (p *perDevice) OnDevice(device string) bool { return slices.Contains(p.Devi
 func (p *perDevice) Get(device string) (any, error) {
 	i := slices.Index(p.d.WorkerDevices(), device)
 	if i < 0 || !p.OnDevice(device) {
-		return nil, fault(strategy.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
+		return nil, fault(errkind.ValueError, "get", "use a device of WorkerDevices", "no value on device %q, only on %s", device, strings.Join(p.Devices(), ", "))
 	}
 	return eager.Of(p.d.strategy).SelectReplica(i, p.value)
 }
@@ -87,7 +87,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	for i, device := range devices {
 		x, ok := values[device]
 		if !ok || len(values) != len(devices) {
-			return nil, fault(strategy.ValueError, "per device", "give one for each device of WorkerDevices", "%d values for %d devices, or none for %q", len(values), len(devices), device)
+			return nil, fault(errkind.ValueError, "per device", "give one for each device of WorkerDevices", "%d values for %d devices, or none for %q", len(values), len(devices), device)
 		}
 		ordered[i] = x
 	}
@@ -99,7 +99,7 @@ func (d *DistributionStrategy) PerDevice(ctx context.Context, values map[string]
 	case strategy.Value, *strategy.Objects:
 		return &PerDevice{perDevice{d, v}}, nil
 	}
-	return nil, fault(strategy.ValueError, "per device", "make one value for each tensor", "nests as values")
+	return nil, fault(errkind.ValueError, "per device", "make one value for each tensor", "nests as values")
 }
 
 // wrap turns package strategy's values in a nest into this package's.
@@ -141,7 +141,7 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 		}
 		switch {
 		case p == nil:
-			return nil, fault(strategy.TypeError, op, "give a value", "no value")
+			return nil, fault(errkind.TypeError, op, "give a value", "no value")
 		case p.d != d && d == byDefault:
 			return x, nil
 		case p.d != d:
@@ -205,14 +205,14 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	}
 	switch x := value.(type) {
 	case nil:
-		return nil, fault(strategy.TypeError, "broadcast", "give a number or a tensor", "no value")
+		return nil, fault(errkind.TypeError, "broadcast", "give a number or a tensor", "no value")
 	case *Mirrored:
 		if x != nil && x.d == d {
 			return x, nil
 		}
 		return nil, otherStrategy("broadcast", "the value")
 	case *PerDevice, *Variable:
-		return nil, fault(strategy.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
+		return nil, fault(errkind.AssertionError, "broadcast", "reduce it", "a %T has several values", value)
 	case eager.Component:
 		t, err := x.Local(ctx)
 		if err != nil {
@@ -227,7 +227,7 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 	}
 	m, err := d.strategy.Mirror(ctx, value, logical.Annotation{})
 	if err != nil {
-		return nil, &errkind.Fault{Op: "contrib: broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: strategy.TypeError}
+		return nil, &errkind.Fault{Op: "contrib: broadcast", Reason: fmt.Sprintf("a value of type %T", value), Hint: "give a number or a tensor", Err: err, Class: errkind.TypeError}
 	}
 	return &Mirrored{perDevice{d, m}}, nil
 }

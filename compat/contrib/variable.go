@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -67,10 +68,10 @@ func (d *DistributionStrategy) GetVariable(ctx context.Context, name string, ini
 	taken := d.names[name]
 	d.mu.Unlock()
 	if taken || name == "" {
-		return nil, fault(strategy.ValueError, op, "use another name, or keep the variable", "it has no name, or exists already")
+		return nil, fault(errkind.ValueError, op, "use another name, or keep the variable", "it has no name, or exists already")
 	}
 	if initial == nil {
-		return nil, fault(strategy.TypeError, op, "give a value or a func() any", "no first value")
+		return nil, fault(errkind.TypeError, op, "give a value or a func() any", "no first value")
 	}
 	opts := strategy.VariableOptions{Name: name}
 	if method, ok := ctx.Value(localKey{}).(string); ok {
@@ -217,10 +218,10 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 	}
 	op := fmt.Sprintf("restore %q", v.Name())
 	if saved == nil || !saved.Shape().Equal(v.Shape()) {
-		return fault(strategy.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
+		return fault(errkind.ValueError, op, "give a value of its shape and dtype", "another value than %s", v.Shape())
 	}
 	if t := v.Shape().DType; !t.IsFloat() && !t.IsComplex() {
-		return fault(strategy.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate", "a share of dtype %s", t)
+		return fault(errkind.TypeError, op, "restore it with RestoreValue of package strategy, whose shares truncate", "a share of dtype %s", t)
 	}
 	n := v.d.NumTowers()
 	_, err := eager.Of(v.d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
@@ -86,7 +87,7 @@ func TestVariablesAreWrittenWhereTheirKindAllows(t *testing.T) {
 				"local own update": inUpdate(d, ctx, sum, write(sum)),
 			} {
 				require.ErrorIs(t, err, strategy.ErrContext, "%s: %s", name, where)
-				require.Equal(t, strategy.RuntimeError, strategy.KindOf(err))
+				require.Equal(t, errkind.RuntimeError, errkind.Of(err))
 			}
 		}
 		// Each write was made twice, or once, on every component and left no trace
@@ -156,12 +157,12 @@ func TestRestoringASumMultipliesByItsShare(t *testing.T) {
 		back, err := v.Save(ctx)
 		require.NoError(t, err)
 		require.InDelta(t, c.saved, back.Value(), 1e-6)
-		require.Equal(t, strategy.ValueError, strategy.KindOf(v.Restore(ctx, tensors.FromValue([]float32{1}))))
+		require.Equal(t, errkind.ValueError, errkind.Of(v.Restore(ctx, tensors.FromValue([]float32{1}))))
 	}
 	d, ctx := open(t, 2, 1, strategy.Options{})
 	counter := local(t, d, ctx, "sum", "counter", int32(0))
 	err := counter.Restore(ctx, tensors.FromScalar(int32(7)))
-	require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+	require.Equal(t, errkind.TypeError, errkind.Of(err))
 	require.ErrorContains(t, err, "RestoreValue")
 	require.Error(t, counter.Restore(ctx, nil))
 }
@@ -205,9 +206,9 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		nothing := func(u *contrib.UpdateContext, args ...any) (any, error) { return nil, nil }
 		_, err = d.Update(ctx, v, add, []any{gradients})
 		_, nonSlot := d.UpdateNonSlot(ctx, d.NonSlotDevices(), nothing, gradients)
-		require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+		require.Equal(t, errkind.TypeError, errkind.Of(err))
 		require.ErrorContains(t, err, "reduce it first")
-		require.Equal(t, strategy.TypeError, strategy.KindOf(nonSlot))
+		require.Equal(t, errkind.TypeError, errkind.Of(nonSlot))
 		// What the towers made of a mirrored value alike is the same on all.
 		same, err := d.CallForEachTower(ctx, func(tc *contrib.TowerContext, args ...any) (any, error) { return tc.Mul(args[0], 2) }, reduced)
 		require.NoError(t, err)
@@ -215,7 +216,7 @@ func TestUpdateFollowsTheReducedGradient(t *testing.T) {
 		_, err = d.Update(ctx, v, add, []any{same})
 		require.NoError(t, err)
 		_, err = d.Update(ctx, nil, nil)
-		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
+		require.Equal(t, errkind.AssertionError, errkind.Of(err))
 	})
 }
 
@@ -228,7 +229,7 @@ func TestNonSlotUpdatesRunOnTheirDevices(t *testing.T) {
 			for _, f := range []func() (any, error){u.Read, func() (any, error) { return u.Assign(1) },
 				func() (any, error) { return u.AssignAdd(1) }, func() (any, error) { return u.AssignSub(1) }} {
 				_, err := f()
-				assert.Equal(t, strategy.ValueError, strategy.KindOf(err), "there is no variable")
+				assert.Equal(t, errkind.ValueError, errkind.Of(err), "there is no variable")
 			}
 			return args[0], nil
 		}, "state")
@@ -237,7 +238,7 @@ func TestNonSlotUpdatesRunOnTheirDevices(t *testing.T) {
 		require.Len(t, devices, runs)
 		require.Equal(t, d.NonSlotDevices(), devices)
 		_, err = d.UpdateNonSlot(ctx, nil, nil)
-		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
+		require.Equal(t, errkind.AssertionError, errkind.Of(err))
 	}
 }
 
@@ -260,15 +261,15 @@ func TestVariablesAreMadeOnceForAllTowers(t *testing.T) {
 		}
 		for _, name := range []string{"shared", ""} {
 			_, err = d.GetVariable(ctx, name, float32(0))
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.Equal(t, errkind.ValueError, errkind.Of(err))
 		}
 		require.NoError(t, v.Close())
 		_, err = d.GetVariable(ctx, "shared", float32(0))
 		require.NoError(t, err, "a closed variable's name is free")
 		_, err = d.GetVariable(ctx, "nothing", nil)
-		require.Equal(t, strategy.TypeError, strategy.KindOf(err))
+		require.Equal(t, errkind.TypeError, errkind.Of(err))
 		_, err = d.TowerLocalVarScope(ctx, "max")
-		require.Equal(t, strategy.AssertionError, strategy.KindOf(err))
+		require.Equal(t, errkind.AssertionError, errkind.Of(err))
 		_, err = d.TowerLocalVarScope(context.Background(), "sum")
 		require.ErrorIs(t, err, strategy.ErrContext)
 		_, err = d.GetVariable(context.Background(), "nowhere", float32(0))
@@ -289,7 +290,7 @@ func TestColocatedVariablesShareDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v.Devices(), slot.Devices())
 	_, err = d.ColocateVarsWith(ctx, nil)
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	_, err = d.ColocateVarsWith(context.Background(), v)
 	require.ErrorIs(t, err, strategy.ErrContext)
 

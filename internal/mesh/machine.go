@@ -20,7 +20,7 @@ type Options struct {
 	// Groups are the ids of the devices by group: the logical devices of each replica.
 	Groups [][]int
 	// Compiler compiles in place of the system's runtime. Nil is the runtime.
-	Compiler Compiler
+	Compiler pjrt.Compiler
 	// Overrides are XLA's debug options for each program.
 	Overrides map[string]any
 	// GoesOn is told of compilations that take long. It may be nil.
@@ -36,17 +36,6 @@ type Options struct {
 	// OutOfStep makes the error of processes that wait for each other in different calls, which are
 	// given by process. Nil makes an [errkind.Fault].
 	OutOfStep func(calls []string) error
-}
-
-// Compiler compiles and loads programs: a cache of compiled programs, or a compiler in a process of
-// its own. It is used where the system has a client.
-type Compiler interface {
-	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
-}
-
-// TopologyCompiler is a [Compiler] that compiles for slices that are not here, too.
-type TopologyCompiler interface {
-	CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
 }
 
 // Machine is groups of devices that programs are compiled for and launched on. Partition r*P + p is
@@ -134,7 +123,7 @@ func On(sys *system.System, opts Options) (*Machine, error) {
 // Describe returns the machine of a slice that need not be here. The slice stays the caller's.
 func Describe(slice *system.Slice, opts Options) *Machine {
 	compile := slice.Compile
-	if c, ok := opts.Compiler.(TopologyCompiler); ok {
+	if c, ok := opts.Compiler.(pjrt.TopologyCompiler); ok {
 		compile = func(ctx context.Context, program pjrt.Program, of pjrt.CompileOptions) (*pjrt.Executable, error) {
 			return c.CompileTopology(ctx, slice.Description(), program, of)
 		}

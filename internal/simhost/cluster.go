@@ -28,12 +28,7 @@ type Options struct {
 	Patience time.Duration
 	// Compiler compiles in place of the base's runtime, such as a cache of compiled programs; nil is
 	// the runtime.
-	Compiler Compiler
-}
-
-// Compiler compiles and loads programs in a client's place.
-type Compiler interface {
-	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
+	Compiler pjrt.Compiler
 }
 
 // Cluster is a number of simulated processes. It is safe for concurrent use.

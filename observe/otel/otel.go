@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -113,14 +113,14 @@ func end(span trace.Span, err error) {
 }
 
 // Phase is for strategy.Options.Phases. Each stage of a program is a span.
-func (o *Observer) Phase(p strategy.Phase) {
+func (o *Observer) Phase(p phase.Phase) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if before := o.making[p.Name]; before != nil {
 		end(before, p.Err)
 		delete(o.making, p.Name)
 	}
-	if p.Stage == strategy.StageDone {
+	if p.Stage == phase.Done {
 		return
 	}
 	attrs := append(o.attributes(o.opts.Process), attribute.String("tpustrategy.program", p.Name), attribute.String("tpustrategy.target", p.Target),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
@@ -114,14 +114,14 @@ func New(to prometheus.Registerer, opts Options) (*Metrics, error) {
 }
 
 // Phase is for strategy.Options.Phases. It observes how long the stages of each program take.
-func (m *Metrics) Phase(p strategy.Phase) {
+func (m *Metrics) Phase(p phase.Phase) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	process, now := strconv.Itoa(m.opts.Process), m.opts.Now()
 	if before, ok := m.began[p.Name]; ok {
 		m.making.WithLabelValues(before.name, process).Observe(now.Sub(before.at).Seconds())
 	}
-	if p.Stage != strategy.StageDone {
+	if p.Stage != phase.Done {
 		m.began[p.Name] = stage{p.Stage.String(), now}
 		return
 	}

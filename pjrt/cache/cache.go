@@ -42,15 +42,10 @@ type Options struct {
 	Shared bool
 	// Compiler compiles the programs that are not in the cache, such as package pjrt/worker's; nil
 	// is the client's own compiler.
-	Compiler Compiler
+	Compiler pjrt.Compiler
 	// Logger receives a line for each hit and miss (debug), and for each damaged entry and each
 	// failure to write (warn); nil discards.
 	Logger *slog.Logger
-}
-
-// Compiler compiles and loads programs in a client's place.
-type Compiler interface {
-	Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error)
 }
 
 // ownCompiler is the client's.
@@ -68,7 +63,7 @@ const defaultMaxBytes = 4 << 30
 type Cache struct {
 	dir      string
 	max      int64
-	compiler Compiler
+	compiler pjrt.Compiler
 	// keep is set where a compiler was given: a program is then not compiled again to be written
 	// out.
 	keep   bool
@@ -196,10 +191,7 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	if c.compiler == nil {
 		return nil, errZero
 	}
-	type topologyCompiler interface {
-		CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error)
-	}
-	if ahead, ok := c.compiler.(topologyCompiler); ok {
+	if ahead, ok := c.compiler.(pjrt.TopologyCompiler); ok {
 		return ahead.CompileTopology(ctx, topology, program, opts)
 	}
 	return topology.Compile(ctx, program, opts)

@@ -29,7 +29,7 @@ func sum(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 }
 
 // runSum runs a step of a strategy, saves it, and runs what was saved.
-func runSum(t *testing.T, sys *system.System, compiler strategy.Compiler) {
+func runSum(t *testing.T, sys *system.System, compiler pjrt.Compiler) {
 	t.Helper()
 	ctx := context.Background()
 	s, err := strategy.New(sys, strategy.Options{Replicas: 2, LogicalDevices: 2, Compiler: compiler})
@@ -139,7 +139,7 @@ func TestASliceIsCompiledForInAWorker(t *testing.T) {
 	require.NoError(t, err)
 	defer slice.Close()
 	reports := map[string]string{}
-	for name, compiler := range map[string]strategy.Compiler{"here": nil, "worker": newCompiler(t, worker.Options{})} {
+	for name, compiler := range map[string]pjrt.Compiler{"here": nil, "worker": newCompiler(t, worker.Options{})} {
 		s, err := strategy.NewAheadOfTime(slice, strategy.Options{LogicalDevices: 2, Compiler: compiler})
 		require.NoError(t, err)
 		compiled, err := s.Function(sum, strategy.FunctionOptions{Name: "sum"}).Compiled(ctx, shapes.Make(dtypes.Float32, 8, 128))

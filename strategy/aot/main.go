@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -162,8 +163,8 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 	if r.flags.given("logical") {
 		opts.LogicalDevices = r.flags.Logical
 	}
-	opts.Phases = func(p strategy.Phase) {
-		if p.Stage != strategy.StageCompiling {
+	opts.Phases = func(p phase.Phase) {
+		if p.Stage != phase.Compiling {
 			r.line.Process(0)
 		}
 		r.line.Phase(p)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
@@ -61,7 +62,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 			equal = equal && !varying(v)
 		}
 		if a, b := values[0].Shape().DType, values[1].Shape().DType; a != b {
-			return nil, fault.New(strategy.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+			return nil, fault.New(errkind.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
 		}
 		ragged, err := raggedOperands(s, name, values[0], values[1])
 		if err != nil {
@@ -83,7 +84,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
 	for _, v := range []strategy.Value{a, b} {
 		if _, steps := v.(*strategy.BatchStack); steps {
-			return nil, fault.New(strategy.TypeError, name, "give the result of a step", "a value of several steps")
+			return nil, fault.New(errkind.TypeError, name, "give the result of a step", "a value of several steps")
 		}
 	}
 	ofA, ofB := innerValue(a).Ragged(), innerValue(b).Ragged()
@@ -98,7 +99,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	for r := range of.NumReplicasInSync() {
 		x, y := Component{value: a, replica: r}.Shape().Dimensions, Component{value: b, replica: r}.Shape().Dimensions
 		if !slices.Equal(x, y) {
-			return nil, fault.New(strategy.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
+			return nil, fault.New(errkind.InvalidArgumentError, name, "give operands of one shape on each replica, or a scalar",
 				"replica %d has a %v beside a %v", r, x, y)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -56,7 +57,7 @@ func TestArithmeticOfAPartialBatchLeavesItsPaddingOut(t *testing.T) {
 		_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 			return rc.Mul(args[0], []float32{1})
 		}, batch)
-		assert.Equal(t, strategy.InvalidArgumentError, strategy.KindOf(err), "%v", err)
+		assert.Equal(t, errkind.InvalidArgumentError, errkind.Of(err), "%v", err)
 	})
 }
 
@@ -65,5 +66,5 @@ func TestAComponentOfNothingIsNoTensor(t *testing.T) {
 	_, err := eager.Of(s).CallForEachReplica(context.Background(), func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 		return rc.Add(eager.Component{}, 1)
 	})
-	assert.Equal(t, strategy.TypeError, strategy.KindOf(err), "%v", err)
+	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 }

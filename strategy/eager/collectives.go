@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -69,10 +70,10 @@ func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.
 			}
 			defer release()
 			if isStacked(v) {
-				return nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
+				return nil, fault.New(errkind.TypeError, call, "give the result of a step", "a value of several steps")
 			}
 			if ragged := innerValue(v).Ragged(); ragged != nil && call != "AllGather" {
-				return nil, fault.New(strategy.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
+				return nil, fault.New(errkind.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
 			}
 			return run(v)
 		})
@@ -101,7 +102,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 		if x, ok := x.(strategy.Value); ok {
 			return x, func() { _ = x.Close() }, nil
 		}
-		return nil, nil, fault.New(strategy.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
+		return nil, nil, fault.New(errkind.TypeError, call, "give a tensor", "values that are no tensors: %v", x)
 	}
 	host, value, done, err := inner(s).Resolve(ctx, call, x)
 	switch {
@@ -110,7 +111,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 	case value == nil:
 		return e.mirrorOnce(ctx, call, host)
 	case isStacked(value):
-		return nil, nil, fault.New(strategy.TypeError, call, "give the result of a step", "a value of several steps")
+		return nil, nil, fault.New(errkind.TypeError, call, "give the result of a step", "a value of several steps")
 	}
 	return value, func() { _ = done() }, nil
 }
@@ -119,7 +120,7 @@ func (e *Extended) mirrorOnce(ctx context.Context, call string, host any) (strat
 	s := e.strategy
 	m, err := s.Mirror(ctx, host, logical.Annotation{})
 	if err != nil {
-		return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: strategy.TypeError}
+		return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: errkind.TypeError}
 	}
 	return m, func() { _ = m.Close() }, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
@@ -36,7 +37,7 @@ func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 		return Component{}, err
 	}
 	if n := e.strategy.NumReplicasInSync(); replica < 0 || replica >= n {
-		return Component{}, fault.New(strategy.ValueError, "component", "count from 0", "replica %d of %d", replica, n)
+		return Component{}, fault.New(errkind.ValueError, "component", "count from 0", "replica %d of %d", replica, n)
 	}
 	switch of := of.(type) {
 	case strategy.Value:
@@ -44,7 +45,7 @@ func (e *Extended) Component(of Distributed, replica int) (Component, error) {
 	case *strategy.Variable:
 		return Component{variable: of, replica: replica}, nil
 	}
-	return Component{}, fault.New(strategy.TypeError, "component", "give a value or a variable of the strategy", "a value of type %T", of)
+	return Component{}, fault.New(errkind.TypeError, "component", "give a value or a variable of the strategy", "a value of type %T", of)
 }
 
 // Replica returns the number of the replica whose part this is, from 0.
@@ -82,7 +83,7 @@ func (c Component) Shape() shapes.Shape {
 // Local waits for the replica's tensor and copies it to the host. The copy is the caller's.
 func (c Component) Local(ctx context.Context) (*tensors.Tensor, error) {
 	if c == (Component{}) {
-		return nil, fault.New(strategy.TypeError, "read", "make one with Extended.Component", "a component of nothing")
+		return nil, fault.New(errkind.TypeError, "read", "make one with Extended.Component", "a component of nothing")
 	}
 	return c.of().Local(ctx, c.replica)
 }

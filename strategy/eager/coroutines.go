@@ -96,7 +96,7 @@ func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *corouti
 				c.yield <- outcome{err: a.err}
 				return
 			}
-			out := outcome{err: fault.New(strategy.RuntimeError, fmt.Sprintf("replica %d", r), "return from the replica's function", "it ended its goroutine")}
+			out := outcome{err: fault.New(errkind.RuntimeError, fmt.Sprintf("replica %d", r), "return from the replica's function", "it ended its goroutine")}
 			defer func() {
 				c.running.Store(false)
 				c.yield <- out

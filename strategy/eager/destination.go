@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -69,7 +70,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 			return e.devices(op, d.devices)
 		}
 	}
-	return place{}, fault.New(strategy.AssertionError, op, "use To or ToDevices", "no destination")
+	return place{}, fault.New(errkind.AssertionError, op, "use To or ToDevices", "no destination")
 }
 
 // devices is the place of devices by name.
@@ -91,14 +92,14 @@ func (e *Extended) devices(op string, names []string) (p place, err error) {
 		case host:
 			hosts++
 		default:
-			return p, fault.New(strategy.ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
+			return p, fault.New(errkind.ValueError, op, "use a name of WorkerDevices", "device %q is not the strategy's", name)
 		}
 	}
 	switch {
 	case hosts == len(names):
 		return place{host: true}, nil
 	case hosts > 0:
-		return p, fault.New(strategy.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
+		return p, fault.New(errkind.ValueError, op, "reduce to the host and to the devices in two calls", "a host beside devices: %q", names)
 	}
 	for k := range s.NumLogicalDevices() { // a column of all replicas is where variables live
 		all := true

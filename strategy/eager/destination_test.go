@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -133,7 +134,7 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 		})
 	}
 	_, err = e.ReduceTo(ctx, strategy.Sum, x, eager.ToDevices("/device:TPU:99"))
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	// In a step, which runs on all devices, it is refused.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
@@ -216,7 +217,7 @@ func TestNonSlotDevicesAreThoseThatHoldTheState(t *testing.T) {
 		for _, wrong := range [][]string{{"/device:CPU:99"}, {"anything"}, {e.NonSlotDevices()[0], "anything"}, nil} {
 			_, err := e.UpdateNonSlot(ctx, wrong, fn)
 			require.Error(t, err, "%q", wrong)
-			require.NotEqual(t, strategy.KindUnknown, strategy.KindOf(err))
+			require.NotEqual(t, errkind.Unknown, errkind.Of(err))
 		}
 		if semantics != strategy.TensorFlowMirrored {
 			_, err := e.UpdateNonSlot(ctx, e.WorkerDevices(ctx)[1:], fn)

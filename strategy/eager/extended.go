@@ -93,7 +93,7 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 		if v != nil {
 			what = fmt.Sprintf("variable %q of another strategy", v.Path())
 		}
-		return nil, fault.New(strategy.ValueError, op, "give a variable of this strategy", "%s", what)
+		return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy", "%s", what)
 	}
 	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
@@ -105,7 +105,7 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
 	if err := logical.AssignTo(k).Validate("", nil, e.strategy.NumLogicalDevices()); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
-			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: strategy.ValueError}
+			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: errkind.ValueError}
 	}
 	return mode.WithPlace(ctx, mode.Place{LogicalDevice: k}), nil
 }
@@ -158,7 +158,7 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 	}
 	t, err := hostdata.Tensor(value)
 	if err != nil {
-		return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "no tensor", Err: err, Class: errkind.Or(err, strategy.ValueError)}
+		return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "no tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
 	}
 	m, err := s.Mirror(ctx, t, p.of(t.Shape().Dimensions, logical.Annotation{}))
 	if err != nil {

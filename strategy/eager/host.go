@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -59,7 +60,7 @@ func (rc *ReplicaContext) varying(m *strategy.MergeValue) bool {
 
 // unresolved returns the error of an operand that has no one value on the host.
 func unresolved(call string, i int, x any) error {
-	return fault.New(strategy.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
+	return fault.New(errkind.ValueError, call, "reduce it first, or take one replica's part with Extended.LocalResultsOf",
 		"operand %d, %s, has a value for each replica, and none on the host where a non-slot update runs", i, x)
 }
 

@@ -3,6 +3,7 @@ package eager
 import (
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -44,11 +45,11 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 	}
 	t, err := hostdata.Tensor(nest)
 	if err != nil {
-		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: strategy.TypeError}
+		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: errkind.TypeError}
 	}
 	kind, ok := input.KindOf(t.DType())
 	if !ok {
-		return input.Element{}, fault.New(strategy.TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
+		return input.Element{}, fault.New(errkind.TypeError, "dataset", "convert it", "a leaf of dtype %s", t.DType())
 	}
 	var leaf input.Tensor
 	var failed error

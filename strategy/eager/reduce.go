@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -125,7 +126,7 @@ func (e *Extended) reduceNow(ctx context.Context, op strategy.ReduceOp, call str
 func (e *Extended) planNest(ctx context.Context, op strategy.ReduceOp, nest any, to place, all *[]reduction) (any, error) {
 	s := e.strategy
 	if s.Semantics() == strategy.TensorFlowTPU && op == strategy.Sum && nest != nil && nesting.Is(reflect.TypeOf(nest)) {
-		return nil, fault.New(strategy.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
+		return nil, fault.New(errkind.ValueError, "reduce", "reduce its values one by one, or leave Options.Semantics at its default",
 			"a nest, which TensorFlow's TPU strategy does not take apart")
 	}
 	return nesting.Map("reduce", nest, func(_ string, x any) (any, error) {
@@ -248,7 +249,7 @@ func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) 
 			defer func() { _ = release() }()
 			return s.Gather(ctx, v, axis)
 		case *strategy.Objects:
-			return nil, fault.New(strategy.TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
+			return nil, fault.New(errkind.TypeError, "gather", "return tensors from the replicas", "values that are no tensors: %s", x)
 		}
 		return x, nil
 	})

@@ -36,7 +36,7 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 func (e *Extended) regroup(ctx context.Context, op string, nests []any, alwaysWrap bool) (any, error) {
 	s := e.strategy
 	if len(nests) != s.NumReplicasInSync() {
-		return nil, fault.New(strategy.ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.NumReplicasInSync())
+		return nil, fault.New(errkind.ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.NumReplicasInSync())
 	}
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if !alwaysWrap {
@@ -125,7 +125,7 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 	s := e.strategy
 	if replica < 0 || replica >= s.NumReplicasInSync() {
-		return nil, fault.New(strategy.ValueError, "select", "count from 0", "replica %d of %d", replica, s.NumReplicasInSync())
+		return nil, fault.New(errkind.ValueError, "select", "count from 0", "replica %d of %d", replica, s.NumReplicasInSync())
 	}
 	return nesting.Map("select", nest, func(path string, x any) (any, error) {
 		switch x := x.(type) {
@@ -136,10 +136,10 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 			return Component{value: x, replica: replica}, nil
 		case *strategy.Objects:
 			if x == nil {
-				return nil, fault.New(strategy.TypeError, "select", "give a value", "no value at %q", path)
+				return nil, fault.New(errkind.TypeError, "select", "give a value", "no value at %q", path)
 			}
 			if x.Len() != s.NumReplicasInSync() {
-				return nil, fault.New(strategy.ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
+				return nil, fault.New(errkind.ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
 			}
 			return x.At(replica), nil
 		}
@@ -168,7 +168,7 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
 		case *strategy.MergeValue:
-			return nil, fault.New(strategy.TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
+			return nil, fault.New(errkind.TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
 		case strategy.Value, *strategy.Objects, *strategy.Variable:
 		default:
 			single = path == ""
@@ -207,7 +207,7 @@ func partsOf(m *strategy.MergeValue) ([]any, error) {
 	return fault.Traced(func() []any {
 		mc := inside.Of[mergeValue](m).Merge()
 		if mc == nil {
-			panic(fault.New(strategy.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
+			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
 		}
 		parts := mc.LocalResults(m)
 		all := make([]any, len(parts))

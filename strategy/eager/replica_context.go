@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -223,7 +224,7 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	for r := range all {
 		mine, _ := all[r].([]any)
 		if len(mine) != len(first) {
-			return nil, fault.New(strategy.AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
+			return nil, fault.New(errkind.AssertionError, call, "give the same arguments on every replica", "replica %d has %d arguments, replica 0 %d", r, len(mine), len(first))
 		}
 		for i, x := range mine {
 			columns[i] = append(columns[i], x)

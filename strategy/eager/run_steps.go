@@ -48,7 +48,7 @@ func (m *MultiStepContext) SetLastStepOutput(ctx context.Context, name string, o
 	}
 	if rc, ok := ReplicaContextOf(ctx); ok {
 		if len(op) == 0 {
-			return fault.New(strategy.AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
+			return fault.New(errkind.AssertionError, "step output "+name, "give one, or return the output and set it outside", "a replica's output needs a reduction")
 		}
 		_, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
 			return nil, m.SetLastStepOutput(ctx, name, args[0], op...)
@@ -101,7 +101,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 		return nil, err
 	}
 	if iterations < 0 {
-		return nil, fault.New(strategy.ValueError, "run steps", "give a positive number", "%d iterations", iterations)
+		return nil, fault.New(errkind.ValueError, "run steps", "give a positive number", "%d iterations", iterations)
 	}
 	m := &MultiStepContext{strategy: s, outputs: maps.Clone(initial), reduceOps: map[string]*strategy.ReduceOp{}, others: map[string]any{}}
 	if m.outputs == nil {
@@ -111,7 +111,7 @@ func (e *Extended) RunStepsOnIterator(ctx context.Context, fn func(ctx context.C
 	for i := range max(iterations, 1) {
 		inputs, err := it.Next(cross)
 		if errors.Is(err, io.EOF) {
-			err := fault.New(strategy.OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
+			err := fault.New(errkind.OutOfRangeError, "run steps", "repeat the dataset, or ask for fewer", "the input ended after %d of %d steps", i, max(iterations, 1))
 			err.Err = io.ErrUnexpectedEOF
 			if i == 0 {
 				m = nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -47,7 +48,7 @@ func TestRunStepsKeepTheLastOutputs(t *testing.T) {
 			return m.SetLastStepOutput(ctx, "steps", steps+1)
 		}, it, 5, nil)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.Equal(t, strategy.OutOfRangeError, strategy.KindOf(err))
+		require.Equal(t, errkind.OutOfRangeError, errkind.Of(err))
 		require.ErrorContains(t, err, "after 1 of 5 steps")
 		require.Equal(t, 1, m.LastStepOutputs()["steps"], "the steps that ran")
 		_, err = e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, it, 1, nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
@@ -109,7 +110,7 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	s := e.strategy
 	if v == nil {
-		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
+		return nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
 	if err := inner(s).RequireCross(ctx, op); err != nil {
@@ -131,10 +132,10 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 		for i, arg := range args {
 			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
 				if p, ok := x.(*strategy.PerReplica); ok && p != nil && varying(p) {
-					return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
+					return nil, fault.New(errkind.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
 				}
 				if w, ok := x.(*strategy.Variable); ok && w != nil && w.Synchronization() == strategy.OnRead {
-					return nil, fault.New(strategy.TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.Path())
+					return nil, fault.New(errkind.TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.Path())
 				}
 				return x, nil
 			}); err != nil {
@@ -148,7 +149,7 @@ func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn Upda
 // tracedUpdate is Update in a merge call of a compiled step.
 func (e *Extended) tracedUpdate(ctx context.Context, t *trace, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
 	if v == nil {
-		return nil, fault.New(strategy.AssertionError, "update", "give a variable of the strategy", "no variable")
+		return nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
 	if err := inner(e.strategy).Owns(op, v); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -90,23 +91,23 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) error {
 	s := e.strategy
 	if len(devices) == 0 {
-		return fault.New(strategy.AssertionError, op, "use NonSlotDevices", "no devices")
+		return fault.New(errkind.AssertionError, op, "use NonSlotDevices", "no devices")
 	}
 	all := e.NonSlotDevices()
 	if s.Semantics() == strategy.TensorFlowMirrored {
 		all = e.WorkerDevices(ctx)
 	}
 	if len(devices) > len(all) {
-		return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
+		return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%d devices, where there are %d", len(devices), len(all))
 	}
 	for _, d := range devices {
 		if slices.Contains(all, d) {
 			continue
 		}
 		if s.Semantics() != strategy.TensorFlowMirrored {
-			return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
+			return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%q: a non-slot update runs on the first host, %q, alone", d, all[0])
 		}
-		return fault.New(strategy.ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
+		return fault.New(errkind.ValueError, op, "use NonSlotDevices", "%q is no device of the strategy", d)
 	}
 	return nil
 }

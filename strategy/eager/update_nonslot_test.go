@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -172,7 +173,7 @@ func TestANonSlotUpdateNamesTheDevicesThatItRunsOn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, results, 2)
 	_, err = e.UpdateNonSlotEach(ctx, []string{"/device:TPU:99"}, f)
-	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	_, err = e.UpdateNonSlotEach(ctx, append(e.NonSlotDevices(), e.NonSlotDevices()...), f)
-	assert.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 }

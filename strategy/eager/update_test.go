@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -61,7 +62,7 @@ func TestUpdateScattersTheComponentOnce(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.Update(ctx, mirrored, own)
 		if n > 1 {
-			require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+			require.Equal(t, errkind.ValueError, errkind.Of(err))
 			require.Equal(t, []float32{1, 2, 3, 4}, strategytest.Values(t, mirrored, n)[n-1])
 		}
 	})
@@ -123,7 +124,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		return nil, w.AssignAdd(u.Context(), float32(u.ReplicaID()))
 	})
-	require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	// Another variable's components are written if they are equal.
 	m, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{LocalWrites: true})
 	require.NoError(t, err)
@@ -138,7 +139,7 @@ func TestAMirroredVariablesComponentsStayEqualInAnUpdate(t *testing.T) {
 		_, err = eager.Of(s).Update(ctx, m, func(u *eager.UpdateContext, _ ...any) (any, error) { return u.Assign(float32(u.ReplicaID())) })
 		require.NoError(t, err)
 		_, err = eager.Of(s).Update(ctx, w, fn)
-		require.Equal(t, strategy.ValueError, strategy.KindOf(err))
+		require.Equal(t, errkind.ValueError, errkind.Of(err))
 	}
 	_, err = eager.Of(s).Update(ctx, w, func(u *eager.UpdateContext, _ ...any) (any, error) {
 		if u.ReplicaID() == 1 {
@@ -205,7 +206,7 @@ func TestAnUpdateOfAMirroredVariableComparesContents(t *testing.T) {
 				},
 			} {
 				err := write(fn, of)
-				require.Equal(t, strategy.ValueError, strategy.KindOf(err), "%s differs: %s: %v", what, name, err)
+				require.Equal(t, errkind.ValueError, errkind.Of(err), "%s differs: %s: %v", what, name, err)
 			}
 		}
 		// Parts of a value on the devices, too.

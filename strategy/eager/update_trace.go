@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -73,7 +74,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 			return nil, err
 		}
 		if needsMirrored(v) && w.Synchronization() == strategy.OnRead {
-			return nil, fault.New(strategy.TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, w.Path())
+			return nil, fault.New(errkind.TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, w.Path())
 		}
 		return x, nil
 	}
@@ -84,7 +85,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	}
 	m := t.value(op, x)
 	if needsMirrored(v) && !m.Mirrored() {
-		return nil, fault.New(strategy.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
+		return nil, fault.New(errkind.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, m)
 	}
 	if rc.host && rc.varying(m) {
 		return m, nil // as it is: it has no one node
@@ -148,7 +149,7 @@ func binaryIn(rc *ReplicaContext, name string, apply func(a, b *graph.Node) *gra
 			nodes[i] = rc.operandIn(name, i, column[0])
 		}
 		if a, b := nodes[0].DType(), nodes[1].DType(); a != b {
-			panic(fault.New(strategy.InvalidArgumentError, name, "convert one of them in the step", "a %s beside a %s", a, b))
+			panic(fault.New(errkind.InvalidArgumentError, name, "convert one of them in the step", "a %s beside a %s", a, b))
 		}
 		return apply(nodes[0], nodes[1])
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -191,7 +192,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 			shape = fmt.Sprint(ragged)
 		}
 		release()
-		return nil, false, nil, fault.New(strategy.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
+		return nil, false, nil, fault.New(errkind.ValueError, op, "give a value of its shape and dtype", "a value of shape %s for a variable of shape %s", shape, v.Shape())
 	}
 	return value, whole, release, nil
 }

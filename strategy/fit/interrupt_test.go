@@ -12,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
@@ -74,7 +75,7 @@ func TestAnInterruptInEachPhaseLosesNothing(t *testing.T) {
 	}{
 		"before the first step": {before: true},
 		"while compiling": {opts: func(cancel func()) strategy.Options {
-			return strategy.Options{Phases: func(strategy.Phase) { cancel() }}
+			return strategy.Options{Phases: func(phase.Phase) { cancel() }}
 		}},
 		"while beginning":       {hook: func(cancel func()) fit.Hook { return fit.Hook{Name: "x", Begin: at(0, cancel)} }},
 		"in an evaluation":      {eval: func(e fit.Evaluator, cancel func()) fit.Evaluator { return &cancels{e, 2, cancel} }, taken: 4, saved: 4},

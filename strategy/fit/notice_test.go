@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
@@ -163,7 +164,7 @@ func TestANoticeBeforeTheFirstStepLeavesNobodyWaiting(t *testing.T) {
 			}
 			opts := strategy.Options{Replicas: 2}
 			if when == "compiling" {
-				opts.Phases = func(strategy.Phase) { cancel() }
+				opts.Phases = func(phase.Phase) { cancel() }
 			}
 			dir := t.TempDir()
 			for i, err := range strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(own context.Context, s *strategy.TPUStrategy) error {

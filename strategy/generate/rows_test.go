@@ -12,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/generate"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -126,4 +125,4 @@ func TestOutputsDependOnTheirPromptAlone(t *testing.T) {
 	})
 }
 
-var _ strategy.Compiler = (*compilations)(nil)
+var _ pjrt.Compiler = (*compilations)(nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	gomlxtrain "github.com/gomlx/gomlx/ml/train"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -45,7 +46,7 @@ func cut(s *strategy.TPUStrategy, microbatches int, arguments []strategy.Value) 
 	}
 	inner := innerStrategy(s)
 	wrong := func(hint, reason string, args ...any) (partition, error) {
-		return partition{n: 1, ragged: -1}, fault.New(strategy.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
+		return partition{n: 1, ragged: -1}, fault.New(errkind.ValueError, fmt.Sprintf("%d microbatches", microbatches), hint, reason, args...)
 	}
 	rows := make([]int, len(arguments)) // -1 of those that are not cut
 	first, full := -1, -1               // the first argument that is, and the first of which all rows are real

@@ -12,10 +12,10 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
@@ -122,7 +122,7 @@ func (s *shadow) takeState(tainted map[*graph.Node]bool) {
 				real.SetTrainable(held.Trainable)
 			}
 			if over := s.inner.Stored(real); over != of.over || !real.Shape().Equal(whole) {
-				panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", path), "trace the training step before functions that read it, or give it the rule of that variable",
+				panic(fault.New(errkind.ValueError, fmt.Sprintf("variable %q", path), "trace the training step before functions that read it, or give it the rule of that variable",
 					"state of %q of shape %s, %s, where %s, %s, is expected", of.variable.Path(), real.Shape(), over, whole, of.over))
 			}
 			if held.InUseByGraph(s.graph) {
@@ -173,7 +173,7 @@ func (s *shadow) first(held *model.Variable) model.VariableInitializer {
 	}
 	number, same := uniform(value)
 	if !same {
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "make it with VariableWithShape and an initializer, or keep the state whole by a rule with logical.ShardNothing",
+		panic(fault.New(errkind.ValueError, fmt.Sprintf("variable %q", held.Path()), "make it with VariableWithShape and an initializer, or keep the state whole by a rule with logical.ShardNothing",
 			"the optimizer gives state that the replicas share out a first value whose elements differ"))
 	}
 	return func(g *graph.Graph, shape shapes.Shape) *graph.Node {
@@ -214,7 +214,7 @@ func (s *shadow) elementwise(nodes []*graph.Node, tainted map[*graph.Node]bool) 
 		}
 		tainted[node] = true
 		if slices.Contains(combining, node.Type()) {
-			panic(fault.New(strategy.ValueError, "the optimizer's update", "use an optimizer that treats each element apart, or keep the state whole by a rule with logical.ShardNothing",
+			panic(fault.New(errkind.ValueError, "the optimizer's update", "use an optimizer that treats each element apart, or keep the state whole by a rule with logical.ShardNothing",
 				"it combines the elements of a gradient or of a variable (%s), of which each replica has a part", node.Type()))
 		}
 	}
@@ -227,7 +227,7 @@ func (s *shadow) placed(tainted map[*graph.Node]bool) {
 		if part || s.partWithState(held) != nil || !held.ChangedInGraph(s.graph) || !tainted[held.NodeValue(s.graph)] {
 			continue
 		}
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("variable %q", held.Path()), "keep the state of a variable below the variable's own path, in its shape, or keep the state whole by a rule with logical.ShardNothing",
+		panic(fault.New(errkind.ValueError, fmt.Sprintf("variable %q", held.Path()), "keep the state of a variable below the variable's own path, in its shape, or keep the state whole by a rule with logical.ShardNothing",
 			"the optimizer writes what it makes of parts to it, and it is the state of no variable"))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
@@ -77,7 +78,7 @@ func trains(v *strategy.Variable) bool {
 // meet gives a variable of the scope its proxy, if the step trains it.
 func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *graph.Node, wrote func(x *graph.Node)) {
 	if v.Trainable() && v.Synchronization() == strategy.OnRead {
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
+		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "make it with OnWrite, or leave VariableOptions.Trainable unset",
 			"a training step cannot train a variable whose components differ: it is trainable and OnRead"))
 	}
 	if !trains(v) {
@@ -88,7 +89,7 @@ func (t *trainer) meet(op string, v *strategy.Variable) (path string, first *gra
 		path = fmt.Sprintf("%s_%d", first, n)
 	}
 	if t.store().GetVariable(path) != nil {
-		panic(fault.New(strategy.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "give one of them another name",
+		panic(fault.New(errkind.ValueError, fmt.Sprintf("%s %q", op, v.Path()), "give one of them another name",
 			"the store has a variable at %q, which is where training steps keep what belongs to it", path))
 	}
 	s := &proxy{of: v, model: t.store().VariableWithShape(path, v.Shape(), initializer.Zero).SetTrainable(true)}

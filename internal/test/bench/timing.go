@@ -8,14 +8,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
 // effort is the share of the usual time, rounds and sizes; a test lowers it.
 var effort = 1.0
 
 // compiler compiles in place of the devices' client, if it is not nil; a test sets it.
-var compiler strategy.Compiler
+var compiler pjrt.Compiler
 
 // sized is n, or less with less effort.
 func sized(n, least int) int { return max(least, int(float64(n)*effort)) }

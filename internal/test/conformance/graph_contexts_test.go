@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -62,7 +63,7 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 				case nestedText.MatchString(name), is("all_reduce"):
 					// The replicas' context is kept by who holds it, and refuses.
 					if g.Error != nil {
-						g.Error.Type = strategy.RuntimeError.String()
+						g.Error.Type = errkind.RuntimeError.String()
 					}
 					if is("all_reduce") {
 						rc.AllReduce(op, in[0])

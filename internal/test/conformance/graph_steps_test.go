@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
@@ -250,7 +251,7 @@ func (v *env) collective(c *caseRun, g graphGolden, x *traced) {
 	}
 	op := reductionIn(strings.ReplaceAll(name, "all_reduce", ""))
 	if op > strategy.Mean && g.Error != nil {
-		g.Error.Type = strategy.AssertionError.String() // TensorFlow has other kinds for other types of it
+		g.Error.Type = errkind.AssertionError.String() // TensorFlow has other kinds for other types of it
 	}
 	gather := strings.Contains(name, "gather") || g.Counts["AllToAll"] > 0
 	call := func(rc *strategy.ReplicaContext, y *graph.Node) *graph.Node {

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -99,7 +100,7 @@ func graphCase(c *caseRun, g graphGolden, w *world) {
 			require.ErrorIs(c, err, x.cause, "the user's own error comes through")
 			return
 		}
-		require.True(c, sameTraceError(g.Error.Type, strategy.KindOf(err).String()), "TensorFlow has a %s, ours is %s: %v", g.Error.Type, strategy.KindOf(err), err)
+		require.True(c, sameTraceError(g.Error.Type, errkind.Of(err).String()), "TensorFlow has a %s, ours is %s: %v", g.Error.Type, errkind.Of(err), err)
 		return
 	}
 	require.NoError(c, err)

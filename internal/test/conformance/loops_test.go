@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/conformance/inputcases"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -263,7 +264,7 @@ func tpuVariableCase(c *caseRun, g golden, v *env) {
 			k = -1 // there it counts from the end; here it is refused too
 		}
 		_, err := v.e.LogicalDevice(ctx, k)
-		require.Equal(c, strategy.ValueError, strategy.KindOf(err))
+		require.Equal(c, errkind.ValueError, errkind.Of(err))
 		return
 	}
 	if outputs["after_assign"] == nil {

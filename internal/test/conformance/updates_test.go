@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -197,7 +198,7 @@ func nonSlotCase(c *caseRun, g golden, v *env) {
 			return v.e.UpdateNonSlot(rc.Context(), devices, give(1))
 		})
 		if _, ok := g.Outputs.(string); ok { // not run there
-			require.Equal(c, strategy.RuntimeError, strategy.KindOf(err))
+			require.Equal(c, errkind.RuntimeError, errkind.Of(err))
 			return
 		}
 		c.check(g.Outputs, failed(err))

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
@@ -329,7 +330,7 @@ func scatterCase(c *caseRun, g golden, v *env) {
 			_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 				return rc.Scatter(op, x, []int32{1}, []float32{5})
 			})
-			require.Equal(c, strategy.NotImplementedError, strategy.KindOf(err))
+			require.Equal(c, errkind.NotImplementedError, errkind.Of(err))
 			if whole {
 				c.check(g.Outputs, got[op.String()])
 			}

@@ -1,15 +1,16 @@
-package strategy
+package number
 
 import (
 	"reflect"
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// toFloat64 returns a tensor's first element as a float64.
-func toFloat64(t *tensors.Tensor) (x float64, err error) {
+// Read returns a tensor's first element as a float64.
+func Read(t *tensors.Tensor) (x float64, err error) {
 	failed := t.ConstFlatData(func(flat any) {
 		v := reflect.ValueOf(flat).Index(0)
 		switch {
@@ -24,7 +25,7 @@ func toFloat64(t *tensors.Tensor) (x float64, err error) {
 			} else if v.CanUint() {
 				x = float64(v.Uint())
 			} else {
-				err = fault.New(TypeError, "read a number", "read the tensor with Value", "a %s is no real number", t.DType())
+				err = fault.New(errkind.TypeError, "read a number", "read the tensor with Value", "a %s is no real number", t.DType())
 			}
 		}
 	})

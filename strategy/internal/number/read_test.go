@@ -1,4 +1,4 @@
-package strategy
+package number_test
 
 import (
 	"testing"
@@ -8,6 +8,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 func TestANumberIsReadOfEveryRealDType(t *testing.T) {
@@ -17,19 +20,19 @@ func TestANumberIsReadOfEveryRealDType(t *testing.T) {
 		tensors.FromScalar(uint8(3)), tensors.FromScalar(uint16(3)), tensors.FromScalar(uint32(3)), tensors.FromScalar(uint64(3)),
 		tensors.FromValue([]float32{3, 4}),
 	} {
-		got, err := toFloat64(x)
+		got, err := number.Read(x)
 		require.NoError(t, err, "%s", x.Shape())
 		assert.Equal(t, 3.0, got, "%s", x.Shape())
 	}
 	for _, x := range []*tensors.Tensor{tensors.FromScalar(complex64(3)), tensors.FromScalar(true)} {
-		_, err := toFloat64(x)
-		var own *Error
+		_, err := number.Read(x)
+		var own *errkind.Fault
 		require.ErrorAs(t, err, &own, "%s", x.Shape())
-		assert.Equal(t, TypeError, KindOf(err))
+		assert.Equal(t, errkind.TypeError, errkind.Of(err))
 		assert.ErrorContains(t, err, x.DType().String()+" is no real number; read the tensor with Value")
 	}
 	gone := tensors.FromScalar(float32(3))
 	require.NoError(t, gone.FinalizeAll())
-	_, err := toFloat64(gone)
+	_, err := number.Read(gone)
 	assert.ErrorContains(t, err, "strategy: read a number: ")
 }
