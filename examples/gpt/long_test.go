@@ -185,7 +185,11 @@ func TestCtrlCEndsEachPhase(t *testing.T) {
 		cmd, said, stdout := command(t, t.TempDir(), "-data", text, "-steps", "100000")
 		time.AfterFunc(after, func() { _ = cmd.Process.Signal(os.Interrupt) })
 		code, lines := finished(t, cmd, said)
-		assert.Contains(t, []int{130, -1}, code, "after %v: %s %s", after, stdout, lines) // -1: before main takes signals
+		if strings.Contains(lines, "its checkpoint is in") { // on a fast machine it trains by then
+			assert.Equal(t, 75, code, "after %v: %s %s", after, stdout, lines)
+		} else {
+			assert.Contains(t, []int{130, -1}, code, "after %v: %s %s", after, stdout, lines) // -1: before main takes signals
+		}
 		assert.NotContains(t, lines, "goroutine")
 	}
 }
