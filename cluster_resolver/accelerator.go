@@ -22,21 +22,21 @@ const (
 // ParseBounds reads a grid such as "2,2,1" or "2,2,1,2", as TPU_PROCESS_BOUNDS and
 // TPU_CHIPS_PER_PROCESS_BOUNDS have it. source names the input in errors, which are [*ParseError]s.
 func ParseBounds(source, text string) (Bounds, error) {
-	bad := func() (Bounds, error) {
-		return Bounds{}, parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1", and for tpu7x a fourth if it has one`)
+	bad := func() error {
+		return parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1", and for tpu7x a fourth if it has one`)
 	}
 	var b Bounds
 	i := 0
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
 		if i == len(b) || err != nil || n == 0 || n > maxBound {
-			return bad()
+			return Bounds{}, bad()
 		}
 		b[i] = int(n)
 		i++
 	}
 	if i < 3 || b[0]*b[1] > maxChips || b[0]*b[1]*b[2] > maxChips || b.Size() > maxChips {
-		return bad()
+		return Bounds{}, bad()
 	}
 	return b, nil
 }

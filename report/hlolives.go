@@ -188,7 +188,7 @@ func (l *lives) computation(id uint64, parameters map[uint64][]*buffer, results 
 		if k < len(slots) {
 			s = slots[k]
 		}
-		if own, is := l.alias(c, i, parameters, values, operands); is {
+		if own, is := l.alias(c, i, parameters, operands); is {
 			values[i.id] = own
 			if s.times.seconds() > 0 { // it waits
 				all = append(all, l.operation(i, s, operands))
@@ -273,7 +273,7 @@ func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operati
 		layer = layerName(i.origin)
 	}
 	if layer == "" {
-		layer = cmp.Or(layerOf(i.source, operands), l.current)
+		layer = cmp.Or(layerOf(operands), l.current)
 	}
 	l.current = layer
 	op := Operation{
@@ -329,7 +329,7 @@ func onlyOf(layer string, operands []*buffer) bool {
 }
 
 // alias says what memory an instruction's arrays are in that makes none, and no time.
-func (l *lives) alias(c *hloComputation, i *hloInstruction, parameters map[uint64][]*buffer, values map[uint64][]*buffer, operands []*buffer) (own []*buffer, is bool) {
+func (l *lives) alias(c *hloComputation, i *hloInstruction, parameters map[uint64][]*buffer, operands []*buffer) (own []*buffer, is bool) {
 	switch i.opcode {
 	case "parameter":
 		return parameters[i.number], true

@@ -84,7 +84,7 @@ func (p hloProduct) dot(left, out hloShape) float64 {
 
 // convolution counts a convolution's operations: for each element of the result the products whose
 // input lies inside, and not in the padding or between dilated rows.
-func (p hloProduct) convolution(in, kernel, out hloShape) float64 {
+func (p hloProduct) convolution(in, out hloShape) float64 {
 	flops := 2 * in.dim(p.inputFeature) / float64(max(p.featureGroups, 1)) *
 		out.dim(p.outputFeature) * in.dim(p.inputBatch) / float64(max(p.batchGroups, 1))
 	for i, w := range p.window {
@@ -142,7 +142,7 @@ func padded(c *hloComputation, i *hloInstruction, tile float64) float64 {
 		return i.product.dot(operand(0), i.shape) * fill(summed, tile) * fill(i.shape.dim(rank-1), tile) * fill(i.shape.dim(rank-2), sublanes)
 	case "convolution":
 		p := i.product
-		return p.convolution(operand(0), operand(1), i.shape) * fill(operand(0).dim(p.inputFeature), tile) * fill(i.shape.dim(p.outputFeature), tile)
+		return p.convolution(operand(0), i.shape) * fill(operand(0).dim(p.inputFeature), tile) * fill(i.shape.dim(p.outputFeature), tile)
 	}
 	return 0
 }

@@ -45,7 +45,7 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 	case i.opcode == "dot":
 		return i.product.dot(operand(0), i.shape)
 	case i.opcode == "convolution":
-		return i.product.convolution(operand(0), operand(1), i.shape)
+		return i.product.convolution(operand(0), i.shape)
 	case i.opcode == "reduce":
 		return max(operand(0).count()-i.shape.count(), 0)
 	case i.opcode == "reduce-window", i.opcode == "select-and-scatter":

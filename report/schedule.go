@@ -247,7 +247,7 @@ func (r *Report) scope(argument int) string {
 
 // layerOf is the layer of an operation by what it takes: of most of its variables, and among equals of
 // the last.
-func layerOf(source string, operands []*buffer) (layer string) {
+func layerOf(operands []*buffer) (layer string) {
 	count, most := map[string]int{}, 0
 	for _, b := range operands {
 		if b == nil || b.layer == "" || b.shape.bytes() < leastTemporary {

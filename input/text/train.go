@@ -186,18 +186,17 @@ func (t *trainer) next() (left, right int32, ok bool) {
 }
 
 // change counts a pair in a word.
-func (t *trainer) change(left, right, word int32, by int64) (p *pairCount, fresh bool) {
+func (t *trainer) change(left, right, word int32, by int64) {
 	key := uint64(left)<<32 | uint64(right)
-	p = t.pairs[key]
+	p := t.pairs[key]
 	if p == nil {
-		p, fresh = &pairCount{}, true
+		p = &pairCount{}
 		t.pairs[key] = p
 	}
 	p.count += by
 	if by > 0 && (len(p.words) == 0 || p.words[len(p.words)-1] != word) {
 		p.words = append(p.words, word)
 	}
-	return p, fresh
 }
 
 // join replaces each pair of left and right by a token, in all words.

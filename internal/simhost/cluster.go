@@ -62,7 +62,7 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 		}
 	}
 	if len(opts.Names) != opts.Processes {
-		return nil, fault("new", errkind.ValueError, "%d names for %d processes", len(opts.Names), opts.Processes)
+		return nil, fault("new", "%d names for %d processes", len(opts.Names), opts.Processes)
 	}
 	opts.Names = slices.Clone(opts.Names)
 	if opts.Patience == 0 {

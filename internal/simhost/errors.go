@@ -7,9 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// fault is an error that has no type of its own.
-func fault(op string, kind errkind.Kind, format string, args ...any) error {
-	return &errkind.Fault{Op: "simhost: " + op, Reason: fmt.Sprintf(format, args...), Class: kind}
+// fault is an error of the caller that has no type of its own.
+func fault(op, format string, args ...any) error {
+	return &errkind.Fault{Op: "simhost: " + op, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 }
 
 // MissingError reports that a process waited in vain for other processes.

@@ -24,7 +24,7 @@ func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 // program have launched it or ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if len(args) != len(e.rows) || len(results) != len(e.rows) {
-		return fault(e.program.op(), errkind.ValueError, "%d and %d lists for the %d devices of this process", len(args), len(results), len(e.rows))
+		return fault(e.program.op(), "%d and %d lists for the %d devices of this process", len(args), len(results), len(e.rows))
 	}
 	p, c := e.process, e.process.cluster
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)

@@ -53,7 +53,7 @@ func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
 // check refuses a device of another process, as a client does.
 func (p *process) check(d *pjrt.Device) error {
 	if d != nil && !p.Addressable(d.ID()) {
-		return fault("transfer", errkind.ValueError, "device %d is not of %s, which has devices %v", d.ID(), p.name(), p.ids)
+		return fault("transfer", "device %d is not of %s, which has devices %v", d.ID(), p.name(), p.ids)
 	}
 	return p.alive()
 }

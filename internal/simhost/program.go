@@ -56,7 +56,7 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		c.programs[key] = x
 	}
 	if !slices.Contains(x.processes, p.index) {
-		return nil, fault("compile", errkind.ValueError, "%q: %s has none of its devices", x.name, p.name())
+		return nil, fault("compile", "%q: %s has none of its devices", x.name, p.name())
 	}
 	x.users++
 	return x, nil
@@ -79,7 +79,7 @@ func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]i
 	}
 	processes = slices.Compact(processes)
 	if !slices.Contains(processes, p.index) {
-		return nil, fault("compile", errkind.ValueError, "%q: %s has none of its devices %v", name, p.name(), assignment)
+		return nil, fault("compile", "%q: %s has none of its devices %v", name, p.name(), assignment)
 	}
 	return processes, nil
 }

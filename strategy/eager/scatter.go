@@ -80,7 +80,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 func (rc *ReplicaContext) merge(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
 	if rc.update && !componentsVary(v) {
 		var err error
-		if column, err = rc.mirrorEqual(name, v, column); err != nil {
+		if column, err = rc.mirrorEqual(name, column); err != nil {
 			return nil, nil, err
 		}
 	}

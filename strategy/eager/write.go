@@ -178,7 +178,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 		}
 	}
 	if rc.update && !componentsVary(v) && (!one || !host) {
-		if converted, err = rc.mirrorEqual(op, v, converted); err != nil {
+		if converted, err = rc.mirrorEqual(op, converted); err != nil {
 			return nil, false, nil, err
 		}
 	}
@@ -208,7 +208,7 @@ func hostObject(x any) (any, bool) {
 
 // mirrorEqual checks that what an update writes to the components of a mirrored variable is the
 // same for all, as they have to stay.
-func (rc *ReplicaContext) mirrorEqual(op string, v *strategy.Variable, xs []any) ([]any, error) {
+func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 	switch object, one := asOne(xs); of := object.(type) {
 	case *strategy.Variable:
 		if !componentsVary(of) {

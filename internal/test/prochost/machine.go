@@ -214,7 +214,7 @@ func (m *Machine) enter(s *session, h *hello) (*run, error) {
 }
 
 // leave takes a host out of its run. The others notice.
-func (m *Machine) leave(s *session, r *run, process int) {
+func (m *Machine) leave(r *run, process int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.ended {

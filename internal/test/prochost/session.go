@@ -72,7 +72,7 @@ func (s *session) serve() {
 	log.Info("prochost: a host went", "error", err)
 	_ = s.conn.Close()
 	// The others are told first, so that they hear of its end and not of the end of its waits.
-	s.machine.leave(s, s.run, s.process)
+	s.machine.leave(s.run, s.process)
 	s.cancel()
 	s.calls.Wait()
 	s.end()
@@ -118,7 +118,7 @@ func (s *session) greet() error {
 			Name: m.opts.Name(s.process), Patience: m.opts.Patience, MaxBytes: m.opts.MaxBytes}
 	}
 	if sent := s.send(answer); sent != nil && err == nil {
-		m.leave(s, s.run, s.process)
+		m.leave(s.run, s.process)
 		return sent
 	}
 	return err

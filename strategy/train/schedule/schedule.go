@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -90,9 +89,9 @@ func over(steps int64, rates ...float64) string {
 	return rate(rates...)
 }
 
-// number is a constant of a graph; see [graph.Scalar], which shares nodes between branches.
-func number(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
-	return graph.Const(g, shapes.CastAsDType(x, dtype))
+// number is a float32 constant of a graph; see [graph.Scalar], which shares nodes between branches.
+func number(g *graph.Graph, x float64) *graph.Node {
+	return graph.Const(g, float32(x))
 }
 
 func integer(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
@@ -101,11 +100,11 @@ func integer(g *graph.Graph, n int64) *graph.Node { return graph.Const(g, n) }
 func part(step *graph.Node, steps int64) *graph.Node {
 	g := step.Graph()
 	done := graph.ConvertDType(graph.Min(step, integer(g, steps)), dtypes.Float32)
-	return graph.Div(done, number(g, dtypes.Float32, float64(steps)))
+	return graph.Div(done, number(g, float64(steps)))
 }
 
 // between is from + (to-from)*x.
 func between(from, to float64, x *graph.Node) *graph.Node {
 	g := x.Graph()
-	return graph.Add(number(g, dtypes.Float32, from), graph.Mul(number(g, dtypes.Float32, to-from), x))
+	return graph.Add(number(g, from), graph.Mul(number(g, to-from), x))
 }

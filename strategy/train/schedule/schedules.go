@@ -19,7 +19,7 @@ func (c constant) at(int64) float64 { return c.rate }
 func (c constant) check() string    { return rate(c.rate) }
 func (c constant) String() string   { return fmt.Sprintf("Constant(%v)", c.rate) }
 func (c constant) graph(step *graph.Node) *graph.Node {
-	return number(step.Graph(), dtypes.Float32, c.rate)
+	return number(step.Graph(), c.rate)
 }
 
 // Linear goes from one rate to another in a number of steps, and stays there: a decay to a lower
@@ -57,7 +57,7 @@ func (c cosine) at(step int64) float64 {
 func (c cosine) check() string  { return over(c.steps, c.from, c.to) }
 func (c cosine) String() string { return fmt.Sprintf("Cosine(%v, %v, %d)", c.from, c.to, c.steps) }
 func (c cosine) graph(step *graph.Node) *graph.Node {
-	half := graph.Cos(graph.Mul(number(step.Graph(), dtypes.Float32, math.Pi/2), part(step, c.steps)))
+	half := graph.Cos(graph.Mul(number(step.Graph(), math.Pi/2), part(step, c.steps)))
 	return between(c.to, c.from, graph.Square(half))
 }
 
@@ -78,7 +78,7 @@ func (i inverse) String() string { return fmt.Sprintf("InverseSquareRoot(%v, %d)
 func (i inverse) graph(step *graph.Node) *graph.Node {
 	g := step.Graph()
 	now := graph.ConvertDType(graph.Max(step, integer(g, i.steps)), dtypes.Float32)
-	return graph.Mul(number(g, dtypes.Float32, i.rate), graph.Sqrt(graph.Div(number(g, dtypes.Float32, float64(i.steps)), now)))
+	return graph.Mul(number(g, i.rate), graph.Sqrt(graph.Div(number(g, float64(i.steps)), now)))
 }
 
 // Then is s for a number of steps, and after them next, whose steps are counted from there.
@@ -192,9 +192,9 @@ func (p *pieces) String() string {
 
 func (p *pieces) graph(step *graph.Node) *graph.Node {
 	g := step.Graph()
-	now := number(g, dtypes.Float32, p.rate)
+	now := number(g, p.rate)
 	for _, c := range p.changes {
-		now = graph.Where(graph.GreaterOrEqual(step, integer(g, c.Step)), number(g, dtypes.Float32, c.Rate), now)
+		now = graph.Where(graph.GreaterOrEqual(step, integer(g, c.Step)), number(g, c.Rate), now)
 	}
 	return now
 }
