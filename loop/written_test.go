@@ -23,6 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -278,7 +279,7 @@ func TestLayersWriteInOtherWays(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{stack(in[0], func(x *graph.Node) *graph.Node {
 				mean := graph.ReduceAllMean(x)
-				rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+				eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 					mc.AssignAdd(merged, mc.Reduce(strategy.Sum, args[0]))
 					return nil
 				}, mean)

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -102,8 +103,9 @@ func TestAOTNestsOfShapes(t *testing.T) {
 		return
 	}
 	ctx := context.Background()
+	type pair struct{ A, B any }
 	s := strategytest.Ahead(t, "v5e:2x4", strategy.Options{LogicalDevices: 2})
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		b := args[0].(pair)
 		return map[string]any{"sum": graph.ReduceAllSum(b.A.(*graph.Node)), "name": b.B}
 	}, strategy.FunctionOptions{SplitBatch: true})

@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -138,7 +139,7 @@ func TestANestFunctionAndAFunctionAreCompiledFromShapes(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
 	traces := 0
-	nest := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	nest := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		traces++
 		in := args[0].(map[string]any)
 		return map[string]any{"sum": graph.Add(in["a"].(*graph.Node), in["b"].(*graph.Node))}

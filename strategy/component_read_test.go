@@ -75,7 +75,7 @@ func TestAComponentIsReadInEveryProcess(t *testing.T) {
 					if err != nil {
 						return nil, err
 					}
-					r, _ := strategy.UpdateReplicaID(u.Context())
+					r, _ := eager.UpdateReplicaID(u.Context())
 					assert.Equal(t, []float32{1 + 10*float32(r), 2 + 10*float32(r)}, got.Value(), "component %d", r)
 					return nil, nil
 				})

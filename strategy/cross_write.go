@@ -47,15 +47,12 @@ func (v *Variable) AssignSub(ctx context.Context, value any) error {
 // write writes the component of ctx's update, or all of them.
 func (v *Variable) write(ctx context.Context, w assign.Op, value any) error {
 	op := fmt.Sprintf("%s %q", w.Name, v.path)
-	mc, err := v.strategy.mergeCall(ctx, op)
+	code, err := v.writer(ctx, op)
 	if err != nil {
 		return err
 	}
-	switch u := v.updater(ctx); {
-	case u != nil:
-		return u.Write(w, v, value)
-	case mc != nil:
-		return mc.assign(w, v, value)
+	if code != nil {
+		return code.Write(w, v, value)
 	}
 	return v.crossWrite(ctx, w, value)
 }

@@ -21,7 +21,7 @@ func TestDevicesHaveTensorFlowsNames(t *testing.T) {
 	v, err := s.NewVariable(ctx, []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:2"}, v.Devices(), "the first of each replica")
-	scope := strategytest.OK(s.Scope(ctx))
+	scope := strategytest.OK(eager.Of(s).Scope(ctx))
 	second, err := s.NewVariable(strategytest.OK(eager.Of(s).LogicalDevice(scope, 1)), []float32{1}, strategy.VariableOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/job:localhost/replica:0/task:0/device:CPU:1", "/job:localhost/replica:0/task:0/device:CPU:3"}, second.Devices())

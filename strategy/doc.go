@@ -19,7 +19,7 @@
 //
 // Package strategy/train makes training steps; a [Function] is any other step.
 //
-// A [TPUStrategy.NestFunction] takes and returns nests of tensors, variables and other values, such
+// A function of package strategy/nest takes and returns nests of tensors, variables and other values, such
 // as a batch by names and a mode. A value that is no tensor is part of the signature: the step is
 // compiled for each such value.
 //
@@ -65,7 +65,7 @@
 //
 // Go has no thread-local stack of strategies. Inside a step function there is a [ReplicaContext],
 // outside there is the strategy itself, so that the types keep most calls in their place. A
-// context.Context keeps the others: the contexts of [TPUStrategy.Scope],
+// context.Context keeps the others: the contexts of [eager.Extended.Scope],
 // [eager.ReplicaContext.Context] and merge calls say whose code runs. A call in the wrong place
 // returns [ErrContext], a call that mixes strategies [ErrOtherStrategy].
 //

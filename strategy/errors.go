@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/usercode"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // ErrClosed is matched by the errors of a strategy that was closed, and of its values and variables
@@ -38,7 +39,7 @@ type ArgumentError struct {
 	// Function is the name of the step function, Argument the position of the argument, from 0.
 	Function string
 	Argument int
-	// Path is the place in the nests of a [NestFunction], such as args[0].Images; otherwise it is
+	// Path is the place in the nests of a [nest.Function], such as args[0].Images; otherwise it is
 	// empty.
 	Path string
 	// Reason says what is wrong, Hint what to do instead.
@@ -202,17 +203,10 @@ func panickedAt() string {
 // contexts of a trace carry it, and every call with a context either builds graph there or
 // refuses.
 
-type tracingKey struct{}
-
-// withTracing returns ctx as a context of the trace: of its *ReplicaContext, or of a *MergeContext.
-func withTracing(ctx context.Context, trace any) context.Context {
-	return context.WithValue(ctx, tracingKey{}, trace)
-}
-
 // Tracing reports whether ctx belongs to a compiled step that is being traced: whether it is the
-// context of [ReplicaContext.Context] or [MergeContext.Context], or derived from it. Calls that act
-// at once, rather than in each run of the step, refuse such a context with [ErrContext].
-func Tracing(ctx context.Context) bool { return ctx.Value(tracingKey{}) != nil }
+// context of [ReplicaContext.Context] or [eager.MergeContext.Context], or derived from it. Calls that
+// act at once, rather than in each run of the step, refuse such a context with [ErrContext].
+func Tracing(ctx context.Context) bool { return mode.Trace(ctx) != nil }
 
 // RefuseTracing returns [ErrContext] if ctx belongs to a compiled step that is being traced.
 // Calls that act at once begin with it; instead says what to write in a step.

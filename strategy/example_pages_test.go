@@ -62,42 +62,6 @@ func ExampleFunction_Run() {
 	// [4 4]
 }
 
-// Inside the scope there is a current strategy; a variable has a component on each
-// replica, and knows its strategy outside the scope too.
-func ExampleTPUStrategy_Scope() {
-	ctx := context.Background()
-	strat, done := strategytest.Example(2, 1)
-	defer done()
-
-	scope := strategytest.OK(strat.Scope(ctx))
-	current, has := strategy.FromContext(scope)
-	_, outside := strategy.FromContext(ctx)
-	fmt.Println(current == strat, has, strategy.InCrossReplicaContext(scope), outside)
-
-	v := strategytest.OK(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
-	fmt.Println(strategytest.Locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
-	// Output:
-	// true true true false
-	// [1 1] true false
-}
-
-// The same in a compiled step, where the merge call becomes one all-reduce.
-func ExampleReplicaContext_MergeCall() {
-	ctx := context.Background()
-	strat, done := strategytest.Example(4, 1)
-	defer done()
-
-	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		v := graph.Add(in[0], rc.ReplicaIDInSyncGroup())
-		sum := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
-			return []*strategy.MergeValue{mc.Reduce(strategy.Sum, args[0])}
-		}, v)
-		return []*graph.Node{graph.Add(sum[0], v)}
-	}, strategy.FunctionOptions{Name: "three_plus_id"})
-	fmt.Println(strategytest.Locals(strat, strategytest.OK(f.Run(ctx, int32(3)))[0]))
-	// Output: [21 22 23 24]
-}
-
 // A metric: each replica counts for itself in the step, and a read adds the counts.
 func ExampleVariable_Read() {
 	ctx := context.Background()

@@ -176,7 +176,7 @@ func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 // Run runs the function on every replica and returns its results, one value for each result:
 // TensorFlow's Strategy.run. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
 // stays the caller's, or a host value (see [TPUStrategy.Mirror]). It is one tensor;
-// [TPUStrategy.NestFunction] takes nests of tensors. Variables are no arguments: the step captures
+// package strategy/nest takes nests of tensors. Variables are no arguments: the step captures
 // them. The results are the caller's to Close.
 //
 // Run returns when the work is under way; Ready and Local of a result wait for it. Run blocks while

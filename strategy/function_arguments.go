@@ -134,7 +134,7 @@ func argumentHint(arg any) string {
 	case objectsOperand:
 		return "a step takes tensors: turn text into numbers with the dataset's Map, or run eager code with eager.Extended.CallForEachReplica"
 	case nestOperand:
-		return "give its leaves one by one, or make the step by NestFunction"
+		return "give its leaves one by one, or make the step by nest.New"
 	}
 	return ""
 }

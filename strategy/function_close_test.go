@@ -10,6 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
 func TestAFunctionThatIsClosedIsRefused(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAFunctionThatIsClosedIsRefused(t *testing.T) {
 		return []*graph.Node{graph.Add(in[0], in[0])}
 	}
 	f, other := s.Function(twice, strategy.FunctionOptions{}), s.Function(twice, strategy.FunctionOptions{})
-	nest := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{})
+	nest := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{})
 	var kept []*strategy.PerReplica
 	for _, f := range []*strategy.Function{f, other} {
 		out, err := f.Run(ctx, float32(2))

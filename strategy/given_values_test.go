@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
 // takenWorld has one of each kind of value, for a strategy of two replicas.
@@ -82,8 +83,8 @@ var takenPlaces = []struct {
 		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
 		return strategytest.Err(f.Run(w.ctx, x))
 	}},
-	{"NestFunction", func(w *takenWorld, x any) error {
-		f := w.s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return nil }, strategy.FunctionOptions{})
+	{"nest.Function", func(w *takenWorld, x any) error {
+		f := nest.New(w.s, func(_ *strategy.ReplicaContext, args []any) any { return nil }, strategy.FunctionOptions{})
 		return strategytest.Err(f.Run(w.ctx, x))
 	}},
 	{"CallForEachReplica", func(w *takenWorld, x any) error {
@@ -103,7 +104,7 @@ var takenPlaces = []struct {
 	{"merge call", func(w *takenWorld, x any) error {
 		v := w.variable(x)
 		return strategytest.Err(w.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, _ ...*eager.MergeValue) []*eager.MergeValue {
 				if err := v.Assign(mc.Context(), x); err != nil {
 					panic(err)
 				}

@@ -108,7 +108,7 @@ var hostileCases = []hostileCase{
 		return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, h.theirs)
 	}},
 	{"give a step a dictionary", errkind.ValueError, func(h *hostile) error {
-		return hints(h.give(map[string]any{"x": h.value}), "NestFunction")
+		return hints(h.give(map[string]any{"x": h.value}), "nest.New")
 	}},
 	{"give a step a tuple", errkind.ValueError, func(h *hostile) error { return hints(h.give([]any{h.value, h.value}), "leaves one by one") }},
 	{"give a step text", errkind.ValueError, func(h *hostile) error {
@@ -141,7 +141,7 @@ var hostileCases = []hostileCase{
 	}},
 	{"a step that uses its context in a merge call", errkind.RuntimeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(_ *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 				rc.AllReduce(strategy.Sum, rc.ReplicaIDInSyncGroup())
 				return args
 			}, rc.ReplicaIDInSyncGroup())
@@ -150,7 +150,7 @@ var hostileCases = []hostileCase{
 	{"a merge call that writes what differs", errkind.TypeError, func(h *hostile) error {
 		return h.step(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), h.mine.Shape().DType)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 				mc.Assign(h.mine, args[0])
 				return args
 			}, x)
@@ -226,7 +226,7 @@ var hostileCases = []hostileCase{
 	{"an addition to what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.AssignAdd(h.ctx, 1.0) }},
 	{"a scatter of what is summed on read", errkind.ValueError, func(h *hostile) error { return h.onRead.Scatter(h.ctx, strategy.ScatterAdd, []int32{0}, []float32{1}) }},
 	{"a write in another strategy's scope", errkind.RuntimeError, func(h *hostile) error {
-		scope, err := h.other.Scope(h.ctx)
+		scope, err := eager.Of(h.other).Scope(h.ctx)
 		if err != nil {
 			return err
 		}

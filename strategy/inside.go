@@ -27,10 +27,6 @@ func init() {
 			return innerStrategy{x}
 		case *ReplicaContext:
 			return innerContext{x}
-		case *MergeContext:
-			return innerMerge{x}
-		case *MergeValue:
-			return innerMergeValue{x}
 		case *Function:
 			return innerFunction{x}
 		case *CompiledStep:
@@ -61,8 +57,11 @@ func (m innerStrategy) RequireCross(ctx context.Context, op string) error {
 func (m innerStrategy) RequireEager(ctx context.Context, op, instead string) error {
 	return m.requireEager(ctx, op, instead)
 }
-func (m innerStrategy) MergeCall(ctx context.Context, op string) (*MergeContext, error) {
-	return m.mergeCall(ctx, op)
+func (m innerStrategy) MergeCall(ctx context.Context, op string) (code any, err error) {
+	if mc, err := m.mergeCall(ctx, op); mc != nil || err != nil {
+		return mc, err
+	}
+	return nil, nil
 }
 func (m innerStrategy) Check() error { return m.check() }
 
@@ -77,7 +76,33 @@ func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int)
 // Values: what callers give, and what lives on the devices.
 
 func (m innerStrategy) Owns(op string, x any) error { return operandOf(x).ownedBy(m.TPUStrategy, op) }
-func (m innerStrategy) Indirect(x any) bool         { return operandOf(x).indirect(m.TPUStrategy) }
+
+// CheckLeaf says what is wrong with a leaf of a nest that is a value, a variable or a part of one.
+func (m innerStrategy) CheckLeaf(x any) (reason string, err error) {
+	switch x := x.(type) {
+	case Value:
+		if isNil(x) {
+			break // for the function to say
+		}
+		if _, err := x.base().live(); errors.Is(err, ErrClosed) {
+			return "closed", err
+		}
+	case *Variable:
+		if x == nil {
+			return "no variable: a nil pointer", nil
+		}
+		if _, ok := partitionsIn(m.machine, x.strategy.machine); x.strategy != m.TPUStrategy && !ok {
+			return "a variable of another strategy", x.ownedBy(m.TPUStrategy, "run")
+		}
+	case part:
+		if operandOf(x).kind == noOperand {
+			return "no component: a nil pointer, or a component of nothing", nil
+		}
+	}
+	return "", nil
+}
+
+func (m innerStrategy) Indirect(x any) bool { return operandOf(x).indirect(m.TPUStrategy) }
 
 func (m innerStrategy) Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value Value, release func() error, err error) {
 	c, err := operandOf(x).resolve(ctx, m.TPUStrategy, op)
@@ -288,34 +313,49 @@ func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 	return reduction(how).of(m.ReplicaContext, op, x)
 }
 
-// innerMerge is the inner face of a merge call.
-type innerMerge struct{ *MergeContext }
+// Merging says that a merge function is traced: InReplica, with which the replica's calls begin,
+// refuses them then.
+func (m innerContext) Merging(on bool)     { m.merging = on }
+func (m innerContext) InReplica(op string) { m.inReplica(op) }
 
-func (m innerMerge) Replica() *ReplicaContext { return m.rc }
-func (m innerMerge) Value(op string, x any, v *Variable) (value *MergeValue, host bool) {
-	return m.value(op, x, v)
+// Node returns what a call was given as a node of the step. host says that it is one value, not one
+// for each replica.
+func (m innerContext) Node(op string, v *Variable, x any) (node *graph.Node, host bool) {
+	return m.node(op, v, operandOf(x))
 }
-func (m innerMerge) Merged(node *graph.Node, mirrored bool) *MergeValue {
-	return &MergeValue{mc: m.MergeContext, node: node, mirrored: mirrored}
+
+// SetStructure keeps the nest of the results with the program that is traced.
+func (m innerContext) SetStructure(x any) { m.structure = x }
+
+// Varying reports whether a node may differ between the replicas.
+func (m innerContext) Varying(x *graph.Node) bool {
+	varying, err := m.varying([]*graph.Node{x}, true)
+	if err != nil {
+		panic(err)
+	}
+	return varying[0]
 }
 
 // State returns the step's last node and the nodes of its variables: what building graph changes.
-func (m innerMerge) State() []*graph.Node {
-	state := []*graph.Node{m.rc.graph.LastNode()}
-	for _, c := range m.rc.captured {
+func (m innerContext) State() []*graph.Node {
+	state := []*graph.Node{m.graph.LastNode()}
+	for _, c := range m.captured {
 		state = append(state, c.now)
 	}
 	return state
 }
 
-// innerMergeValue is the inner face of a value of a merge call.
-type innerMergeValue struct{ *MergeValue }
-
-func (m innerMergeValue) Node() *graph.Node    { return m.node }
-func (m innerMergeValue) Merge() *MergeContext { return m.mc }
-
 // innerFunction is the inner face of a function.
 type innerFunction struct{ *Function }
+
+// RunStructured is Run, and returns the structure that the step set of the results.
+func (m innerFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica, err error) {
+	p, results, err := m.run(ctx, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.structure, results, nil
+}
 
 // innerStep is the inner face of a compiled step.
 type innerStep struct{ *CompiledStep }

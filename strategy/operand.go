@@ -52,6 +52,9 @@ type part interface {
 	Replica() int
 }
 
+// merged is a value of a merge call of package eager: a node of the step, or nil for no value.
+type merged interface{ Node() *graph.Node }
+
 // operandOf sorts what a caller gave.
 func operandOf(x any) operand {
 	o := operand{x: x, replica: -1}
@@ -73,10 +76,8 @@ func operandOf(x any) operand {
 	case *graph.Node:
 		o.node = x
 		present(x != nil, nodeOperand)
-	case *MergeValue:
-		if x != nil {
-			o.node = x.node
-		}
+	case merged:
+		o.node = x.Node()
 		present(o.node != nil, nodeOperand)
 	case *Objects:
 		present(x != nil, objectsOperand)
@@ -182,3 +183,19 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	}
 	return nil
 }
+
+// Objects is a per-replica value that is no tensor: one Go value for each replica, in replica
+// order, like the tf.distribute.DistributedValues of such objects in TensorFlow. It is immutable.
+type Objects struct{ values []any }
+
+// NewObjects returns the Objects of the replicas' values, given in replica order.
+func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
+
+// At returns the value of a replica, from 0. It panics for a replica that has no value.
+func (o *Objects) At(replica int) any { return o.values[replica] }
+
+// Len returns the number of replicas.
+func (o *Objects) Len() int { return len(o.values) }
+
+// String lists the values.
+func (o *Objects) String() string { return fmt.Sprintf("PerReplica%v", o.values) }

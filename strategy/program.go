@@ -42,7 +42,7 @@ type program struct {
 	// step's own.
 	borrowed []*Variable
 	results  int // the step's own
-	// structure is the nest that a [NestFunction]'s step returned.
+	// structure is the nest that the step of a nest.Function returned.
 	structure any
 	donate    []bool
 	// lowering, arriving (of the variables) and compiling are how long it took to make.

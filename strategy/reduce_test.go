@@ -114,54 +114,6 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.Equal(t, float32(253), small.Value())
 }
 
-func randomNest(rng *rand.Rand, depth int) any {
-	if depth == 0 || rng.IntN(3) == 0 {
-		return rng.IntN(3)
-	}
-	switch rng.IntN(3) {
-	case 0:
-		list := make([]any, rng.IntN(3))
-		for i := range list {
-			list[i] = randomNest(rng, depth-1)
-		}
-		return list
-	case 1:
-		m := map[string]any{}
-		for _, k := range []string{"x", "y", "z"}[:rng.IntN(4)] {
-			m[k] = randomNest(rng, depth-1)
-		}
-		return m
-	}
-	return pair{randomNest(rng, depth-1), randomNest(rng, depth-1)}
-}
-
-func TestSelectUndoesRegroup(t *testing.T) {
-	ctx := context.Background()
-	s := strategytest.New(t, 3, 1)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 60 {
-		base := randomNest(rng, 4)
-		seed := rng.Uint64()
-		nests := make([]any, 3)
-		for r := range nests {
-			nests[r] = shifted(rand.New(rand.NewPCG(seed, 0)), base, r)
-		}
-		grouped, err := eager.Of(s).Regroup(ctx, nests)
-		require.NoError(t, err)
-		var selected []any
-		for r := range nests {
-			one, err := eager.Of(s).SelectReplica(r, grouped)
-			require.NoError(t, err)
-			selected = append(selected, one)
-			require.Equal(t, nests[r], read(t, one))
-		}
-		// And regrouping what was selected gives the same values back.
-		again, err := eager.Of(s).Regroup(ctx, selected)
-		require.NoError(t, err)
-		require.Equal(t, grouped, again)
-	}
-}
-
 // TestMeansInHalfPrecisionAreNotBiased holds means and shares against those of float32:
 // a third is off by 0.2 % in bfloat16, and by 0.02 % in float16.
 func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -143,7 +144,7 @@ func TestAStepLaysItsArgumentsOut(t *testing.T) {
 			assert.Equal(t, want, strategytest.Values(t, bound.Results()[0], 2))
 			require.NoError(t, bound.Close())
 
-			nest := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+			nest := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 				return map[string]any{"y": double(rc, []*graph.Node{args[0].([]any)[0].(*graph.Node)})[0]}
 			}, strategy.FunctionOptions{Arguments: to})
 			m, err = nest.Lowered(ctx, []any{x})

@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -42,7 +43,7 @@ func TestARuleThatReachesNothingIsAnErrorEverywhere(t *testing.T) {
 			return err
 		},
 		"NestFunction": func(s *strategy.TPUStrategy, store *model.Store) error {
-			_, err := s.NestFunction(func(rc *strategy.ReplicaContext, in []any) any {
+			_, err := nest.New(s, func(rc *strategy.ReplicaContext, in []any) any {
 				return dense("hidden")(rc, []*graph.Node{in[0].(*graph.Node)})[0]
 			}, strategy.FunctionOptions{Store: store}).Run(ctx, x)
 			return err

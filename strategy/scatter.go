@@ -49,7 +49,6 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	c := rc.capture(op.String(), v)
 	c.own(op.String())
 	rc.inReplica(op.String())
-	rc.writesInMain(op.String())
 	name := fmt.Sprintf("%s %q", op, v.path)
 	if err := v.scatterRule(op, true); err != nil {
 		panic(err)
@@ -83,6 +82,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 // scatter writes rows that are aggregated already.
 func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.own(op.String())
+	rc.writesInMain(op.String())
 	if err := rows.Check(fmt.Sprintf("%s %q", op, c.variable.path), c.variable.Shape(), indices.Shape(), updates.Shape()); err != nil {
 		panic(err)
 	}
@@ -94,15 +94,12 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *gr
 // it does what [eager.UpdateContext.Scatter] does.
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
-	mc, err := v.strategy.mergeCall(ctx, name)
+	code, err := v.writer(ctx, name)
 	if err != nil {
 		return err
 	}
-	switch u := v.updater(ctx); {
-	case u != nil:
-		return u.ScatterRows(op, v, indices, updates)
-	case mc != nil:
-		return mc.scatter(op, v, indices, updates)
+	if code != nil {
+		return code.ScatterRows(op, v, indices, updates)
 	}
 	if err := v.crossUse(ctx, name); err != nil {
 		return err
@@ -129,24 +126,5 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 			return nil
 		},
 	}.run(ctx, v.strategy)
-	return err
-}
-
-// scatter is [Variable.Scatter] in the merge call.
-func (mc *MergeContext) scatter(op ScatterOp, v *Variable, indices, updates any) error {
-	_, err := fault.Traced(func() any {
-		name := fmt.Sprintf("%s %q", op, v.path)
-		c := mc.rc.capture(name, v)
-		if err := v.scatterRule(op, false); err != nil {
-			panic(err)
-		}
-		i, _ := mc.value(name, indices, nil)
-		u, _ := mc.value(name, updates, nil)
-		if !v.perReplica() && !(i.mirrored && u.mirrored) {
-			panic(fault.Unequal(name))
-		}
-		mc.rc.writesInMain(name)
-		return mc.rc.scatter(op, c, i.node, u.node)
-	})
 	return err
 }

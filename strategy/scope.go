@@ -8,15 +8,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
-// updater is the code of an update's function in package eager, which acts on one component of a
-// variable.
+// writer is code of package eager that a variable's writes go to, with its context: an update's
+// function acts on one component, a merge call builds the graph of its step.
+type writer interface {
+	// Write writes the variable.
+	Write(w assign.Op, v *Variable, x any) error
+	// ScatterRows combines rows of the variable.
+	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
+}
+
+// updater is an update's function.
 type updater interface {
+	writer
 	// Number returns the replica whose component it is.
 	Number() int
-	// Write writes the component.
-	Write(w assign.Op, v *Variable, x any) error
-	// ScatterRows combines rows of the component.
-	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
+}
+
+// merger is a merge call.
+type merger interface {
+	writer
+	// Step returns the step's context, and an error if the call is over.
+	Step(op string) (*ReplicaContext, error)
 }
 
 // updater returns the update of the variable's strategy that ctx belongs to, or nil.
@@ -29,45 +41,42 @@ func (v *Variable) updater(ctx context.Context) updater {
 	return u
 }
 
-// Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A
-// call with this context is checked as TensorFlow checks calls inside the scope; most calls do not
-// need a scope. Entering the scope of another strategy inside it returns [ErrOtherStrategy],
-// entering it in a replica's code [ErrContext].
-func (s *TPUStrategy) Scope(ctx context.Context) (context.Context, error) {
-	if err := s.requireCross(ctx, "scope"); err != nil {
+// writer returns the code that a write of the variable goes to, or nil.
+func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
+	mc, err := v.strategy.mergeCall(ctx, op)
+	if err != nil {
 		return nil, err
 	}
-	return mode.With(ctx, mode.Cross(s)), nil
-}
-
-// FromContext returns the strategy whose scope or replica code ctx belongs to, and whether there is
-// one: TensorFlow's get_strategy and has_strategy.
-func FromContext(ctx context.Context) (*TPUStrategy, bool) {
-	m, _ := mode.Of(ctx)
-	s, ok := m.Strategy.(*TPUStrategy)
-	return s, ok
-}
-
-// InCrossReplicaContext reports whether ctx belongs to code for all replicas, that is to a scope, a
-// merge call or an update: TensorFlow's tf.distribute.in_cross_replica_context. Outside every
-// strategy it is false.
-func InCrossReplicaContext(ctx context.Context) bool {
-	m, ok := mode.Of(ctx)
-	return ok && !m.Replica
-}
-
-// InReplicaContext reports whether ctx belongs to one replica's code. It is true outside every
-// strategy, as in TensorFlow, whose default strategy is one replica.
-func InReplicaContext(ctx context.Context) bool { return !InCrossReplicaContext(ctx) }
-
-// UpdateReplicaID returns the number of the component that an update function runs for, and whether
-// ctx belongs to an update: TensorFlow's get_update_replica_id.
-func UpdateReplicaID(ctx context.Context) (int, bool) {
-	m, ok := mode.Of(ctx)
-	if !ok || m.Update < 0 {
-		return 0, false
+	if u := v.updater(ctx); u != nil {
+		return u, nil
 	}
-	return m.Update, true
+	if mc != nil {
+		return mc, nil
+	}
+	return nil, nil
+}
+
+// mergeCall returns the merge call that ctx belongs to, if it belongs to one: the call is to build
+// graph.
+func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) {
+	trace := mode.Trace(ctx)
+	mc, merging := trace.(merger)
+	rc, _ := trace.(*ReplicaContext)
+	var over error
+	if merging {
+		rc, over = mc.Step(op)
+	}
+	switch {
+	case rc == nil:
+		return nil, nil
+	case rc.strategy != s:
+		return nil, fault.OtherStrategy(op, "the step that is being traced")
+	case !merging:
+		return nil, &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it inside eager.MergeCall, with the context of the MergeContext"}
+	case over != nil:
+		return nil, over
+	}
+	return mc, nil
 }
 
 // requireCross refuses a replica's code and other strategies' scopes. Outside every strategy is
@@ -93,7 +102,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 
 // requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
-	if of, ok := FromContext(ctx); ok && of != s {
+	if m, ok := mode.Of(ctx); ok && m.Strategy != s {
 		return fault.OtherStrategy(op, subject)
 	}
 	return nil

@@ -136,7 +136,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}}
-	t.rc.ctx = withTracing(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
+	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
 	if s.sharding {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {

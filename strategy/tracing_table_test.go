@@ -27,6 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -41,7 +42,7 @@ type tracingWorld struct {
 	mirrored  *strategy.Mirrored
 	function  *strategy.Function
 	compiled  *strategy.CompiledStep
-	nested    *strategy.NestFunction
+	nested    *nest.Function
 	train     *train.Step
 	held      *train.Evaluation
 	bound     *strategy.Binding
@@ -58,7 +59,7 @@ type tracingWorld struct {
 	one       *v1.Strategy
 	oneIt     *v1.InputIterator
 	// merged is the merge call's value, nil where there is none.
-	merged *strategy.MergeValue
+	merged *eager.MergeValue
 }
 
 var none logical.Annotation
@@ -74,18 +75,18 @@ var tracingCalls = map[string]struct {
 	does string // refuses, if empty
 	call func(ctx context.Context, w *tracingWorld) error
 }{
-	"strategy.FromContext":                     {does: pure},
-	"strategy.InCrossReplicaContext":           {does: pure},
-	"strategy.InReplicaContext":                {does: pure},
+	"eager.FromContext":                        {does: pure},
+	"eager.InCrossReplicaContext":              {does: pure},
+	"eager.InReplicaContext":                   {does: pure},
 	"eager.ReplicaContextOf":                   {does: pure},
-	"strategy.UpdateReplicaID":                 {does: pure},
+	"eager.UpdateReplicaID":                    {does: pure},
 	"strategy.Tracing":                         {does: pure},
 	"strategy.RefuseTracing":                   {does: pure},
 	"eager.Extended.WorkerDevices":             {does: pure},
 	"eager.Extended.ParameterDevices":          {does: pure},
 	"eager.Extended.LogicalDevice":             {does: pure},
 	"eager.Extended.ColocateVarsWith":          {does: pure},
-	"strategy.TPUStrategy.Scope":               {does: pure},
+	"eager.Extended.Scope":                     {does: pure},
 	"contrib.DistributionStrategy.Scope":       {does: pure},
 	"contrib.TowerContextOf":                   {does: pure},
 	"v1.Strategy.ExperimentalMakeNumpyDataset": {does: pure},
@@ -192,20 +193,20 @@ var tracingCalls = map[string]struct {
 	"strategy.CompiledStep.Mends": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.compiled.Mends(ctx, report.MendOptions{}))
 	}},
-	"strategy.Function.Bind":         {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
-	"strategy.Binding.Launch":        {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
-	"strategy.NestFunction.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Run(ctx)) }},
-	"strategy.NestFunction.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Lowered(ctx)) }},
-	"strategy.NestFunction.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Compiled(ctx)) }},
-	"train.Step.Run":                 {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Run(ctx)) }},
-	"train.Step.NonFinite":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.NonFinite(ctx)) }},
-	"train.Step.LossScale":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.LossScale(ctx)) }},
-	"train.Step.Metrics":             {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Metrics(ctx)) }},
-	"train.Step.ResetMetrics":        {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetMetrics(ctx) }},
-	"train.Step.SwapAverages":        {call: func(ctx context.Context, w *tracingWorld) error { return w.train.SwapAverages(ctx) }},
-	"train.Evaluation.Run":           {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Run(ctx) }},
-	"train.Evaluation.Results":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Results(ctx)) }},
-	"train.Evaluation.Reset":         {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Reset(ctx) }},
+	"strategy.Function.Bind":   {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
+	"strategy.Binding.Launch":  {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},
+	"nest.Function.Run":        {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Run(ctx)) }},
+	"nest.Function.Lowered":    {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Lowered(ctx)) }},
+	"nest.Function.Compiled":   {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.nested.Compiled(ctx)) }},
+	"train.Step.Run":           {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Run(ctx)) }},
+	"train.Step.NonFinite":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.NonFinite(ctx)) }},
+	"train.Step.LossScale":     {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.LossScale(ctx)) }},
+	"train.Step.Metrics":       {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.train.Metrics(ctx)) }},
+	"train.Step.ResetMetrics":  {call: func(ctx context.Context, w *tracingWorld) error { return w.train.ResetMetrics(ctx) }},
+	"train.Step.SwapAverages":  {call: func(ctx context.Context, w *tracingWorld) error { return w.train.SwapAverages(ctx) }},
+	"train.Evaluation.Run":     {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Run(ctx) }},
+	"train.Evaluation.Results": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.held.Results(ctx)) }},
+	"train.Evaluation.Reset":   {call: func(ctx context.Context, w *tracingWorld) error { return w.held.Reset(ctx) }},
 	"train.Evaluation.Over": {call: func(ctx context.Context, w *tracingWorld) error {
 		return strategytest.Err(w.held.Over(ctx, func(func([]any, error) bool) {}))
 	}},

@@ -24,6 +24,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -62,7 +63,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	w.mirrored, err = s.Mirror(ctx, float32(1), none)
 	require.NoError(t, err)
 	w.function = s.Function(func(*strategy.ReplicaContext, []*graph.Node) []*graph.Node { return nil }, strategy.FunctionOptions{})
-	w.nested = s.NestFunction(func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
+	w.nested = nest.New(s, func(*strategy.ReplicaContext, []any) any { return nil }, strategy.FunctionOptions{})
 	w.train = strategytest.OK(train.New(s, w.store, optimizer.Adam().Done(), strategytest.Annotated(1), train.Options{}))
 	w.held = strategytest.OK(train.NewEvaluation(s, w.store, strategytest.Annotated(1), train.Options{}))
 	w.bound, err = w.function.Bind(ctx)
@@ -79,7 +80,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	defer w.feed.Close()
 	w.steps, err = w.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, w.iterator, 1, nil)
 	require.NoError(t, err)
-	scope, err := s.Scope(ctx)
+	scope, err := eager.Of(s).Scope(ctx)
 	require.NoError(t, err)
 	w.dv, err = w.d.GetVariable(scope, "dv", []float32{1, 2})
 	require.NoError(t, err)
@@ -121,11 +122,11 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		require.True(t, strategy.Tracing(rc.Context()))
 		try("in a replica's code", rc.Context(), false)
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 			w.merged = args[0]
 			require.True(t, strategy.Tracing(mc.Context()))
 			try("in a merge call", mc.Context(), true)
-			inner, err := s.Scope(mc.Context())
+			inner, err := eager.Of(s).Scope(mc.Context())
 			require.NoError(t, err)
 			colocated, err := w.e.ColocateVarsWith(inner, w.v)
 			require.NoError(t, err)
@@ -156,7 +157,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 			w, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{})
 			require.NoError(t, err)
 			step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+				return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 					pairs := []eager.ReducePair{{Value: args[0], To: eager.To(v)}, {Value: args[1], To: eager.To(w)}}
 					var reduced []any
 					if semantics == "reduce to" {
@@ -166,7 +167,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 					} else {
 						reduced = strategytest.OK(e.BatchReduceTo(mc.Context(), strategy.Mean, pairs))
 					}
-					var out []*strategy.MergeValue
+					var out []*eager.MergeValue
 					for i, x := range []*strategy.Variable{v, w} {
 						updated := strategytest.OK(e.Update(mc.Context(), x, func(u *eager.UpdateContext, args ...any) (any, error) {
 							part, err := u.Ops().Mul(args[0], 0.5)
@@ -175,7 +176,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 							}
 							return u.AssignSub(part)
 						}, reduced[i]))
-						out = append(out, updated.(*strategy.MergeValue))
+						out = append(out, updated.(*eager.MergeValue))
 						require.True(t, out[i].Mirrored())
 					}
 					return out
@@ -227,7 +228,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 		require.NoError(t, err)
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 				c, e := mc.Context(), eager.Of(s)
 				require.NoError(t, v.AssignAdd(c, 1))
 				total := strategytest.OK(e.ReduceTo(c, strategy.Sum, args[0], eager.To(v)))
@@ -257,10 +258,10 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				state := strategytest.OK(e.UpdateNonSlot(c, e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().Add(args[0], 1)
 				}, total))
-				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*strategy.MergeValue)
+				first := strategytest.OK(e.BroadcastTo(c, args[0], eager.To(v))).(*eager.MergeValue)
 				parts := strategytest.OK(eager.Of(s).LocalResultsOf(args[0]))
 				require.Len(t, parts, n)
-				return []*strategy.MergeValue{all[0].(*strategy.MergeValue), each[n-1].(*strategy.MergeValue), first, state.(*strategy.MergeValue), parts[n-1].(*strategy.MergeValue)}
+				return []*eager.MergeValue{all[0].(*eager.MergeValue), each[n-1].(*eager.MergeValue), first, state.(*eager.MergeValue), parts[n-1].(*eager.MergeValue)}
 			}, id, graph.Reshape(id, 1))
 		}, strategy.FunctionOptions{})
 		sum := float32(n * (n - 1) / 2)

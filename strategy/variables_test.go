@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
@@ -117,7 +118,7 @@ func TestPullingWithinATraceIsRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 			if err := s.Variables(store).Pull(mc.Context()); err != nil {
 				panic(err)
 			}

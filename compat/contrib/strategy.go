@@ -84,12 +84,12 @@ func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
 // [strategy.ErrOtherStrategy], in a tower's code with [strategy.ErrContext].
 func (d *DistributionStrategy) Scope(ctx context.Context) (context.Context, error) {
 	if d == byDefault {
-		if _, ok := strategy.FromContext(ctx); ok {
+		if _, ok := eager.FromContext(ctx); ok {
 			return nil, misplaced("scope", "of the default strategy in the scope of another", "use the strategy that TowerContext or MergeCall gives")
 		}
 		return crossDefault(ctx), nil
 	}
-	return d.strategy.Scope(ctx)
+	return eager.Of(d.strategy).Scope(ctx)
 }
 
 // requireCross accepts the strategy's own cross-tower context alone.
@@ -97,7 +97,7 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 	if err := d.requireOwn(ctx, op); err != nil {
 		return err
 	}
-	cross := strategy.InCrossReplicaContext(ctx)
+	cross := eager.InCrossReplicaContext(ctx)
 	if d == byDefault {
 		cross, _ = ctx.Value(defaultKey{}).(bool)
 	}
@@ -110,7 +110,7 @@ func (d *DistributionStrategy) requireCross(ctx context.Context, op string) erro
 // untraced refuses a compiled step that is being traced: the towers' code and what belongs to it
 // act at once.
 func (d *DistributionStrategy) untraced(ctx context.Context, op string) error {
-	const instead = "use strategy.MergeContext and eager.Extended there, or call it before or after the step"
+	const instead = "use eager.MergeContext and eager.Extended there, or call it before or after the step"
 	if d != byDefault {
 		return strategy.RefuseTracing(ctx, op, instead)
 	}
@@ -125,7 +125,7 @@ func (d *DistributionStrategy) requireOwn(ctx context.Context, op string) error 
 	if err := d.untraced(ctx, op); err != nil {
 		return err
 	}
-	switch s, ok := strategy.FromContext(ctx); {
+	switch s, ok := eager.FromContext(ctx); {
 	case !ok && d == byDefault:
 		return nil
 	case !ok:

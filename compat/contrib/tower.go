@@ -85,7 +85,7 @@ type towerKey struct{}
 // there is none, nor in a compiled step.
 func TowerContextOf(ctx context.Context) (*TowerContext, bool) {
 	tc, ok := ctx.Value(towerKey{}).(*TowerContext)
-	if _, scoped := strategy.FromContext(ctx); !scoped {
+	if _, scoped := eager.FromContext(ctx); !scoped {
 		if cross, _ := ctx.Value(defaultKey{}).(bool); cross {
 			return nil, false
 		}

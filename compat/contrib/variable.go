@@ -157,7 +157,7 @@ func (d *DistributionStrategy) componentOps(ctx context.Context) (*eager.Replica
 	if rc, ok := eager.ReplicaContextOf(ctx); ok {
 		return rc, true
 	}
-	if _, ok := strategy.UpdateReplicaID(ctx); !ok {
+	if _, ok := eager.UpdateReplicaID(ctx); !ok {
 		return nil, false
 	}
 	u, ok := ctx.Value(updateKey{}).(*UpdateContext)
@@ -191,7 +191,7 @@ func (v *Variable) write(ctx context.Context, name string, write func(*eager.Rep
 	}
 	// Outside every scope the default strategy's single tower would run: neither a
 	// tower of this strategy nor an update of it.
-	if s, ok := strategy.FromContext(ctx); ok && s != v.d.strategy {
+	if s, ok := eager.FromContext(ctx); ok && s != v.d.strategy {
 		return nil, otherStrategy(op, "the variable")
 	}
 	_, inTower := eager.ReplicaContextOf(ctx)

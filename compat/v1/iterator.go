@@ -48,7 +48,7 @@ func (s *Strategy) iterator(ctx context.Context, distribute func(input.Options) 
 		return nil, err
 	}
 	// Scope refuses what is not cross-replica context.
-	if _, err := s.Scope(ctx); err != nil {
+	if _, err := eager.Of(s.TPUStrategy).Scope(ctx); err != nil {
 		return nil, err
 	}
 	opts, err := s.InputOptions()

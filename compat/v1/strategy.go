@@ -89,7 +89,7 @@ func (s *Strategy) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (
 //
 // Deprecated: use input.FromSlices.
 func (e *Extended) ExperimentalMakeNumpyDataset(ctx context.Context, nest any) (input.Dataset, error) {
-	if _, err := e.Strategy().Scope(ctx); err != nil {
+	if _, err := e.Scope(ctx); err != nil {
 		return input.Dataset{}, err
 	}
 	return e.MakeNumpyDataset(nest)

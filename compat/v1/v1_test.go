@@ -199,7 +199,7 @@ func TestNumpyDatasetsHaveTheRowsOfTheirArrays(t *testing.T) {
 func TestInputBelongsOutsideTheReplicas(t *testing.T) {
 	ctx := context.Background()
 	s, other := open(t, 2, 1, Options{}), open(t, 2, 1, Options{})
-	otherScope, err := other.Scope(ctx)
+	otherScope, err := eager.Of(other.TPUStrategy).Scope(ctx)
 	require.NoError(t, err)
 	it, err := s.MakeDatasetIterator(ctx, input.Range(8).Batch(4, true))
 	require.NoError(t, err)

@@ -95,7 +95,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 				return nil, nil, err
 			}
 		}
-		_, updating := strategy.UpdateReplicaID(ctx)
+		_, updating := UpdateReplicaID(ctx)
 		if x, err = e.wrap(ctx, call, "", leaves, updating, logical.Annotation{}); err != nil {
 			return nil, nil, err
 		}

@@ -25,7 +25,7 @@ func TestMergeCallJoinsTheReplicas(t *testing.T) {
 				return nil, err
 			}
 			sum, err := rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
-				require.True(t, strategy.InCrossReplicaContext(ctx))
+				require.True(t, eager.InCrossReplicaContext(ctx))
 				return eager.Of(s).Reduce(ctx, strategy.Sum, args[0])
 			}, x)
 			if err != nil {

@@ -20,7 +20,7 @@ type Destination struct {
 
 // To returns the destination where a variable or a value is: all replicas, and, for a tensor of its
 // shape, the same split over the logical devices.
-func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *strategy.MergeValue](x T) Destination {
+func To[T *strategy.Variable | *strategy.PerReplica | *strategy.Mirrored | *MergeValue](x T) Destination {
 	if x == nil {
 		return Destination{}
 	}
@@ -61,7 +61,7 @@ func (e *Extended) destination(op string, d Destination) (place, error) {
 	switch x := d.of.(type) {
 	case *strategy.Variable:
 		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns(op, x)
-	case *strategy.MergeValue:
+	case *MergeValue:
 		return place{}, nil
 	case strategy.Value:
 		return place{annotation: x.Annotation(), shape: x.Shape()}, inner(s).Owns("value", x)

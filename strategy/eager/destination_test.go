@@ -137,8 +137,8 @@ func TestReductionsToSomeDevicesAreThereAlone(t *testing.T) {
 	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	// In a step, which runs on all devices, it is refused.
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
-			return []*strategy.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*strategy.MergeValue)}
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
+			return []*eager.MergeValue{strategytest.OK(e.ReduceTo(mc.Context(), strategy.Sum, args[0], eager.ToDevices(e.WorkerDevices(ctx)[0]))).(*eager.MergeValue)}
 		}, in...)
 	}, strategy.FunctionOptions{})
 	_, err = f.Run(ctx, x)
@@ -153,7 +153,7 @@ func TestASlotIsSplitAsItsVariable(t *testing.T) {
 	rows := tensors.FromValue([][]float32{{1, 2}, {3, 4}})
 	v, err := s.NewVariable(ctx, rows, strategy.VariableOptions{Name: "v", Annotation: logical.SplitInto(2, 1)})
 	require.NoError(t, err)
-	scope, err := s.Scope(ctx)
+	scope, err := eager.Of(s).Scope(ctx)
 	require.NoError(t, err)
 	beside, err := e.ColocateVarsWith(scope, v)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@
 //
 // A context.Context says whose code runs. A call in the wrong place returns a
 // [strategy.ErrContext]. In a merge call of a compiled step, with
-// [strategy.MergeContext.Context], [Extended.ReduceTo], [Extended.BatchReduceTo],
+// [MergeContext.Context], [Extended.ReduceTo], [Extended.BatchReduceTo],
 // [Extended.BroadcastTo], [Extended.Update] and [Extended.UpdateNonSlot] build the step's graph
 // instead of acting at once.
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -116,7 +118,7 @@ func ExampleExtended_ColocateVarsWith() {
 	defer done()
 	e := eager.Of(strat)
 
-	scope := strategytest.OK(strat.Scope(ctx))
+	scope := strategytest.OK(eager.Of(strat).Scope(ctx))
 	v1 := strategytest.OK(strat.NewVariable(strategytest.OK(e.LogicalDevice(scope, 1)), float32(1), strategy.VariableOptions{Name: "var1"}))
 	with := strategytest.OK(e.ColocateVarsWith(scope, v1))
 	v2 := strategytest.OK(strat.NewVariable(with, float32(2), strategy.VariableOptions{Name: "var2"}))
@@ -169,4 +171,40 @@ func ExampleExtended_RunStepsOnIterator() {
 	}, iterator, 3, nil))
 	fmt.Println(strategytest.Locals(strat, m.LastStepOutputs()["inputs"]), strategytest.Shared(m.LastStepOutputs()["sum"].(*strategy.Mirrored)))
 	// Output: [[4] [5]] [9]
+}
+
+// Inside the scope there is a current strategy; a variable has a component on each
+// replica, and knows its strategy outside the scope too.
+func ExampleExtended_Scope() {
+	ctx := context.Background()
+	strat, done := strategytest.Example(2, 1)
+	defer done()
+
+	scope := strategytest.OK(eager.Of(strat).Scope(ctx))
+	current, has := eager.FromContext(scope)
+	_, outside := eager.FromContext(ctx)
+	fmt.Println(current == strat, has, eager.InCrossReplicaContext(scope), outside)
+
+	v := strategytest.OK(strat.NewVariable(scope, float32(1), strategy.VariableOptions{}))
+	fmt.Println(strategytest.Locals(strat, v), eager.Of(strat).VariableCreatedInScope(v), eager.Of(strat).VariableCreatedInScope(nil))
+	// Output:
+	// true true true false
+	// [1 1] true false
+}
+
+// A merge call in a compiled step becomes one all-reduce.
+func ExampleMergeCall() {
+	ctx := context.Background()
+	strat, done := strategytest.Example(4, 1)
+	defer done()
+
+	f := strat.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+		v := graph.Add(in[0], rc.ReplicaIDInSyncGroup())
+		sum := eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
+			return []*eager.MergeValue{mc.Reduce(strategy.Sum, args[0])}
+		}, v)
+		return []*graph.Node{graph.Add(sum[0], v)}
+	}, strategy.FunctionOptions{Name: "three_plus_id"})
+	fmt.Println(strategytest.Locals(strat, strategytest.OK(f.Run(ctx, int32(3)))[0]))
+	// Output: [21 22 23 24]
 }

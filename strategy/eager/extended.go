@@ -82,7 +82,7 @@ func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 // strategy's scope.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	const op = "colocate"
-	if _, ok := strategy.FromContext(ctx); !ok {
+	if _, ok := FromContext(ctx); !ok {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
 	}
 	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
@@ -134,7 +134,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 // returns the value as it is, because a step copies its arguments to the devices anyway. With the
 // semantics of MirroredStrategy it returns numbers as they are, and tensors as
 // *[strategy.Mirrored]. In a merge call of a compiled step it returns replica 0's tensor of a
-// *[strategy.MergeValue] value on all replicas.
+// *[MergeValue] value on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireCross(ctx, "broadcast"); err != nil {

@@ -62,7 +62,7 @@ func TestVariableCreatedInScopeSaysWhoseAVariableIs(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 2)
 	s, other := strategytest.On(t, sys, strategy.Options{Replicas: 2}), strategytest.On(t, sys, strategy.Options{Replicas: 1})
-	scope, err := s.Scope(ctx)
+	scope, err := eager.Of(s).Scope(ctx)
 	require.NoError(t, err)
 	inScope, err := s.NewVariable(scope, float32(1), strategy.VariableOptions{})
 	require.NoError(t, err)

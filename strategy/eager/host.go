@@ -42,7 +42,7 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
 	t := rc.tracing
 	if !rc.host {
-		return nodeOf(t.value(call, x))
+		return t.value(call, x).Node()
 	}
 	if v, ok := x.(*strategy.Variable); ok && v != nil {
 		return t.read(v, true)
@@ -51,10 +51,10 @@ func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
 	if rc.varying(m) {
 		panic(unresolved(call, i, m))
 	}
-	return nodeOf(m)
+	return m.Node()
 }
 
-func (rc *ReplicaContext) varying(m *strategy.MergeValue) bool {
+func (rc *ReplicaContext) varying(m *MergeValue) bool {
 	return !m.Mirrored() && rc.strategy.NumReplicasInSync() > 1
 }
 

@@ -150,14 +150,14 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		summed, sum := counted(t, s)
 		total, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{})
 		require.NoError(t, err)
-		run := func(update eager.UpdateFunc, args func(x *strategy.MergeValue) []any) ([]*strategy.PerReplica, error) {
+		run := func(update eager.UpdateFunc, args func(x *eager.MergeValue) []any) ([]*strategy.PerReplica, error) {
 			return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-				return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
+				return eager.MergeCall(rc, func(mc *eager.MergeContext, merged ...*eager.MergeValue) []*eager.MergeValue {
 					out, err := e.UpdateNonSlot(mc.Context(), e.NonSlotDevices(), update, args(merged[0])...)
 					if err != nil {
 						panic(err)
 					}
-					return []*strategy.MergeValue{out.(*strategy.MergeValue)}
+					return []*eager.MergeValue{out.(*eager.MergeValue)}
 				}, in[0])
 			}, strategy.FunctionOptions{}).Run(ctx, parts)
 		}
@@ -172,8 +172,8 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		read := func(u *eager.UpdateContext, args ...any) (any, error) {
 			return u.Ops().Read(args[0].(*strategy.Variable))
 		}
-		given := func(x *strategy.MergeValue) []any { return []any{x} }
-		variable := func(*strategy.MergeValue) []any { return []any{summed} }
+		given := func(x *eager.MergeValue) []any { return []any{x} }
+		variable := func(*eager.MergeValue) []any { return []any{summed} }
 		out, err := run(add, given)
 		if n > 1 {
 			assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
@@ -186,7 +186,7 @@ func TestANonSlotUpdateOfACompiledStepHasOneValueForAllReplicas(t *testing.T) {
 		assert.Equal(t, sum+10, value(run(add, variable)))
 		assert.Equal(t, sum, value(run(read, variable)))
 		step := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, merged ...*eager.MergeValue) []*eager.MergeValue {
 				_, err := e.UpdateNonSlot(mc.Context(), e.NonSlotDevices(), func(u *eager.UpdateContext, args ...any) (any, error) {
 					return u.Ops().AssignAdd(total, args[0])
 				}, mc.Reduce(strategy.Sum, merged[0]))
@@ -225,7 +225,7 @@ func TestANonSlotUpdateOfACompiledStepRefusesGoState(t *testing.T) {
 				},
 			} {
 				_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-					return rc.MergeCall(func(mc *strategy.MergeContext, merged ...*strategy.MergeValue) []*strategy.MergeValue {
+					return eager.MergeCall(rc, func(mc *eager.MergeContext, merged ...*eager.MergeValue) []*eager.MergeValue {
 						if err := call(mc.Context(), merged[0]); err != nil {
 							panic(err)
 						}

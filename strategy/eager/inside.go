@@ -17,8 +17,6 @@ var (
 	_ = inner(nil)
 	_ = innerStep(nil)
 	_ = inside.Of[value](new(strategy.Mirrored))
-	_ = inside.Of[mergeCall]((*strategy.MergeContext)(nil))
-	_ = inside.Of[mergeValue]((*strategy.MergeValue)(nil))
 )
 
 func inner(s *strategy.TPUStrategy) machine      { return inside.Of[machine](s) }
@@ -32,8 +30,8 @@ type machine interface {
 	RequireCross(ctx context.Context, op string) error
 	RequireEager(ctx context.Context, op, instead string) error
 	Check() error
-	// MergeCall returns the merge call of a compiled step that ctx belongs to, or nil.
-	MergeCall(ctx context.Context, op string) (*strategy.MergeContext, error)
+	// MergeCall returns the merge call of a compiled step that ctx belongs to, a mergeCode, or nil.
+	MergeCall(ctx context.Context, op string) (code any, err error)
 	// Names are TensorFlow's names of each replica's logical devices and of its host, which has
 	// perHost devices.
 	Names() (devices [][]string, hosts []string, perHost int)
@@ -73,7 +71,7 @@ type value interface {
 	Keep(only []bool) error
 }
 
-// step is the inner face of the context of a small program.
+// step is the inner face of the context of a step.
 type step interface {
 	// Aggregate combines the replicas' values of a write of a variable as that says, and Set writes
 	// what is aggregated already. ScatterRows combines rows that are aggregated already.
@@ -82,27 +80,19 @@ type step interface {
 	ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates *graph.Node) *graph.Node
 	// Reduce reduces a value over the replicas as machine.Reduction says.
 	Reduce(op strategy.ReduceOp, how byte, x *graph.Node) *graph.Node
-	// First returns replica 0's tensor on every replica.
+	// First returns replica 0's tensor on every replica. Share divides by the number of replicas.
 	First(x *graph.Node) *graph.Node
-}
+	Share(x *graph.Node) *graph.Node
 
-// mergeCall is the inner face of a merge call of a compiled step. Its methods panic with their
-// errors, as all that builds graph does.
-type mergeCall interface {
-	// Replica is the context of the step.
-	Replica() *strategy.ReplicaContext
-	// Value returns what a call was given as a value of all replicas. host says that it is a host
-	// value. A number takes the dtype of v, if that is a scalar.
-	Value(op string, x any, v *strategy.Variable) (m *strategy.MergeValue, host bool)
-	// Merged is a node of the step as a value of all replicas.
-	Merged(node *graph.Node, mirrored bool) *strategy.MergeValue
+	// InReplica refuses a call of the replica while Merging says that a merge function is traced.
+	InReplica(op string)
+	Merging(on bool)
+	// Node returns what a call was given as a node of the step. host says that it is one value, not
+	// one for each replica. A number takes the dtype of v, if that is a scalar. Varying reports
+	// whether a node may differ between the replicas.
+	Node(op string, v *strategy.Variable, x any) (node *graph.Node, host bool)
+	Varying(x *graph.Node) bool
 	// State returns what building graph changes: the step's last node, and the values of its
 	// variables.
 	State() []*graph.Node
-}
-
-// mergeValue is the inner face of a value of a merge call.
-type mergeValue interface {
-	Node() *graph.Node
-	Merge() *strategy.MergeContext
 }

@@ -24,8 +24,8 @@ import (
 // the value itself, and its SUM an [*strategy.Error] of kind ValueError, unless the value is zero or
 // there is one replica. With axes it counts as the same value on every replica.
 //
-// In a merge call of a compiled step, with [strategy.MergeContext.Context], Reduce takes and gives
-// *[strategy.MergeValue] values and is part of the step.
+// In a merge call of a compiled step, with [MergeContext.Context], Reduce takes and gives
+// *[MergeValue] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
 	t, err := e.reducing(ctx, op, "reduce")
 	switch {

@@ -43,7 +43,7 @@ func (t *trace) reduceTo(call string, op strategy.ReduceOp, nest any, to place) 
 	if err != nil {
 		return nil, err
 	}
-	return mapMerged(call, reduced, func(m *strategy.MergeValue) *strategy.MergeValue {
+	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
 		return t.annotated(m, to.of(m.Shape().Dimensions, logical.Annotation{}))
 	})
 }
@@ -52,9 +52,9 @@ func (t *trace) reduceTo(call string, op strategy.ReduceOp, nest any, to place) 
 func (t *trace) broadcast(value any) (any, error) { return mapMerged("broadcast", value, t.first) }
 
 // mapMerged replaces the merged values of a nest by what builds graph from them.
-func mapMerged(call string, nest any, f func(m *strategy.MergeValue) *strategy.MergeValue) (any, error) {
+func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
 	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
-		m, ok := x.(*strategy.MergeValue)
+		m, ok := x.(*MergeValue)
 		if !ok {
 			return x, nil
 		}
@@ -66,8 +66,8 @@ func mapMerged(call string, nest any, f func(m *strategy.MergeValue) *strategy.M
 // reduce_to. [Extended.Reduce] says how values are reduced, [To] and [ToDevices] where the result
 // is; the destination itself is not changed. The result is the caller's: a *[strategy.Mirrored],
 // which is on fewer devices if the destination is some of them, or a *tensors.Tensor if the
-// destination is a host. In a merge call of a compiled step, with [strategy.MergeContext.Context],
-// ReduceTo takes and gives *[strategy.MergeValue] values and is part of the step.
+// destination is a host. In a merge call of a compiled step, with [MergeContext.Context],
+// ReduceTo takes and gives *[MergeValue] values and is part of the step.
 //
 // Errors: those of Reduce; *[strategy.Error] of kind ValueError for a device that is not the
 // strategy's, of kind AssertionError for no destination; [strategy.ErrOtherStrategy] for a

@@ -12,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
@@ -161,13 +160,13 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 		}
 		return values, nil
 	}
-	if m, ok := nest.(*strategy.MergeValue); ok && m != nil {
+	if m, ok := nest.(*MergeValue); ok && m != nil {
 		return partsOf(m)
 	}
 	single := false
 	if _, err := nesting.Map("local results", nest, func(path string, x any) (any, error) {
 		switch x.(type) {
-		case *strategy.MergeValue:
+		case *MergeValue:
 			return nil, fault.New(errkind.TypeError, "local results", "take them one by one", "a nest of merged values at %q", path)
 		case strategy.Value, *strategy.Objects, *strategy.Variable:
 		default:
@@ -203,13 +202,12 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 }
 
 // partsOf are the replicas' parts of a value in a merge call.
-func partsOf(m *strategy.MergeValue) ([]any, error) {
+func partsOf(m *MergeValue) ([]any, error) {
 	return fault.Traced(func() []any {
-		mc := inside.Of[mergeValue](m).Merge()
-		if mc == nil {
+		if m.mc == nil {
 			panic(fault.New(errkind.TypeError, "LocalResults", "give values of a merge call", "a merged value of nothing"))
 		}
-		parts := mc.LocalResults(m)
+		parts := m.mc.LocalResults(m)
 		all := make([]any, len(parts))
 		for r, part := range parts {
 			all[r] = part

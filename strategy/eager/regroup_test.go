@@ -3,6 +3,7 @@ package eager_test
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // What all replicas received from a collective, and what they make of it alike, is one
@@ -142,4 +144,78 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
 	require.Equal(t, errkind.ValueError, errkind.Of(err))
 	require.ErrorContains(t, err, "NaN among its keys")
+}
+
+type pair struct{ A, B any }
+
+// shifted adds r to some of the leaves, the same ones for each r.
+func shifted(rng *rand.Rand, nest any, r int) any {
+	return strategytest.OK(nesting.Map("shift", nest, func(_ string, x any) (any, error) {
+		if rng.IntN(2) == 0 {
+			return x, nil
+		}
+		return x.(int) + r, nil
+	}))
+}
+
+// read replaces components by what they hold.
+func read(t *testing.T, nest any) any {
+	t.Helper()
+	return strategytest.OK(nesting.Map("read", nest, func(_ string, x any) (any, error) {
+		c, ok := x.(eager.Component)
+		if !ok {
+			return x, nil
+		}
+		v, err := c.Local(t.Context())
+		require.NoError(t, err)
+		return int(v.Value().(int64)), nil
+	}))
+}
+
+func randomNest(rng *rand.Rand, depth int) any {
+	if depth == 0 || rng.IntN(3) == 0 {
+		return rng.IntN(3)
+	}
+	switch rng.IntN(3) {
+	case 0:
+		list := make([]any, rng.IntN(3))
+		for i := range list {
+			list[i] = randomNest(rng, depth-1)
+		}
+		return list
+	case 1:
+		m := map[string]any{}
+		for _, k := range []string{"x", "y", "z"}[:rng.IntN(4)] {
+			m[k] = randomNest(rng, depth-1)
+		}
+		return m
+	}
+	return pair{randomNest(rng, depth-1), randomNest(rng, depth-1)}
+}
+
+func TestSelectUndoesRegroup(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 3, 1)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 60 {
+		base := randomNest(rng, 4)
+		seed := rng.Uint64()
+		nests := make([]any, 3)
+		for r := range nests {
+			nests[r] = shifted(rand.New(rand.NewPCG(seed, 0)), base, r)
+		}
+		grouped, err := eager.Of(s).Regroup(ctx, nests)
+		require.NoError(t, err)
+		var selected []any
+		for r := range nests {
+			one, err := eager.Of(s).SelectReplica(r, grouped)
+			require.NoError(t, err)
+			selected = append(selected, one)
+			require.Equal(t, nests[r], read(t, one))
+		}
+		// And regrouping what was selected gives the same values back.
+		again, err := eager.Of(s).Regroup(ctx, selected)
+		require.NoError(t, err)
+		require.Equal(t, grouped, again)
+	}
 }

@@ -79,7 +79,7 @@ func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (an
 // part is the component's part of a value: the functions may have made one each.
 func (rc *ReplicaContext) part(x any) any {
 	v, ok := x.(strategy.Value)
-	_, updating := strategy.UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
+	_, updating := UpdateReplicaID(rc.ctx) // false in a non-slot update that is one for all
 	if !ok || !updating || inner(rc.strategy).Owns("value", v) != nil {
 		return x
 	}

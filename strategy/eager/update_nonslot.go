@@ -30,7 +30,7 @@ func (e *Extended) NonSlotDevices() []string {
 // [*strategy.Error] of kind ValueError, because none of the parts is the host's.
 //
 // In a merge call of a compiled step fn builds graph, by the same rules, with
-// *[strategy.MergeValue] values, while the step is traced. Go values that it changes change once,
+// *[MergeValue] values, while the step is traced. Go values that it changes change once,
 // and not in each run: a fn that builds nothing is [strategy.ErrContext].
 //
 // With the semantics of MirroredStrategy it runs fn once for each device of devices: the device at

@@ -23,7 +23,7 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 	s := e.strategy
 	rc := &ReplicaContext{strategy: s, update: true, host: v == nil && s.Semantics() != strategy.TensorFlowMirrored}
 	if rc.tracing, rc.ctx = t, ctx; !rc.host {
-		rc.tracing = &trace{MergeContext: t.MergeContext, mergeCall: t.mergeCall, component: true}
+		rc.tracing = &trace{MergeContext: t.MergeContext, component: true}
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: -1, Code: &componentCode{rc}})
 	}
 	return fault.Traced(func() any {
@@ -37,12 +37,12 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 			}
 			mine[i] = nest
 		}
-		before := t.State()
+		before := t.step.State()
 		result, err := fn(&UpdateContext{rc: rc, variable: v}, mine...)
 		if err != nil {
 			panic(err)
 		}
-		idle := v == nil && slices.Equal(before, t.State())
+		idle := v == nil && slices.Equal(before, t.step.State())
 		if result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
 			switch x := x.(type) {
 			case *graph.Node:
@@ -50,7 +50,7 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 					idle = false
 					return t.of(x), nil
 				}
-			case *strategy.MergeValue, *strategy.Variable:
+			case *MergeValue, *strategy.Variable:
 				idle = false
 			}
 			return x, nil
@@ -79,7 +79,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 		return x, nil
 	}
 	switch x.(type) {
-	case *strategy.MergeValue, *graph.Node, strategy.Value, Component, *strategy.Objects:
+	case *MergeValue, *graph.Node, strategy.Value, Component, *strategy.Objects:
 	default:
 		return x, nil
 	}
@@ -90,7 +90,7 @@ func (rc *ReplicaContext) updateArgument(op, where string, v *strategy.Variable,
 	if rc.host && rc.varying(m) {
 		return m, nil // as it is: it has no one node
 	}
-	return nodeOf(m), nil
+	return m.Node(), nil
 }
 
 // needsMirrored says whether an update's arguments have to be the same on all replicas.
@@ -102,10 +102,10 @@ func needsMirrored(v *strategy.Variable) bool {
 func (e *Extended) eachOf(t *trace, op string, nest any) ([]any, error) {
 	return fault.Traced(func() []any {
 		all := make([]any, e.strategy.NumReplicasInSync())
-		parts := map[*strategy.MergeValue][]*strategy.MergeValue{}
+		parts := map[*MergeValue][]*MergeValue{}
 		for r := range all {
 			part, err := nesting.Map(op, nest, func(_ string, x any) (any, error) {
-				m, ok := x.(*strategy.MergeValue)
+				m, ok := x.(*MergeValue)
 				if !ok {
 					return x, nil
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // Iterator copies distributed input to the devices when it is asked for the next step. A [Feed]
@@ -48,7 +49,7 @@ func Iterate(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedD
 // tensors, []any of such values for tuples, map[string]any for dictionaries. Pass the members to a
 // step one by one. They are the caller's to Close. In a replica's code Next returns a ValueError.
 func (it *Iterator) Next(ctx context.Context) (any, error) {
-	if _, ok := strategy.FromContext(ctx); ok && strategy.InReplicaContext(ctx) {
+	if m, ok := mode.Of(ctx); ok && m.Replica {
 		return nil, fault.New(errkind.ValueError, "next", "take the input before the run and pass it as an argument", "called in a replica's code")
 	}
 	if err := strategy.RefuseTracing(ctx, "next", fault.InsteadOfLoading); err != nil {

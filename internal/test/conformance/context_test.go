@@ -15,16 +15,16 @@ import (
 
 // report is what a context says of itself.
 func (v *env) report(ctx context.Context) map[string]any {
-	s, ok := strategy.FromContext(ctx)
+	s, ok := eager.FromContext(ctx)
 	name := "default"
 	if s == v.s {
 		name = "S2"
 	}
 	m := map[string]any{
 		"strategy": name, "has_strategy": ok,
-		"in_cross_replica": strategy.InCrossReplicaContext(ctx), "replica_context": strategy.InReplicaContext(ctx),
+		"in_cross_replica": eager.InCrossReplicaContext(ctx), "replica_context": eager.InReplicaContext(ctx),
 	}
-	if id, ok := strategy.UpdateReplicaID(ctx); ok {
+	if id, ok := eager.UpdateReplicaID(ctx); ok {
 		m["update_replica_id"] = float64(id)
 	}
 	return m
@@ -46,7 +46,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 		got := map[string]any{"outside": v.report(ctx)}
 		scope := v.scope(c)
 		got["scope"] = v.report(scope)
-		nested, err := v.s.Scope(scope)
+		nested, err := eager.Of(v.s).Scope(scope)
 		require.NoError(c, err)
 		got["scope nested in the same scope"] = v.report(nested)
 		got["after nested scope exit"] = v.report(scope)
@@ -56,7 +56,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 			got["run"] = v.report(rc.Context())
 			_, err := rc.MergeCall(func(ctx context.Context, _ ...any) (any, error) {
 				got["merge_call"] = v.report(ctx)
-				s, _ := strategy.FromContext(ctx)
+				s, _ := eager.FromContext(ctx)
 				got["merge_call_arg_is_strategy"] = s == v.s
 				return nil, nil
 			})
@@ -78,15 +78,15 @@ func contextCase(c *caseRun, g golden, v *env) {
 		}
 		c.check(g.Outputs, got)
 	case strings.HasPrefix(name, "with scope()"):
-		s, ok := strategy.FromContext(v.scope(c))
+		s, ok := eager.FromContext(v.scope(c))
 		c.check(g.Outputs, ok && s == v.s)
 	case strings.HasPrefix(name, "nested scope of another"), strings.HasPrefix(name, "default strategy scope() inside"):
-		_, err := v.other(c).Scope(v.scope(c))
+		_, err := eager.Of(v.other(c)).Scope(v.scope(c))
 		c.check(g.Outputs, failed(err))
 	case strings.HasPrefix(name, "scope() inside run"):
-		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.s.Scope(ctx); return err }))
+		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := eager.Of(v.s).Scope(ctx); return err }))
 	case strings.HasPrefix(name, "scope() of another strategy inside run"):
-		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.other(c).Scope(ctx); return err }))
+		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := eager.Of(v.other(c)).Scope(ctx); return err }))
 	case strings.HasPrefix(name, "run() inside run() of another"), strings.Contains(name, "another strategy inside run"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error {
 			_, err := eager.Of(v.other(c)).CallForEachReplica(ctx, noop)
@@ -95,7 +95,7 @@ func contextCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(name, "run() inside run()"), strings.HasPrefix(name, "call_for_each_replica inside"):
 		c.check(g.Outputs, inRun(func(ctx context.Context) error { _, err := v.e.CallForEachReplica(ctx, noop); return err }))
 	case strings.HasPrefix(name, "run() inside the scope of another"):
-		other, err := v.other(c).Scope(ctx)
+		other, err := eager.Of(v.other(c)).Scope(ctx)
 		require.NoError(c, err)
 		_, err = v.e.CallForEachReplica(other, noop)
 		c.check(g.Outputs, failed(err))
@@ -111,17 +111,17 @@ func contextCase(c *caseRun, g golden, v *env) {
 		v.scope(c) // is a value: nothing but who holds it is inside
 		inside := make(chan bool)
 		go func() {
-			_, ok := strategy.FromContext(v.ctx)
+			_, ok := eager.FromContext(v.ctx)
 			inside <- ok
 		}()
 		c.check(g.Outputs, <-inside)
 	case strings.HasPrefix(name, "experimental_set_strategy S2"):
 		scope := v.scope(c)
-		s, _ := strategy.FromContext(scope)
-		four, err := v.other(c).Scope(ctx)
+		s, _ := eager.FromContext(scope)
+		four, err := eager.Of(v.other(c)).Scope(ctx)
 		require.NoError(c, err)
-		o, _ := strategy.FromContext(four)
-		_, has := strategy.FromContext(ctx)
+		o, _ := eager.FromContext(four)
+		_, has := eager.FromContext(ctx)
 		c.check(g.Outputs, []any{s == v.s, o == v.other(c), has})
 	default:
 		c.byName(g, v)
@@ -183,8 +183,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "passed to run is fine"):
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := graph.AddScalar(rc.ReplicaIDInSyncGroup(), 1)
-			return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
-				return []*strategy.MergeValue{mc.Reduce(strategy.Sum, args[0])}
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
+				return []*eager.MergeValue{mc.Reduce(strategy.Sum, args[0])}
 			}, x)
 		}, strategy.FunctionOptions{})
 		out, err := f.Run(ctx)
@@ -196,7 +196,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.ReplicaIDInSyncGroup()
 			less := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
-				return rc.MergeCall(func(_ *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue { return args }, x)
+				return eager.MergeCall(rc, func(_ *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue { return args }, x)
 			})
 			return graph.If(graph.Const(rc.Graph(), true), less, less)
 		}, strategy.FunctionOptions{})

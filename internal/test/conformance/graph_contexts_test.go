@@ -55,9 +55,9 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 			return []*graph.Node{rc.Broadcast(in[0])}
 		}
 		for range calls {
-			in = rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
-				x.observed["cross"] = strategy.InCrossReplicaContext(mc.Context())
-				x.observed["replica_context"] = strategy.InReplicaContext(mc.Context())
+			in = eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
+				x.observed["cross"] = eager.InCrossReplicaContext(mc.Context())
+				x.observed["replica_context"] = eager.InReplicaContext(mc.Context())
 				x.observed["strategy_is"] = mc.Strategy() == v.s
 				switch {
 				case nestedText.MatchString(name), is("all_reduce"):
@@ -68,22 +68,22 @@ func (v *env) merging(c *caseRun, g graphGolden, x *traced) {
 					if is("all_reduce") {
 						rc.AllReduce(op, in[0])
 					}
-					rc.MergeCall(func(*strategy.MergeContext, ...*strategy.MergeValue) []*strategy.MergeValue { return nil })
+					eager.MergeCall(rc, func(*eager.MergeContext, ...*eager.MergeValue) []*eager.MergeValue { return nil })
 				case is("run inside merge_call"):
 					inner := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
 					if _, err := inner.Run(mc.Context(), in[0]); err != nil {
 						panic(err)
 					}
 				case len(args) == 0:
-					return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
+					return []*eager.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
 				case reductions > 0:
-					var sums []*strategy.MergeValue
+					var sums []*eager.MergeValue
 					for range reductions {
 						sums = append(sums, mc.Reduce(op, args[0]))
 					}
 					return sums
 				case is("result"), is("constant"):
-					return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), int32(5)) })}
+					return []*eager.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), int32(5)) })}
 				}
 				return args
 			}, in...)
@@ -104,9 +104,9 @@ func (v *env) mergedWrite(c *caseRun, g graphGolden, x *traced) {
 		c.skip(reasonMergeTrace)
 	}
 	x.step = func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 			if reads {
-				return []*strategy.MergeValue{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
+				return []*eager.MergeValue{mc.Map(func(in []*graph.Node) *graph.Node { return graph.AddScalar(in[0], 1) }, mc.Read(on))}
 			}
 			y := mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(1)) })
 			if strings.Contains(name, "reduce") {
@@ -157,7 +157,7 @@ func (v *env) inside(c *caseRun, what string, x *traced) bool {
 		}},
 		{"gather", func(ctx context.Context) error { _, err := s.Gather(ctx, value, 0); return err }},
 		{"reduce", func(ctx context.Context) error { _, err := s.Reduce(ctx, strategy.Sum, value); return err }},
-		{"scope", func(ctx context.Context) error { _, err := s.Scope(ctx); return err }},
+		{"scope", func(ctx context.Context) error { _, err := eager.Of(s).Scope(ctx); return err }},
 		{"run", func(ctx context.Context) error {
 			_, err := s.Function(identity, strategy.FunctionOptions{}).Run(ctx, float32(1))
 			return err

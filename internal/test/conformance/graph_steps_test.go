@@ -16,6 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // A case of a traced step has no inputs but its name, which says in words what the
@@ -139,7 +140,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 		x.args = []any{v.argument(c, dtypes.Float32, []int{4})}
 		x.step = func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			if is("merge_call") {
-				return rc.MergeCall(func(*strategy.MergeContext, ...*strategy.MergeValue) []*strategy.MergeValue { panic(errReplica) }, in[0])
+				return eager.MergeCall(rc, func(*eager.MergeContext, ...*eager.MergeValue) []*eager.MergeValue { panic(errReplica) }, in[0])
 			}
 			panic(errReplica)
 		}
@@ -157,7 +158,7 @@ func (v *env) stepOf(c *caseRun, g graphGolden) *traced {
 	case is("scope of another strategy", "another strategy's scope"):
 		v.plain(c, g, x)
 		var err error
-		x.ctx, err = v.other(c).Scope(v.ctx)
+		x.ctx, err = eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 	case is("local_results inside run", "local_results in run"):
 		c.skip(reasonLocal)
@@ -213,8 +214,8 @@ func (v *env) plain(c *caseRun, g graphGolden, x *traced) {
 	}
 	x.step = func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x.observed["num_replicas_in_sync"] = float64(rc.NumReplicasInSync())
-		x.observed["cross"] = strategy.InCrossReplicaContext(rc.Context())
-		s, ok := strategy.FromContext(rc.Context())
+		x.observed["cross"] = eager.InCrossReplicaContext(rc.Context())
+		s, ok := eager.FromContext(rc.Context())
 		x.observed["same"], x.observed["has_strategy"] = s == v.s, ok
 		sum := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), d)
 		for _, y := range in {

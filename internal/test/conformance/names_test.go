@@ -109,7 +109,7 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 	update := func(*eager.UpdateContext, ...any) (any, error) { return nil, nil }
 	run := func(ctx context.Context) error { return ignore(v.e.CallForEachReplica(ctx, noop)) }
 	return map[string]func(ctx context.Context) error{
-		"scope": func(ctx context.Context) error { return ignore(v.s.Scope(ctx)) },
+		"scope": func(ctx context.Context) error { return ignore(eager.Of(v.s).Scope(ctx)) },
 		"run":   run, "call_for_each_replica": run, "experimental_run_v2": run,
 		"reduce":    func(ctx context.Context) error { return ignore(v.e.Reduce(ctx, strategy.Sum, x)) },
 		"gather":    func(ctx context.Context) error { return ignore(v.e.Gather(ctx, x, 0)) },
@@ -133,7 +133,7 @@ var wheres = []struct {
 	in   func(c *caseRun, v *env, call func(context.Context) error) error
 }{
 	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy)`), func(c *caseRun, v *env, call func(context.Context) error) error {
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		return call(other)
 	}},

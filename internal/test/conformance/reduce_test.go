@@ -84,7 +84,7 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 	case strings.Contains(name, "another strategy"):
 		x := value()
-		other, err := v.other(c).Scope(ctx)
+		other, err := eager.Of(v.other(c)).Scope(ctx)
 		require.NoError(c, err)
 		_, err = eager.Of(s).Reduce(other, strategy.Sum, x)
 		c.check(g.Outputs, failed(err))

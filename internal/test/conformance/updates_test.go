@@ -53,7 +53,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		x := fresh(strategy.VariableOptions{})
 		var seen []any
 		_, err := v.e.UpdateEach(ctx, x, func(u *eager.UpdateContext, _ ...any) (any, error) {
-			id, _ := strategy.UpdateReplicaID(u.Context())
+			id, _ := eager.UpdateReplicaID(u.Context())
 			require.Equal(c, u.ReplicaID(), id)
 			at := u.Device()[strings.LastIndexByte(u.Device(), '/')+1:]
 			component := x.Devices()[u.ReplicaID()]
@@ -100,7 +100,7 @@ func updateCase(c *caseRun, g golden, v *env) {
 		after(x, ignore(v.e.Update(ctx, x, assign, 2.0)))
 	case strings.Contains(name, "another strategy"):
 		x := fresh(strategy.VariableOptions{})
-		other, err := v.other(c).Scope(ctx)
+		other, err := eager.Of(v.other(c)).Scope(ctx)
 		require.NoError(c, err)
 		after(x, ignore(v.e.Update(other, x, assign, 2.0)))
 	case strings.Contains(name, "foreign") || strings.Contains(name, "variable of"):
@@ -225,7 +225,7 @@ func colocateCase(c *caseRun, g golden, v *env) {
 	case strings.HasPrefix(g.Name, "outside"):
 		c.check(g.Outputs, try(v.ctx, w))
 	case strings.Contains(g.Name, "scope of another") || strings.Contains(g.Name, "another strategy's scope") || strings.Contains(g.Name, "inside the scope"):
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, try(other, w))
 	case strings.Contains(g.Name, "variable of another strategy"):

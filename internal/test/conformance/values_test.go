@@ -264,7 +264,7 @@ func reduceToCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(err))
 		return
 	case strings.Contains(g.Name, "another strategy"):
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		if g.Section == "batch_reduce_to" {
 			_, err = v.e.BatchReduceTo(other, strategy.Sum, []eager.ReducePair{{Value: x, To: eager.To(w)}})
@@ -312,7 +312,7 @@ func broadcastCase(c *caseRun, g golden, v *env) {
 		return
 	}
 	if strings.Contains(g.Name, "another strategy") {
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		_, err = v.e.BroadcastTo(other, value, eager.To(w))
 		c.check(g.Outputs, failed(err))

@@ -143,7 +143,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, got)
 	case strings.Contains(name, "another strategy"):
 		x := v.variable(c, float32(1), strategy.VariableOptions{})
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, failed(x.AssignAdd(other, 1.0)))
 		_, err = x.Read(other)
@@ -226,7 +226,7 @@ func mirroredWriteCase(c *caseRun, g golden, v *env) {
 		return
 	case strings.Contains(g.Name, "another strategy"):
 		x := fresh()
-		other, err := v.other(c).Scope(v.ctx)
+		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		c.check(g.Outputs, failed(x.Assign(other, 1.0)))
 		return

@@ -103,7 +103,7 @@ func (v *env) other(c *caseRun) *strategy.TPUStrategy {
 
 // scope is the context of the strategy's scope.
 func (v *env) scope(c *caseRun) context.Context {
-	ctx, err := v.s.Scope(v.ctx)
+	ctx, err := eager.Of(v.s).Scope(v.ctx)
 	require.NoError(c, err)
 	return ctx
 }

@@ -30,6 +30,17 @@ func Of(ctx context.Context) (Mode, bool) {
 // With returns a context in the mode.
 func With(ctx context.Context, m Mode) context.Context { return context.WithValue(ctx, modeKey{}, m) }
 
+type traceKey struct{}
+
+// Trace returns what ctx says of the step that is traced: the step's *strategy.ReplicaContext, the
+// code of a merge call of package eager, or nil outside of a trace.
+func Trace(ctx context.Context) any { return ctx.Value(traceKey{}) }
+
+// WithTrace returns a context of the step that is traced.
+func WithTrace(ctx context.Context, of any) context.Context {
+	return context.WithValue(ctx, traceKey{}, of)
+}
+
 // Place is where new variables go.
 type Place struct {
 	// LogicalDevice is the logical device of each replica. Beside is the *strategy.Variable whose

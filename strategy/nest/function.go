@@ -1,4 +1,4 @@
-package strategy
+package nest
 
 import (
 	"context"
@@ -11,29 +11,31 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// NestStepFunc builds the graph of a step that takes and returns nests. args are the arguments of
-// [NestFunction.Run], with a *[graph.Node] in place of each tensor and everything else as it was
+// StepFunc builds the graph of a step that takes and returns nests. args are the arguments of
+// [Function.Run], with a *[graph.Node] in place of each tensor and everything else as it was
 // given; the step may change them. It returns a nest with a *[graph.Node] for each tensor. A part of
 // the result without nodes, such as nil, a number or a variable, goes to the caller of each run as
-// it is. The strategy calls it once for each signature; see [StepFunc].
-type NestStepFunc func(rc *ReplicaContext, args []any) any
+// it is. The strategy calls it once for each signature; see [strategy.StepFunc].
+type StepFunc func(rc *strategy.ReplicaContext, args []any) any
 
-// NestFunction is a step function that takes and returns nests, as TensorFlow's Strategy.run takes
-// args and kwargs and returns a structure. For each structure of the arguments it has a [Function]
-// of their leaves. It is safe for concurrent use.
+// Function is a step function that takes and returns nests, as TensorFlow's Strategy.run takes args
+// and kwargs and returns a structure. For each structure of the arguments it has a
+// [strategy.Function] of their leaves. It is safe for concurrent use.
 //
 // A nest is made of slices and maps of any (or of nests) and of structs with such fields, all
 // exported. Keyword arguments are a map[string]any or such a struct. A leaf is
 //
-//   - a tensor: a *[PerReplica] or *[Mirrored] of the strategy, or a host value, which
+//   - a tensor: a *[strategy.PerReplica] or *[strategy.Mirrored] of the strategy, or a host value, which
 //     is a *tensors.Tensor, a number or a bool, or slices of them. The step receives a
 //     *[graph.Node] for it;
-//   - a *[Variable], which the step reads and writes by its [ReplicaContext];
-//   - [Objects] that are the same on every replica: the step receives that object. One
+//   - a *[strategy.Variable], which the step reads and writes by its [strategy.ReplicaContext];
+//   - [strategy.Objects] that are the same on every replica: the step receives that object. One
 //     trace stands for all replicas, so different objects are an error;
 //   - anything else: nil, a string, a value of a named type such as time.Duration, an
 //     array or a struct that is no nest, a pointer, a channel or a function.
@@ -41,62 +43,62 @@ type NestStepFunc func(rc *ReplicaContext, args []any) any
 // Every leaf that is no tensor is static: the step sees the value itself, and another value is
 // another signature, for which the step is traced and compiled again. Static values are compared by
 // ==, pointers and functions by identity. So a function literal or a pointer that is made anew for
-// each run compiles in each run, and is kept as long as the NestFunction. Give a number that the
+// each run compiles in each run, and is kept as long as the Function. Give a number that the
 // step must know while it is traced, such as an axis, as Objects or as a value of a named type.
-type NestFunction struct {
-	strategy *TPUStrategy
-	step     NestStepFunc
-	opts     FunctionOptions
+type Function struct {
+	strategy *strategy.TPUStrategy
+	step     StepFunc
+	opts     strategy.FunctionOptions
 
 	mu        sync.Mutex
-	functions []nestSignature // guarded by mu, as is closed
+	functions []signature // guarded by mu, as is closed
 	closed    bool
 }
 
-// nestSignature is the function for one structure of the arguments and its statics.
-type nestSignature struct {
+// signature is the function for one structure of the arguments and its statics.
+type signature struct {
 	args     []any // with a nil *graph.Node in place of each tensor
-	function *Function
+	function *strategy.Function
 }
 
-// NestFunction returns a function of the strategy whose step takes and returns nests: TensorFlow's
+// New returns a function of the strategy whose step takes and returns nests: TensorFlow's
 // tf.function of nested structures. Nothing is traced until it runs.
 //
 // The options Arguments and Results count the tensors among the leaves of all arguments, and of the
 // result: slices and struct fields in order, the values of a map by ascending key.
-// [ReplicaContext.RealSize] counts in the same way. SplitBatch and LocalBatch cut every host
-// tensor; give a tensor that all replicas share as a *[Mirrored].
-func (s *TPUStrategy) NestFunction(step NestStepFunc, opts FunctionOptions) *NestFunction {
+// [strategy.ReplicaContext.RealSize] counts in the same way. SplitBatch and LocalBatch cut every host
+// tensor; give a tensor that all replicas share as a *[strategy.Mirrored].
+func New(s *strategy.TPUStrategy, step StepFunc, opts strategy.FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
 	}
-	return &NestFunction{strategy: s, step: step, opts: opts}
+	return &Function{strategy: s, step: step, opts: opts}
 }
 
-// Run runs the function on every replica, like [Function.Run], and returns the nest that the step
-// returned, with a *[PerReplica] in place of each node. These values are the caller's; everything
+// Run runs the function on every replica, like [strategy.Function.Run], and returns the nest that the step
+// returned, with a *[strategy.PerReplica] in place of each node. These values are the caller's; everything
 // else in the nest is as the step returned it.
 //
-// Errors: those of Function.Run, an [*ArgumentError] with the leaf's Path; an [*Error] for
-// arguments or a result that are no nest, the latter in a [*TraceError]. Its kind is ValueError for
+// Errors: those of strategy.Function.Run, an [*strategy.ArgumentError] with the leaf's Path; an [*strategy.Error] for
+// arguments or a result that are no nest, the latter in a [*strategy.TraceError]. Its kind is ValueError for
 // a nest that is too deep or holds itself. It is TypeError for a member that cannot hold what
 // stands for a tensor, and for a result that is a nil node, a node of another graph, or a value
 // that is no nest but has nodes in it, such as a []*[graph.Node].
-func (f *NestFunction) Run(ctx context.Context, args ...any) (any, error) {
-	function, paths, values, err := f.function(args)
+func (f *Function) Run(ctx context.Context, args ...any) (any, error) {
+	run, paths, values, err := f.function(args)
 	if err != nil {
 		return nil, err
 	}
-	p, results, err := function.run(ctx, values)
+	structure, results, err := inside.Of[function](run).RunStructured(ctx, values)
 	if err != nil {
 		return nil, located(err, paths)
 	}
-	return fill(f.opts.Name, p.structure, results)
+	return fill(f.opts.Name, structure, results)
 }
 
-// Lowered does what [Function.Lowered] does, for the tensors of the nests in the order of their
+// Lowered does what [strategy.Function.Lowered] does, for the tensors of the nests in the order of their
 // leaves.
-func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
+func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
 		return nil, err
@@ -105,9 +107,9 @@ func (f *NestFunction) Lowered(ctx context.Context, args ...any) (*spmd.Module, 
 	return m, located(err, paths)
 }
 
-// Compiled does what [Function.Compiled] does, for the tensors of the nests in the order of their
+// Compiled does what [strategy.Function.Compiled] does, for the tensors of the nests in the order of their
 // leaves.
-func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
+func (f *Function) Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error) {
 	function, paths, values, err := f.function(args)
 	if err != nil {
 		return nil, err
@@ -118,21 +120,21 @@ func (f *NestFunction) Compiled(ctx context.Context, args ...any) (*CompiledStep
 
 // located gives the error of a tensor its place in the nests.
 func located(err error, paths []string) error {
-	if wrong, ok := err.(*ArgumentError); ok {
-		wrong.at(paths[wrong.Argument])
+	if wrong, ok := err.(*strategy.ArgumentError); ok {
+		place(wrong, paths[wrong.Argument])
 	}
 	return err
 }
 
-// at sets the place of a leaf.
-func (e *ArgumentError) at(path string) {
+// place gives an error the place of its leaf.
+func place(e *strategy.ArgumentError, path string) {
 	e.Path = path
 	_, _ = fmt.Sscanf(path, "args[%d]", &e.Argument) // every path begins so
 }
 
 // function returns the function for the structure of the arguments, making it if it is new, and
 // their tensors with the paths of these.
-func (f *NestFunction) function(args []any) (function *Function, paths []string, values []any, err error) {
+func (f *Function) function(args []any) (flat *strategy.Function, paths []string, values []any, err error) {
 	template, paths, values, err := f.flatten(args)
 	if err != nil {
 		return nil, nil, nil, err
@@ -140,7 +142,7 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, nil, nil, closed("function %s", f.opts.Name)
+		return nil, nil, nil, &strategy.Error{Reason: "function " + f.opts.Name, Match: strategy.ErrClosed}
 	}
 	for _, known := range f.functions {
 		if equalNests(known.args, template) {
@@ -150,17 +152,17 @@ func (f *NestFunction) function(args []any) (function *Function, paths []string,
 	if !equalNests(template, template) {
 		return nil, nil, nil, fault.New(errkind.ValueError, f.opts.Name, "give a NaN as a tensor", "a static value is not equal to itself")
 	}
-	var step StepFunc
+	var step strategy.StepFunc
 	if f.step != nil {
 		step = f.flatStep(template)
 	}
-	function = f.strategy.Function(step, f.opts)
-	f.functions = append(f.functions, nestSignature{template, function})
-	return function, paths, values, nil
+	flat = f.strategy.Function(step, f.opts)
+	f.functions = append(f.functions, signature{template, flat})
+	return flat, paths, values, nil
 }
 
-// Close frees what the function has on the devices, as [Function.Close] does.
-func (f *NestFunction) Close() error {
+// Close frees what the function has on the devices, as [strategy.Function.Close] does.
+func (f *Function) Close() error {
 	f.mu.Lock()
 	functions := f.functions
 	f.functions, f.closed = nil, true
@@ -171,6 +173,28 @@ func (f *NestFunction) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// What this package uses of package strategy beside its contract.
+var (
+	_ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+	_ = inside.Of[function]((*strategy.Function)(nil))
+	_ = inside.Of[replica]((*strategy.ReplicaContext)(nil))
+)
+
+type (
+	machine interface {
+		// CheckLeaf says what is wrong with a value, a variable or a part of one.
+		CheckLeaf(x any) (reason string, err error)
+	}
+	function interface {
+		// RunStructured is Function.Run, and returns the structure of the program that ran.
+		RunStructured(ctx context.Context, args []any) (structure any, results []*strategy.PerReplica, err error)
+	}
+	replica interface {
+		// SetStructure keeps the structure of a step's results with the program that is traced.
+		SetStructure(x any)
+	}
+)
 
 // equalNests reports whether nests have one structure and the same leaves.
 func equalNests(a, b []any) bool {
@@ -184,13 +208,13 @@ func equalNests(a, b []any) bool {
 }
 
 // flatten takes the tensors out of the arguments.
-func (f *NestFunction) flatten(args []any) (template []any, paths []string, values []any, err error) {
+func (f *Function) flatten(args []any) (template []any, paths []string, values []any, err error) {
 	nest, err := nesting.MapAt(f.opts.Name, "args", args, func(path string, x any) (any, error) {
-		static, isTensor, wrong := f.strategy.nestLeaf(x)
+		static, isTensor, wrong := leaf(f.strategy, x)
 		switch {
 		case wrong != nil:
 			wrong.Function = f.opts.Name
-			wrong.at(path)
+			place(wrong, path)
 			return nil, wrong
 		case isTensor:
 			paths, values = append(paths, path), append(values, x)
@@ -215,37 +239,38 @@ func fill[T any](op string, template any, leaves []*T) (any, error) {
 }
 
 // flatStep is the step for arguments of one structure, as a step of their tensors.
-func (f *NestFunction) flatStep(template []any) StepFunc {
-	return func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+func (f *Function) flatStep(template []any) strategy.StepFunc {
+	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		args, err := fill(f.opts.Name, template, in)
 		if err != nil {
 			panic(err)
 		}
 		var nodes []*graph.Node
-		rc.structure, err = nesting.MapAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
+		structure, err := nesting.MapAt(f.opts.Name, "result", f.step(rc, args.([]any)), func(path string, x any) (any, error) {
 			node, ok := x.(*graph.Node)
 			switch {
 			case !ok:
 				return x, f.isResult(path, x)
 			case node == nil:
 				return nil, fault.New(errkind.TypeError, f.opts.Name, "return a node, or nil of no type", "%s is a nil node", path)
-			case node.Graph() != rc.graph:
+			case node.Graph() != rc.Graph():
 				return nil, fault.New(errkind.TypeError, f.opts.Name, "return nodes of this trace", "%s is a node of another graph", path)
 			}
 			nodes = append(nodes, node)
-			return (*PerReplica)(nil), nil
+			return (*strategy.PerReplica)(nil), nil
 		})
 		if err != nil {
 			panic(err)
 		}
+		inside.Of[replica](rc).SetStructure(structure)
 		return nodes
 	}
 }
 
 // isResult refuses a leaf of a result that must not leave the trace.
-func (f *NestFunction) isResult(path string, x any) error {
+func (f *Function) isResult(path string, x any) error {
 	switch x.(type) {
-	case Value, part:
+	case strategy.Value, part:
 		return fault.New(errkind.TypeError, f.opts.Name, "pass it as an argument and return its node", "%s is a %T, which is no result of the step", path, x)
 	}
 	v, pointsToNest := reflect.ValueOf(x), false

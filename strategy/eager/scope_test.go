@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -21,11 +21,11 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		RequireCross(ctx context.Context, op string) error
 		RequireEager(ctx context.Context, op, instead string) error
 	}](s)
-	scope, err := s.Scope(outside)
+	scope, err := eager.Of(s).Scope(outside)
 	require.NoError(t, err)
-	again, err := s.Scope(scope)
+	again, err := eager.Of(s).Scope(scope)
 	require.NoError(t, err, "a scope within its own")
-	otherScope, err := other.Scope(outside)
+	otherScope, err := eager.Of(other).Scope(outside)
 	require.NoError(t, err)
 	replica := mode.With(scope, mode.Mode{Strategy: s, Replica: true, Update: -1})
 	update := mode.With(scope, mode.Mode{Strategy: s, Update: 1})
@@ -47,15 +47,15 @@ func TestAContextSaysWhoseCodeRuns(t *testing.T) {
 		"an update":       {ctx: update, of: s, cross: true, update: 1},
 		"another's scope": {ctx: otherScope, of: other, cross: true, update: -1, crosses: strategy.ErrOtherStrategy, requires: strategy.ErrOtherStrategy},
 	} {
-		got, ok := strategy.FromContext(c.ctx)
+		got, ok := eager.FromContext(c.ctx)
 		assert.Same(t, c.of, got, name)
 		assert.Equal(t, c.of != nil, ok, name)
-		assert.Equal(t, c.cross, strategy.InCrossReplicaContext(c.ctx), name)
-		assert.Equal(t, !c.cross, strategy.InReplicaContext(c.ctx), name)
-		number, updating := strategy.UpdateReplicaID(c.ctx)
+		assert.Equal(t, c.cross, eager.InCrossReplicaContext(c.ctx), name)
+		assert.Equal(t, !c.cross, eager.InReplicaContext(c.ctx), name)
+		number, updating := eager.UpdateReplicaID(c.ctx)
 		assert.Equal(t, c.update >= 0, updating, name)
 		assert.Equal(t, max(c.update, 0), number, name)
-		_, scoping := s.Scope(c.ctx)
+		_, scoping := eager.Of(s).Scope(c.ctx)
 		assert.ErrorIs(t, scoping, c.crosses, "%s: Scope", name)
 		assert.ErrorIs(t, m.RequireCross(c.ctx, "reduce"), c.crosses, "%s: RequireCross", name)
 		assert.ErrorIs(t, m.RequireEager(c.ctx, "reduce", ""), c.crosses, "%s: RequireEager", name)

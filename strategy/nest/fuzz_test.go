@@ -1,4 +1,4 @@
-package strategy_test
+package nest_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
 // nestOf reads a nest off bytes.
@@ -83,9 +84,9 @@ func FuzzRegroup(f *testing.F) {
 	})
 }
 
-// FuzzNestFunction gives a step any nest: it is traced with the same nest, or there is
+// FuzzFunction gives a step any nest: it is traced with the same nest, or there is
 // an error of a kind.
-func FuzzNestFunction(f *testing.F) {
+func FuzzFunction(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x27 - 4, 6, 13})
 	f.Add([]byte{0x31, 7, 8, 9})
@@ -95,7 +96,7 @@ func FuzzNestFunction(f *testing.F) {
 	f.Cleanup(func() { _ = s.Close() })
 	ctx := context.Background()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		nest, _ := nestOf(data, 0)
+		x, _ := nestOf(data, 0)
 		tensors := 0
 		count := func(x any) any {
 			switch x.(type) {
@@ -104,14 +105,14 @@ func FuzzNestFunction(f *testing.F) {
 			}
 			return x
 		}
-		mapped(nest, count)
+		mapped(x, count)
 		given := tensors
-		step := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+		step := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 			tensors = 0
 			mapped(args[0], count)
 			return []any{args[0], graph.Scalar(rc.Graph(), dtypes.Float32, 1)}
 		}, strategy.FunctionOptions{})
-		m, err := step.Lowered(ctx, nest)
+		m, err := step.Lowered(ctx, x)
 		if err != nil {
 			require.NotEqual(t, errkind.Unknown, errkind.Of(err), "%v", err)
 			return

@@ -1,7 +1,6 @@
-package strategy
+package nest
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -11,47 +10,40 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/internal/nest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // anyMembers is the hint for a value that is no nest and has members.
 const anyMembers = "make it a nest: slices, maps and structs whose members are of type any"
 
-// nestLeaf says what a leaf of the arguments is. wrong lacks its place.
-func (s *TPUStrategy) nestLeaf(x any) (static any, isTensor bool, wrong *ArgumentError) {
+// part is a replica's part of a value or of a variable, a component of package eager.
+type part interface {
+	Value() strategy.Value
+	Variable() *strategy.Variable
+	Replica() int
+}
+
+// leaf says what a leaf of the arguments is. wrong lacks its place.
+func leaf(s *strategy.TPUStrategy, x any) (static any, isTensor bool, wrong *strategy.ArgumentError) {
+	if reason, err := inside.Of[machine](s).CheckLeaf(x); reason != "" {
+		return nil, false, &strategy.ArgumentError{Reason: reason, Err: err}
+	}
 	switch x := x.(type) {
-	case Value:
-		if !isNil(x) {
-			if _, err := x.base().live(); errors.Is(err, ErrClosed) {
-				return nil, false, &ArgumentError{Reason: "closed", Err: err}
-			}
-		}
+	case strategy.Value, *tensors.Tensor, shapes.Shape, part:
 		return nil, true, nil
-	case *tensors.Tensor, shapes.Shape:
-		return nil, true, nil
-	case *Variable:
-		if x == nil {
-			return nil, false, &ArgumentError{Reason: "no variable: a nil pointer"}
-		}
-		if _, ok := partitionsIn(s.machine, x.strategy.machine); x.strategy != s && !ok {
-			err := x.ownedBy(s, "run")
-			return nil, false, &ArgumentError{Reason: "a variable of another strategy", Err: err}
-		}
+	case *strategy.Variable:
 		return x, false, nil
-	case part:
-		if operandOf(x).kind == noOperand {
-			return nil, false, &ArgumentError{Reason: "no component: a nil pointer, or a component of nothing"}
-		}
-		return nil, true, nil
 	case *graph.Node:
-		return nil, false, &ArgumentError{Reason: "a node of a graph", Hint: "give a value or a host tensor; a step has nodes of its own"}
-	case *Objects:
-		if x == nil || x.Len() != s.replicas {
-			return nil, false, &ArgumentError{Reason: "not an object for each replica", Hint: fmt.Sprintf("give %d", s.replicas)}
+		return nil, false, &strategy.ArgumentError{Reason: "a node of a graph", Hint: "give a value or a host tensor; a step has nodes of its own"}
+	case *strategy.Objects:
+		if x == nil || x.Len() != s.NumReplicasInSync() {
+			return nil, false, &strategy.ArgumentError{Reason: "not an object for each replica", Hint: fmt.Sprintf("give %d", s.NumReplicasInSync())}
 		}
 		for r := 1; r < x.Len(); r++ {
 			if !nesting.Same(x.At(r), x.At(0)) {
-				return nil, false, &ArgumentError{
+				return nil, false, &strategy.ArgumentError{
 					Reason: fmt.Sprintf("the object of replica %d is not that of replica 0, and one trace stands for all replicas", r),
 					Hint:   "give each replica a tensor, or run eager code with eager.Extended.CallForEachReplica"}
 			}
@@ -79,17 +71,17 @@ func isTensorType(t reflect.Type) bool {
 
 // staticLeaf refuses what cannot tell one signature from another, or has tensors in it that the
 // step would not see as nodes.
-func staticLeaf(x any) *ArgumentError {
+func staticLeaf(x any) *strategy.ArgumentError {
 	v := reflect.ValueOf(x)
 	switch {
 	case !v.IsValid() || v.Kind() == reflect.Func:
 		return nil
 	case !v.Comparable():
-		return &ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which is no tensor, no nest, and cannot be compared", x), Hint: anyMembers}
 	case v.Kind() == reflect.Pointer && nesting.Is(v.Type().Elem()):
-		return &ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T, which would be compared as a pointer", x), Hint: "give the nest itself"}
 	case holds(v, 0, isTensorObject):
-		return &ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
+		return &strategy.ArgumentError{Reason: fmt.Sprintf("a %T: it is no nest, and it has tensors in it", x), Hint: anyMembers}
 	}
 	return nil
 }
@@ -99,7 +91,7 @@ func isTensorObject(t reflect.Type) bool {
 	case reflect.TypeFor[*tensors.Tensor](), reflect.TypeFor[*graph.Node]():
 		return true
 	}
-	return t.Implements(reflect.TypeFor[Value]()) || t.Implements(reflect.TypeFor[part]())
+	return t.Implements(reflect.TypeFor[strategy.Value]()) || t.Implements(reflect.TypeFor[part]())
 }
 
 // holds reports whether a value has something of a type in it. Pointers are not followed.
@@ -143,19 +135,3 @@ func holds(v reflect.Value, depth int, wanted func(reflect.Type) bool) bool {
 	}
 	return false
 }
-
-// Objects is a per-replica value that is no tensor: one Go value for each replica, in replica
-// order, like the tf.distribute.DistributedValues of such objects in TensorFlow. It is immutable.
-type Objects struct{ values []any }
-
-// NewObjects returns the Objects of the replicas' values, given in replica order.
-func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
-
-// At returns the value of a replica, from 0. It panics for a replica that has no value.
-func (o *Objects) At(replica int) any { return o.values[replica] }
-
-// Len returns the number of replicas.
-func (o *Objects) Len() int { return len(o.values) }
-
-// String lists the values.
-func (o *Objects) String() string { return fmt.Sprintf("PerReplica%v", o.values) }

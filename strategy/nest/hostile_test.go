@@ -1,4 +1,4 @@
-package strategy_test
+package nest_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
 // hostileNest is a run of a nest function that must fail.
@@ -26,7 +27,7 @@ type hostileNest struct {
 	// the text.
 	path, says string
 	args       []any
-	step       strategy.NestStepFunc // nil returns the arguments
+	step       nest.StepFunc // nil returns the arguments
 	is         error
 }
 
@@ -63,7 +64,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 	}, strategy.FunctionOptions{}).Run(ctx, float32(1))
 	require.NoError(t, err)
 
-	returns := func(make func(x *graph.Node) any) strategy.NestStepFunc {
+	returns := func(make func(x *graph.Node) any) nest.StepFunc {
 		return func(_ *strategy.ReplicaContext, args []any) any { return make(args[0].(*graph.Node)) }
 	}
 	one := []any{float32(1)}
@@ -92,15 +93,15 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"a static that is not itself":          {kind: errkind.ValueError, says: "NaN", args: []any{1, struct{ x float64 }{math.NaN()}}},
 		"a key that is not itself":             {kind: errkind.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
 		"no step":                              {kind: errkind.ValueError, says: "no step function", args: one, step: nil},
-		"a step that panics":                   {says: "at nest_function_hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
+		"a step that panics":                   {says: "at hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
 		"a step that returns a nil node":       {kind: errkind.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
 		"a step that returns a stray node":     {kind: errkind.TypeError, says: "result[1] is a node of another graph", args: one, step: returns(func(x *graph.Node) any { return []any{x, stray} })},
 		"a step that returns a list of nodes":  {kind: errkind.TypeError, says: "result.B is a []*graph.Node", args: one, step: returns(func(x *graph.Node) any { return pair{B: []*graph.Node{x}} })},
 		"a step that returns no node of a map": {kind: errkind.TypeError, says: "result is a map[string]*graph.Node", args: one, step: returns(func(*graph.Node) any { return map[string]*graph.Node{} })},
-		"a step that returns a mixed struct":   {kind: errkind.TypeError, says: "result is a strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return mixed{"a", x} })},
-		"a step that returns a list of those":  {kind: errkind.TypeError, says: "result is a []strategy_test.mixed", args: one, step: returns(func(x *graph.Node) any { return []mixed{{"a", x}} })},
+		"a step that returns a mixed struct":   {kind: errkind.TypeError, says: "result is a nest_test.mixed", args: one, step: returns(func(x *graph.Node) any { return mixed{"a", x} })},
+		"a step that returns a list of those":  {kind: errkind.TypeError, says: "result is a []nest_test.mixed", args: one, step: returns(func(x *graph.Node) any { return []mixed{{"a", x}} })},
 		"a step that returns its context":      {kind: errkind.TypeError, says: "result[0] is a *strategy.ReplicaContext", args: one, step: func(rc *strategy.ReplicaContext, _ []any) any { return []any{rc} }},
-		"a step that returns a pointer":        {kind: errkind.TypeError, says: "result is a *strategy_test.pair", args: one, step: returns(func(x *graph.Node) any { return &pair{A: x} })},
+		"a step that returns a pointer":        {kind: errkind.TypeError, says: "result is a *nest_test.pair", args: one, step: returns(func(x *graph.Node) any { return &pair{A: x} })},
 		"a step that returns a value":          {kind: errkind.TypeError, says: "result is a *strategy.Mirrored", args: one, step: returns(func(*graph.Node) any { return mine })},
 		"a step that returns no value":         {kind: errkind.TypeError, says: "result[1] is a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []any{x, (*strategy.PerReplica)(nil)} })},
 		"a result that holds itself":           {kind: errkind.ValueError, says: "result: a nest of more than 100 levels", args: one, step: returns(func(*graph.Node) any { return loop() })},
@@ -111,7 +112,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 			if step == nil && name != "no step" {
 				step = func(_ *strategy.ReplicaContext, args []any) any { return args }
 			}
-			f := s.NestFunction(step, strategy.FunctionOptions{Name: "hostile"})
+			f := nest.New(s, step, strategy.FunctionOptions{Name: "hostile"})
 			for range 2 { // a failed trace leaves nothing that a second run could find
 				out, err := f.Run(ctx, c.args...)
 				require.Error(t, err)
@@ -135,7 +136,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 				require.Error(t, compiled)
 			}
 			// The strategy goes on as if nothing had happened.
-			out, err := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{}).Run(ctx, []any{mine})
+			out, err := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args[0] }, strategy.FunctionOptions{}).Run(ctx, []any{mine})
 			require.NoError(t, err)
 			require.Equal(t, []any{float32(1), float32(1)}, strategytest.Values(t, out.([]any)[0].(*strategy.PerReplica), 2))
 			closeAll(t, out)
@@ -147,7 +148,7 @@ func TestACancelledNestRunLeavesNothing(t *testing.T) {
 	leaktest.Check(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := strategytest.New(t, 2, 1)
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{})
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any { return args }, strategy.FunctionOptions{})
 	cancel()
 	_, err := f.Run(ctx, "a", pair{B: float32(1)})
 	require.ErrorIs(t, err, context.Canceled)
@@ -169,7 +170,7 @@ func TestAClosedVariableInANestIsNamed(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, float32(1), strategy.VariableOptions{Name: "w"})
 	require.NoError(t, err)
-	f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 		return rc.Read(args[0].(pair).A.(*strategy.Variable))
 	}, strategy.FunctionOptions{})
 	out, err := f.Run(ctx, pair{A: v})
@@ -184,4 +185,11 @@ func TestAClosedVariableInANestIsNamed(t *testing.T) {
 	out, err = f.Run(ctx, pair{A: w})
 	require.NoError(t, err)
 	require.Equal(t, []any{float32(2), float32(2)}, strategytest.Values(t, out.(*strategy.PerReplica), 2))
+}
+
+// loop holds itself.
+func loop() []any {
+	l := []any{nil}
+	l[0] = l
+	return l
 }

@@ -1,4 +1,4 @@
-package strategy_test
+package nest_test
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
 // mapped replaces the leaves of a nest of the sorts that these tests make.
@@ -151,27 +150,3 @@ func (m *nestMaker) branch(depth int) (nest, want any) {
 }
 
 type pair struct{ A, B any }
-
-// shifted adds r to some of the leaves, the same ones for each r.
-func shifted(rng *rand.Rand, nest any, r int) any {
-	return mapped(nest, func(x any) any {
-		if rng.IntN(2) == 0 {
-			return x
-		}
-		return x.(int) + r
-	})
-}
-
-// read replaces components by what they hold.
-func read(t *testing.T, nest any) any {
-	t.Helper()
-	return mapped(nest, func(x any) any {
-		c, ok := x.(eager.Component)
-		if !ok {
-			return x
-		}
-		v, err := c.Local(context.Background())
-		require.NoError(t, err)
-		return int(v.Value().(int64))
-	})
-}

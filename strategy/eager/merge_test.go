@@ -1,4 +1,4 @@
-package strategy_test
+package eager_test
 
 import (
 	"context"
@@ -29,15 +29,15 @@ func TestMergeCallInAStep(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			rc.AssignAdd(metric, id)
-			out := rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
-				require.True(t, strategy.InCrossReplicaContext(mc.Context()))
+			out := eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
+				require.True(t, eager.InCrossReplicaContext(mc.Context()))
 				mean := mc.Reduce(strategy.Mean, args[0])
 				mc.AssignSub(v, mean)
 				// Each replica's tensor is seen: the last one's minus the first one's.
 				all := mc.LocalResults(args[0])
 				require.Len(t, all, n)
 				spread := mc.Map(func(in []*graph.Node) *graph.Node { return graph.Sub(in[1], in[0]) }, all[0], all[n-1])
-				return []*strategy.MergeValue{spread, args[0], mc.Read(metric)}
+				return []*eager.MergeValue{spread, args[0], mc.Read(metric)}
 			}, id)
 			return append(out, rc.ReadAcross(metric), rc.Broadcast(graph.AddScalar(id, 5)))
 		}, strategy.FunctionOptions{})
@@ -66,8 +66,8 @@ func TestMergeCallInAStep(t *testing.T) {
 func TestAMergeCallMayBeTheStepsFirstCall(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
 	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
-			return []*strategy.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, _ ...*eager.MergeValue) []*eager.MergeValue {
+			return []*eager.MergeValue{mc.Map(func([]*graph.Node) *graph.Node { return graph.Const(rc.Graph(), float32(3)) })}
 		})
 	}, strategy.FunctionOptions{})
 	out, err := f.Run(context.Background())
@@ -85,7 +85,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		n, e := s.NumReplicasInSync(), eager.Of(s)
 		v, err := s.NewVariable(ctx, []float32{1, 2, 3, 4}, strategy.VariableOptions{Annotation: logical.SplitInto(s.NumLogicalDevices())})
 		require.NoError(t, err)
-		scope, err := s.Scope(ctx)
+		scope, err := eager.Of(s).Scope(ctx)
 		require.NoError(t, err)
 		slots, err := e.ColocateVarsWith(scope, v)
 		require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestMomentumOfASplitVariableInAMergeCall(t *testing.T) {
 		f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			gradient := graph.Mul(graph.Const(rc.Graph(), ones), graph.AddScalar(id, 1))
-			rc.MergeCall(func(mc *strategy.MergeContext, args ...*strategy.MergeValue) []*strategy.MergeValue {
+			eager.MergeCall(rc, func(mc *eager.MergeContext, args ...*eager.MergeValue) []*eager.MergeValue {
 				if _, err := update(mc.Context(), args[0]); err != nil {
 					panic(err)
 				}
@@ -149,23 +149,23 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{2, 1}, {2, 2}, {3, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		v, err := s.NewVariable(ctx, float32(5), strategy.VariableOptions{Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		var kept *strategy.MergeContext
+		var kept *eager.MergeContext
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, _ ...*eager.MergeValue) []*eager.MergeValue {
 				kept = mc
 				x := mc.Map(func([]*graph.Node) *graph.Node { return id })
 				mc.Assign(v, x)
-				return []*strategy.MergeValue{x}
+				return []*eager.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
 		assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 
 		_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-			return rc.MergeCall(func(mc *strategy.MergeContext, _ ...*strategy.MergeValue) []*strategy.MergeValue {
+			return eager.MergeCall(rc, func(mc *eager.MergeContext, _ ...*eager.MergeValue) []*eager.MergeValue {
 				x := mc.Map(func(in []*graph.Node) *graph.Node { return graph.MulScalar(in[0], 2) }, mc.Read(v))
 				mc.Assign(v, x)
-				return []*strategy.MergeValue{x}
+				return []*eager.MergeValue{x}
 			})
 		}, strategy.FunctionOptions{}).Run(ctx)
 		require.NoError(t, err)
@@ -189,8 +189,8 @@ func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
 	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
-		return rc.MergeCall(func(mc *strategy.MergeContext, x ...*strategy.MergeValue) []*strategy.MergeValue {
-			return []*strategy.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
+		return eager.MergeCall(rc, func(mc *eager.MergeContext, x ...*eager.MergeValue) []*eager.MergeValue {
+			return []*eager.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
 		}, graph.Const(rc.Graph(), []int32{1, 4}))
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)

@@ -1,4 +1,4 @@
-package strategy_test
+package nest_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
 // What goes into a step comes out of it in the same structure, each leaf with its own
@@ -35,7 +36,7 @@ func TestNestsGoThroughAStep(t *testing.T) {
 		require.NoError(t, err)
 		m := &nestMaker{t, rand.New(rand.NewPCG(uint64(mesh[0]), uint64(mesh[1]))), s, replicas, variable}
 		traces := 0
-		f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+		f := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 			traces++
 			id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 			id = graph.Add(id, rc.Read(variable)) // so that a nest without tensors has a program too
@@ -121,7 +122,7 @@ func TestEachStaticIsTracedOnce(t *testing.T) {
 		{[]any{x}}, {[]any{x}, []any{}}, {map[string]any{"x": x}}, {map[string]any{"y": x}}, {[]float32{1, 2}}, {[]int32{1}}, {"a", x}, {x, struct{ a any }{"a"}},
 	}
 	traces := 0
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		traces++
 		var first *graph.Node
 		mapped(args, func(x any) any {
@@ -164,7 +165,7 @@ var level2 = level(2)
 func TestAResultsStructureMayGoByTheShape(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		x := args[0].(*graph.Node)
 		out := map[string]any{}
 		for i, k := range []string{"x", "y", "z"}[:x.Shape().Dimensions[0]] {
@@ -196,7 +197,7 @@ func TestVariablesInNestsAreWritten(t *testing.T) {
 		require.NoError(t, err)
 		local, err := s.NewVariable(ctx, []float32{0, 0}, strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		f := s.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+		f := nest.New(s, func(rc *strategy.ReplicaContext, args []any) any {
 			model := args[0].(map[string]any)
 			x := args[1].(pair).A.(*graph.Node)
 			rc.AssignAdd(model["local"].(*strategy.Variable), x)
@@ -221,7 +222,7 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	scale, err := s.Mirror(ctx, float32(10), logical.Annotation{})
 	require.NoError(t, err)
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		b := args[0].(map[string]any)
 		return []any{graph.Mul(b["x"].(*graph.Node), b["z"].(*graph.Node)), b["y"].([]any)[0]}
 	}, strategy.FunctionOptions{SplitBatch: true})
@@ -238,7 +239,7 @@ func TestGoroutinesShareANestFunction(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
 	var traces atomic.Int64
-	f := s.NestFunction(func(_ *strategy.ReplicaContext, args []any) any {
+	f := nest.New(s, func(_ *strategy.ReplicaContext, args []any) any {
 		traces.Add(1)
 		return []any{args[0], graph.Neg(args[1].(pair).B.(*graph.Node))}
 	}, strategy.FunctionOptions{})
@@ -269,23 +270,23 @@ func TestAStepMayGiveNothing(t *testing.T) {
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		count, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 		require.NoError(t, err)
-		for name, nest := range map[string]any{
+		for name, given := range map[string]any{
 			"an empty list": []any{}, "an empty map": map[string]any{}, "no result": nil, "a text": "done",
 			"empties in a nest": []any{map[string]any{"a": []any{}}, []any{}, nil}, "an empty struct": struct{}{},
 		} {
 			for _, args := range [][]any{nil, {float32(3)}, {[]any{float32(3), map[string]any{"x": []float32{1, 2}}}}, {[]any{}}} {
 				for _, writes := range []bool{false, true} {
-					f := s.NestFunction(func(rc *strategy.ReplicaContext, _ []any) any {
+					f := nest.New(s, func(rc *strategy.ReplicaContext, _ []any) any {
 						if writes {
 							rc.AssignAdd(count, float32(1))
 						}
-						return nest
+						return given
 					}, strategy.FunctionOptions{})
 					require.NoError(t, count.Assign(ctx, float32(0)))
 					for range 3 { // also when the program is known
 						got, err := f.Run(ctx, args...)
 						require.NoError(t, err, name)
-						require.Equal(t, nest, got, name)
+						require.Equal(t, given, got, name)
 					}
 					got, err := count.Local(ctx, 0)
 					require.NoError(t, err)

@@ -1,4 +1,4 @@
-package strategy_test
+package nest_test
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
 // A step takes a batch by names, a variable and a word, and returns its results by
 // names. The word is part of the signature: the step is traced for each.
-func ExampleTPUStrategy_NestFunction() {
+func ExampleNew() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
 	if err != nil {
@@ -30,7 +31,7 @@ func ExampleTPUStrategy_NestFunction() {
 		log.Fatal(err)
 	}
 
-	f := strat.NestFunction(func(rc *strategy.ReplicaContext, args []any) any {
+	f := nest.New(strat, func(rc *strategy.ReplicaContext, args []any) any {
 		batch, seen, mode := args[0].(map[string]any), args[1].(*strategy.Variable), args[2].(string)
 		fmt.Println("tracing for", mode)
 		x, y := batch["x"].(*graph.Node), batch["y"].(*graph.Node)
