@@ -75,6 +75,16 @@ func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int)
 
 // Values: what callers give, and what lives on the devices.
 
+// Live refuses a variable of another strategy, and one that was closed.
+func (m innerStrategy) Live(v *Variable) error {
+	if err := v.ownedBy(m.TPUStrategy, "load step"); err != nil {
+		return err
+	}
+	m.machine.Launch.Lock()
+	defer m.machine.Launch.Unlock()
+	return v.live()
+}
+
 func (m innerStrategy) Owns(op string, x any) error { return operandOf(x).ownedBy(m.TPUStrategy, op) }
 
 // CheckLeaf says what is wrong with a leaf of a nest that is a value, a variable or a part of one.
@@ -190,11 +200,13 @@ func (m innerStrategy) Room(variables []*Variable) bool {
 	return need == 0 || !known || free > need
 }
 
-// CopyOut copies parts[i] of variable of[i] to the host, for each i. The caller has said the
-// partition, the memory and what is called. No step is launched while it copies, so that all parts
-// are of one moment.
-func (m innerStrategy) CopyOut(ctx context.Context, of []*Variable, parts []mesh.PartCopy) error {
-	if err := m.Usable(ctx, "reading variables"); err != nil {
+// Mesh is the machine below the strategy.
+func (m innerStrategy) Mesh() *mesh.Machine { return m.machine }
+
+// Quiet calls f with the layouts and the buffers of variables while no step is launched and those
+// before are done, so that all are of one moment. Buffers that f returns take their places.
+func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error {
+	if err := m.Usable(ctx, doing); err != nil {
 		return err
 	}
 	if err := arrive(ctx, of...); err != nil {
@@ -202,86 +214,29 @@ func (m innerStrategy) CopyOut(ctx context.Context, of []*Variable, parts []mesh
 	}
 	m.machine.Launch.Lock()
 	defer m.machine.Launch.Unlock()
+	at, held := make([]*mesh.Layout, len(of)), make([]mesh.Buffers, len(of))
 	for i, v := range of {
-		if err := v.live(); err != nil {
-			return err
+		if i > 0 && v == of[i-1] { // another part of it
+			at[i], held[i] = at[i-1], held[i-1]
+			continue
 		}
-		p := &parts[i]
-		p.Name, p.From = fmt.Sprintf("variable %q", v.path), v.buffers
-		var err error
-		if p.Layout, err = v.layout(); err == nil && (i == 0 || v != of[i-1]) {
-			err = ready(ctx, v.buffers)
-		}
-		if err != nil {
-			return fault.Of(p.Name, err, "")
-		}
-	}
-	return m.machine.CopyOut(ctx, parts)
-}
-
-// Images copies to the host what each of this process's devices holds of the variables, to the bit,
-// with its padding: by variable and partition. No step is launched meanwhile.
-func (m innerStrategy) Images(ctx context.Context, of []*Variable) ([][][]byte, error) {
-	images := make([][][]byte, len(of))
-	err := m.quiet(ctx, of, func(i int, l *mesh.Layout, buffers mesh.Buffers) error {
-		images[i] = make([][]byte, len(buffers))
-		for p, b := range buffers {
-			if b == nil || !m.machine.Local[p] {
-				continue
-			}
-			images[i][p] = make([]byte, l.PartBytes)
-			if err := b.ToHost(ctx, images[i][p]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return images, err
-}
-
-// Reinstate gives the devices back what Images copied.
-func (m innerStrategy) Reinstate(ctx context.Context, of []*Variable, images [][][]byte) error {
-	return m.quiet(ctx, of, func(i int, l *mesh.Layout, _ mesh.Buffers) (err error) {
-		fresh := m.machine.Buffers()
-		for p, image := range images[i] {
-			if image == nil {
-				continue
-			}
-			if fresh[p], err = m.machine.System.Runtime().BufferFromHost(ctx, image, l.Type, l.Buffer, m.machine.All[p]); err != nil {
-				return errors.Join(err, fresh.Close())
-			}
-		}
-		return of[i].swap(fresh)
-	})
-}
-
-// quiet calls f for each variable while no step is launched and those before are done.
-func (m innerStrategy) quiet(ctx context.Context, of []*Variable, f func(i int, l *mesh.Layout, buffers mesh.Buffers) error) error {
-	if err := m.Usable(ctx, "copying variables"); err != nil {
-		return err
-	}
-	if err := arrive(ctx, of...); err != nil {
-		return err
-	}
-	m.machine.Launch.Lock()
-	defer m.machine.Launch.Unlock()
-	for i, v := range of {
 		err := v.live()
-		var l *mesh.Layout
 		if err == nil {
-			l, err = v.layout()
+			at[i], err = v.layout()
 		}
 		if err == nil {
 			err = ready(ctx, v.buffers)
-		}
-		if err == nil {
-			err = f(i, l, v.buffers)
 		}
 		if err != nil {
 			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
+		held[i] = v.buffers
 	}
-	return nil
+	fresh, err := f(at, held)
+	for i := range fresh {
+		err = errors.Join(err, of[i].swap(fresh[i]))
+	}
+	return err
 }
 
 // Mirrors reports whether all replicas should hold the same of a variable.

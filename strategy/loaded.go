@@ -29,10 +29,9 @@ type loader struct {
 }
 
 // Load puts a step that was taken apart on the devices. store holds its variables, with values;
-// variables are distributed variables in the place of those of the strategy, by the names of the
-// step's. The step was held against itself before; what does not fit the strategy or the program is
-// an error of fail.
-func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*Variable, fail saved.Fail) (*Function, error) {
+// distributed are its distributed variables by argument, nil for the other arguments. The step was
+// held against itself before; what does not fit the strategy or the program is an error of fail.
+func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved.Step, distributed []*Variable, fail saved.Fail) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
 		panic(fault.New(errkind.NotImplementedError, step.Name, "give arguments like those that it was compiled for", "the step was loaded from a file, which has nothing to trace"))
@@ -43,10 +42,6 @@ func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved
 	f.wholeModel, f.loaded = step.Trains(), step
 	l := &loader{Step: step, f: f, fail: fail}
 	s.rules.came(f)
-	distributed, err := l.distributedVariables(variables)
-	if err != nil {
-		return nil, err
-	}
 	p, err := l.program(ctx, distributed)
 	if err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 
 // machine is what this package uses of a strategy beside the contract.
 type machine interface {
-	// CopyOut copies parts[i] of variable of[i] to the host, several at a time; a part says its
-	// partition, its memory and what is called. It waits for the steps under way, and all parts are of
-	// one moment.
-	CopyOut(ctx context.Context, of []*strategy.Variable, parts []mesh.PartCopy) error
+	// Quiet calls f with the layouts and the buffers of variables, of one moment, when the steps under
+	// way are done. Buffers that f returns take their places. Mesh is the machine that copies them.
+	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
+	Mesh() *mesh.Machine
 	// Room reports whether the devices have room for values of the variables beside those that they
 	// hold.
 	Room(variables []*strategy.Variable) bool

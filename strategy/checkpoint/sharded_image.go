@@ -132,7 +132,13 @@ func (m *image) fill(ctx context.Context, g Group, p *plan, s *strategy.TPUStrat
 	if len(copies) == 0 {
 		return nil
 	}
-	return inside.Of[machine](s).CopyOut(ctx, of, copies)
+	on := inside.Of[machine](s)
+	return on.Quiet(ctx, "reading variables", of, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
+		for i := range copies {
+			copies[i].Name, copies[i].Layout, copies[i].From = fmt.Sprintf("variable %q", of[i].Path()), at[i], held[i]
+		}
+		return nil, on.Mesh().CopyOut(ctx, copies)
+	})
 }
 
 func (m *image) done(i int) {

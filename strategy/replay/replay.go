@@ -5,21 +5,22 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // machine is what this package uses of a strategy beside the contract.
 type machine interface {
-	// Images copies to the host what each of this process's devices holds of the variables, to the bit:
-	// by variable and partition, nil for the partitions of others. It waits for the steps under way.
-	Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
-	// Reinstate gives the devices back what Images copied.
-	Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
+	// Quiet calls f with the layouts and the buffers of variables, of one moment, when the steps under
+	// way are done. Buffers that f returns take their places. Mesh is the machine that has them.
+	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
+	Mesh() *mesh.Machine
 	// Mirrors reports whether all replicas should hold the same of a variable.
 	Mirrors(v *strategy.Variable) bool
 	// Names are the names of the devices, by replica and logical device.
@@ -36,7 +37,7 @@ var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 // copies.
 func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
 	r := &replay{machine: inside.Of[machine](s), strategy: s, number: number, variables: variables}
-	before, err := r.machine.Images(ctx, variables)
+	before, err := r.images(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,17 +47,17 @@ func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables 
 	if err := take(ctx); err != nil {
 		return err
 	}
-	first, err := r.machine.Images(ctx, variables)
+	first, err := r.images(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.machine.Reinstate(ctx, variables, before); err != nil {
+	if err := r.reinstate(ctx, before); err != nil {
 		return err
 	}
 	if err := take(ctx); err != nil {
 		return err
 	}
-	second, err := r.machine.Images(ctx, variables)
+	second, err := r.images(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,6 +73,51 @@ type replay struct {
 	strategy  *strategy.TPUStrategy
 	number    int64
 	variables []*strategy.Variable
+}
+
+// images copies to the host what each of this process's devices holds of the variables, to the bit,
+// with its padding: by variable and partition, nil for the partitions of others.
+func (r *replay) images(ctx context.Context) ([][][]byte, error) {
+	images := make([][][]byte, len(r.variables))
+	return images, r.machine.Quiet(ctx, "copying variables", r.variables, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
+		for i, buffers := range held {
+			images[i] = make([][]byte, len(buffers))
+			for p, b := range buffers {
+				if b == nil || !r.machine.Mesh().Local[p] {
+					continue
+				}
+				images[i][p] = make([]byte, at[i].PartBytes)
+				if err := b.ToHost(ctx, images[i][p]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return nil, nil
+	})
+}
+
+// reinstate gives the devices back what images copied, one variable after another: the devices hold
+// one of them twice.
+func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
+	on := r.machine.Mesh()
+	for i := range images {
+		if err := r.machine.Quiet(ctx, "copying variables", r.variables[i:i+1], func(at []*mesh.Layout, _ []mesh.Buffers) ([]mesh.Buffers, error) {
+			fresh := on.Buffers()
+			for p, image := range images[i] {
+				if image == nil {
+					continue
+				}
+				var err error
+				if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
+					return nil, errors.Join(err, fresh.Close())
+				}
+			}
+			return []mesh.Buffers{fresh}, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // same compares what each device holds with what it held.

@@ -23,17 +23,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/replay"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
-
-// machine copies what the devices hold, and puts it back.
-type machine interface {
-	Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
-	Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
-}
 
 // trainer is a step over a mesh of replicas of two logical devices, with what a step can have that
 // might differ the second time: state of an optimizer, random numbers, sums over replicas and over
@@ -117,7 +110,7 @@ func TestFlippedBitsAreFound(t *testing.T) {
 	s := strategytest.New(t, 3, 2)
 	r := newTrainer(s)
 	require.NoError(t, r.run(ctx, r.batch()))
-	m := inside.Of[machine](s)
+	m := replay.On(s)
 	chance := rand.New(rand.NewPCG(1, 2))
 	variables := r.variables()
 	images := func() [][][]byte {
@@ -214,7 +207,7 @@ func TestAllProcessesAreTold(t *testing.T) {
 			if s.Process() == 0 {
 				return nil
 			}
-			m := inside.Of[machine](s)
+			m := replay.On(s)
 			all, err := m.Images(ctx, r.variables())
 			if err != nil {
 				return err

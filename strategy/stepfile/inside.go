@@ -27,9 +27,11 @@ type machine interface {
 	Target(fail saved.Fail) (saved.Target, error)
 	// Accumulator makes the variable of the scope in which a function accumulates n metrics.
 	Accumulator(name string, n int) (*strategy.Variable, error)
-	// Load puts a step that was taken apart on the devices, over the variables of a store and those
-	// that are given in the place of the strategy's.
-	Load(ctx context.Context, store *model.Store, step *saved.Step, variables map[string]*strategy.Variable, fail saved.Fail) (*strategy.Function, error)
+	// Live refuses a variable of another strategy, and one that was closed.
+	Live(v *strategy.Variable) error
+	// Load puts a step that was taken apart on the devices, over the variables of a store and its
+	// distributed variables, which are given by argument.
+	Load(ctx context.Context, store *model.Store, step *saved.Step, distributed []*strategy.Variable, fail saved.Fail) (*strategy.Function, error)
 }
 
 // function is the inner face of a function: it says which metrics the function accumulates.

@@ -115,7 +115,11 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, err
 	}
 	made := len(variables) > len(o.Variables) // the state was made for the step
-	f, err := m.Load(ctx, store, step, variables, fail)
+	var f *strategy.Function
+	found, err := distributed(s, step, variables)
+	if err == nil {
+		f, err = m.Load(ctx, store, step, found, fail)
+	}
 	if err != nil {
 		if made {
 			err = errors.Join(err, state.Close())

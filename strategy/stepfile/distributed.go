@@ -1,0 +1,80 @@
+package stepfile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+)
+
+// kind describes a variable as far as a compiled step depends on it.
+func kind(shape shapes.Shape, sync strategy.VariableSynchronization, aggregation strategy.VariableAggregation, a logical.Annotation, localWrites bool) string {
+	text := fmt.Sprintf("%s%v, %s, %s, laid out as %s", shape.DType, shape.Dimensions, sync, aggregation, a)
+	if localWrites {
+		text += ", with local writes"
+	}
+	return text
+}
+
+// distributed finds the step's distributed variables: by argument, nil for an argument that is none.
+// given take the places of those of the strategy. The errors name every variable that does not fit.
+func distributed(s *strategy.TPUStrategy, step *saved.Step, given map[string]*strategy.Variable) ([]*strategy.Variable, error) {
+	found := make([]*strategy.Variable, len(step.Arguments))
+	unused := maps.Clone(given)
+	names := map[*strategy.Variable]string{}
+	var errs []error
+	misfit := func(name string, cause error, hint, format string, args ...any) {
+		errs = append(errs, fail(saved.Misfit{Problem: saved.BadVariable, Variable: name, Detail: fmt.Sprintf(format, args...), Hint: hint, Err: cause}))
+	}
+	const another = "give another variable in stepfile.Options.Variables"
+	for i, a := range step.Module.Arguments {
+		d := step.Arguments[i].Distributed
+		if d == nil {
+			continue
+		}
+		want := kind(shapes.Make(a.DType, a.Local...), strategy.VariableSynchronization(d.Synchronization), strategy.VariableAggregation(d.Aggregation), a.Annotation, d.LocalWrites)
+		delete(unused, a.Name)
+		v, isGiven := given[a.Name]
+		if !isGiven {
+			all := slices.DeleteFunc(s.DistributedVariables(), func(v *strategy.Variable) bool { return v.Path() != a.Name })
+			if len(all) != 1 {
+				problem, hint := "there is none of this name in the strategy", "make it with NewVariable"
+				if len(all) > 1 {
+					problem, hint = fmt.Sprintf("%d variables of the strategy have this name", len(all)), "close the others"
+				}
+				misfit(a.Name, nil, hint+", or give one in stepfile.Options.Variables", "%s; the step has %s", problem, want)
+				continue
+			}
+			v = all[0]
+		}
+		if v == nil {
+			misfit(a.Name, nil, another, "stepfile.Options.Variables has nil for this name; the step has %s", want)
+			continue
+		}
+		is := kind(v.Shape(), v.Synchronization(), v.Aggregation(), v.Annotation(), v.LocalWrites())
+		unfit := inside.Of[machine](s).Live(v)
+		switch other, twice := names[v]; {
+		case v.Strategy() != s:
+			misfit(a.Name, unfit, "", "")
+		case is != want:
+			misfit(a.Name, nil, "make it as it was when the step was saved", "it is %s here, and %s in the step", is, want)
+		case twice:
+			misfit(a.Name, nil, another, "it is given for %q already, and the step has two", other)
+		case unfit != nil:
+			misfit(a.Name, unfit, "", "")
+		default:
+			names[v], found[i] = a.Name, v
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(unused)) {
+		misfit(name, nil, "leave it out", "stepfile.Options.Variables gives it, and the step has no distributed variable of this name")
+	}
+	return found, errors.Join(errs...)
+}
