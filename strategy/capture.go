@@ -49,7 +49,7 @@ func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	if rc.meet != nil && !borrowed {
 		if path, first, wrote := rc.meet(op, v); first != nil {
 			c.name, c.now, c.wrote = path, first, wrote
-			rc.strategy.Variables(rc.scope.Store()).trains(path, v)
+			rc.strategy.Variables(rc.state.Scope.Store()).trains(path, v)
 		}
 	}
 	if c.now == nil {
@@ -260,7 +260,7 @@ func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 
 // inReplica refuses calls of the replica context inside a merge call.
 func (rc *ReplicaContext) inReplica(op string) {
-	if rc.merging {
+	if rc.state.Merging {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
 	}
 }

@@ -268,9 +268,7 @@ func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 	return reduction(how).of(m.ReplicaContext, op, x)
 }
 
-// Merging says that a merge function is traced: InReplica, with which the replica's calls begin,
-// refuses them then.
-func (m innerContext) Merging(on bool)     { m.merging = on }
+// InReplica, with which the replica's calls begin, refuses them while a merge function is traced.
 func (m innerContext) InReplica(op string) { m.inReplica(op) }
 
 // Node returns what a call was given as a node of the step. host says that it is one value, not one
@@ -278,9 +276,6 @@ func (m innerContext) InReplica(op string) { m.inReplica(op) }
 func (m innerContext) Node(op string, v *Variable, x any) (node *graph.Node, host bool) {
 	return m.node(op, v, operandOf(x))
 }
-
-// SetStructure keeps the nest of the results with the program that is traced.
-func (m innerContext) SetStructure(x any) { m.structure = x }
 
 // Varying reports whether a node may differ between the replicas.
 func (m innerContext) Varying(x *graph.Node) bool {
@@ -291,8 +286,8 @@ func (m innerContext) Varying(x *graph.Node) bool {
 	return varying[0]
 }
 
-// State returns the step's last node and the nodes of its variables: what building graph changes.
-func (m innerContext) State() []*graph.Node {
+// Built returns the step's last node and the nodes of its variables: what building graph changes.
+func (m innerContext) Built() []*graph.Node {
 	state := []*graph.Node{m.graph.LastNode()}
 	for _, c := range m.captured {
 		state = append(state, c.now)

@@ -93,7 +93,7 @@ func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
 // ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
 // called when the step function has returned, of a function with a store.
 func (t *trace) ownRandomNumbers() error {
-	v := t.rc.scope.Store().GetVariable(first.StatePath)
+	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
 		return nil
 	}

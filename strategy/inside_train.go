@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
@@ -103,25 +104,9 @@ func (m innerContext) Meet(f func(op string, v *Variable) (path string, first *g
 func (m innerContext) Held(v *Variable) region.StepVariable { return m.capture("Read", v) }
 
 func (m innerContext) Rows() (mine, all *graph.Node)         { return m.rows() }
-func (m innerContext) SetRows(mine, all *graph.Node)         { m.realRows, m.allRows = mine, all }
 func (m innerContext) Weighted(mean *graph.Node) *graph.Node { return m.weighted(mean) }
-func (m innerContext) Values() []Value                       { return m.values[:len(m.arguments)] }
-func (m innerContext) Sizes() map[int]*graph.Node            { return m.sizes }
-func (m innerContext) Resized() int                          { return m.resized }
-
-func (m innerContext) SetArguments(in []*graph.Node, sizes map[int]*graph.Node) {
-	m.arguments, m.sizes = in, sizes
-}
-
-// Within makes the context that of a part of the step, with a new root scope and no slices of
-// stacks. leave gives it back what it had: also the arguments, their sizes and the rows.
-func (m innerContext) Within() (leave func()) {
-	rc, was := m.ReplicaContext, *m.ReplicaContext
-	rc.scope, rc.slices = rc.scope.Store().RootScope(), map[string]*graph.Node{}
-	return func() {
-		rc.arguments, rc.sizes, rc.realRows, rc.allRows, rc.scope = was.arguments, was.sizes, was.realRows, was.allRows, was.scope
-	}
-}
+func (m innerContext) Values() []Value                       { return m.values[:len(m.state.Arguments)] }
+func (m innerContext) State() *step.State                    { return m.state }
 
 func (m innerContext) Share(x *graph.Node) *graph.Node {
 	if err := reducible(m.strategy, x.DType()); err != nil {
@@ -135,7 +120,7 @@ func (m innerContext) Belonging(v *model.Variable) (spmd.ReplicaShard, logical.A
 }
 
 func (m innerContext) Stored(v *model.Variable) spmd.ReplicaShard { return m.variables().overOf(v) }
-func (m innerContext) variables() *Variables                      { return m.strategy.Variables(m.scope.Store()) }
+func (m innerContext) variables() *Variables                      { return m.strategy.Variables(m.state.Scope.Store()) }
 
 func (m innerContext) Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	return m.slicing(v)
@@ -147,9 +132,6 @@ func (m innerContext) PartOf(v *model.Variable, whole *graph.Node, over spmd.Rep
 	return m.partOf(v, whole, over)
 }
 
-func (m innerContext) Joined(whole, part *graph.Node) { m.wholes[whole] = part }
-func (m innerContext) InParts(parameter *graph.Node)  { m.rawParts = append(m.rawParts, parameter) }
-
 // KeepStates leaves the replica's own states as they were on replicas without rows.
 func (m innerContext) KeepStates() {
 	rows, _ := m.rows()
@@ -158,8 +140,4 @@ func (m innerContext) KeepStates() {
 			c.now = ifRows(rows, c.now, m.graph.GetParameterByName(c.name))
 		}
 	}
-}
-
-func (m innerContext) KeepUnless(taken *graph.Node, counters ...*model.Variable) {
-	m.taken, m.counters = taken, counters
 }

@@ -146,7 +146,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 	other = t.f.newTrace(ctx, values, t.seen)
 	other.padding = t.padding
 	if i := t.padding.micro(); i >= 0 {
-		other.rc.resized = sizes[i]
+		other.rc.state.Resized = sizes[i]
 	}
 	if err := other.run(); err != nil {
 		return nil, err
@@ -237,8 +237,8 @@ func (f *Function) uneven(shape shapes.Shape) bool {
 // rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
 // has padded rows. Arguments that have other numbers of rows than each other are an [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
-	if rc.padding == nil || rc.realRows != nil {
-		return rc.realRows, rc.allRows
+	if rc.padding == nil || rc.state.Rows != nil {
+		return rc.state.Rows, rc.state.AllRows
 	}
 	first := -1
 	for i, of := range rc.padding.of {
@@ -254,9 +254,9 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	if first < 0 {
 		return nil, nil
 	}
-	rc.realRows = rc.RealSize(first, 0)
-	rc.allRows = spmd.AllReduce(rc.realRows, spmd.Sum)
-	return rc.realRows, rc.allRows
+	rc.state.Rows = rc.RealSize(first, 0)
+	rc.state.AllRows = spmd.AllReduce(rc.state.Rows, spmd.Sum)
+	return rc.state.Rows, rc.state.AllRows
 }
 
 // weighted is a replica's mean of its rows so that the replicas' mean is that of all rows. A

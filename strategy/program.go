@@ -60,7 +60,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 		return nil, err
 	}
 	told.compile(len(m.Text))
-	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.structure,
+	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.state.Structure,
 		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, invariant: t.invariant}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)

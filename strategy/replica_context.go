@@ -14,6 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // ReplicaContext is the strategy as a step function sees it: TensorFlow's
@@ -24,37 +25,17 @@ type ReplicaContext struct {
 	strategy *TPUStrategy
 	ctx      context.Context
 	graph    *graph.Graph
-	scope    *model.Scope
+	state    *step.State
 	// captured are the variables that the step touched, in the order of the first touch.
 	captured []*capture
 	// meet, of a training step, gives a variable that the step meets its parameter, and what follows
-	// its writes. taken, if it has one, is whether the step is taken, and counters the variables that
-	// count those that are not.
-	meet     func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
-	taken    *graph.Node
-	counters []*model.Variable
-	// merging is set while a merge function is traced.
-	merging bool
-	// arguments are the step's, sizes the real sizes of those that are padded.
-	arguments []*graph.Node
+	// its writes.
+	meet func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
 	// values are what the step is traced for, parameters what stands for them.
 	values     []Value
 	parameters []*graph.Node
-	sizes      map[int]*graph.Node
-	// padding is that of the arguments, nil without any; realRows and allRows are the replica's
-	// rows and those of all, once they were asked for.
-	padding           *paddedDims
-	realRows, allRows *graph.Node
-	// resized is the size of microbatches in a trace for another one.
-	resized int
-	// wholes are the replica's parts of values that were brought together from the replicas' parts,
-	// rawParts the parameters of the step that are parts.
-	wholes   map[*graph.Node]*graph.Node
-	rawParts []*graph.Node
-	// slices are the parts of stacked variables of which layers get slices, by the variables' paths.
-	slices map[string]*graph.Node
-	// structure is the nest of the results, if the step returns one.
-	structure any
+	// padding is that of the arguments, nil without any.
+	padding *paddedDims
 }
 
 // Context returns the context that the step is traced with, which is in replica context:
@@ -98,10 +79,10 @@ func (rc *ReplicaContext) inMain() bool {
 // path of its own. (GoMLX's Scope.In, as in rc.Scope().In("hidden"), panics for a path that was
 // used.) Scope panics with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
-	if rc.scope == nil {
+	if rc.state.Scope == nil {
 		panic(noStore("Scope"))
 	}
-	scope := rc.scope
+	scope := rc.state.Scope
 	for _, name := range path {
 		scope = scope.At("%s", name)
 	}
@@ -186,7 +167,7 @@ func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 
 // takeSizes takes the sizes off the program's arguments.
 func (rc *ReplicaContext) takeSizes(values []Value) {
-	rc.sizes = map[int]*graph.Node{}
+	rc.state.Sizes = map[int]*graph.Node{}
 	var ragged []int
 	for i, v := range values {
 		if v.base().ragged != nil {
@@ -195,24 +176,24 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 	}
 	n := len(values) - len(ragged)
 	for k, i := range ragged {
-		rc.sizes[i] = rc.arguments[n+k]
+		rc.state.Sizes[i] = rc.state.Arguments[n+k]
 	}
-	rc.arguments = rc.arguments[:n:n]
+	rc.state.Arguments = rc.state.Arguments[:n:n]
 }
 
 // RealSize returns the size of a dimension of the step's argument in the replica that runs, an
 // int32 scalar. For an argument that was padded it is less than the argument's own size; see
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
-	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault.New(errkind.ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+	if argument < 0 || argument >= len(rc.state.Arguments) {
+		panic(fault.New(errkind.ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
 	}
-	x := rc.arguments[argument]
+	x := rc.state.Arguments[argument]
 	if axis < -x.Rank() || axis >= x.Rank() {
 		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
 	axis = (axis + x.Rank()) % x.Rank()
-	sizes, ok := rc.sizes[argument]
+	sizes, ok := rc.state.Sizes[argument]
 	if !ok {
 		return graph.Const(rc.graph, int32(x.Shape().Dimensions[axis]))
 	}
@@ -222,11 +203,11 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
 // that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
-	if argument < 0 || argument >= len(rc.arguments) {
-		panic(fault.New(errkind.ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.arguments)))
+	if argument < 0 || argument >= len(rc.state.Arguments) {
+		panic(fault.New(errkind.ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
 	}
-	x := rc.arguments[argument]
-	sizes, ok := rc.sizes[argument]
+	x := rc.state.Arguments[argument]
+	sizes, ok := rc.state.Sizes[argument]
 	if !ok || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}

@@ -18,7 +18,7 @@ import (
 // it reads: no device ever has more than a layer of it whole. part is that of the replica, nil if
 // the stack is whole.
 func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
-	vs := rc.strategy.Variables(rc.scope.Store())
+	vs := rc.strategy.Variables(rc.state.Scope.Store())
 	vs.mu.Lock()
 	if vs.stacks == nil {
 		vs.stacks = map[string]bool{}
@@ -29,9 +29,9 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 	if parameter == nil || !over.Is() || over.Dim == 0 {
 		return nil, nil, nil
 	}
-	if part = rc.slices[v.Path()]; part == nil {
+	if part = rc.state.Slices[v.Path()]; part == nil {
 		part = spmd.PartOf(parameter, over)
-		rc.slices[v.Path()] = part
+		rc.state.Slices[v.Path()] = part
 	}
 	a, _, _ := vs.ruled(v)
 	of, split := spmd.ReplicaShard{Dim: over.Dim - 1, Size: over.Size}, a.WithinReplica().Slice()
@@ -55,10 +55,10 @@ func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 
 // partOf is the replica's part of a variable's value in the step.
 func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
-	if part := rc.wholes[whole]; part != nil {
+	if part := rc.state.Parts[whole]; part != nil {
 		return part
 	}
-	vs := rc.strategy.Variables(rc.scope.Store())
+	vs := rc.strategy.Variables(rc.state.Scope.Store())
 	if whole.Type() == graph.NodeTypeParameter && !vs.isProxy(v.Path()) && vs.overOf(v).Is() {
 		return spmd.PartOf(whole, over)
 	}
@@ -68,7 +68,7 @@ func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd
 // stored is what a step gives for a variable of the store: the replica's part of one that is in
 // parts.
 func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.Node {
-	over := rc.strategy.Variables(rc.scope.Store()).overOf(v)
+	over := rc.strategy.Variables(rc.state.Scope.Store()).overOf(v)
 	old := rc.graph.GetParameterByName(v.Path())
 	if !over.Is() || !value.Shape().Equal(v.Shape()) { // whole, or a part already
 		return rc.kept(value, old)
@@ -82,10 +82,10 @@ func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.No
 
 // kept is a variable's value after the step: the new one if the step is taken.
 func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
-	if rc.taken == nil || value == old {
+	if rc.state.Taken == nil || value == old {
 		return value
 	}
-	return graph.Where(rc.taken, value, old)
+	return graph.Where(rc.state.Taken, value, old)
 }
 
 // belonging says how what belongs to a trained variable, its gradient and the optimizer's state,

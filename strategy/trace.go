@@ -21,6 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.
@@ -135,7 +136,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph, wholes: map[*graph.Node]*graph.Node{}, slices: map[string]*graph.Node{}}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: step.New()}
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
 	if s.sharding {
@@ -147,7 +148,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	if store := f.opts.Store; store != nil {
 		model.SetStore(t.graph, store)
 		store.SetTraining(t.graph, f.opts.Training)
-		t.rc.scope = store.RootScope()
+		t.rc.state.Scope = store.RootScope()
 		t.vars = s.Variables(store)
 		t.vars.mu.Lock()
 		t.vars.paths = nil
@@ -163,15 +164,15 @@ func (t *trace) run() error {
 		in[i] = graph.Parameter(t.graph, argumentName(i), shapes.Make(v.base().dtype, v.base().shape...))
 	}
 	rc.values, rc.parameters = t.values, slices.Clone(in)
-	rc.arguments = t.annotated(in)
+	rc.state.Arguments = t.annotated(in)
 	if f.takesRagged() {
 		rc.takeSizes(t.values)
 	}
 	if len(t.padding.sizes) > 0 {
 		rc.padding = &t.padding
 	}
-	t.outputs = slices.Clone(f.step(rc, rc.arguments))
-	if !f.opts.MirroredRandomNumbers && rc.scope != nil {
+	t.outputs = slices.Clone(f.step(rc, rc.state.Arguments))
+	if !f.opts.MirroredRandomNumbers && rc.state.Scope != nil {
 		if err := t.ownRandomNumbers(); err != nil {
 			return f.traceError(err)
 		}
@@ -223,7 +224,7 @@ func (t *trace) gatherChanged() error {
 		return t.f.traceError(err)
 	}
 	for i, v := range t.changed {
-		if !slices.Contains(t.rc.counters, v) {
+		if !slices.Contains(t.rc.state.Counters, v) {
 			t.outputs[t.own+i] = t.rc.stored(v, t.outputs[t.own+i])
 		}
 	}

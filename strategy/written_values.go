@@ -48,7 +48,7 @@ func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, 
 			parameters = append(parameters, rc.graph.GetParameterByName(c.name))
 		}
 	}
-	varying, err := spmd.Varying(nodes, append(parameters, rc.rawParts...))
+	varying, err := spmd.Varying(nodes, append(parameters, rc.state.PartParameters...))
 	if err != nil {
 		return nil, fault.Of("comparing the replicas", err, "")
 	}

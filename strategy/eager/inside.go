@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
+	stepstate "github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // What this package uses of package strategy beside its contract.
@@ -84,15 +85,16 @@ type step interface {
 	First(x *graph.Node) *graph.Node
 	Share(x *graph.Node) *graph.Node
 
-	// InReplica refuses a call of the replica while Merging says that a merge function is traced.
+	// State is what is kept of the step while it is traced. InReplica refuses a call of the replica
+	// while a merge function is traced.
+	State() *stepstate.State
 	InReplica(op string)
-	Merging(on bool)
 	// Node returns what a call was given as a node of the step. host says that it is one value, not
 	// one for each replica. A number takes the dtype of v, if that is a scalar. Varying reports
 	// whether a node may differ between the replicas.
 	Node(op string, v *strategy.Variable, x any) (node *graph.Node, host bool)
 	Varying(x *graph.Node) bool
-	// State returns what building graph changes: the step's last node, and the values of its
+	// Built returns what building graph changes: the step's last node, and the values of its
 	// variables.
-	State() []*graph.Node
+	Built() []*graph.Node
 }

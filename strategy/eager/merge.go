@@ -74,9 +74,9 @@ func MergeCall(rc *strategy.ReplicaContext, fn func(mc *MergeContext, args ...*M
 		}
 		values[i] = mc.merged(x, false)
 	}
-	mc.step.Merging(true)
+	mc.step.State().Merging = true
 	defer func() {
-		mc.step.Merging(false)
+		mc.step.State().Merging = false
 		mc.over = true
 	}()
 	results := fn(mc, values...)
@@ -173,8 +173,9 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 
 // inReplica calls the step's own context, which refuses calls while replicas are merged.
 func (mc *MergeContext) inReplica(f func() *graph.Node) *graph.Node {
-	mc.step.Merging(false)
-	defer mc.step.Merging(true)
+	state := mc.step.State()
+	state.Merging = false
+	defer func() { state.Merging = true }()
 	return f()
 }
 

@@ -37,12 +37,12 @@ func (e *Extended) updateIn(ctx context.Context, t *trace, op string, v *strateg
 			}
 			mine[i] = nest
 		}
-		before := t.step.State()
+		before := t.step.Built()
 		result, err := fn(&UpdateContext{rc: rc, variable: v}, mine...)
 		if err != nil {
 			panic(err)
 		}
-		idle := v == nil && slices.Equal(before, t.step.State())
+		idle := v == nil && slices.Equal(before, t.step.Built())
 		if result, err = nesting.Map(op, result, func(_ string, x any) (any, error) {
 			switch x := x.(type) {
 			case *graph.Node:

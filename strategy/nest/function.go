@@ -15,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // StepFunc builds the graph of a step that takes and returns nests. args are the arguments of
@@ -191,8 +192,8 @@ type (
 		RunStructured(ctx context.Context, args []any) (structure any, results []*strategy.PerReplica, err error)
 	}
 	replica interface {
-		// SetStructure keeps the structure of a step's results with the program that is traced.
-		SetStructure(x any)
+		// State is what is kept of the step while it is traced.
+		State() *step.State
 	}
 )
 
@@ -262,7 +263,7 @@ func (f *Function) flatStep(template []any) strategy.StepFunc {
 		if err != nil {
 			panic(err)
 		}
-		inside.Of[replica](rc).SetStructure(structure)
+		inside.Of[replica](rc).State().Structure = structure
 		return nodes
 	}
 }

@@ -77,7 +77,7 @@ func (g *guard) decide(p *pass) {
 		steps, graph.Add(was(countSkipped), one(skipped)),
 		graph.Where(skipped, steps, was(countLast)), graph.Where(skipped, what, was(countWhat)),
 	}, 0))
-	p.inner.KeepUnless(graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)...)
+	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)
 }
 
 // nonFinite are the numbers of the first thing that is not finite, and of the first gradient: the

@@ -13,6 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // What this package uses of package strategy beside its contract.
@@ -89,21 +90,14 @@ type replica interface {
 	// Held is a variable of the scope as the step holds it.
 	Held(v *strategy.Variable) region.StepVariable
 	// Rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
-	// has padded rows. SetRows says so. Weighted is a replica's mean over its rows, weighted so that
+	// has padded rows. Weighted is a replica's mean over its rows, weighted so that
 	// the mean of the replicas is that over all rows.
 	Rows() (mine, all *graph.Node)
-	SetRows(mine, all *graph.Node)
 	Weighted(mean *graph.Node) *graph.Node
-	// Values are what the step is traced for, one for each argument, and Sizes the real sizes of the
-	// arguments that are padded, by argument. SetArguments sets both.
+	// Values are what the step is traced for, one for each argument, and State is what is kept of it
+	// while it is traced.
 	Values() []strategy.Value
-	Sizes() map[int]*graph.Node
-	SetArguments(in []*graph.Node, sizes map[int]*graph.Node)
-	// Resized is the size of the rows of microbatches in a trace for another one, otherwise 0.
-	Resized() int
-	// Within makes the context that of a part of the step, with a new root scope and no slices of
-	// stacks. leave gives it back what it had.
-	Within() (leave func())
+	State() *step.State
 	// Share is a gradient over the number of replicas. It panics if replicas cannot sum its dtype.
 	Share(x *graph.Node) *graph.Node
 	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what
@@ -116,14 +110,9 @@ type replica interface {
 	// once it was written.
 	Slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
 	Unwritten(v *model.Variable) *graph.Node
-	// PartOf is the replica's part of a variable's value. Joined says which part a value is joined
-	// from, InParts that a parameter is a part.
+	// PartOf is the replica's part of a variable's value.
 	PartOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node
-	Joined(whole, part *graph.Node)
-	InParts(parameter *graph.Node)
 	// KeepStates leaves variables of each replica as they were in replicas without rows. It is called
-	// when all is written. KeepUnless makes the step keep the old values of all that it writes where
-	// taken is false, except for those that count what was done.
+	// when all is written.
 	KeepStates()
-	KeepUnless(taken *graph.Node, counters ...*model.Variable)
 }

@@ -164,7 +164,7 @@ func (s *scaler) judge(guarded bool) stage {
 			o.scaled = graph.LogicalAnd(o.any, graph.LogicalAnd(finite(p.meanLoss()), large))
 			return
 		}
-		p.inner.KeepUnless(graph.LogicalNot(o.any), o.count(p, nil)...)
+		p.common.Taken, p.common.Counters = graph.LogicalNot(o.any), o.count(p, nil)
 	}
 }
 

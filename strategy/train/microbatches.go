@@ -155,7 +155,7 @@ func (l *microbatchLoop) split(arguments []*graph.Node) {
 	case l.padded && l.ragged >= 0:
 		l.real = l.rc.RealSize(l.ragged, 0)
 		l.all = l.rc.AllReduce(strategy.Sum, l.real)
-		l.inner.SetRows(l.real, l.all)
+		l.common.Rows, l.common.AllRows = l.real, l.all
 	case l.padded:
 		l.real, l.all = number(l.length), number(l.length*l.rc.NumReplicasInSync())
 	}
@@ -183,7 +183,7 @@ func (l *microbatchLoop) stack(x *graph.Node) *graph.Node {
 		axes[0].End = more
 		x = graph.Pad(x, graph.Const(x.Graph(), shapes.CastAsDType(0, x.DType())), axes...)
 	}
-	return spmd.Cut(x, l.n, l.inner.Resized())
+	return spmd.Cut(x, l.n, l.common.Resized)
 }
 
 // attempt traces the loop. It reports false if body wrote variables that the loop did not know.
@@ -254,7 +254,7 @@ func (l *microbatchLoop) enter() (leave func()) {
 			model.SetGraphParam(l.graph, path, graph.ScalarZero(l.graph, old.(*graph.Node).DType()))
 		}
 	}
-	end := l.inner.Within()
+	end := l.common.Within()
 	return func() {
 		l.micro = nil
 		end()
@@ -272,7 +272,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 	if l.padded {
 		zero, rows := constant(l.graph, dtypes.Int32, 0), constant(l.graph, dtypes.Int32, float64(l.size))
 		l.micro.real = spmd.RealRows(graph.Clip(graph.Sub(l.real, first), zero, rows))
-		l.inner.SetRows(l.micro.real, l.all)
+		l.common.Rows, l.common.AllRows = l.micro.real, l.all
 	}
 	arguments := l.give(take(len(l.arguments) - 1))
 	entered := map[*model.Variable]*graph.Node{}
@@ -322,7 +322,7 @@ func (l *microbatchLoop) trace(in []*graph.Node, writes *region.Writes, before f
 // give makes the arguments those of a microbatch, split as the step's are.
 func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 	sizes := map[int]*graph.Node{}
-	of := l.inner.Sizes()
+	of := l.common.Sizes
 	for i, x := range in {
 		if real, ok := of[i]; ok {
 			sizes[i] = real
@@ -347,7 +347,7 @@ func (l *microbatchLoop) give(in []*graph.Node) []*graph.Node {
 			sizes[i] = graph.Concatenate([]*graph.Node{sizes[i], others}, 0)
 		}
 	}
-	l.inner.SetArguments(in, sizes)
+	l.common.Arguments, l.common.Sizes = in, sizes
 	return in
 }
 

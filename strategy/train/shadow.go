@@ -75,7 +75,7 @@ func (t *trainer) update(gradients []*graph.Node, update func(scope *model.Scope
 			continue
 		}
 		whole := spmd.Whole(now, p.over, t.place(p.variable).split)
-		t.inner.Joined(whole, now)
+		t.common.Parts[whole] = now
 		p.variable.SetNodeValue(whole)
 	}
 }
@@ -128,7 +128,7 @@ func (s *shadow) takeState(tainted map[*graph.Node]bool) {
 			if held.InUseByGraph(s.graph) {
 				if p := s.graph.GetParameterByName(path); p != nil {
 					tainted[p] = true
-					s.inner.InParts(p)
+					s.common.PartParameters = append(s.common.PartParameters, p)
 				}
 			}
 		case real == nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
 )
 
 // trainer knows which variables a step trains, in one trace of it, and how what belongs to them lies
@@ -28,9 +29,10 @@ import (
 // What the optimizer writes to the proxy is written to the variable, and the optimizer's state
 // for it stays in the store under the proxy's path.
 type trainer struct {
-	rc    *strategy.ReplicaContext
-	inner replica
-	graph *graph.Graph
+	rc     *strategy.ReplicaContext
+	inner  replica
+	common *step.State // what package strategy keeps of the step, too
+	graph  *graph.Graph
 
 	proxies []*proxy // in the order in which the step met their variables
 	// frozen says which variables the step does not train, by their paths; nil for none. They stay
@@ -54,7 +56,8 @@ type proxy struct {
 }
 
 func newTrainer(rc *strategy.ReplicaContext) *trainer {
-	return &trainer{rc: rc, inner: innerContext(rc), graph: rc.Graph(),
+	inner := innerContext(rc)
+	return &trainer{rc: rc, inner: inner, common: inner.State(), graph: rc.Graph(),
 		places: map[*model.Variable]place{}, slices: map[string]*graph.Node{}, looped: map[*graph.Node]bool{}}
 }
 
