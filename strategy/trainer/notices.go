@@ -21,10 +21,10 @@ func notified(ctx context.Context) (context.Context, func()) {
 // watch has Main wait for the work under way, and on a machine with a TPU follows its notices of
 // maintenance and pre-emption, until release is called.
 func (f *Flags) watch(ctx context.Context) (release func()) {
-	release = command.Hold(ctx)
+	held := command.Hold(ctx)
 	notices, ok := ctx.Value(noticesKey{}).(chan interrupt.Notice)
 	if !ok || f.Devices != 0 {
-		return release
+		return held
 	}
 	over, stop := interrupt.Notify(ctx, interrupt.Options{Signals: []os.Signal{}, Metadata: clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{})})
 	go func() {
@@ -38,6 +38,6 @@ func (f *Flags) watch(ctx context.Context) (release func()) {
 	}()
 	return func() {
 		stop()
-		release()
+		held()
 	}
 }
