@@ -50,7 +50,7 @@ TEST = $(GO) test -vet=off -ldflags=-w -p $(shell echo $$(($$(nproc) + 1)))
 # Packages that must build and pass without cgo: the values and the lowering. Those whose tests also
 # have a plugin are built without cgo, and tested with it.
 PURE      = ./strategy/watchdog ./sharding/... ./tpu ./logical/... ./lowering ./lowering/ir ./lowering/ragged ./cluster_resolver/... \
-            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./internal/uplot ./report/events ./report/curve ./report/xspace ./strategy/train/schedule ./internal/activity ./strategy/goodput ./strategy/status
+            ./input/... ./weights ./internal/imports ./internal/nest ./internal/pins ./internal/protoint ./internal/safetensors ./internal/files ./internal/hostfacts ./internal/uplot ./report/events ./report/curve ./report/xspace ./strategy/train/schedule ./internal/activity ./strategy/goodput
 PUREBUILT = ./manual ./lowering/spmd
 
 # The longest packages are named first, so that no core waits for them at the end.

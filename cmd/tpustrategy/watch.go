@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/storage"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 type watchCmd struct {
@@ -48,7 +48,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := there("watch", "give the run's folder", c.Place); err != nil {
 		return err
 	}
-	board, err := status.Open(ctx, c.Place)
+	board, err := watchdog.Open(ctx, c.Place)
 	if err != nil {
 		return refused("watch", err)
 	}
@@ -58,17 +58,17 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		show = draw(a.bytes(), func() (int, int, error) { return term.GetSize(int(f.Fd())) })
 	}
 	if root.JSON {
-		show = func(l *status.Look) error { return a.printLine(l) }
+		show = func(l *watchdog.Look) error { return a.printLine(l) }
 	}
-	view, began := &status.View{}, time.Now()
+	view, began := &watchdog.View{}, time.Now()
 	wait := 2500 * time.Millisecond // in which a host that is alive puts a record
-	if board.Objects() {
+	if storage.IsURL(c.Place) {
 		wait *= 2
 	}
 	if c.Once {
 		view.MinSilence, c.Interval = wait/2, min(c.Interval, wait/4)
 	}
-	var last status.Look
+	var last watchdog.Look
 	for {
 		l, err := view.Look(ctx, board)
 		switch {
@@ -87,14 +87,10 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 		if err != nil || last.Over {
 			return err
 		}
-		asleep := time.Now()
 		select {
 		case <-time.After(c.Interval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		}
-		if stopped := time.Since(asleep) - c.Interval; stopped > 2*time.Second { // this process was
-			view.Excuse(stopped, time.Now())
 		}
 	}
 }
@@ -102,7 +98,7 @@ func (c *watchCmd) Run(ctx context.Context, a *app, root *cli) error {
 // failed begins the line that says that a look at the place failed.
 const failed = "the last look failed: "
 
-func (a *app) showOnce(l *status.Look, asJSON bool) error {
+func (a *app) showOnce(l *watchdog.Look, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(l)
 	}
@@ -146,8 +142,8 @@ func (a *app) terminal() (*os.File, bool) {
 }
 
 // draw returns what shows a look on a terminal, from its first line on.
-func draw(out io.Writer, size func() (width, height int, err error)) func(*status.Look) error {
-	return func(l *status.Look) error {
+func draw(out io.Writer, size func() (width, height int, err error)) func(*watchdog.Look) error {
+	return func(l *watchdog.Look) error {
 		width, height, err := size()
 		if err != nil || width < 20 || height < 4 {
 			width, height = 80, 24
@@ -172,7 +168,7 @@ type news struct {
 	said string // what was the matter then, without its figures
 }
 
-func (n *news) show(l *status.Look) error {
+func (n *news) show(l *watchdog.Look) error {
 	said := fmt.Sprint(len(l.Remarks))
 	for _, f := range l.Findings {
 		said += fmt.Sprint(" ", f.Host, f.Cause)

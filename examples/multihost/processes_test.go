@@ -17,7 +17,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -67,7 +66,7 @@ func TestAMissingProcessIsNamed(t *testing.T) {
 func TestAStoppedProcessIsNamedAndEnded(t *testing.T) {
 	cfg := small(t, 4, 2, "-steps 1000000 -wait 4s -out", filepath.Join(t.TempDir(), "run"))
 	go func() {
-		board, err := status.Open(t.Context(), cfg.Out)
+		board, err := watchdog.Open(t.Context(), cfg.Out)
 		if err != nil {
 			return // the test's wait fails
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -44,7 +43,7 @@ func TestGoodputIsThatOfAllLives(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run", "step-0000000025"))) // as if it had been killed
 	require.NoError(t, life(0))
 
-	board, err := status.Open(t.Context(), dir)
+	board, err := watchdog.Open(t.Context(), dir)
 	require.NoError(t, err)
 	r, err := board.Get(t.Context(), 0)
 	require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -78,7 +77,7 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 		var stuck *watchdog.StuckError
 		if assert.ErrorAs(t, err, &stuck, "process %d", i) {
 			assert.Equal(t, 2, stuck.Findings[0].Host, "process %d: %v", i, err)
-			assert.Equal(t, status.InInput, stuck.Findings[0].Cause)
+			assert.Equal(t, watchdog.InInput, stuck.Findings[0].Cause)
 			assert.Equal(t, watchdog.ExitCode, interrupt.Code(err))
 			assert.Contains(t, stuck.Goroutines, "strategy/fit.Run")
 		}
@@ -90,14 +89,14 @@ func TestARunThatDoesNotGoOnEndsOnAllProcesses(t *testing.T) {
 	point, err := fit.Saved(t.Context(), filepath.Join(dir, "checkpoints"))
 	require.NoError(t, err)
 	assert.Equal(t, int64(30), point.Step, "nobody saved alone")
-	board, err := status.Open(t.Context(), filepath.Join(dir, "run"))
+	board, err := watchdog.Open(t.Context(), filepath.Join(dir, "run"))
 	require.NoError(t, err)
 	all, unreadable, err := board.Read(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Empty(t, unreadable)
 	require.Len(t, all, 4)
 	for _, r := range all {
-		assert.Equal(t, status.Ended, r.State)
+		assert.Equal(t, watchdog.Ended, r.State)
 		assert.Equal(t, int64(30), r.Checkpoint)
 		assert.Contains(t, r.Error, "host 2")
 	}
@@ -116,7 +115,7 @@ func TestAWaitThatItsContextEnds(t *testing.T) {
 			return context.Cause(ctx)
 		}))
 	require.ErrorAs(t, err, &stuck)
-	assert.Equal(t, status.InHook, stuck.Findings[0].Cause)
+	assert.Equal(t, watchdog.InHook, stuck.Findings[0].Cause)
 	assert.Equal(t, int64(10), stuck.Step)
 	assert.ErrorContains(t, err, `in the hook "each" for`)
 
@@ -137,12 +136,12 @@ func TestARunThatGoesOnIsLeftAlone(t *testing.T) {
 	_, err := fit.Run(t.Context(), step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 40, Every: 5}, fit.Watch(o),
 		fit.Evaluate("held", strategytest.OK(train.NewEvaluation(s, store, denseLoss(2), train.Options{})), fit.Dataset(dataset(t, 2)), 10), fit.Checkpoint(filepath.Join(dir, "checkpoints"), 10))
 	require.NoError(t, err)
-	board, err := status.Open(t.Context(), dir)
+	board, err := watchdog.Open(t.Context(), dir)
 	require.NoError(t, err)
 	all, _, err := board.Read(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	r := all[0]
-	assert.Equal(t, []any{status.Ended, int64(40), int64(40), int64(40), int64(40), ""}, []any{r.State, r.Step, r.Steps, r.LossStep, r.Checkpoint, r.Error})
+	assert.Equal(t, []any{watchdog.Ended, int64(40), int64(40), int64(40), int64(40), ""}, []any{r.State, r.Step, r.Steps, r.LossStep, r.Checkpoint, r.Error})
 	assert.Positive(t, float64(*r.Loss))
 }

@@ -8,7 +8,7 @@
 //	fmt.Println(shares.Goodput())   // 0.912
 //
 // A [History] is what a life tells of itself, and, by [History.Then], all lives before it as well:
-// package watchdog keeps it in the record of host 0 (package strategy/status), so that no life needs
+// package watchdog keeps it in the record of host 0, so that no life needs
 // more than the last record of the one before.
 //
 // The shares add up to the wall time. What no life accounts for, such as the time from a process's

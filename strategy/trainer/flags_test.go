@@ -22,7 +22,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
@@ -83,7 +82,7 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	cancel()
 	terminated, end := context.WithCancelCause(t.Context())
 	end(&command.Signal{Signal: syscall.SIGTERM, At: time.Now()})
-	stuck := &watchdog.StuckError{Report: watchdog.Report{Findings: []status.Finding{{Host: 3, Cause: status.Left, Text: "it left"}}}}
+	stuck := &watchdog.StuckError{Report: watchdog.Report{Findings: []watchdog.Finding{{Host: 3, Cause: watchdog.Left, Text: "it left"}}}}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error

@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // calm runs eight hosts whose times jitter, with evaluations and saves, and nothing may be said.
@@ -58,7 +56,7 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 		errs := make([]error, s.hosts)
 		var wg sync.WaitGroup
 		for i := range s.hosts {
-			h, end, err := s.open(i, Options{Board: status.In(view{newMemory(), i})}, func(h *host, place string, step int) error {
+			h, end, err := s.open(i, Options{Board: In(view{newMemory(), i})}, func(h *host, place string, step int) error {
 				if place == "save" && h.i == 0 {
 					time.Sleep(5 * time.Minute)
 				}
@@ -76,7 +74,7 @@ func TestAPlaceThatIsNotSharedEndsNothing(t *testing.T) {
 			require.Len(t, s.reports[i], 1)
 			f := s.reports[i][0].Findings
 			require.Len(t, f, 1)
-			assert.Equal(t, []any{i, status.Store}, []any{f[0].Host, f[0].Cause})
+			assert.Equal(t, []any{i, Store}, []any{f[0].Host, f[0].Cause})
 		}
 	})
 }
@@ -153,9 +151,9 @@ func (h *host) hurry(steps int) error {
 func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
-	w, err := start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }}, func() time.Duration {
+	w, err := Start(t.Context(), Options{OnReport: func(r Report) { t.Errorf("%v", r.Findings) }, since: func() time.Duration {
 		return time.Since(began) + time.Duration(ahead.Load())
-	})
+	}})
 	require.NoError(t, err)
 	defer w.Close(nil)
 	for range 10 {
@@ -166,10 +164,10 @@ func TestATimeInWhichTheProcessWasStoppedDoesNotCount(t *testing.T) {
 	time.Sleep(600 * time.Millisecond) // it has looked
 	ahead.Store(int64(time.Hour))      // the watchdog's clock
 	time.Sleep(time.Second)
-	s := w.look()
-	assert.Less(t, s.lasted, 10*time.Second)
+	r, _ := w.look()
+	assert.Less(t, r.For, 10.)
 	w.Step()
-	assert.Less(t, w.paces[Launch].longest, 10*time.Second)
+	assert.Less(t, w.paces[activityName{kind: Launch}].longest, 10*time.Second)
 }
 
 func TestAStepCostsLessThanAMicrosecondAndNoAllocation(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/activity"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // alone runs a loop under a watchdog in a time that is made, and returns what it reported.
@@ -41,23 +40,23 @@ func TestADeadlineIsLearned(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts Options
 		loop func(w *Watchdog)
-		late status.Cause // empty: nothing is said
+		late Cause // empty: nothing is said
 	}{
 		"the first steps have their time": {loop: func(w *Watchdog) { step(w, 20*time.Minute); step(w, time.Minute); step(w, time.Minute) }},
-		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: status.Nobody},
+		"not all of it":                   {loop: func(w *Watchdog) { step(w, 40*time.Minute) }, late: Nobody},
 		"short steps": {loop: func(w *Watchdog) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
 			}
 			step(w, 29*time.Second)
 		}},
-		"short steps, and a minute": {late: status.Nobody, loop: func(w *Watchdog) {
+		"short steps, and a minute": {late: Nobody, loop: func(w *Watchdog) {
 			for range 100 {
 				step(w, 10*time.Millisecond)
 			}
 			step(w, time.Minute)
 		}},
-		"an input is late on its own": {late: status.InInput, loop: func(w *Watchdog) {
+		"an input is late on its own": {late: InInput, loop: func(w *Watchdog) {
 			for range 10 {
 				w.Do(Input, "")
 				time.Sleep(time.Millisecond)
@@ -107,7 +106,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, time.Second)
 		}},
-		"what was long is forgotten": {late: status.Nobody, loop: func(w *Watchdog) {
+		"what was long is forgotten": {late: Nobody, loop: func(w *Watchdog) {
 			for range 5 {
 				step(w, time.Minute)
 			}
@@ -122,7 +121,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 			}
 			step(w, 2*time.Minute)
 		}},
-		"beyond it, in the first step": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: status.Nobody},
+		"beyond it, in the first step": {opts: Options{Deadline: 3 * time.Minute}, loop: func(w *Watchdog) { step(w, 4*time.Minute) }, late: Nobody},
 		"each hook has its own times": {loop: func(w *Watchdog) {
 			for range 50 {
 				step(w, 10*time.Millisecond)
@@ -132,7 +131,7 @@ func TestADeadlineIsLearned(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			step(w, time.Millisecond)
 		}},
-		"a save that hangs": {late: status.InSave, loop: func(w *Watchdog) {
+		"a save that hangs": {late: InSave, loop: func(w *Watchdog) {
 			for range 3 {
 				step(w, time.Millisecond)
 				w.Do(Save, "")
@@ -184,7 +183,7 @@ func TestOptionsThatDoNotFitAreRefused(t *testing.T) {
 		"option Host: host 3 of 2":          {Host: 3, Hosts: 2},
 		"option Host: host 0 of -1":         {Hosts: -1},
 		"option Patience: -1ns is negative": {Patience: -1},
-		"option Board: Place is given, too": {Place: "x", Board: &status.Board{}},
+		"option Board: Place is given, too": {Place: "x", Board: &Board{}},
 		"storage: ":                         {Place: "nowhere://x"},
 	} {
 		_, err := Start(t.Context(), o)
@@ -197,7 +196,10 @@ func TestActivitiesWithinEachOther(t *testing.T) {
 	w, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
 	defer w.Close(nil)
-	doing := func() string { return w.look().record.Doing }
+	doing := func() string {
+		r, _ := w.look()
+		return r.Doing
+	}
 	w.Do(Launch, "")
 	compile := w.Begin(Compile, "step")
 	exchange := w.Begin(Exchange, "fingerprints")
@@ -213,7 +215,7 @@ func TestActivitiesWithinEachOther(t *testing.T) {
 	ctx, stop := w.Context(t.Context())
 	defer stop()
 	activity.Begin(ctx, activity.Exchange, "barrier")()
-	assert.Equal(t, int64(2), w.paces[Exchange].n)
+	assert.Equal(t, int64(2), w.paces[activityName{kind: Exchange}].n)
 	for range 2 * maxNested {
 		defer w.Begin(Compile, "")()
 	}
@@ -236,5 +238,8 @@ func TestTheProgramsOwnGoroutinesComeFirst(t *testing.T) {
 	}
 	assert.Equal(t, []string{"4", "6", "1", "2", "5"}, order)
 	assert.Less(t, len(arrange(dump+strings.Repeat("1 @ 0x9\n#\t"+strings.Repeat("x", 9000)+"\n\n", 30))), maxGoroutines+200)
-	assert.Contains(t, goroutines(), "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
+	w, err := Start(t.Context(), Options{})
+	require.NoError(t, err)
+	defer w.Close(nil)
+	assert.Contains(t, w.reportOf([]Finding{{Cause: Nobody}}).Goroutines, "watchdog.TestTheProgramsOwnGoroutinesComeFirst")
 }

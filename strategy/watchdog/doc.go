@@ -29,17 +29,31 @@
 // signal, a sleeping laptop or a processor that others used, counts for nothing. Only monotonic
 // clocks count: a clock that jumps changes nothing.
 //
+// # The records
+//
+// With [Options].Place, a folder or a store that all hosts share, host 3 puts status/host-0003.json
+// there once a second, and reads the others' records: JSON with a sequence number, the step, the
+// rate, the loss, the last checkpoint, what the host does and for how long. Without a place a host
+// knows of itself alone, and gives what others take part in half an hour.
+//
+// In a folder nothing is brought to the disk by force, so that a save does not hold up the sign of
+// life, and where the disk is full a record is written over the one before
+// (storage.PutOptions.Volatile); a reader passes over a half that does not parse. In an object store
+// each record and each reading of one is a request, and the records come each other second. On more
+// than 8 hosts the records are read each hosts/8 seconds, and more often once this host has waited
+// for half of the floor.
+//
 // # Who is late
 //
-// With [Options].Place, a folder or a store that all hosts share, each host puts a record there
-// once a second (package strategy/status) and reads the others'. A host that waits for the others
-// in a launch, for a result or in an exchange then knows for whom: a host that is silent, that has
-// left, that is in another exchange, or that has not come to the same place, as it waits for its
-// input, its save, a hook or the compiler. Such a host is named on all hosts within 10 seconds,
-// also where it is only much later than the others were. A host that is slow, a clock that is
-// wrong, a save that fails, and records that cannot be written are named, too, and end nothing.
+// A host that waits for the others in a launch, for a result or in an exchange knows for whom: a
+// host that is silent, that has left, that is in another exchange, or that has not come to the same
+// place, as it waits for its input, its save, a hook or the compiler. Such a host is named on all
+// hosts within 10 seconds, also where it is only much later than the others were. A host that is
+// slow, a clock that is wrong, a save that fails, and records that cannot be written are named, too,
+// and end nothing.
 //
-// Without a place a host knows of itself alone, and gives what others take part in half an hour.
+// A host is silent whose record does not change for some seconds of the reader's clock. No two
+// clocks are compared but to name one that is wrong.
 //
 // # What happens then
 //
@@ -55,10 +69,15 @@
 // Only what is sure ends a run: a host that is not there, or an activity that is late by its own
 // host's times. That a host is later than the others were is said, and waited for.
 //
-// # Cost
+// # To look on
 //
-// A goroutine looks four times a second, and has a record put each second and the others' records
-// read: each second on up to 8 hosts, each hosts/8 seconds on more, and more often once this host has
-// waited for half of the floor. In an object store each is a request, and the records come each other
-// second.
+// `tpustrategy watch` shows the records by a [View], which any program can have:
+//
+//	board, err := watchdog.Open(ctx, "run")          // or gs://bucket/run
+//	defer board.Close()
+//	var view watchdog.View
+//	look, err := view.Look(ctx, board)               // and again a second later, to see who is alive
+//	for _, line := range look.Text(0) {
+//		fmt.Println(line)
+//	}
 package watchdog

@@ -13,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 var errLeave = errors.New("it had enough")
@@ -23,7 +21,7 @@ var errLeave = errors.New("it had enough")
 type fault struct {
 	name  string
 	host  int
-	cause status.Cause
+	cause Cause
 	// at does it; once is called when it begins.
 	at func(h *host, place string, step int, once func())
 	// goes says that the run goes on all the same.
@@ -38,80 +36,80 @@ func block(h *host) { <-h.ctx.Done() }
 // faults are the kinds of faults. Step 45 is in the midst of steps, step 50 a record, step 80 a
 // save.
 var faults = []fault{
-	{name: "a host that is dead", host: 5, cause: status.Silent, at: func(h *host, place string, step int, once func()) {
+	{name: "a host that is dead", host: 5, cause: Silent, at: func(h *host, place string, step int, once func()) {
 		if place == "launch" && step == 45 {
 			once()
 			h.hush(0)
 		}
 	}},
-	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: status.Silent, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a host that is stopped and goes on after 20 s", host: 2, cause: Silent, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
 			h.hush(20 * time.Second)
 		}
 	}},
-	{name: "input that blocks", host: 3, cause: status.InInput, at: func(h *host, place string, step int, once func()) {
+	{name: "input that blocks", host: 3, cause: InInput, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "input that is slow", host: 6, cause: status.Slow, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "input that is slow", host: 6, cause: Slow, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step >= 45 {
 			once()
 			time.Sleep(300 * time.Millisecond)
 		}
 	}},
-	{name: "a save that hangs", host: 0, cause: status.InSave, at: func(h *host, place string, step int, once func()) {
+	{name: "a save that hangs", host: 0, cause: InSave, at: func(h *host, place string, step int, once func()) {
 		if place == "save" && step == 80 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a full disk", host: 0, cause: status.Trouble, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a full disk", host: 0, cause: Trouble, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "save" && step == 80 {
 			once()
 			h.Trouble(fmt.Errorf("save step 80: %w", syscall.ENOSPC))
 		}
 	}},
-	{name: "a launch that never returns", host: 7, cause: status.InLaunch, at: func(h *host, place string, step int, once func()) {
+	{name: "a launch that never returns", host: 7, cause: InLaunch, at: func(h *host, place string, step int, once func()) {
 		if place == "launched" && step == 45 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a host that compiles for ever", host: 4, cause: status.InCompile, at: func(h *host, place string, step int, once func()) {
+	{name: "a host that compiles for ever", host: 4, cause: InCompile, at: func(h *host, place string, step int, once func()) {
 		if place == "compile" {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a host that left the loop early", host: 1, cause: status.Left, err: errLeave, at: nil},
-	{name: "a deadlock in a hook", host: 3, cause: status.InHook, at: func(h *host, place string, step int, once func()) {
+	{name: "a host that left the loop early", host: 1, cause: Left, err: errLeave, at: nil},
+	{name: "a deadlock in a hook", host: 3, cause: InHook, at: func(h *host, place string, step int, once func()) {
 		if place == "hook" && step == 10 {
 			once()
 			block(h)
 		}
 	}},
-	{name: "a status store that one host lost", host: 4, cause: status.Store, goes: true, at: func(h *host, place string, step int, once func()) {
+	{name: "a status store that one host lost", host: 4, cause: Store, goes: true, at: func(h *host, place string, step int, once func()) {
 		if place == "input" && step == 45 {
 			once()
 			h.lose()
 		}
 	}},
-	{name: "a clock that is an hour off", host: 2, cause: status.Clock, goes: true, opts: func(i int, o *Options) {
+	{name: "a clock that is an hour off", host: 2, cause: Clock, goes: true, opts: func(i int, o *Options) {
 		if i == 2 {
-			o.clock = func() time.Time { return time.Now().Add(time.Hour) }
+			o.wall = func() time.Time { return time.Now().Add(time.Hour) }
 		}
 	}},
-	{name: "a host in another exchange", host: 5, cause: status.InExchange, at: func(h *host, place string, step int, once func()) {
+	{name: "a host in another exchange", host: 5, cause: InExchange, at: func(h *host, place string, step int, once func()) {
 		if place == "exchange" && step == 50 {
 			once()
 			h.Do(Exchange, "barrier mine")
 			_ = h.meet(h.ctx, "barrier mine")
 		}
 	}},
-	{name: "a host that never came", host: 7, cause: status.Missing, at: nil},
+	{name: "a host that never came", host: 7, cause: Missing, at: nil},
 }
 
 // TestEachFaultIsNamedOnAllHosts gives one of eight hosts each of the faults. All hosts that can
@@ -132,7 +130,7 @@ func underFault(t *testing.T, f fault) {
 		if h.i != f.host {
 			return nil
 		}
-		if f.cause == status.Left && place == "input" && step == 45 {
+		if f.cause == Left && place == "input" && step == 45 {
 			began = time.Now()
 			return errLeave
 		}
@@ -148,14 +146,14 @@ func underFault(t *testing.T, f fault) {
 	errs := make([]error, s.hosts)
 	var wg sync.WaitGroup
 	for i := range s.hosts {
-		if f.cause == status.Missing && i == f.host {
+		if f.cause == Missing && i == f.host {
 			continue
 		}
 		var o Options
 		if f.opts != nil {
 			f.opts(i, &o)
 		}
-		if f.cause == status.InCompile || f.cause == status.InHook {
+		if f.cause == InCompile || f.cause == InHook {
 			o.First = 2 * time.Minute // what is named by comparison ends by this
 		}
 		h, end, err := s.open(i, o, at)
@@ -169,7 +167,7 @@ func underFault(t *testing.T, f fault) {
 	named := 0
 	for i := range s.hosts {
 		all := s.reports[i]
-		dead := i == f.host && slices.Contains([]status.Cause{status.Silent, status.Left, status.Missing}, f.cause)
+		dead := i == f.host && slices.Contains([]Cause{Silent, Left, Missing}, f.cause)
 		if dead {
 			continue
 		}
@@ -184,7 +182,7 @@ func underFault(t *testing.T, f fault) {
 			}
 			for _, r := range all {
 				for _, other := range r.Findings {
-					if other.Host != f.host && !(f.cause == status.Left) {
+					if other.Host != f.host && !(f.cause == Left) {
 						t.Errorf("host %d blames another: %s", i, other)
 					}
 				}

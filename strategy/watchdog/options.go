@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // Options configure a watchdog. The zero value watches a process alone, and tells its context.
@@ -21,10 +20,10 @@ type Options struct {
 	// restart. Records of another run do not count.
 	Run string
 	// Place is where the hosts see each other's records: a folder that all share, or the URL of a
-	// store; see status.Open. Empty is none: a host then knows of itself alone.
+	// store; see [Open]. Empty is none: a host then knows of itself alone.
 	Place string
 	// Board is an open board, in the place of Place. It stays the caller's.
-	Board *status.Board
+	Board *Board
 
 	// Deadline bounds each wait of a step: for its input, its launch, its result and an exchange. 0
 	// learns it: four times the longest of late, and at least Floor.
@@ -47,14 +46,15 @@ type Options struct {
 	// Logger receives the reports; nil discards them.
 	Logger *slog.Logger
 
-	clock func() time.Time // of the records
+	wall  func() time.Time     // the host's clock
+	since func() time.Duration // the monotonic one, since the start
 }
 
 // defaults checks the options and fills them in.
 func (o *Options) defaults() error {
 	o.Hosts = cmp.Or(o.Hosts, 1)
 	var name, reason string
-	if o.Hosts < 0 || o.Host < 0 || o.Host >= o.Hosts {
+	if o.Host < 0 || o.Host >= o.Hosts {
 		name, reason = "Host", fmt.Sprintf("host %d of %d; hosts count from 0", o.Host, o.Hosts)
 	}
 	if o.Place != "" && o.Board != nil {
@@ -73,26 +73,23 @@ func (o *Options) defaults() error {
 		o.Name, _ = os.Hostname()
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.clock == nil {
-		o.clock = time.Now
+	if o.wall == nil {
+		o.wall = time.Now
+	}
+	if o.since == nil {
+		began := time.Now()
+		o.since = func() time.Duration { return time.Since(began) }
 	}
 	return nil
 }
 
-// interval is the time between two records: a second, two seconds where records are objects, unless
-// this host waits for long, and less where less is late.
-func (w *Watchdog) interval(waits bool) time.Duration {
-	d := min(time.Second, w.opts.Floor/5)
-	if w.board.Objects() && !waits {
-		return 2 * d
-	}
-	return d
-}
+// interval is the least time between two records.
+func (o *Options) interval() time.Duration { return min(time.Second, o.Floor/5) }
 
 // tick is the time between two looks.
 func (o *Options) tick() time.Duration {
 	return min(max(o.Floor/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// paused is how much later than a tick the next one comes if the process was stopped.
+// paused is the time after a look in which there is another one, unless the process is stopped.
 func (o *Options) paused() time.Duration { return max(o.Floor/5, 4*o.tick()) }

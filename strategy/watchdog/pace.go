@@ -2,63 +2,76 @@ package watchdog
 
 import (
 	"time"
-
-	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-// pace is what is known of the durations of one kind of activity: the longest of late, in two
-// buckets that take turns, so that what was long once is forgotten.
+// pace is what is known of the durations of one kind of activity.
 type pace struct {
-	n               int64
-	longest, before time.Duration // of the bucket under way, and of the one before
-	since           int64         // n when the bucket under way began
-	began           time.Duration // when that was
+	n       int64
+	longest time.Duration // of late: what was long once is forgotten bit by bit
+	at      time.Duration // when the last one ended
 }
 
-// The size of a bucket: that many durations and that much time, both.
+// What is known of a duration fades to a third in that many others and that much time, both.
 const (
-	bucketCount = 256
-	bucketTime  = time.Minute
+	fadeCount = 256
+	fadeTime  = time.Minute
 )
-
-// factor is how many times as long as its longest time of late an activity may last.
-const factor = 4
 
 // observe adds a duration that ended now.
 func (p *pace) observe(d, now time.Duration) {
-	p.n++
-	p.longest = max(p.longest, d)
-	if p.n-p.since >= bucketCount && now-p.began >= bucketTime {
-		*p = pace{n: p.n, before: p.longest, since: p.n, began: now}
-	}
+	fades := min(float64(now-p.at)/float64(fadeTime), 1./fadeCount)
+	p.n, p.at, p.longest = p.n+1, now, max(d, time.Duration(float64(p.longest)*(1-fades)))
 }
 
-// usual is the longest time of late, known once there are enough of them: the first steps after a
-// start or a resume are slow.
-func (p *pace) usual(k activity.Kind) (longest time.Duration, known bool) {
-	enough := int64(1)
-	if k == activity.Input || k.Together() {
-		enough = 3
+// activityName is what has a pace: a kind of activity, or a hook.
+type activityName struct {
+	kind Activity
+	hook string
+}
+
+// pace is that of an activity.
+func (w *Watchdog) pace(f *frame) *pace {
+	name := activityName{kind: f.kind}
+	if f.kind == Hook && len(w.paces) < 256 {
+		name.hook = f.name
 	}
-	return max(p.longest, p.before), p.n >= enough
+	p := w.paces[name]
+	if p == nil {
+		p = &pace{}
+		w.paces[name] = p
+	}
+	return p
+}
+
+// observe learns from an activity that has ended.
+func (w *Watchdog) observe(f *frame) {
+	w.took[f.kind] = f.own
+	w.pace(f).observe(f.own, w.mark)
+	switch f.kind {
+	case Compile: // another program
+		delete(w.paces, activityName{kind: Launch})
+		delete(w.paces, activityName{kind: Result})
+	case Setup: // another pass
+		delete(w.paces, activityName{kind: Input})
+	}
 }
 
 // bound is how long an activity may last. It is called under mu.
 func (w *Watchdog) bound(f *frame) time.Duration {
-	o := &w.opts
-	if o.Deadline > 0 && (f.kind == activity.Input || f.kind.Together()) {
-		return o.Deadline
-	}
-	usual, known := w.pace(f).usual(f.kind)
+	o, p := &w.opts, w.pace(f)
+	ofStep := f.kind == Input || f.kind.Together()
+	known := p.n > 2 || p.n > 0 && !ofStep // the first steps after a start or a resume are slow
 	switch {
-	case f.kind == activity.Other || f.kind == activity.Compile: // the caller's code, and programs of any size: nothing is known
+	case ofStep && o.Deadline > 0:
+		return o.Deadline
+	case f.kind == Other || f.kind == Compile: // the caller's code, and programs of any size: nothing is known
 		return o.First
 	case !known, f.kind.Together() && o.Hosts > 1 && w.board == nil: // the others may save: nothing says what they do
 		return o.First
-	case f.kind == activity.Hook: // which may do something else now and then
-		return max(12*o.Floor, factor*usual)
+	case f.kind == Hook: // which may do something else now and then
+		return max(12*o.Floor, factor*p.longest)
 	}
-	return max(o.Floor, factor*usual)
+	return max(o.Floor, factor*p.longest)
 }
 
 // stand is how long all hosts may wait at the same place.

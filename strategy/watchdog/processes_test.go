@@ -24,8 +24,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // child is what a host that is a process is told.
@@ -41,8 +39,8 @@ type child struct {
 // said is a line of a child: a report, or the time at which the fault began.
 type said struct {
 	Time   time.Time
-	Begins bool            `json:",omitempty"`
-	First  *status.Finding `json:",omitempty"`
+	Begins bool     `json:",omitempty"`
+	First  *Finding `json:",omitempty"`
 }
 
 // TestHostProcess is the host that the tests below start.
@@ -81,7 +79,7 @@ func TestHostProcess(t *testing.T) {
 	if f.opts != nil {
 		f.opts(c.Host, &o)
 	}
-	if f.cause == status.InCompile || f.cause == status.InHook {
+	if f.cause == InCompile || f.cause == InHook {
 		o.First = 3 * c.Floor
 	}
 	w, err := Start(t.Context(), o)
@@ -109,7 +107,7 @@ func TestHostProcess(t *testing.T) {
 		_ = os.WriteFile(c.Place, nil, 0o644)
 	}
 	h.at = func(h *host, place string, step int) error {
-		if f.cause == status.Left && c.Host == f.host && place == "input" && step == 45 {
+		if f.cause == Left && c.Host == f.host && place == "input" && step == 45 {
 			begin()
 			return errLeave
 		}
@@ -118,7 +116,7 @@ func TestHostProcess(t *testing.T) {
 		}
 		return nil
 	}
-	if f.cause == status.Clock || f.cause == status.Missing {
+	if f.cause == Clock || f.cause == Missing {
 		begin()
 	}
 	err = h.run(c.Steps)
@@ -221,22 +219,22 @@ func processes(t *testing.T, name string, steps int, floor, pause time.Duration,
 func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	steps, pause := 400, 3*floor
 	switch f.cause {
-	case status.Silent:
+	case Silent:
 		steps = 100
-	case status.Slow:
+	case Slow:
 		steps = 45 + int(max(12*time.Second, 3*floor)/(300*time.Millisecond))
-	case status.Store, status.Trouble, status.Clock:
+	case Store, Trouble, Clock:
 		steps = int(max(8*time.Second, 3*floor) / (12 * time.Millisecond))
 	}
 	without := -1
-	if f.cause == status.Missing {
+	if f.cause == Missing {
 		without = f.host
 	}
 	all := processes(t, f.name, steps, floor, pause, without)
 	began := time.Time{}
 	for _, o := range all {
 		for _, s := range o.said {
-			if s.Begins && (began.IsZero() || f.cause == status.Missing || f.cause == status.Clock) {
+			if s.Begins && (began.IsZero() || f.cause == Missing || f.cause == Clock) {
 				began = s.Time
 			}
 		}
@@ -244,7 +242,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 	require.False(t, began.IsZero(), "the fault did not begin")
 	var longest time.Duration
 	for i, o := range all {
-		if i == f.host && slices.Contains([]status.Cause{status.Silent, status.Left, status.Missing}, f.cause) {
+		if i == f.host && slices.Contains([]Cause{Silent, Left, Missing}, f.cause) {
 			continue
 		}
 		var first *said
@@ -264,7 +262,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 			assert.Equal(t, want, o.code, "host %d\n%s", i, o.stderr)
 		}
 	}
-	if f.cause == status.Silent && !f.goes {
+	if f.cause == Silent && !f.goes {
 		assert.Equal(t, syscall.SIGKILL, all[f.host].signal)
 	}
 	t.Logf("named on all within %.1f s", longest.Seconds())
@@ -274,7 +272,7 @@ func namedByProcesses(t *testing.T, f fault, floor time.Duration) {
 // TestDeadAndStoppedProcessesAreNamed kills one of eight processes, and stops one, by signals.
 func TestDeadAndStoppedProcessesAreNamed(t *testing.T) {
 	for _, f := range faults {
-		if f.cause == status.Silent {
+		if f.cause == Silent {
 			t.Run(f.name, func(t *testing.T) {
 				t.Parallel()
 				namedByProcesses(t, f, 2*time.Second)

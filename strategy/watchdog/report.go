@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // ExitCode is the code with which a process ends that waits for a host which does not go on:
@@ -23,7 +23,7 @@ const ExitCode = command.Unavailable
 // Report says who does not go on, or what else is the matter, and where this host is.
 type Report struct {
 	// Findings name hosts. At least one is new since the report before.
-	Findings []status.Finding
+	Findings []Finding
 	// Host is this host, Step the number of its steps, Doing what it does, with its name, and For
 	// how long it has.
 	Host  int
@@ -59,37 +59,32 @@ func (*StuckError) ExitCode() int { return ExitCode }
 // Unwrap returns context.Canceled, so that what ends by it counts as cancelled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
+func (w *Watchdog) stuckError(found []Finding) *StuckError {
+	unsure := func(f Finding) bool { return !f.Sure }
+	return &StuckError{w.reportOf(append(slices.DeleteFunc(slices.Clone(found), unsure), slices.DeleteFunc(slices.Clone(found), sure)...))}
+}
+
 // reportOf is a report of findings about the run as it is.
-func (w *Watchdog) reportOf(s state, found []status.Finding) Report {
-	r := Report{Findings: found, Host: w.opts.Host, Step: s.record.Step, Doing: s.record.Doing, For: s.lasted}
-	if s.record.Detail != "" {
-		r.Doing = fmt.Sprintf("%s %q", r.Doing, s.record.Detail)
+func (w *Watchdog) reportOf(found []Finding) Report {
+	here, _ := w.look()
+	r := Report{Findings: found, Host: here.Host, Step: here.Step, Doing: here.Doing, For: time.Duration(here.For * float64(time.Second))}
+	if here.Detail != "" {
+		r.Doing = fmt.Sprintf("%s %q", r.Doing, here.Detail)
 	}
 	if slices.ContainsFunc(found, stops) {
-		r.Goroutines = goroutines()
+		var b strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+		r.Goroutines = arrange(b.String())
 	}
 	return r
 }
 
-func (w *Watchdog) stuckError(s state, found []status.Finding) *StuckError {
-	found = slices.Clone(found)
-	slices.SortStableFunc(found, func(a, b status.Finding) int {
-		if a.Sure == b.Sure {
-			return 0
-		} else if a.Sure {
-			return -1
-		}
-		return 1
-	})
-	return &StuckError{w.reportOf(s, found)}
-}
-
 // report tells of new findings, if there are any, in a line for each.
-func (w *Watchdog) report(s state, found []status.Finding) {
+func (w *Watchdog) report(found []Finding) {
 	if len(found) == 0 {
 		return
 	}
-	r := w.reportOf(s, found)
+	r := w.reportOf(found)
 	dump := w.dump(r)
 	for _, f := range found {
 		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.Doing,
@@ -107,12 +102,13 @@ func (w *Watchdog) dump(r Report) string {
 	case r.Goroutines == "":
 		return ""
 	case w.board != nil:
+		name := fmt.Sprintf(goroutinesFile, r.Host)
 		go func() { // which may be slow
 			ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 			defer cancel()
-			_ = w.board.PutText(ctx, r.Host, "goroutines", r.Goroutines)
+			_ = w.board.put(ctx, name, []byte(r.Goroutines))
 		}()
-		return w.board.TextName(r.Host, "goroutines")
+		return w.board.store.String() + "/" + name
 	case !w.opts.Logger.Enabled(context.Background(), slog.LevelWarn):
 		return "" // nobody is told of it
 	}
@@ -125,4 +121,31 @@ func (w *Watchdog) dump(r Report) string {
 		return errors.Join(err, os.Remove(f.Name())).Error()
 	}
 	return f.Name()
+}
+
+// maxGoroutines bounds a text of goroutines, in bytes.
+const maxGoroutines = 64 << 10
+
+// module is the module's path, of the functions of its packages.
+const module = "github.com/tpustrategy/tpustrategy/"
+
+// arrange orders the stacks of a profile of goroutines, in which those that are alike are counted,
+// and bounds them: that which takes the steps, the program's own, the module's, others, and the
+// watchdog's at last.
+func arrange(profile string) string {
+	parts := []string{module + "strategy/fit.Run+", "\tmain.main+", "\tmain.", module, ""}
+	rank := func(stack string) int {
+		if strings.Contains(stack, module+"strategy/watchdog.(*Watchdog).") {
+			return len(parts)
+		}
+		return slices.IndexFunc(parts, func(part string) bool { return strings.Contains(stack, part) })
+	}
+	_, text, _ := strings.Cut(profile, "\n")
+	stacks := strings.Split(strings.TrimSpace(text), "\n\n")
+	slices.SortStableFunc(stacks, func(a, b string) int { return rank(a) - rank(b) })
+	all := strings.Join(stacks, "\n\n")
+	if len(all) > maxGoroutines {
+		all = all[:maxGoroutines] + fmt.Sprintf("\n... and %d bytes more", len(all)-maxGoroutines)
+	}
+	return all
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/storage"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
 // memory is a store in memory.
@@ -155,7 +154,7 @@ type host struct {
 func (s *slice) open(i int, o Options, at func(h *host, place string, step int) error) (*host, func(error), error) {
 	o.Host, o.Hosts, o.Run, o.Name = i, s.hosts, "run", "w"
 	if o.Board == nil {
-		o.Board = status.In(view{s.store, i})
+		o.Board = In(view{s.store, i})
 	}
 	o.OnReport = func(r Report) {
 		s.mu.Lock()

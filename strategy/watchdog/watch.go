@@ -1,152 +1,175 @@
 package watchdog
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
-	"github.com/tpustrategy/tpustrategy/strategy/status"
+	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// watch is what the goroutine has that looks at a host.
-type watch struct {
-	*Watchdog
-	exchange
-	view status.View // of the hosts, by their records
-
-	// An episode is a time in which this host does not move.
-	marks    int64 // of the host, when the episode began
-	reported []status.Finding
-	sure     time.Duration // when a report was sure first; 0 is not yet
-
-	noted        []status.Finding // what goes on although something is the matter, in the last look
-	over, exited bool             // the contexts are cancelled, and the process was to end
-	ended        time.Duration    // when they were
-	older, newer sample
+// heard is what came of an exchange with the place of the records.
+type heard struct {
+	read bool // and all is what there is
+	all  []Record
+	err  error
 }
 
-// watch looks at the host until the watchdog is closed.
-func (w *Watchdog) watch() {
-	defer close(w.left)
-	e := &watch{Watchdog: w, exchange: exchange{answers: make(chan answer, 1)}, view: status.View{Run: w.opts.Run, Hosts: 1}}
-	if w.board != nil { // or else it sees itself alone
-		e.view.Hosts, e.view.MinSilence = w.opts.Hosts, max(w.opts.Floor, 3*w.interval(false))
-	}
-	e.view.See(nil, time.Now(), time.Now())
-	tick := w.opts.tick()
-	ticker := time.NewTicker(tick)
+// storeWait bounds an exchange with the place.
+const storeWait = 10 * time.Second
+
+// talk puts this host's records and reads those of the others, until the watchdog is closed. It has a
+// goroutine of its own: a place that is slow does not hold the watch up. More hosts read more rarely,
+// as each reads the records of all, and so do hosts that do not wait.
+func (w *Watchdog) talk() {
+	ticker := time.NewTicker(w.opts.interval())
 	defer ticker.Stop()
-	last := w.now()
-	for {
-		select {
-		case <-w.done:
-			e.farewell(w.look().record, storeWait)
-			if w.owned {
-				_ = w.board.Close()
+	var sequence int64
+	heir, lost := w.opts.Host != 0, false
+	put := func(ctx context.Context) error {
+		if !heir { // this record is put over that of the life before
+			if err := w.inherit(ctx); err != nil {
+				return err // it is tried again
 			}
-			return
-		case a := <-e.answers:
-			e.take(a)
-			continue
+			heir = true
+		}
+		r, _ := w.look()
+		sequence++
+		r.Sequence = sequence
+		return w.board.Put(ctx, &r)
+	}
+	for n := 0; w.open.Err() == nil; n++ {
+		r, _ := w.look()
+		waits, among := r.For > w.opts.Floor.Seconds()/2, 8
+		if waits {
+			among = 64
+		}
+		if waits || n%2 == 0 || !storage.IsURL(w.board.store.String()) { // where each is a request
+			ctx, cancel := context.WithTimeout(w.open, storeWait)
+			h := heard{err: put(ctx)}
+			if w.opts.Hosts > 1 && (lost || n%max(w.opts.Hosts/among, 1) == 0) {
+				all, unreadable, err := w.board.Read(ctx, w.opts.Hosts)
+				if len(all) == 0 && len(unreadable) > 0 {
+					err = unreadable[0]
+				}
+				h.all, h.read, h.err = all, err == nil, cmp.Or(h.err, err)
+			}
+			cancel()
+			lost = h.err != nil
+			select {
+			case w.heard <- h:
+			case <-w.open.Done():
+			}
+		}
+		select {
 		case <-ticker.C:
+		case <-w.open.Done():
 		}
-		now := w.now()
-		if gap := now - last - tick; gap > w.opts.paused() {
-			e.pause(gap) // the process was stopped, or had no processor
-		}
-		last = now
-		w.mu.Lock()
-		w.looked = now
-		w.mu.Unlock()
-		s := w.look()
-		if s.marks != e.marks {
-			e.marks, e.reported, e.sure = s.marks, nil, 0
-			s.record.Findings = slices.DeleteFunc(slices.Clone(s.record.Findings), stops)
-		}
-		e.recent(&s, now)
-		e.judge(s, now)
-		e.meet(s, now)
-		e.finish(now)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+	defer cancel()
+	_ = put(ctx)
+	if w.opts.Place != "" {
+		_ = w.board.Close()
 	}
 }
 
-// pause forgives all hosts a time in which this one was stopped.
-func (e *watch) pause(d time.Duration) {
-	e.mu.Lock()
-	e.mark = min(e.mark+d, e.now())
-	e.mu.Unlock()
-	e.view.Excuse(d, time.Now())
-}
-
-// judge reports who does not go on, and what else is the matter.
-func (e *watch) judge(s state, now time.Duration) {
-	found := e.view.Judge(time.Now(), e.opts.Floor, e.own(s, now))
-	stopping := slices.DeleteFunc(slices.Clone(found), func(f status.Finding) bool { return !stops(f) })
-	notes := slices.DeleteFunc(slices.Clone(found), stops)
-	certain := slices.ContainsFunc(stopping, func(f status.Finding) bool { return f.Sure })
-	sure := certain && s.lasted > e.opts.Floor/2
-	switch {
-	case !certain:
-		e.sure = 0
-	case sure && e.sure == 0:
-		e.sure = now
+// inherit takes over the history of the life before.
+func (w *Watchdog) inherit(ctx context.Context) error {
+	_ = w.board.clear(ctx, w.opts.Hosts)
+	before, err := w.board.Get(ctx, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRecord) {
+		return err
 	}
-	e.mu.Lock()
-	e.record.Findings = found
-	if sure {
-		e.suspected, e.suspectAt = stopping, now
-	}
-	e.mu.Unlock()
-	fresh := beside(stopping, e.reported)
-	e.reported = append(e.reported, fresh...)
-	e.report(s, fresh)
-	// What goes on although something is the matter is said once, until it changes.
-	e.report(s, beside(notes, e.noted))
-	e.noted = notes
-}
-
-func stops(f status.Finding) bool { return f.Cause.Stops() }
-
-// beside are the findings of which the others have none with the same host and cause.
-func beside(all, known []status.Finding) (fresh []status.Finding) {
-	for _, f := range all {
-		if !slices.ContainsFunc(known, func(o status.Finding) bool { return o.Host == f.Host && o.Cause == f.Cause }) {
-			fresh = append(fresh, f)
-		}
-	}
-	return fresh
-}
-
-// own is what this host knows of itself.
-func (e *watch) own(s state, now time.Duration) *status.Own {
-	own := &status.Own{Record: s.record, Stand: e.opts.stand(s.bound), First: e.opts.First}
-	if e.lost != nil && now-e.lostAt >= e.opts.Floor/2 {
-		own.Lost = short(e.lost)
-	}
-	return own
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.past = before.History
+	return nil
 }
 
 // grace is the time from the end of the contexts to that of the process.
 const grace = 10 * time.Second
 
-// finish ends the contexts of a host that has not moved for too long, and then the process.
-func (e *watch) finish(now time.Duration) {
-	if e.sure > 0 && !e.over && now-e.sure >= e.opts.Patience {
-		e.over, e.ended = true, now
-		err := e.stuckError(e.look(), e.suspected) // which this goroutine alone writes
-		e.opts.Logger.Error("watchdog: the run does not go on: its context ends", "error", err)
-		e.cancel(err)
+// watch looks at the host until the watchdog is closed, or the process is to end.
+func (w *Watchdog) watch() (exits bool) {
+	o := &w.opts
+	view := View{given: true, MinSilence: max(o.Floor, 3*o.interval())}
+	if view.follow(o.Run, o.Hosts); w.board == nil {
+		view.follow(o.Run, 1) // it sees itself alone
 	}
-	if !e.over || e.exited || now-e.ended < min(grace, e.opts.Patience) {
-		return
+	var (
+		lost        error // why the place cannot be reached, since lostAt
+		lostAt      time.Duration
+		said        []Finding     // which last
+		move        int64         // since which this host does not go on
+		since, over time.Duration // when that was sure first, and when the contexts were ended; 0 is not yet
+	)
+	ticker := time.NewTicker(o.tick())
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.open.Done():
+			return false
+		case h := <-w.heard:
+			now := w.tick()
+			if h.err != nil && lost == nil {
+				lostAt = now
+			}
+			if lost = h.err; h.read {
+				view.see(h.all, now, o.wall())
+			}
+			continue
+		case <-ticker.C:
+		}
+		now := w.tick()
+		r, moves := w.look()
+		hosts := view.now()
+		own := &self{Host: &hosts[min(o.Host, len(hosts)-1)], first: o.First.Seconds()}
+		own.Record, own.Missing, own.gone, own.Alive = r, false, "", r.State != Ended
+		own.stand = o.stand(time.Duration(r.Bound * float64(time.Second))).Seconds()
+		if lost != nil && now-lostAt >= o.Floor/2 {
+			own.lost = short(lost)
+		}
+		found := judge(hosts, o.Floor.Seconds(), own)
+		stopping := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !stops(f) })
+		certain := slices.ContainsFunc(stopping, sure)
+		lasts := certain && r.For > o.Floor.Seconds()/2
+		w.mu.Lock()
+		w.record.Findings = found
+		if lasts {
+			w.suspected, w.suspectAt = stopping, now
+		}
+		w.mu.Unlock()
+		// What stops a run is said once while the host does not move, and what goes on although something
+		// is the matter once until it changes.
+		if moves != move {
+			move, since = moves, 0
+			said = slices.DeleteFunc(said, stops)
+		}
+		w.report(unlike(found, said))
+		said = slices.DeleteFunc(said, func(f Finding) bool { return !stops(f) })
+		said = append(said, unlike(found, said)...)
+		switch {
+		case !certain:
+			since = 0
+		case lasts && since == 0:
+			since = now
+		}
+		switch {
+		case w.Err() == nil && since > 0 && now-since >= o.Patience:
+			over = now
+			w.cancel(w.stuckError(stopping))
+			o.Logger.Error("watchdog: the run does not go on: its context ends", "error", w.Err())
+		case over > 0 && now-over >= min(grace, o.Patience):
+			if over = 0; o.Exit == nil {
+				o.Logger.Error("watchdog: the wait cannot be ended, and the process goes on; set watchdog.Options.Exit to os.Exit to end it")
+				continue
+			}
+			o.Logger.Error("watchdog: the wait cannot be ended: the process ends", "code", ExitCode)
+			return true
+		}
 	}
-	e.exited = true
-	if e.opts.Exit == nil {
-		e.opts.Logger.Error("watchdog: the wait cannot be ended, and the process goes on; set watchdog.Options.Exit to os.Exit to end it")
-		return
-	}
-	e.opts.Logger.Error("watchdog: the wait cannot be ended: the process ends", "code", ExitCode)
-	r := e.look().record
-	r.State, r.Error = status.Ended, short(e.Err())
-	e.farewell(r, time.Second)
-	e.opts.Exit(ExitCode)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
@@ -27,9 +26,9 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	server.Proxy.Choose(faultproxy.Random(7, 0.05, faultproxy.Unavailable, faultproxy.LoseAnswer))
 	run := storage.Sub(server.Open(t, "bucket", blobstore.Options{}), "run")
 	var mu sync.Mutex
-	named := map[int]status.Finding{}
+	named := map[int]watchdog.Finding{}
 	for i := range 3 {
-		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: status.In(run), Floor: 2 * time.Second,
+		w, err := watchdog.Start(t.Context(), watchdog.Options{Host: i, Hosts: 3, Run: "r", Name: "w", Board: watchdog.In(run), Floor: 2 * time.Second,
 			OnReport: func(r watchdog.Report) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -55,7 +54,7 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 		return len(named) == 3
 	}, 20*time.Second, 50*time.Millisecond)
 	for i, f := range named {
-		assert.Equal(t, []any{1, status.InInput}, []any{f.Host, f.Cause}, "host %d says %s", i, f)
+		assert.Equal(t, []any{1, watchdog.InInput}, []any{f.Host, f.Cause}, "host %d says %s", i, f)
 	}
 
 	if os.Getenv("TPUSTRATEGY_SAVES") == "" {
@@ -70,7 +69,7 @@ func TestHostsSeeEachOtherThroughABucket(t *testing.T) {
 	watch.Env = append(os.Environ(), "STORAGE_EMULATOR_HOST="+server.Proxy.Host())
 	answer, err := watch.Output()
 	require.NoError(t, err)
-	var seen struct{ Findings []status.Finding }
+	var seen struct{ Findings []watchdog.Finding }
 	require.NoError(t, json.Unmarshal(answer, &seen))
 	require.Len(t, seen.Findings, 1)
 	assert.Equal(t, 1, seen.Findings[0].Host)

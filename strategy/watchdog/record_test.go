@@ -1,8 +1,9 @@
-package status_test
+package watchdog
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,21 +18,20 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 	"github.com/tpustrategy/tpustrategy/storage"
-	"github.com/tpustrategy/tpustrategy/strategy/status"
 )
 
-func record(host, hosts int, step int64) status.Record {
-	return status.Record{Version: status.Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: status.Running, Doing: "launch", Time: time.Unix(1000+step, 0)}
+func record(host, hosts int, step int64) Record {
+	return Record{Version: Version, Run: "r", Host: host, Hosts: hosts, Step: step, Sequence: step, State: Running, Doing: "launch", Time: time.Unix(1000+step, 0)}
 }
 
 // boards are one board in a folder, and one in a store.
-func boards(t *testing.T) map[string]*status.Board {
+func boards(t *testing.T) map[string]*Board {
 	dir := t.TempDir()
-	folder, err := status.Open(t.Context(), dir)
+	folder, err := Open(t.Context(), dir)
 	require.NoError(t, err)
 	store, err := storage.Directory(filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
-	return map[string]*status.Board{"folder": folder, "store": status.In(store)}
+	return map[string]*Board{"folder": folder, "store": In(store)}
 }
 
 func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
@@ -41,7 +41,7 @@ func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, all, "of an empty place")
 			assert.Empty(t, unreadable)
-			loss := status.Number(math.NaN())
+			loss := Number(math.NaN())
 			for host := range 3 {
 				r := record(host, 3, 7)
 				r.Loss, r.Trouble = &loss, strings.Repeat("long ", 2000*host)
@@ -50,14 +50,14 @@ func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 				r.Loss = &loss
 				require.NoError(t, b.Put(t.Context(), &r))
 			}
-			require.NoError(t, b.PutText(t.Context(), 1, "goroutines", "goroutine 1"))
+			require.NoError(t, b.put(t.Context(), fmt.Sprintf(goroutinesFile, 1), []byte("goroutine 1")))
 			all, unreadable, err = b.Read(t.Context(), 0)
 			require.NoError(t, err)
 			assert.Empty(t, unreadable)
 			require.Len(t, all, 3)
 			assert.Equal(t, int64(8), all[2].Step)
 			assert.True(t, math.IsNaN(float64(*all[2].Loss)))
-			require.NoError(t, b.Clear(t.Context(), 1))
+			require.NoError(t, b.clear(t.Context(), 1))
 			all, _, err = b.Read(t.Context(), 0)
 			require.NoError(t, err)
 			assert.Len(t, all, 1)
@@ -68,10 +68,10 @@ func TestRecordsAreReadAsTheyWerePut(t *testing.T) {
 
 func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	dir := t.TempDir()
-	b, err := status.Open(t.Context(), dir)
+	b, err := Open(t.Context(), dir)
 	require.NoError(t, err)
 	r := record(0, 4, 7)
-	whole, err := r.Encode()
+	whole, err := r.encode()
 	require.NoError(t, err)
 	folder := filepath.Join(dir, "status")
 	require.NoError(t, os.Mkdir(folder, 0o755))
@@ -90,18 +90,18 @@ func TestRecordsThatCannotBeReadAreNamed(t *testing.T) {
 	require.Len(t, unreadable, 3)
 	for i, want := range []string{"host-0001.json in " + dir + ": record: ", "it is of host 0", "its form is version 0"} {
 		assert.ErrorContains(t, unreadable[i], want)
-		assert.ErrorIs(t, unreadable[i], status.ErrRecord)
+		assert.ErrorIs(t, unreadable[i], errRecord)
 	}
-	_, err = status.Open(t.Context(), "")
+	_, err = Open(t.Context(), "")
 	assert.ErrorContains(t, err, "an empty path")
-	_, err = status.Open(t.Context(), "nowhere://bucket/run")
+	_, err = Open(t.Context(), "nowhere://bucket/run")
 	assert.Error(t, err, "a scheme that nobody registered")
 }
 
 // Whoever may write to the folder can put a pipe, a device or a link where a host's record is expected.
 func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T) {
 	dir := t.TempDir()
-	b, err := status.Open(t.Context(), dir)
+	b, err := Open(t.Context(), dir)
 	require.NoError(t, err)
 	whole := record(0, 8, 7)
 	require.NoError(t, b.Put(t.Context(), &whole))
@@ -123,7 +123,7 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 		require.NoError(t, os.Symlink(victim, at(planted)))
 		r := record(3+i, 8, 7)
 		require.NoError(t, b.Put(t.Context(), &r))
-		require.NoError(t, b.PutText(t.Context(), 3+i, "goroutines", "goroutine 1"))
+		require.NoError(t, b.put(t.Context(), fmt.Sprintf(goroutinesFile, 3+i), []byte("goroutine 1")))
 	}
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestWhatIsNoRecordsFileIsNamedAndNeitherReadNorWrittenThrough(t *testing.T)
 // fields of a record that has a right form, so that most of what is tried is parsed.
 func FuzzParse(f *testing.F) {
 	r := record(1, 4, 7)
-	whole, err := r.Encode()
+	whole, err := r.encode()
 	require.NoError(f, err)
 	f.Add(whole, "", int64(0), 0.0, uint8(0))
 	f.Add(append(whole, "rest of a longer one"...), "input", int64(1), 6.5, uint8(1))
@@ -148,29 +148,29 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, text string, n int64, x float64, choice uint8) {
 		text = strings.ToValidUTF8(text, "\ufffd") // as JSON has it
 		now := time.Unix(2000, 0)
-		var all []status.Record
-		if r, err := status.Parse(data); err == nil {
+		var all []Record
+		if r, err := parse(data); err == nil {
 			all = append(all, r)
 		} else {
-			assert.ErrorIs(t, err, status.ErrRecord)
+			assert.ErrorIs(t, err, errRecord)
 		}
-		loss := status.Number(x)
+		loss := Number(x)
 		if math.IsNaN(x) || math.IsInf(x, 0) { // no record has it elsewhere
 			x = -1
 		}
 		kinds := []string{text, "input", "launch", "result", "exchange", "compile", "save", "hook"}
 		hosts := 1 + int(choice%5)
 		for host := range hosts {
-			r := status.Record{Version: status.Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text, Sequence: n, Time: now.Add(time.Duration(n)),
-				State: []status.State{status.Running, status.Stuck, status.Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: x, Loss: &loss, LossStep: n,
+			r := Record{Version: Version, Run: text, Host: host, Hosts: hosts, Name: text, PID: int(n), Machine: text, Sequence: n, Time: now.Add(time.Duration(n)),
+				State: []State{Running, Stuck, Ended}[(int(choice)+host)%3], Step: max(n>>host, 0), Steps: n, Rate: x, Loss: &loss, LossStep: n,
 				Checkpoint: n, Doing: kinds[(int(choice)+host)%len(kinds)], Detail: text, For: x, Bound: x / 2, Turn: n, Took: map[string]float64{text: x, "input": x},
 				Shares: map[string]float64{"input": x, "launch": -x}, Window: x, Trouble: text, Error: text,
-				Findings: []status.Finding{{Host: int(choice) - 3, Name: text, Cause: status.Silent, Text: text, For: x}}}
-			line, err := r.Encode()
+				Findings: []Finding{{Host: int(choice) - 3, Name: text, Cause: Silent, Text: text, For: x}}}
+			line, err := r.encode()
 			require.NoError(t, err)
-			back, err := status.Parse(line)
+			back, err := parse(line)
 			require.NoError(t, err, "%s", line)
-			again, err := back.Encode()
+			again, err := back.encode()
 			require.NoError(t, err)
 			assert.Equal(t, string(line), string(again))
 			all = append(all, back)
@@ -178,16 +178,19 @@ func FuzzParse(f *testing.F) {
 		for _, r := range all {
 			require.True(t, r.Host >= 0 && r.Host < r.Hosts && r.Step >= 0)
 		}
-		for _, of := range [][]status.Record{all, all[:1]} {
-			var view status.View
-			var l status.Look
+		for _, of := range [][]Record{all, all[:1]} {
+			var view View
+			var l Look
 			for i := range 3 {
-				l = status.See(&view, text, of, []error{errors.New(text)}, now.Add(time.Duration(i)*40*time.Second))
+				l = view.look(text, of, []error{errors.New(text)}, now.Add(time.Duration(i)*40*time.Second))
 				for k := range of {
 					of[k].Sequence++
 				}
 			}
-			view.Judge(now.Add(41*time.Second), time.Second, &status.Own{Record: of[0]})
+			hosts := view.now()
+			own := &self{Host: &hosts[min(of[0].Host, len(hosts)-1)]}
+			own.Record = of[0]
+			judge(hosts, 1, own)
 			if len(l.Hosts) > 64 { // the rest are missing
 				l.Hosts = l.Hosts[:64]
 			}
@@ -204,46 +207,46 @@ func FuzzParse(f *testing.F) {
 
 func TestNumbersThatJSONDoesNotHave(t *testing.T) {
 	for _, x := range []float64{0, -1.5, math.Inf(1), math.Inf(-1)} {
-		b, err := json.Marshal(status.Number(x))
+		b, err := json.Marshal(Number(x))
 		require.NoError(t, err)
-		var back status.Number
+		var back Number
 		require.NoError(t, json.Unmarshal(b, &back))
 		assert.Equal(t, x, float64(back))
 	}
-	var n status.Number
+	var n Number
 	assert.Error(t, json.Unmarshal([]byte(`"many"`), &n))
 }
 
 func TestAViewGoesByItsOwnClock(t *testing.T) {
 	start := time.Unix(5000, 0)
-	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
-	v := status.View{Run: "r", Hosts: 3}
+	see := func(v *View, all []Record, at time.Duration) { v.see(all, at, start.Add(at)) }
+	v := View{given: true}
+	v.follow("r", 3)
 	old := record(2, 3, 99)
 	old.Run = "an earlier one"
-	v.See([]status.Record{record(0, 3, 1), record(1, 3, 1), old}, at(0), at(0))
-	v.See([]status.Record{record(0, 3, 2), record(1, 3, 1), old}, at(4), at(4))
-	all := status.At(&v, at(7))
+	see(&v, []Record{record(0, 3, 1), record(1, 3, 1), old}, 0)
+	see(&v, []Record{record(0, 3, 2), record(1, 3, 1), old}, 4*time.Second)
+	see(&v, []Record{record(0, 3, 2), record(1, 3, 1), old}, 7*time.Second)
+	all := v.now()
 	assert.True(t, all[0].Alive)
-	assert.True(t, status.Changed(&all[0]))
+	assert.True(t, all[0].changed)
 	assert.Equal(t, 7.0, all[1].Silent)
 	assert.False(t, all[1].Alive)
 	assert.True(t, all[2].Missing, "a record of another run is none")
-	assert.Equal(t, -66*time.Minute-42*time.Second, status.Skew(&all[0]).Round(time.Second))
-	v.Excuse(7*time.Second, at(7)) // the reader was stopped
-	assert.Zero(t, status.At(&v, at(7))[1].Silent)
+	assert.Equal(t, -66*time.Minute-42*time.Second, all[0].skew.Round(time.Second))
 
 	// The newest run counts, as long as none of those that are seen is alive.
-	v = status.View{}
-	v.See([]status.Record{old, record(0, 3, 1)}, at(0), at(0))
-	assert.Equal(t, "an earlier one", v.Run)
-	assert.Equal(t, 3, v.Hosts)
-	newer := []status.Record{old, record(0, 3, 100)}
+	v = View{}
+	see(&v, []Record{old, record(0, 3, 1)}, 0)
+	assert.Equal(t, "an earlier one", v.run)
+	assert.Len(t, v.hosts, 3)
+	newer := []Record{old, record(0, 3, 100)}
 	newer[0].Sequence++
-	v.See(newer, at(1), at(1))
-	assert.Equal(t, "r", v.Run, "it is newer")
+	see(&v, newer, time.Second)
+	assert.Equal(t, "r", v.run, "it is newer")
 	newer[1].Sequence++
-	v.See(newer, at(2), at(2))
+	see(&v, newer, 2*time.Second)
 	old.Step, old.Time, old.Sequence = 200, time.Unix(2000, 0), 200
-	v.See([]status.Record{old, newer[1]}, at(3), at(3))
-	assert.Equal(t, "r", v.Run, "it is alive")
+	see(&v, []Record{old, newer[1]}, 3*time.Second)
+	assert.Equal(t, "r", v.run, "it is alive")
 }

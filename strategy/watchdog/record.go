@@ -1,16 +1,20 @@
-package status
+package watchdog
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/activity"
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 	"github.com/tpustrategy/tpustrategy/strategy/goodput"
 )
 
@@ -31,9 +35,8 @@ type Number float64
 
 // MarshalJSON writes the number.
 func (n Number) MarshalJSON() ([]byte, error) {
-	x := float64(n)
-	text := strconv.FormatFloat(x, 'g', -1, 64)
-	if math.IsNaN(x) || math.IsInf(x, 0) {
+	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		text = strconv.Quote(text)
 	}
 	return []byte(text), nil
@@ -102,38 +105,36 @@ const Version = 1
 // maxHosts bounds the number of hosts that a record may name.
 const maxHosts = 1 << 16
 
-// Kind returns what the host does.
-func (r *Record) Kind() activity.Kind { return activity.Parse(r.Doing) }
+// kind returns what the host does.
+func (r *Record) kind() Activity { return activity.Parse(r.Doing) }
 
-// block is what a record is filled up to: it takes no new room where it is written over another.
-const block = 4096
+// recordBlock is what a record is filled up to: it takes no new room where it is written over another.
+const recordBlock = 4096
 
-// Encode returns the record as a line of JSON, filled up with spaces.
-func (r *Record) Encode() ([]byte, error) {
+// encode returns the record as a line of JSON, filled up with spaces.
+func (r *Record) encode() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "status: record", Err: err, Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "watchdog: record", Err: err, Class: errkind.ValueError}
 	}
 	b = append(b, '\n')
-	return append(b, strings.Repeat(" ", block-1-(len(b)-1)%block)...), nil
+	return append(b, strings.Repeat(" ", recordBlock-1-(len(b)-1)%recordBlock)...), nil
 }
 
-// ErrRecord is matched by a record that cannot be read.
-var ErrRecord = errkind.New(errkind.DataLossError, "status: record")
+// errRecord is matched by a record that cannot be read.
+var errRecord = errkind.New(errkind.DataLossError, "watchdog: record")
 
-// Parse reads a record. A half written one, one of another form and one that makes no sense match
-// [ErrRecord].
-func Parse(data []byte) (r Record, err error) {
+// parse reads a record. A half written one, one of another form and one that makes no sense match
+// errRecord.
+func parse(data []byte) (r Record, err error) {
 	reason := ""
 	// What follows the line is the rest of a longer record before it.
 	line, _, whole := bytes.Cut(data, []byte("\n"))
-	if err = json.Unmarshal(line, &r); err != nil {
-		reason = "it is damaged or half written"
-	}
-	switch {
+	switch err = json.Unmarshal(line, &r); {
 	case !whole:
 		reason, err = fmt.Sprintf("%d bytes without an end: it is half written", len(data)), nil
 	case err != nil:
+		reason = "it is damaged or half written"
 	case r.Version != Version:
 		reason = fmt.Sprintf("its form is version %d, this program reads %d", r.Version, Version)
 	case r.Hosts < 1 || r.Hosts > maxHosts || r.Host < 0 || r.Host >= r.Hosts || r.Step < 0:
@@ -143,5 +144,30 @@ func Parse(data []byte) (r Record, err error) {
 	default:
 		return r, nil
 	}
-	return Record{}, &errkind.Fault{Match: ErrRecord, Reason: reason, Err: err}
+	return Record{}, &errkind.Fault{Match: errRecord, Reason: reason, Err: err}
+}
+
+// machine says on which machine, and among which of its processes, the number of this process
+// counts. It is empty where /proc does not tell.
+func machine() string {
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if boot := hostfacts.Boot(); boot != "" && err == nil {
+		return boot + " " + space
+	}
+	return ""
+}
+
+// process says what became of a record's process, if it is of this machine: "is stopped" or "has
+// ended", empty if it runs or that cannot be known.
+func (r *Record) process() string {
+	if r.PID == 0 || r.Machine == "" || r.Machine != machine() {
+		return ""
+	}
+	switch p, err := hostfacts.ReadProcess(r.PID); {
+	case errors.Is(err, fs.ErrNotExist) || p.State == 'Z' || p.State == 'X':
+		return "has ended"
+	case p.State == 'T' || p.State == 't':
+		return "is stopped"
+	}
+	return ""
 }

@@ -1,33 +1,27 @@
-package status
+package watchdog
 
 import (
 	"fmt"
+	"slices"
 	"time"
-
-	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
 // Cause says what is the matter with a host.
 type Cause string
 
-// The causes. Those of the first group stop a run.
 const (
 	// Missing says that the host has given no sign of life in this run, Silent that it gives none
 	// any more: it is dead, stopped, or cut off. Left says that it has ended the loop.
 	Missing Cause = "missing"
 	Silent  Cause = "silent"
 	Left    Cause = "left"
-	// The others wait for the host, which itself waits: for its input, its save, a hook, the
-	// compiler, a launch, a result, a restore, its start, or in its own code.
+	// The others wait for the host, which itself waits. The cause is the word of its [Activity]:
+	// for its input, its save, a hook, the compiler, or a launch.
 	InInput   Cause = "input"
 	InSave    Cause = "save"
 	InHook    Cause = "hook"
 	InCompile Cause = "compile"
 	InLaunch  Cause = "launch"
-	InResult  Cause = "result"
-	InRestore Cause = "restore"
-	InSetup   Cause = "setup"
-	InCode    Cause = "own code"
 	// InExchange says that the host is in another exchange than the others.
 	InExchange Cause = "exchange"
 	// Nobody says that all hosts wait at the same place, and none stands out.
@@ -45,8 +39,6 @@ const (
 // Stops reports whether the run cannot go on for the cause.
 func (c Cause) Stops() bool { return c != Slow && c != Trouble && c != Clock && c != Store }
 
-func stops(f Finding) bool { return f.Cause.Stops() }
-
 // Finding names a host and what is the matter with it.
 type Finding struct {
 	// Host is its number, and Name its name. For the cause Nobody the host is -1.
@@ -60,6 +52,17 @@ type Finding struct {
 	// Sure says that the run will not go on: the host is not there, or its activity has lasted
 	// longer than that ever may. Otherwise it is only longer than the other hosts took.
 	Sure bool `json:"sure,omitempty"`
+}
+
+func stops(f Finding) bool { return f.Cause.Stops() }
+
+func sure(f Finding) bool { return f.Sure }
+
+// unlike are the findings of which the others have none with the same host and cause.
+func unlike(all, others []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
+		return slices.ContainsFunc(others, func(o Finding) bool { return o.Host == f.Host && o.Cause == f.Cause })
+	})
 }
 
 // String returns a text such as "host 3 (w-3): no sign of life for 6 s, after step 40".
@@ -77,27 +80,16 @@ func title(host int, name string) string {
 	return fmt.Sprintf("host %d (%s)", host, name)
 }
 
+// whereabouts say where a host is in an activity.
+var whereabouts = map[Activity]string{Other: "its own code", Input: "the wait for its input", Launch: "the launch", Result: "the wait for its result",
+	Exchange: "the exchange", Compile: "the compiler", Save: "its save", Restore: "its restore", Hook: "the hook", Setup: "its start"}
+
 // doing says what a host does, such as `the exchange "barrier x"`.
 func (r *Record) doing() string {
-	what := r.Doing
-	switch r.Kind() {
-	case activity.Input, activity.Result:
-		what = "the wait for its " + what
-	case activity.Launch, activity.Exchange, activity.Hook:
-		what = "the " + what
-	case activity.Save, activity.Restore:
-		what = "its " + what
-	case activity.Setup:
-		what = "its start"
-	case activity.Compile:
-		what = "the compiler"
-	case activity.Other:
-		what = "its own code"
+	if r.Detail == "" {
+		return whereabouts[r.kind()]
 	}
-	if r.Detail != "" {
-		what += fmt.Sprintf(" %q", r.Detail)
-	}
-	return what
+	return fmt.Sprintf("%s %q", whereabouts[r.kind()], r.Detail)
 }
 
 // seconds prints a time in seconds: "0.3 s", "12 s", "2m5s".

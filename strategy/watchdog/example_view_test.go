@@ -1,4 +1,4 @@
-package status_test
+package watchdog_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tpustrategy/tpustrategy/strategy/status"
+	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // Three hosts have put a record each; one of them waits for its input, and the others for it.
@@ -17,13 +17,13 @@ func ExampleView() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	board, err := status.Open(ctx, dir)
+	board, err := watchdog.Open(ctx, dir)
 	if err != nil {
 		panic(err)
 	}
 	defer board.Close()
 	for host := range 3 {
-		r := status.Record{Version: status.Version, Run: "a", Host: host, Hosts: 3, State: status.Running, Step: 400, Steps: 1000,
+		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400, Steps: 1000,
 			Doing: "launch", For: 6, Bound: 30, Turn: 2, Sequence: 1, Time: time.Now()}
 		if host == 1 {
 			r.Doing, r.For, r.Bound, r.Turn = "input", 6.1, 5, 1
@@ -33,7 +33,7 @@ func ExampleView() {
 		}
 	}
 
-	var view status.View
+	var view watchdog.View
 	look, err := view.Look(ctx, board)
 	if err != nil {
 		panic(err)

@@ -1,8 +1,7 @@
-package status
+package watchdog
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -33,49 +32,32 @@ type Look struct {
 	Known bool `json:"-"`
 }
 
-// Look reads the records of a board, of all hosts that are listed, and says what there is to see. It
-// excuses the hosts for the time of a reading that is slow, or fails.
-func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
-	began := time.Now()
-	all, unreadable, err := b.Read(ctx, 0)
-	now := time.Now()
-	if took := now.Sub(began); err != nil || took > time.Second {
-		v.Excuse(took, now)
-	}
-	if err != nil {
-		return Look{}, err
-	}
-	return v.look(b.String(), all, unreadable, now), nil
-}
-
 func (v *View) look(place string, all []Record, unreadable []error, now time.Time) Look {
-	v.See(all, now, now)
-	hosts := v.at(now)
-	l := Look{Place: place, Run: v.Run, Time: now, Summary: summary(hosts), Over: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
-		Findings: append([]Finding{}, newJudge(hosts, minSilence.Seconds()).findings()...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
+	if v.began.IsZero() {
+		v.began = now
+	}
+	v.see(all, now.Sub(v.began), now)
+	hosts := v.now()
+	l := Look{Place: place, Run: v.run, Time: now, Summary: summary(hosts), Over: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
+		Findings: append([]Finding{}, judge(hosts, minSilence, nil)...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
 	say := func(format string, args ...any) { l.Remarks = append(l.Remarks, line(fmt.Sprintf(format, args...))) }
 	for _, f := range l.Findings {
 		say("%s", f)
 	}
-	running, alive := 0, 0
+	running, alive := false, false
 	for i := range hosts {
 		h := &hosts[i]
 		ended := h.State == Ended
 		l.Over, l.Known = l.Over && ended, l.Known && (ended || h.changed)
-		if !h.Missing && !ended {
-			running++
-			if h.changed || h.Silent < h.limit/2 {
-				alive++
-			}
-		}
+		running = running || !h.Missing && !ended
+		alive = alive || !h.Missing && !ended && (h.changed || h.Silent < h.limit/2)
 	}
-	if running > 0 && alive == 0 {
-		newest := slices.MaxFunc(all, func(a, b Record) int { return a.Time.Compare(b.Time) })
+	if running && !alive {
 		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
-			now.Sub(v.since).Round(100*time.Millisecond), max(now.Sub(newest.Time), 0).Round(time.Second))
+			(v.read - v.since).Round(100*time.Millisecond), max(now.Sub(newest(all).Time), 0).Round(time.Second))
 	}
 	for _, r := range all {
-		if r.Run != v.Run || r.Host >= v.Hosts {
+		if !v.follows(r) {
 			say("%s has a record of another run, %q after step %d: it is left out", title(r.Host, r.Name), r.Run, r.Step)
 		}
 	}
@@ -141,8 +123,9 @@ func (h *Host) word() string {
 		return "failed"
 	case h.State == Ended:
 		return "ended"
-	case h.process != "":
-		return strings.TrimPrefix(strings.TrimPrefix(h.process, "is "), "has ")
+	case h.gone != "":
+		_, word, _ := strings.Cut(h.gone, " ")
+		return word
 	case !h.signs():
 		return "silent " + seconds(h.Silent)
 	case slices.ContainsFunc(h.Findings, func(f Finding) bool { return stops(f) && f.Host == h.Record.Host }):
@@ -156,9 +139,9 @@ func (h *Host) word() string {
 // summary is that of a [Look].
 func summary(all []Host) string {
 	var rate float64
-	var steps, saved int64
 	var loss *Record
-	alive, ended, step := 0, 0, int64(-1)
+	var steps, saved int64
+	alive, ended, step := 0, 0, int64(math.MaxInt64)
 	for i := range all {
 		r := &all[i].Record
 		switch {
@@ -170,16 +153,14 @@ func summary(all []Host) string {
 			alive++
 			rate += r.Rate
 		}
-		if step < 0 || r.Step < step {
-			step = r.Step
-		}
-		steps, saved = max(steps, r.Steps), max(saved, r.Checkpoint)
+		step, steps, saved = min(step, r.Step), max(steps, r.Steps), max(saved, r.Checkpoint)
 		if r.Loss != nil && (loss == nil || r.LossStep > loss.LossStep) {
 			loss = r
 		}
 	}
-	if step < 0 {
-		return "0 of " + plural(len(all), "host", "hosts")
+	hosts := plural(len(all), "host", "hosts")
+	if step == math.MaxInt64 {
+		return "0 of " + hosts
 	}
 	text := fmt.Sprintf("step %d", step)
 	if steps > 0 {
@@ -197,7 +178,7 @@ func summary(all []Host) string {
 	if saved > 0 {
 		text += fmt.Sprintf(", checkpoint %d", saved)
 	}
-	text += fmt.Sprintf(", %d of %s", alive, plural(len(all), "host", "hosts"))
+	text += fmt.Sprintf(", %d of %s", alive, hosts)
 	if ended > 0 {
 		text += fmt.Sprintf(", %d ended", ended)
 	}
