@@ -82,7 +82,7 @@ func TestErrorsHaveTheirExitCodes(t *testing.T) {
 	cancel()
 	terminated, end := context.WithCancelCause(t.Context())
 	end(&command.Signal{Signal: syscall.SIGTERM, At: time.Now()})
-	stuck := &watchdog.StuckError{Report: watchdog.Report{Findings: []watchdog.Finding{{Host: 3, Cause: watchdog.Left, Text: "it left"}}}}
+	stuck := &watchdog.StuckError{Report: watchdog.Report{Record: watchdog.Record{Findings: []watchdog.Finding{{Host: 3, Cause: watchdog.Left, Text: "it left"}}}}}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error

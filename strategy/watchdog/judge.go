@@ -19,28 +19,16 @@ const (
 	most      = 0.6         // the part of a host's time that is most of it
 )
 
-// self is what a reader that is a host knows of itself.
-type self struct {
-	*Host
-	stand float64 // how long it lets all hosts wait at the same place, in seconds
-	first float64 // the same while hosts are missing
-	lost  string  // why it does not reach the place of the records
-}
-
 // verdict is what all hosts are judged by.
 type verdict struct {
 	all     []Host
 	floor   float64
-	self    *self // of a reader that is a host
 	running []*Host
 	meeting *call   // where more than half of them wait for the others, or nil
 	wait    float64 // the longest that a host waits for others
 	company bool    // there is a record of another host than the reader
 	lively  bool    // the place of the records shows how hosts are: one that is not reached does not
-	step    int64   // the furthest
-	clocks  bool    // those of most others are known
-	clock   bool    // it is the reader's own clock that differs from most
-	steady  bool    // all hosts have been running for a while
+	found   []Finding
 }
 
 // call is a call in which hosts meet.
@@ -57,41 +45,25 @@ func compare(a, b *Host) int {
 }
 
 // judge says which hosts do not go on, and which are slow, in trouble, or have a wrong clock. A wait
-// of less than floor, in seconds, is none. The reader is one of the hosts, or nil.
+// of less than floor, in seconds, is none.
 //
 // A host is named if others wait for it and it is silent, has left, or is in an activity for longer
 // than that may last: by its own experience, or, where all hosts do the same, by that of those who
-// wait. That hosts take long, and all are at the same place, is a finding of the reader alone.
-func judge(all []Host, floor float64, reader *self) []Finding {
-	j := &verdict{all: all, floor: floor, self: reader, lively: len(all) == 1, steady: len(all) > 1}
-	others, known, off := 0, 0, 0
+// wait. That hosts take long, and all are at the same place, is a finding of the reader alone, where
+// it is one of the hosts.
+func judge(all []Host, floor float64) []Finding {
+	j := &verdict{all: all, floor: floor, lively: len(all) == 1}
 	for i := range all {
 		h := &all[i]
-		j.steady = j.steady && h.signs() && h.State == Running && h.Window >= minWindow && h.Step > 0
-		if h.Missing {
-			continue
-		}
-		j.lively = j.lively || j.lost() == "" && h.changed && h.signs() || h.gone != ""
 		if h.waits() {
 			j.wait = max(j.wait, h.For)
-		}
-		if h.signs() {
-			j.step = max(j.step, h.Step)
 		}
 		if h.Alive {
 			j.running = append(j.running, h)
 		}
-		if j.own(h) {
-			continue
-		}
-		if others++; h.changed {
-			if known++; h.skew.Abs() > maxSkew {
-				off++
-			}
-		}
+		j.company = j.company || !h.own && !h.Missing
+		j.lively = j.lively || h.changed && h.signs() || h.gone != ""
 	}
-	j.company = others > 0
-	j.clocks, j.clock = known*2 > others, known > 1 && off*2 > known
 	meetings := map[call]int{}
 	for _, h := range j.running {
 		if c := h.call(); h.waits() && h.For >= begins*floor {
@@ -100,30 +72,21 @@ func judge(all []Host, floor float64, reader *self) []Finding {
 			}
 		}
 	}
-	found := j.stuck()
+	j.found = j.stuck()
+	j.unreached()
 	for i := range all {
-		h := &all[i]
-		if h.Missing || h.State == Ended {
-			continue
-		}
-		for _, note := range []Finding{{Cause: Store, Text: j.unreached(h)}, {Cause: Trouble, Text: h.Trouble}, {Cause: Clock, Text: j.skewed(h)}, {Cause: Slow, Text: j.slow(h)}} {
-			if note.Text != "" {
-				note.Host, note.Name = h.Record.Host, h.Name
-				found = append(found, note)
-			}
+		if h := &all[i]; h.Trouble != "" && h.State != Ended {
+			j.note(h, Trouble, "%s", h.Trouble)
 		}
 	}
-	return found
+	j.clocks()
+	j.slow()
+	return j.found
 }
 
-// own reports whether a host is the reader.
-func (j *verdict) own(h *Host) bool { return j.self != nil && h == j.self.Host }
-
-func (j *verdict) lost() string {
-	if j.self == nil {
-		return ""
-	}
-	return j.self.lost
+// note adds what is the matter with a host that goes on.
+func (j *verdict) note(h *Host, cause Cause, format string, args ...any) {
+	j.found = append(j.found, Finding{Host: h.Record.Host, Name: h.Name, Cause: cause, Text: fmt.Sprintf(format, args...)})
 }
 
 // stuck finds who stops the run: those that are not there, or else those that are behind, or nobody.
@@ -131,24 +94,25 @@ func (j *verdict) stuck() []Finding {
 	var absent, behind []Finding
 	for i := range j.all {
 		h := &j.all[i]
-		if h.State == Ended && slices.ContainsFunc(h.Findings, stops) { // it gave up, and knew because of whom
-			for _, f := range h.Findings {
-				if stops(f) && j.wait >= j.floor && !slices.ContainsFunc(absent, func(o Finding) bool { return o.Host == f.Host }) {
-					f.Sure = true
+		if h.Alive {
+			if f := j.behind(h); f.Cause != "" {
+				behind = append(behind, f)
+			}
+		} else if slices.ContainsFunc(h.Findings, stops) && h.State == Ended { // it gave up, and knew because of whom
+			for _, f := range unlike(h.Findings, absent) {
+				if f.Sure = true; stops(f) && j.wait >= j.floor {
 					absent = append(absent, f)
 				}
 			}
 		} else if f := j.absent(h); f.Cause != "" {
 			absent = append(absent, f)
-		} else if f := j.behind(h); f.Cause != "" {
-			behind = append(behind, f)
 		}
 	}
 	if len(absent) > 0 && j.lively {
 		return absent
 	}
 	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(j.running) { // the reader knows of itself alone
-		behind = slices.DeleteFunc(behind, func(f Finding) bool { return !j.own(&j.all[f.Host]) })
+		behind = slices.DeleteFunc(behind, func(f Finding) bool { return !j.all[f.Host].own })
 	}
 	if len(behind) == 0 {
 		return j.stand()
@@ -158,22 +122,21 @@ func (j *verdict) stuck() []Finding {
 
 // absent is the finding of a host that is not there any more, and for which others wait.
 func (j *verdict) absent(h *Host) Finding {
-	r := &h.Record
-	f := Finding{Host: r.Host, Name: r.Name, For: h.Silent, Sure: true}
+	f := Finding{Host: h.Record.Host, Name: h.Name, For: h.Silent, Sure: true}
 	switch {
-	case j.own(h) || j.wait < j.floor/2 || j.wait < j.floor && h.gone == "":
-	case h.Missing && j.company && h.Silent > h.limit:
+	case j.wait < j.floor/2 || j.wait < j.floor && h.gone == "":
+	case h.Missing && (!j.company || h.Silent <= h.limit):
+	case h.Missing:
 		f.Cause, f.Text = Missing, "it has given no sign of life in this run"
-	case h.Missing || h.signs() && r.State != Ended:
-	case r.State == Ended:
-		f.Cause, f.Text, f.For = Left, fmt.Sprintf("it left the loop after step %d", r.Step), 0
-		if r.Error != "" {
-			f.Text += ": " + r.Error
+	case h.State == Ended:
+		f.Cause, f.Text, f.For = Left, fmt.Sprintf("it left the loop after step %d", h.Step), 0
+		if h.Error != "" {
+			f.Text += ": " + h.Error
 		}
 	default:
-		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; it was last heard of after step %d, in %s", seconds(f.For), r.Step, r.doing())
+		f.Cause, f.Text = Silent, fmt.Sprintf("no sign of life for %s; it was last heard of after step %d, in %s", seconds(f.For), h.Step, h.doing())
 		if h.gone != "" {
-			f.Text = fmt.Sprintf("its process %d %s: %s", r.PID, h.gone, f.Text)
+			f.Text = fmt.Sprintf("its process %d %s: %s", h.PID, h.gone, f.Text)
 		}
 	}
 	return f
@@ -181,32 +144,28 @@ func (j *verdict) absent(h *Host) Finding {
 
 // behind is the finding of a host that others have passed and wait for, or that is elsewhere.
 func (j *verdict) behind(h *Host) (f Finding) {
-	r := &h.Record
-	if !h.Alive {
-		return f
-	}
 	waiting := j.waiting(h)
-	late := r.Bound > 0 && r.For > r.Bound // by its own experience
+	late := h.Bound > 0 && h.For > h.Bound // by its own experience
 	sure := late
-	switch k := r.kind(); {
+	switch k := h.kind(); {
 	case k.Together():
 		sure = true
-		if len(waiting) == 0 || r.For < j.floor || k != Exchange && !late || !j.elsewhere(h) {
+		if len(waiting) == 0 || h.For < j.floor || k != Exchange && !late || !j.elsewhere(h) {
 			return f
 		}
 	case late:
-		sure = k == Input || r.For > long*j.floor // which a save or an evaluation does not know well
-	case len(waiting) == 0 || r.Host == 0 || !j.longer(r, waiting): // host 0 alone writes files
+		sure = k == Input || h.For > long*j.floor // which a save or an evaluation does not know well
+	case len(waiting) == 0 || h.Record.Host == 0 || !j.longer(h, waiting): // host 0 alone writes files
 		return f
 	}
-	f = Finding{Host: r.Host, Name: r.Name, Cause: Cause(r.kind().String()), For: r.For, Sure: sure,
-		Text: fmt.Sprintf("in %s for %s, after step %d", r.doing(), seconds(r.For), r.Step)}
+	f = Finding{Host: h.Record.Host, Name: h.Name, Cause: Cause(h.kind().String()), For: h.For, Sure: sure,
+		Text: fmt.Sprintf("in %s for %s, after step %d", h.doing(), seconds(h.For), h.Step)}
 	if len(waiting) > 0 {
 		w := waiting[0]
 		f.Text += fmt.Sprintf("; %s, in %s after step %d", plural(len(waiting), "host waits", "hosts wait"), w.doing(), w.Step)
 	}
-	if r.Trouble != "" {
-		f.Text += "; its trouble: " + r.Trouble
+	if h.Trouble != "" {
+		f.Text += "; its trouble: " + h.Trouble
 	}
 	return f
 }
@@ -233,85 +192,104 @@ func (j *verdict) elsewhere(h *Host) bool {
 
 // longer reports whether a host's activity has lasted longer than the experience of those who wait
 // lets expect: most have done the same.
-func (j *verdict) longer(r *Record, waiting []*Host) bool {
+func (j *verdict) longer(h *Host, waiting []*Host) bool {
 	usual, known := 0.0, 0
 	for _, o := range waiting {
-		if took, ok := o.Took[r.Doing]; ok {
+		if took, ok := o.Took[h.Doing]; ok {
 			usual = max(usual, took)
 			known++
 		}
 	}
-	return known*2 > len(waiting) && r.For > max(j.floor, factor*usual)
+	return known*2 > len(waiting) && h.For > max(j.floor, factor*usual)
 }
 
 // stand is the finding of a run in which all hosts wait at the same place, after the reader has
 // waited in vain.
 func (j *verdict) stand() []Finding {
-	if j.self == nil || slices.ContainsFunc(j.running, func(h *Host) bool { return !h.waits() }) {
+	own := slices.IndexFunc(j.all, func(h Host) bool { return h.own })
+	if own < 0 || j.all[own].For <= j.all[own].stand || slices.ContainsFunc(j.running, func(h *Host) bool { return !h.waits() }) {
 		return nil
 	}
-	h, stand := j.self, j.self.stand
-	if slices.ContainsFunc(j.all, func(o Host) bool { return o.Missing }) { // of which nothing is known
-		stand = max(stand, h.first)
-	}
-	if h.For <= stand {
-		return nil
-	}
+	h := &j.all[own]
 	return []Finding{{Host: -1, Cause: Nobody, For: h.For, Sure: true,
 		Text: fmt.Sprintf("no host stands out: %d of %d give a sign of life, and wait in %s for %s, after step %d",
 			len(j.running), h.Hosts, h.doing(), seconds(h.For), h.Step)}}
 }
 
-// unreached says of a host that it does not reach the place of the records, or not that of others.
-func (j *verdict) unreached(h *Host) string {
-	switch own := j.own(h); {
-	case own && j.lost() != "":
-		return "it cannot reach the place of the hosts' records, without which hosts do not see each other: " + j.lost()
-	case own && !j.company && slices.ContainsFunc(j.all, func(o Host) bool { return o.Missing && o.Silent > 2*o.limit }):
-		return "it sees no record of any other host: give a place that all hosts share, or else no other host has come"
-	case !own && h.Silent > h.limit && h.gone == "" && j.lively && float64(j.step-h.Step) > ahead+between*h.Rate:
-		return fmt.Sprintf("its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", seconds(h.Silent), h.Step, j.step)
-	}
-	return ""
-}
-
-// skewed says by how much a host's clock is wrong.
-func (j *verdict) skewed(h *Host) string {
-	off := h.skew.Abs().Round(time.Second)
-	switch own := j.own(h); {
-	case !j.clocks:
-	case own && j.clock:
-		return "its clock differs from that of most other hosts by more than a minute"
-	case own || j.clock || !h.changed || off <= maxSkew:
-	case h.skew < 0:
-		return fmt.Sprintf("its clock is %s behind this one", off)
-	default:
-		return fmt.Sprintf("its clock is %s ahead of this one", off)
-	}
-	return ""
-}
-
-// slow says of a host that goes on that the others wait for it in most of their time.
-func (j *verdict) slow(h *Host) string {
-	own, together := h.shares()
-	if !j.steady || own < most || together > 0.2 || h.For >= begins*j.floor {
-		return ""
-	}
-	others := 0 // that do not wait in most of their time
+// unreached notes the hosts that do not reach the place of the records, or not that of others.
+func (j *verdict) unreached() {
+	var step int64 // the furthest
 	for i := range j.all {
-		if _, together := j.all[i].shares(); &j.all[i] != h && together < most {
-			others++
+		if h := &j.all[i]; h.signs() {
+			step = max(step, h.Step)
 		}
 	}
-	kind := Other
-	if h.Shares[Input.String()] > own/2 {
-		kind = Input
+	for i := range j.all {
+		switch h := &j.all[i]; {
+		case h.Missing || h.State == Ended:
+		case h.lost != "":
+			j.note(h, Store, "it cannot reach the place of the hosts' records, without which hosts do not see each other: %s", h.lost)
+		case h.own && !j.company && slices.ContainsFunc(j.all, func(o Host) bool { return o.Missing && o.Silent > 2*o.limit }):
+			j.note(h, Store, "it sees no record of any other host: give a place that all hosts share, or else no other host has come")
+		case !h.own && h.Silent > h.limit && h.gone == "" && j.lively && float64(step-h.Step) > ahead+between*h.Rate:
+			j.note(h, Store, "its records ended %s ago, after step %d, while the run is at step %d: it cannot reach their place", seconds(h.Silent), h.Step, step)
+		}
 	}
-	// Each step takes it so long, not one of many.
-	if part := h.Took[kind.String()] * h.Rate; others > (len(j.all)-1)/4 || part < 0.3 || part > 2 {
-		return ""
+}
+
+// clocks notes the hosts whose clock is wrong: it is not with most others' and the reader's.
+func (j *verdict) clocks() {
+	skews := []time.Duration{0}
+	for i := range j.all {
+		if h := &j.all[i]; h.changed && !h.own {
+			skews = append(skews, h.skew)
+		}
 	}
-	return fmt.Sprintf("it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own, whereabouts[kind])
+	if len(skews)*2 <= len(j.all) {
+		return // too few are known
+	}
+	slices.Sort(skews)
+	right := min(max(0, skews[(len(skews)-1)/2]), skews[len(skews)/2]) // of two in the middle what is nearer to the reader's
+	for i := range j.all {
+		h := &j.all[i]
+		if off := (h.skew - right).Round(time.Second); off.Abs() > maxSkew && (h.changed || h.own) && h.State != Ended {
+			way := "ahead of"
+			if off < 0 {
+				way = "behind"
+			}
+			j.note(h, Clock, "its clock is %s %s those of most hosts", off.Abs(), way)
+		}
+	}
+}
+
+// slow notes the hosts that go on, but for which the others wait in most of their time. All hosts have
+// been running for a while then.
+func (j *verdict) slow() {
+	busy := 0 // that do not wait in most of their time
+	for i := range j.all {
+		h := &j.all[i]
+		if !h.signs() || h.State != Running || h.Window < minWindow || h.Step == 0 {
+			return
+		}
+		if _, together := h.shares(); together < most {
+			busy++
+		}
+	}
+	if busy > 1+(len(j.all)-1)/4 || len(j.all) == 1 {
+		return
+	}
+	for i := range j.all {
+		h := &j.all[i]
+		own, together := h.shares()
+		kind := Other
+		if h.Shares[Input.String()] > own/2 {
+			kind = Input
+		}
+		// Each step takes it so long, not one of many.
+		if part := h.Took[kind.String()] * h.Rate; own >= most && together <= 0.2 && h.For < begins*j.floor && part >= 0.3 && part <= 2 {
+			j.note(h, Slow, "it is slow: %.0f %% of its time goes into %s, while the others wait", 100*own, whereabouts[kind])
+		}
+	}
 }
 
 // shares are the parts of a host's time in its own work and in what is done together. Saves, hooks

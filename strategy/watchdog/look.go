@@ -39,7 +39,7 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 	v.see(all, now.Sub(v.began), now)
 	hosts := v.now()
 	l := Look{Place: place, Run: v.run, Time: now, Summary: summary(hosts), Over: len(hosts) > 0, Hosts: append([]Host{}, hosts...),
-		Findings: append([]Finding{}, judge(hosts, minSilence, nil)...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
+		Findings: append([]Finding{}, judge(hosts, minSilence)...), Unreadable: len(unreadable), Known: len(hosts) > 0 || len(unreadable) == 0}
 	say := func(format string, args ...any) { l.Remarks = append(l.Remarks, line(fmt.Sprintf(format, args...))) }
 	for _, f := range l.Findings {
 		say("%s", f)
@@ -188,12 +188,7 @@ func summary(all []Host) string {
 	return text
 }
 
-func number(x float64) string {
-	if x != 0 && math.Abs(x) < 0.01 || math.Abs(x) >= 1e6 {
-		return fmt.Sprintf("%.3g", x)
-	}
-	return fmt.Sprintf("%.4g", x)
-}
+func number(x float64) string { return fmt.Sprintf("%.4g", x) }
 
 // cut is a text on one line of so many columns.
 func cut(text string, most int) string {

@@ -83,13 +83,10 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// interval is the least time between two records.
-func (o *Options) interval() time.Duration { return min(time.Second, o.Floor/5) }
-
 // tick is the time between two looks.
 func (o *Options) tick() time.Duration {
 	return min(max(o.Floor/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
-// paused is the time after a look in which there is another one, unless the process is stopped.
-func (o *Options) paused() time.Duration { return max(o.Floor/5, 4*o.tick()) }
+// interval is the time between two records, and the most between two looks unless the process is stopped.
+func (o *Options) interval() time.Duration { return 4 * o.tick() }

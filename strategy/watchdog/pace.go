@@ -74,10 +74,13 @@ func (w *Watchdog) bound(f *frame) time.Duration {
 	return max(o.Floor, factor*p.longest)
 }
 
-// stand is how long all hosts may wait at the same place.
-func (o *Options) stand(bound time.Duration) time.Duration {
-	if o.Deadline > 0 || bound == o.First {
-		return bound
+// stand is how long all hosts may wait at the same place, by the bound of what they do.
+func (o *Options) stand(bound time.Duration, missing bool) time.Duration {
+	if o.Deadline == 0 && bound != o.First {
+		bound = max(6*o.Floor, bound*5/2)
 	}
-	return max(6*o.Floor, bound*5/2)
+	if missing { // of which nothing is known
+		return max(bound, o.First)
+	}
+	return bound
 }

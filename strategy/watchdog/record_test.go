@@ -188,9 +188,8 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 			hosts := view.now()
-			own := &self{Host: &hosts[min(of[0].Host, len(hosts)-1)]}
-			own.Record = of[0]
-			judge(hosts, 1, own)
+			hosts[min(of[0].Host, len(hosts)-1)] = Host{Record: of[0], own: true}
+			judge(hosts, 1)
 			if len(l.Hosts) > 64 { // the rest are missing
 				l.Hosts = l.Hosts[:64]
 			}

@@ -9,7 +9,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/command"
@@ -22,14 +21,8 @@ const ExitCode = command.Unavailable
 
 // Report says who does not go on, or what else is the matter, and where this host is.
 type Report struct {
-	// Findings name hosts. At least one is new since the report before.
-	Findings []Finding
-	// Host is this host, Step the number of its steps, Doing what it does, with its name, and For
-	// how long it has.
-	Host  int
-	Step  int64
-	Doing string
-	For   time.Duration
+	// Record is where this host is. Of its findings at least one is new since the report before.
+	Record
 	// Goroutines are the stacks of this host's goroutines, the program's own first, bounded; empty
 	// if the run goes on.
 	Goroutines string
@@ -46,8 +39,8 @@ func (e *StuckError) Error() string {
 		all = append(all, f.String())
 	}
 	return errkind.Text("watchdog", strings.Join(all, "; "), nil,
-		fmt.Sprintf("host %d waited for %v in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
-			e.Host, e.For.Round(100*time.Millisecond), e.Doing, e.Step, ExitCode))
+		fmt.Sprintf("host %d waited for %s in %s after step %d: end all hosts (code %d) and start again from the last checkpoint",
+			e.Host, seconds(e.For), e.doing(), e.Step, ExitCode))
 }
 
 // Kind returns UnavailableError.
@@ -67,10 +60,8 @@ func (w *Watchdog) stuckError(found []Finding) *StuckError {
 // reportOf is a report of findings about the run as it is.
 func (w *Watchdog) reportOf(found []Finding) Report {
 	here, _ := w.look()
-	r := Report{Findings: found, Host: here.Host, Step: here.Step, Doing: here.Doing, For: time.Duration(here.For * float64(time.Second))}
-	if here.Detail != "" {
-		r.Doing = fmt.Sprintf("%s %q", r.Doing, here.Detail)
-	}
+	here.Findings = found
+	r := Report{Record: here}
 	if slices.ContainsFunc(found, stops) {
 		var b strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
@@ -87,8 +78,8 @@ func (w *Watchdog) report(found []Finding) {
 	r := w.reportOf(found)
 	dump := w.dump(r)
 	for _, f := range found {
-		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.Doing,
-			"here_for", r.For.Round(100*time.Millisecond), "here_step", r.Step, "goroutines", dump)
+		w.opts.Logger.Warn("watchdog: "+f.String(), "cause", string(f.Cause), "here", r.Host, "here_doing", r.doing(),
+			"here_for", seconds(r.For), "here_step", r.Step, "goroutines", dump)
 	}
 	if w.opts.OnReport != nil {
 		w.opts.OnReport(r)

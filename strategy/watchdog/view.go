@@ -22,6 +22,10 @@ type Host struct {
 	limit   float64       // the silence after which it is not alive
 	skew    time.Duration // how far its clock is ahead of the reader's
 	gone    string        // "is stopped" or "has ended", where the reader is on its machine
+
+	own   bool    // it is the reader, which knows:
+	lost  string  // why it does not reach the place of the records
+	stand float64 // how long it lets all hosts wait at the same place, in seconds
 }
 
 // signs reports whether the host has given a sign of life lately.

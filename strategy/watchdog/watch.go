@@ -127,13 +127,14 @@ func (w *Watchdog) watch() (exits bool) {
 		now := w.tick()
 		r, moves := w.look()
 		hosts := view.now()
-		own := &self{Host: &hosts[min(o.Host, len(hosts)-1)], first: o.First.Seconds()}
-		own.Record, own.Missing, own.gone, own.Alive = r, false, "", r.State != Ended
-		own.stand = o.stand(time.Duration(r.Bound * float64(time.Second))).Seconds()
+		own := &hosts[min(o.Host, len(hosts)-1)]
+		*own = Host{Record: r, own: true, changed: own.changed, Alive: r.State != Ended}
+		missing := slices.ContainsFunc(hosts, func(h Host) bool { return h.Missing })
+		own.stand = o.stand(time.Duration(r.Bound*float64(time.Second)), missing).Seconds()
 		if lost != nil && now-lostAt >= o.Floor/2 {
 			own.lost = short(lost)
 		}
-		found := judge(hosts, o.Floor.Seconds(), own)
+		found := judge(hosts, o.Floor.Seconds())
 		stopping := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !stops(f) })
 		certain := slices.ContainsFunc(stopping, sure)
 		lasts := certain && r.For > o.Floor.Seconds()/2

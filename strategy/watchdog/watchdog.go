@@ -124,7 +124,7 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 // with its machine, or had no processor: it stands still when nobody has looked for a while. It is
 // called under mu.
 func (w *Watchdog) now() time.Duration {
-	return min(w.opts.since(), w.looked+w.opts.paused()) - w.stopped
+	return min(w.opts.since(), w.looked+w.opts.interval()) - w.stopped
 }
 
 // tick says that somebody looks, and returns the time.
@@ -132,7 +132,7 @@ func (w *Watchdog) tick() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	since := w.opts.since()
-	w.stopped += max(since-w.looked-w.opts.paused(), 0)
+	w.stopped += max(since-w.looked-w.opts.interval(), 0)
 	w.looked = since
 	return w.now()
 }
