@@ -8,8 +8,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// memory asks the system for n bytes.
-func memory(n int) ([]byte, error) {
+// Take returns n bytes of the system's memory, zeroed and at the start of a page, apart from any
+// pool, for Give to give back.
+func Take(n int) ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
@@ -22,7 +23,8 @@ func memory(n int) ([]byte, error) {
 	return block, nil
 }
 
-func unmap(block []byte) {
+// Give gives the memory of Take back. It must not be used any more.
+func Give(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])
 	}

@@ -55,9 +55,9 @@ func (p *Pool) take(n int) (block []byte, err error) {
 	for len(p.free) > 0 && p.held+n > p.limit {
 		b := p.free[0]
 		p.free, p.held = p.free[1:], p.held-cap(b)
-		unmap(b)
+		Give(b)
 	}
-	if block, err = memory(n); err != nil {
+	if block, err = Take(n); err != nil {
 		return nil, err
 	}
 	p.lent, p.held = p.lent+cap(block), p.held+cap(block)
@@ -72,7 +72,7 @@ func (p *Pool) Put(block []byte) {
 	p.lent -= cap(block)
 	if p.close || p.held > p.limit {
 		p.held -= cap(block)
-		unmap(block)
+		Give(block)
 	} else {
 		p.free = append(p.free, block)
 	}
@@ -94,14 +94,7 @@ func (p *Pool) Close() {
 	p.close = true
 	for _, b := range p.free {
 		p.held -= cap(b)
-		unmap(b)
+		Give(b)
 	}
 	p.free = nil
 }
-
-// Take returns n bytes of the system's memory, zeroed and at the start of a page, apart from any
-// pool, for Give to give back.
-func Take(n int) ([]byte, error) { return memory(n) }
-
-// Give gives the memory of Take back. It must not be used any more.
-func Give(block []byte) { unmap(block) }
