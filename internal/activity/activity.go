@@ -49,29 +49,19 @@ func Parse(word string) Kind {
 // Together reports whether the work ends only when other hosts, too, have come to it.
 func (k Kind) Together() bool { return k == Launch || k == Result || k == Exchange }
 
-// Observer is told of activities. Its method is safe for concurrent use.
-type Observer interface {
-	// Begin says that an activity begins within the one under way, and end that it has ended.
-	Begin(kind Kind, name string) (end func())
-}
+// Observer is told that an activity begins within the one under way, and end that it has ended. It is
+// safe for concurrent use.
+type Observer func(kind Kind, name string) (end func())
 
 type key struct{}
 
 // With returns a context whose work tells an observer.
 func With(ctx context.Context, o Observer) context.Context { return context.WithValue(ctx, key{}, o) }
 
-// Of returns the context's observer, or nil.
-func Of(ctx context.Context) Observer {
-	o, _ := ctx.Value(key{}).(Observer)
-	return o
-}
-
 // Begin tells the context's observer, if there is one, that an activity begins.
 func Begin(ctx context.Context, kind Kind, name string) (end func()) {
-	if o := Of(ctx); o != nil {
-		return o.Begin(kind, name)
+	if o, ok := ctx.Value(key{}).(Observer); ok {
+		return o(kind, name)
 	}
-	return nothing
+	return func() {}
 }
-
-func nothing() {}

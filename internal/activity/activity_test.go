@@ -20,7 +20,7 @@ func TestTheObserverOfAContextIsTold(t *testing.T) {
 	activity.Begin(t.Context(), activity.Save, "x")()
 
 	var all told
-	ctx := context.WithoutCancel(activity.With(t.Context(), &all))
+	ctx := context.WithoutCancel(activity.With(t.Context(), all.Begin))
 	end := activity.Begin(ctx, activity.Compile, "step")
 	end()
 	assert.Equal(t, told{"begin compile step", "end compile"}, all)

@@ -304,7 +304,7 @@ func (w *Watchdog) history() goodput.History {
 // Context returns a context that ends with ctx, or by a [*StuckError] when the run does not go on.
 // What waits in it tells the watchdog of compilations and exchanges. stop releases it.
 func (w *Watchdog) Context(ctx context.Context) (watched context.Context, stop func()) {
-	watched, cancel := context.WithCancelCause(activity.With(ctx, w))
+	watched, cancel := context.WithCancelCause(activity.With(ctx, w.Begin))
 	free := context.AfterFunc(w.verdict, func() { cancel(w.Err()) })
 	return watched, func() {
 		free()
