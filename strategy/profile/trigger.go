@@ -59,17 +59,12 @@ func (t *Trigger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Notify asks for a recording of a step each time that the process gets one of the signals, until
 // stop is called.
 func (t *Trigger) Notify(signals ...os.Signal) (stop func()) {
-	c, done := make(chan os.Signal, 1), make(chan struct{})
+	c := make(chan os.Signal, 1)
 	signal.Notify(c, signals...)
 	go func() {
-		for {
-			select {
-			case <-c:
-				t.Ask(1)
-			case <-done:
-				return
-			}
+		for range c {
+			t.Ask(1)
 		}
 	}()
-	return func() { signal.Stop(c); close(done) }
+	return func() { signal.Stop(c); close(c) } // nothing is sent after Stop
 }
