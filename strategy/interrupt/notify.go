@@ -59,7 +59,8 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, graceKey{}, o.Grace))
-	w := &watch{Options: o, cancel: cancel, over: make(chan struct{}), done: make(chan struct{})}
+	over, end := context.WithCancel(context.Background())
+	w := &watch{Options: o, cancel: cancel, over: over.Done(), done: make(chan struct{})}
 	if len(o.Signals) > 0 {
 		w.signals = make(chan os.Signal, 2)
 		signal.Notify(w.signals, o.Signals...)
@@ -73,11 +74,7 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 	go w.run(ctx)
 	return ctx, func() {
 		cancel(nil)
-		select {
-		case <-w.over:
-		default:
-			close(w.over)
-		}
+		end()
 		<-w.done
 	}
 }
@@ -85,11 +82,12 @@ func Notify(parent context.Context, o Options) (ctx context.Context, stop func()
 // watch gathers the notices of one Notify.
 type watch struct {
 	Options
-	cancel     context.CancelCauseFunc
-	signals    chan os.Signal
-	events     <-chan clusterresolver.Event
-	seen       mark
-	over, done chan struct{} // closed by stop, and when the goroutine has ended
+	cancel  context.CancelCauseFunc
+	signals chan os.Signal
+	events  <-chan clusterresolver.Event
+	seen    mark
+	over    <-chan struct{} // closed by stop
+	done    chan struct{}   // closed when the goroutine has ended
 }
 
 func (w *watch) run(ctx context.Context) {
