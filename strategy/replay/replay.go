@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -194,19 +195,11 @@ func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte)
 				votes[sum]++
 			}
 		}
-		most := 0
-		for _, n := range votes {
-			most = max(most, n)
-		}
-		tied := 0
-		for _, n := range votes {
-			if n == most {
-				tied++
-			}
-		}
+		counts := slices.Sorted(maps.Values(votes))
+		slices.Reverse(counts)
 		for replica := range devices { // those that are few; where none are, all of them
 			p := replica*logical + l
-			if sum, ok := sums[p]; ok && len(votes) > 1 && (votes[sum] < most || tied > 1) {
+			if sum, ok := sums[p]; ok && len(counts) > 1 && (votes[sum] < counts[0] || counts[0] == counts[1]) {
 				differ = append(differ, p)
 			}
 		}
