@@ -3,7 +3,7 @@ package fit
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -46,11 +46,12 @@ func (v *saver) steps(ctx context.Context, r *run) ([]int64, error) {
 
 // candidate is a checkpoint to look at.
 type candidate struct {
-	step int64
-	near bool
+	Step int64
+	Near bool // it is on the hosts
 }
 
-// candidates opens the places, and returns what process 0 finds there, the last step first.
+// candidates opens the places, and returns what process 0 finds there, the last step first, on all
+// processes.
 func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err error) {
 	err = v.open(ctx, r)
 	var steps []int64
@@ -61,7 +62,7 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 		return nil, err
 	}
 	for _, step := range steps {
-		all = append(all, candidate{step: step})
+		all = append(all, candidate{Step: step})
 	}
 	if v.near != nil {
 		if err := v.openNear(ctx, r); err != nil {
@@ -72,32 +73,19 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 			return nil, err
 		}
 		for _, step := range steps {
-			all = append(all, candidate{step: step, near: true})
+			all = append(all, candidate{step, true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.step, a.step) })
-	return all, nil
-}
-
-// candidate is the i-th to look at, by the first process's list.
-func (r *run) candidate(ctx context.Context, all []candidate, i int) (c candidate, more bool, err error) {
-	c.step = -1
-	if i < len(all) {
-		c = all[i]
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.Step, a.Step) })
+	mine, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
 	}
-	if r.several() {
-		mine := binary.AppendVarint([]byte{0}, c.step)
-		if c.near {
-			mine[0] = 1
-		}
-		text, err := r.strategy.BroadcastBytes(ctx, "fit: the checkpoint to look at", mine)
-		if err != nil {
-			return c, false, err
-		}
-		c.near = text[0] == 1
-		c.step, _ = binary.Varint(text[1:])
+	lists, err := r.gather(ctx, "the checkpoints to look at", mine)
+	if err != nil {
+		return nil, err
 	}
-	return c, c.step >= 0, nil
+	return all, json.Unmarshal(lists[0], &all)
 }
 
 // choose opens the last checkpoint that is intact, nil if there is none, and says whether it is on the
@@ -108,53 +96,40 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 		return nil, false, err
 	}
 	var passed []error
-	var last candidate // of those that are passed over
-	for i := 0; ; i++ {
-		at, more, err := r.candidate(ctx, all, i)
-		if err != nil {
-			return nil, false, err
-		}
-		if !more {
-			break
-		}
+	var last int64 // of those that are passed over
+	for _, at := range all {
 		of := v
-		if at.near {
+		if at.Near {
 			of = v.near
 		}
-		c, err := of.manager.Open(ctx, at.step)
+		c, err := of.manager.Open(ctx, at.Step)
 		if err == nil {
-			err = c.VerifyShare(ctx, r.strategy.Process(), max(r.strategy.NumProcesses(), 1))
+			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
 		}
 		damaged := errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone)
 		if damaged {
 			r.log.Warn("fit: passing over a damaged checkpoint", "error", err)
 			passed, err = append(passed, err), nil
 		}
-		if err := r.agree(ctx, err, nil); err != nil {
-			if c != nil {
-				_ = c.Close()
-			}
-			return nil, false, err
+		err = r.agree(ctx, err, nil)
+		if err == nil {
+			damaged, err = r.strategy.AnyProcess(ctx, damaged)
 		}
-		bad := damaged
-		if r.several() {
-			if bad, err = r.strategy.AnyProcess(ctx, damaged); err != nil {
-				return nil, false, err
-			}
-		}
-		if !bad {
-			return c, at.near, nil
-		}
-		of.clear = true
-		if !at.near && last.step < at.step {
-			last = at
+		if err == nil && !damaged {
+			return c, at.Near, nil
 		}
 		if c != nil {
 			_ = c.Close()
 		}
+		if err != nil {
+			return nil, false, err
+		}
+		if of.clear = true; !at.Near {
+			last = max(last, at.Step)
+		}
 	}
 	if v.clear {
-		return nil, false, notResumed(v.path, last.step, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+		return nil, false, notResumed(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
 	}
 	return nil, false, nil
 }

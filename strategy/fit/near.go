@@ -56,20 +56,11 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 	if err := v.apart(ctx, r); err != nil {
 		return err
 	}
-	if r.several() { // the name of the first process is that of all
-		text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name))
-		if err != nil {
-			return err
-		}
-		name = string(text)
+	text, err := r.strategy.BroadcastBytes(ctx, "fit: the name of the run", []byte(name)) // the first process's is that of all
+	if err != nil {
+		return err
 	}
-	gather := func(ctx context.Context, what string, mine []byte) ([][]byte, error) {
-		if !r.several() {
-			return [][]byte{mine}, nil
-		}
-		return r.gather(ctx, what, mine)
-	}
-	all, err := peers.Open(ctx, storage.Sub(local, name), peers.Options{Process: r.strategy.Process(), Gather: gather})
+	all, err := peers.Open(ctx, storage.Sub(local, string(text)), peers.Options{Process: r.strategy.Process(), Gather: r.gather})
 	if err == nil {
 		n.store = all
 		err = n.open(ctx, r)
@@ -80,9 +71,6 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 // apart refuses a folder that several processes of one machine share, on all processes: what one of
 // them puts there would be the other's.
 func (v *saver) apart(ctx context.Context, r *run) error {
-	if !r.several() {
-		return nil
-	}
 	machine, _ := os.Hostname() // without one, folders alone tell the processes apart
 	folder, err := filepath.Abs(v.near.path)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -58,11 +57,10 @@ func (r *run) sums(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	flat, err := tensors.CopyFlatData[float64](value)
-	var sums []byte
-	for _, x := range flat {
-		sums = binary.LittleEndian.AppendUint64(sums, math.Float64bits(x))
+	if err != nil {
+		return nil, err
 	}
-	return sums, err
+	return binary.Append(nil, binary.LittleEndian, flat)
 }
 
 // restoreSums gives the step's metrics what they had added up, if they are the same metrics.
@@ -76,8 +74,8 @@ func (r *run) restoreSums(ctx context.Context, from *point) error {
 		return nil
 	}
 	flat := make([]float64, len(from.Sums)/8)
-	for i := range flat {
-		flat[i] = math.Float64frombits(binary.LittleEndian.Uint64(from.Sums[8*i:]))
+	if _, err := binary.Decode(from.Sums, binary.LittleEndian, flat); err != nil {
+		return err
 	}
 	return state.RestoreValue(ctx, tensors.FromFlatDataAndDimensions(flat, state.Shape().Dimensions...))
 }

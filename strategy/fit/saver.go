@@ -234,10 +234,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 // their parts are there then, and of one that is lost it hears from the devices at once, and not by
 // parts that do not come.
 func (v *saver) wait(ctx context.Context, r *run) error {
-	switch {
-	case !r.several():
-		return v.manager.Wait(ctx)
-	case !r.state.First():
+	if !r.state.First() {
 		return r.agree(ctx, v.manager.Wait(ctx), nil)
 	}
 	if err := r.agree(ctx, nil, nil); err != nil {

@@ -50,17 +50,14 @@ func (r *run) startWatch(ctx context.Context) (context.Context, error) {
 		o.Logger = r.log
 	}
 	if o.Run == "" {
-		o.Run = rand.Text()
-		if r.several() {
-			starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
-				Reason: fmt.Sprintf("not all %d processes came to it", r.strategy.NumProcesses()), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
-			defer cancel()
-			id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(o.Run))
-			if err != nil {
-				return ctx, r.orInterrupted(ctx, err)
-			}
-			o.Run = string(id)
+		starting, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.First, startTime), &errkind.Fault{Op: "fit: the run's name",
+			Reason: fmt.Sprintf("not all %d processes came to it", o.Hosts), Hint: "see which of them has ended, or is still at what it does before fit.Run", Class: errkind.DeadlineExceededError})
+		defer cancel()
+		id, err := r.strategy.BroadcastBytes(starting, "fit: the run's name", []byte(rand.Text()))
+		if err != nil {
+			return ctx, r.orInterrupted(ctx, err)
 		}
+		o.Run = string(id)
 	}
 	dog, err := watchdog.Start(ctx, o)
 	if err == nil {
