@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -20,13 +21,9 @@ import (
 type vote struct {
 	Failed string `json:",omitempty"`
 	// Kind is that of the error that Failed tells of.
-	Kind        errkind.Kind `json:",omitempty"`
-	Stop        string       `json:",omitempty"`
-	Interrupted bool         `json:",omitempty"`
-	// Reason is that of the notice which interrupted it, and Left the milliseconds until the
-	// notice's deadline, 0 if that is not known.
-	Reason string `json:",omitempty"`
-	Left   int64  `json:",omitempty"`
+	Kind   errkind.Kind      `json:",omitempty"`
+	Stop   string            `json:",omitempty"`
+	Notice interrupt.Message `json:",omitzero"` // which interrupted it
 	// Keep says which hooks save. That of the first process counts.
 	Keep []bool `json:",omitempty"`
 }
@@ -37,14 +34,8 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	if !r.several() {
 		return mine
 	}
-	v := vote{Stop: r.state.stop, Keep: keep}
 	own := interrupt.Of(ctx)
-	if own != nil {
-		v.Interrupted, v.Reason = true, own.Reason
-		if !own.Deadline.IsZero() {
-			v.Left = time.Until(own.Deadline).Milliseconds()
-		}
-	}
+	v := vote{Stop: r.state.stop, Keep: keep, Notice: own.Message()}
 	if mine != nil {
 		v.Failed, v.Kind = mine.Error(), errkind.Or(mine, errkind.RuntimeError)
 	}
@@ -73,12 +64,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)
 		}
-		if v.Interrupted && notice == nil {
-			notice = &interrupt.Notice{Reason: fmt.Sprintf("process %d: %s", i, v.Reason)}
-			if v.Left != 0 {
-				notice.Deadline = time.Now().Add(time.Duration(v.Left) * time.Millisecond)
-			}
-		}
+		notice = cmp.Or(notice, v.Notice.Notice(i))
 		if i == 0 {
 			copy(keep, v.Keep)
 		}

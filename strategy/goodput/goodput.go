@@ -84,31 +84,17 @@ type Shares struct {
 // Shares divides the wall time.
 func (h History) Shares() Shares {
 	s := Shares{Wall: h.Seen.Sub(h.Began).Seconds(), Lives: h.lives()}
+	parts := s.parts()
 	known := 0.0
 	for kind, seconds := range h.Seconds {
 		known += seconds
-		switch {
-		case kind == again:
-			s.Again += seconds
-		case kind == down:
-			s.Down += seconds
-		case slices.Contains(worked, kind) && h.To > h.From:
-			s.Steps += seconds
-		case kind == "compile":
-			s.Compile += seconds
-		case kind == "restore":
-			s.Restore += seconds
-		case kind == "save":
-			s.Save += seconds
-		case kind == "input":
-			s.Input += seconds
-		case kind == "exchange":
-			s.Peers += seconds
-		case kind == "hook":
-			s.Hooks += seconds
-		default: // setup, and what was begun before a first step
-			s.Start += seconds
+		into := &s.Start // setup, and what was begun before a first step
+		if i := slices.IndexFunc(parts, func(p part) bool { return p.kind == kind }); i >= 0 {
+			into = parts[i].seconds
+		} else if slices.Contains(worked, kind) && h.To > h.From {
+			into = &s.Steps
 		}
+		*into += seconds
 	}
 	s.Wall = max(s.Wall, known) // clocks jump
 	s.Start += s.Wall - known
@@ -136,10 +122,16 @@ func (h History) Utilization(stepFLOPs, peak float64) float64 {
 	return stepFLOPs * float64(h.To-h.From) / (wall * peak)
 }
 
-// part is one of the shares, with its name.
+// part is one of the shares beside Steps, with its name and the kind of activity that goes into it.
 type part struct {
-	name    string
-	seconds float64
+	name, kind string
+	seconds    *float64
+}
+
+func (s *Shares) parts() []part {
+	return []part{{"start", "setup", &s.Start}, {"compile", "compile", &s.Compile}, {"restore", "restore", &s.Restore},
+		{"save", "save", &s.Save}, {"input", "input", &s.Input}, {"other hosts", "exchange", &s.Peers}, {"hooks", "hook", &s.Hooks},
+		{"steps taken again", again, &s.Again}, {"down", down, &s.Down}}
 }
 
 // String names the goodput and the parts that are at least a thousandth, the largest first.
@@ -148,13 +140,12 @@ func (s Shares) String() string {
 	if s.Lives > 1 {
 		text += fmt.Sprintf(" in %d lives", s.Lives)
 	}
-	parts := []part{{"start", s.Start}, {"compile", s.Compile}, {"restore", s.Restore}, {"save", s.Save}, {"input", s.Input},
-		{"other hosts", s.Peers}, {"hooks", s.Hooks}, {"steps taken again", s.Again}, {"down", s.Down}}
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.seconds, a.seconds) })
+	parts := s.parts()
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(*b.seconds, *a.seconds) })
 	var rest []string
 	for _, p := range parts {
-		if s.of(p.seconds) >= 0.001 {
-			rest = append(rest, fmt.Sprintf("%s %.1f %%", p.name, 100*s.of(p.seconds)))
+		if share := s.of(*p.seconds); share >= 0.001 {
+			rest = append(rest, fmt.Sprintf("%s %.1f %%", p.name, 100*share))
 		}
 	}
 	if len(rest) > 0 {

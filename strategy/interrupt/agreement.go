@@ -1,6 +1,7 @@
 package interrupt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,15 +55,44 @@ func NewAgreement(s *strategy.TPUStrategy) *Agreement {
 	return &Agreement{strategy: s, every: 1, now: time.Now}
 }
 
+// Message is what a process tells the others of its notice. The zero value says that it has none.
+type Message struct {
+	Reason string `json:"r,omitempty"`
+	Left   int64  `json:"l,omitempty"` // milliseconds until its deadline, 0 if that is not known
+}
+
+// Message returns what the other processes are told of a notice, which may be nil.
+func (n *Notice) Message() (m Message) {
+	if n == nil {
+		return m
+	}
+	m.Reason = cmp.Or(strings.ToValidUTF8(n.Reason, ""), "a notice")
+	if !n.Deadline.IsZero() {
+		m.Left = cmp.Or(time.Until(n.Deadline).Milliseconds(), -1)
+	}
+	return m
+}
+
+// Notice returns the notice of which a process has told, or nil.
+func (m Message) Notice(process int) *Notice {
+	if m.Reason == "" {
+		return nil
+	}
+	n := &Notice{Reason: fmt.Sprintf("process %d: %s", process, m.Reason)}
+	if m.Left != 0 {
+		n.Deadline = time.Now().Add(time.Duration(m.Left) * time.Millisecond)
+	}
+	return n
+}
+
 // ballot is what a process tells the others.
 type ballot struct {
 	Seconds float64 `json:"s,omitempty"` // of a step
-	Reason  string  `json:"r,omitempty"` // of its notice; "" is none
-	Left    int64   `json:"l,omitempty"` // milliseconds until its deadline, 0 if that is not known
+	Message
 }
 
-// longest bounds a reason among the ballots, and mostBytes a ballot, in bytes.
-const longest, mostBytes = 160, 400
+// mostBytes bounds a ballot, in bytes.
+const mostBytes = 400
 
 // After is called after each step, with the step's number, and reports whether all processes stop
 // here: a notice has ended the context of one of them. A process alone stops at once.
@@ -97,12 +127,9 @@ func (a *Agreement) Vote(ctx context.Context, step int64, mine *Notice, before i
 	if a.under != nil || step < a.due || step > before-a.every {
 		return nil, nil
 	}
-	b := ballot{Seconds: a.seconds}
-	if mine != nil {
-		b.Reason, b.Left = mine.text(), mine.left(a.now())
-	}
+	b := ballot{a.seconds, mine.Message()}
 	message, err := json.Marshal(b)
-	for len(message) > mostBytes { // what JSON escapes
+	for len(message) > mostBytes {
 		b.Reason = strings.ToValidUTF8(b.Reason[:len(b.Reason)/2], "")
 		message, err = json.Marshal(b)
 	}
@@ -137,27 +164,16 @@ func (a *Agreement) collect(ctx context.Context, mine *Notice) error {
 				Hint: "start the same program on each process"}
 		}
 		slowest = max(slowest, b.Seconds)
-		if b.Reason != "" && a.agreed == nil {
-			a.agreed = a.notice(i, b.Reason, b.Left, mine)
+		if a.agreed == nil && i == a.strategy.Process() && b.Reason != "" && mine != nil {
+			a.agreed = mine
 		}
+		a.agreed = cmp.Or(a.agreed, b.Notice(i))
 	}
 	if slowest > 0 {
 		a.every = min(max(1, int64(min(pace.Seconds()/slowest, most))), 2*a.every)
 	}
 	a.due = a.read
 	return nil
-}
-
-// notice is what stopped the processes, as this one has it.
-func (a *Agreement) notice(process int, reason string, left int64, mine *Notice) *Notice {
-	if process == a.strategy.Process() && mine != nil {
-		return mine
-	}
-	n := &Notice{Reason: fmt.Sprintf("process %d: %s", process, reason)}
-	if left != 0 {
-		n.Deadline = a.now().Add(time.Duration(left) * time.Millisecond)
-	}
-	return n
 }
 
 // Met says that the processes have met after a step in another way, in which they told each other
@@ -176,26 +192,6 @@ func (a *Agreement) Close() error {
 	under := a.under
 	a.under = nil
 	return under.Close()
-}
-
-// text is the reason in one line of bounded length.
-func (n *Notice) text() string {
-	reason := strings.ToValidUTF8(n.Reason[:min(len(n.Reason), longest)], "")
-	if reason == "" {
-		return "a notice"
-	}
-	return reason
-}
-
-// left is the time to the deadline in milliseconds, 0 if it is not known.
-func (n *Notice) left(now time.Time) int64 {
-	if n.Deadline.IsZero() {
-		return 0
-	}
-	if left := n.Deadline.Sub(now).Milliseconds(); left != 0 {
-		return left
-	}
-	return -1
 }
 
 // Stopped returns the error of a loop that stopped after a step and has saved what it did.
