@@ -23,6 +23,7 @@ const (
 type verdict struct {
 	all     []Host
 	floor   float64
+	own     *Host // the reader, or nil
 	running []*Host
 	meeting *call   // where more than half of them wait for the others, or nil
 	wait    float64 // the longest that a host waits for others
@@ -55,6 +56,9 @@ func judge(all []Host, floor float64) []Finding {
 	j := &verdict{all: all, floor: floor, lively: len(all) == 1}
 	for i := range all {
 		h := &all[i]
+		if h.own {
+			j.own = h
+		}
 		if h.waits() {
 			j.wait = max(j.wait, h.For)
 		}
@@ -112,7 +116,7 @@ func (j *verdict) stuck() []Finding {
 		return absent
 	}
 	if len(absent) > 0 || len(behind) > 2 && len(behind) == len(j.running) { // the reader knows of itself alone
-		behind = slices.DeleteFunc(behind, func(f Finding) bool { return !j.all[f.Host].own })
+		behind = slices.DeleteFunc(behind, func(f Finding) bool { return j.own == nil || f.Host != j.own.Record.Host })
 	}
 	if len(behind) == 0 {
 		return j.stand()
@@ -206,11 +210,10 @@ func (j *verdict) longer(h *Host, waiting []*Host) bool {
 // stand is the finding of a run in which all hosts wait at the same place, after the reader has
 // waited in vain.
 func (j *verdict) stand() []Finding {
-	own := slices.IndexFunc(j.all, func(h Host) bool { return h.own })
-	if own < 0 || j.all[own].For <= j.all[own].stand || slices.ContainsFunc(j.running, func(h *Host) bool { return !h.waits() }) {
+	h := j.own
+	if h == nil || h.For <= h.stand || slices.ContainsFunc(j.running, func(o *Host) bool { return !o.waits() }) {
 		return nil
 	}
-	h := &j.all[own]
 	return []Finding{{Host: -1, Cause: Nobody, For: h.For, Sure: true,
 		Text: fmt.Sprintf("no host stands out: %d of %d give a sign of life, and wait in %s for %s, after step %d",
 			len(j.running), h.Hosts, h.doing(), seconds(h.For), h.Step)}}

@@ -47,10 +47,11 @@ func (v *View) look(place string, all []Record, unreadable []error, now time.Tim
 	running, alive := false, false
 	for i := range hosts {
 		h := &hosts[i]
-		ended := h.State == Ended
-		l.Over, l.Known = l.Over && ended, l.Known && (ended || h.changed)
-		running = running || !h.Missing && !ended
-		alive = alive || !h.Missing && !ended && (h.changed || h.Silent < h.limit/2)
+		runs := h.State != Ended
+		l.Over, l.Known = l.Over && !runs, l.Known && (!runs || h.changed)
+		if runs && !h.Missing {
+			running, alive = true, alive || h.changed || h.Silent < h.limit/2
+		}
 	}
 	if running && !alive {
 		say("no record has changed for %v; the last one was written %v ago, by its host's clock: the run is dead, stopped, or cut off",
@@ -93,7 +94,7 @@ func (l *Look) Text(width int) (lines []string) {
 	for i := range l.Hosts {
 		h := &l.Hosts[i]
 		if h.Missing {
-			fmt.Fprintf(t, "%d\t-\tmissing\t-\t-\t-\t-\t-\t-\n", i)
+			fmt.Fprintf(t, "%d\t-\tmissing%s\n", i, strings.Repeat("\t-", 6))
 			continue
 		}
 		does, lasts, loss, saved := strings.TrimSpace(h.Doing+" "+h.Detail), seconds(h.For), "-", "-"
