@@ -87,11 +87,11 @@ func (r *run) measure(ctx context.Context) error {
 	s := &r.state
 	s.metrics = s.metrics[:0]
 	if r.pending != nil {
-		s.metrics = append(s.metrics, r.pending.Metrics...)
+		s.metrics = append(s.metrics, r.pending...)
 	} else if err := r.read(ctx); err != nil {
 		return r.failed("reading the loss", s.step, r.orInterrupted(ctx, err))
 	}
-	begun := &partialRecord{Metrics: slices.Clone(s.metrics)}
+	begun := slices.Clone(s.metrics)
 	for i := range r.hooks {
 		h := &r.hooks[i]
 		if h.Measure == nil || !h.at(s.step) {

@@ -58,7 +58,6 @@ type table struct {
 	written int64
 	// rows are those that are not in the file.
 	rows []row
-	warn func(text string, args ...any)
 	full bool // the last write failed
 }
 
@@ -71,7 +70,6 @@ type row struct {
 
 // begin opens the file.
 func (c *table) begin(s *State) (err error) {
-	c.warn = s.Warn
 	if !s.First() {
 		return nil
 	}
@@ -154,7 +152,7 @@ func (c *table) add(s *State) {
 	c.rows = append(c.rows, r)
 	err := c.flush()
 	if err != nil && !c.full {
-		c.warn("fit: rows are kept until there is room for them", "file", c.path, "error", err)
+		s.Warn("fit: rows are kept until there is room for them", "file", c.path, "error", err)
 	}
 	c.full = err != nil
 }

@@ -75,7 +75,7 @@ func Evaluate(name string, e Evaluator, data Data, every Every) Hook {
 
 // over evaluates a pass over data.
 func over(ctx context.Context, s *State, e Evaluator, data Data) (err error) {
-	p := pass{strategy: s.strategy}
+	p := pass{strategy: s.Strategy()}
 	if e, ok := e.(interface{ Arguments() []logical.Annotation }); ok {
 		p.arguments = e.Arguments()
 	}

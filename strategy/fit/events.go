@@ -179,7 +179,7 @@ func (l *eventLog) add(ctx context.Context, s *State) error {
 
 // histograms are the distributions of the trainable variables. All processes read them.
 func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
-	for _, v := range s.strategy.Variables(s.run.train.Store()).All() {
+	for _, v := range s.Strategy().Variables(s.run.train.Store()).All() {
 		if !v.Trainable() || !v.Shape().DType.IsFloat() {
 			continue
 		}

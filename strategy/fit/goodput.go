@@ -41,7 +41,7 @@ func Goodput(opts ...GoodputOptions) Hook {
 			return nil
 		},
 		compiled: func(s *State, c *strategy.CompiledStep) {
-			if o.Peak == 0 && s.strategy.System().Platform() == "cpu" {
+			if o.Peak == 0 && s.Strategy().System().Platform() == "cpu" {
 				return
 			}
 			report, err := c.Report()

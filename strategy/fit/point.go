@@ -44,26 +44,19 @@ type point struct {
 }
 
 // hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
-func (p *point) hold(of *partialRecord) {
-	if of == nil {
-		return
-	}
-	for _, m := range of.Metrics {
+func (p *point) hold(pending []Metric) {
+	for _, m := range pending {
 		p.Pending = append(p.Pending, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
 	}
 }
 
-// pending returns the record that is pending, or nil.
-func (p *point) pending() *partialRecord {
-	if len(p.Pending) == 0 {
-		return nil
-	}
-	var of partialRecord
+// pending returns the metrics of the record that is pending, or nil.
+func (p *point) pending() (all []Metric) {
 	for pair := range slices.Chunk(p.Pending, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
-		of.Metrics = append(of.Metrics, Metric{pair[0], value})
+		all = append(all, Metric{pair[0], value})
 	}
-	return &of
+	return all
 }
 
 // encode returns the checkpoint's metadata.

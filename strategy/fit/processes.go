@@ -70,7 +70,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		}
 	}
 	if mine == nil && notice != nil {
-		return r.interruptedBy(ctx, notice)
+		return r.interrupted(ctx, notice)
 	}
 	return mine
 }
@@ -100,30 +100,20 @@ func (r *run) vote(ctx context.Context) error {
 		return nil // the loop looks at the context
 	}
 	notice, err := r.agreement.Vote(r.firm(ctx), r.state.step, interrupt.Of(ctx), r.due)
-	switch {
-	case err != nil:
+	if err != nil || notice == nil {
 		return err
-	case notice == nil:
-		return nil
 	}
 	r.agreed = true
-	return r.interruptedBy(ctx, notice)
+	return r.interrupted(ctx, notice)
 }
 
-// interrupted returns the error of a run whose context ended.
-func (r *run) interrupted(ctx context.Context) error {
-	if err := r.stuck(); err != nil {
+// interrupted returns the error of a run whose context ended, or that the notice of another process
+// ended.
+func (r *run) interrupted(ctx context.Context, other *interrupt.Notice) error {
+	if err := r.stuck(); err != nil && ctx.Err() != nil {
 		return err
 	}
-	return &interrupt.Error{Step: r.state.step, Notice: interrupt.Of(ctx), Unsaved: r.saver == nil}
-}
-
-// interruptedBy returns the error of a run that a notice ended, here or in another process.
-func (r *run) interruptedBy(ctx context.Context, notice *interrupt.Notice) error {
-	if ctx.Err() != nil {
-		return r.interrupted(ctx)
-	}
-	return &interrupt.Error{Step: r.state.step, Notice: notice, Unsaved: r.saver == nil}
+	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.Of(ctx), other), Unsaved: r.saver == nil}
 }
 
 // hurry compares what the last save took with what is left until the process is ended by force, and

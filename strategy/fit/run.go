@@ -104,8 +104,8 @@ type run struct {
 	saved  int64 // the step of the last checkpoint
 	// savedNear is that of the last checkpoint on the hosts.
 	savedNear int64
-	// pending are the metrics of a step whose hooks have not run.
-	pending *partialRecord
+	// pending are the metrics of a step whose hooks have not run, as they cannot be read again.
+	pending []Metric
 	begun   int  // hooks whose End is to run
 	agreed  bool // the processes are at the same place
 	result  Result
@@ -116,9 +116,6 @@ type batch struct {
 	args []any
 	rows int
 }
-
-// partialRecord is a record that was begun: the metrics that cannot be read again.
-type partialRecord struct{ Metrics []Metric }
 
 // prepare checks what can be checked before anything is done.
 func (r *run) prepare(ctx context.Context) error {
@@ -147,7 +144,7 @@ func (r *run) prepare(ctx context.Context) error {
 			h.reset()
 		}
 	}
-	r.state = State{run: r, strategy: r.strategy, first: r.strategy.Process() == 0, steps: r.options.Steps, now: time.Now, warn: r.log.Warn}
+	r.state = State{run: r, first: r.strategy.Process() == 0, steps: r.options.Steps, warn: r.log.Warn}
 	r.at, r.record, r.saved, r.savedNear = position{}, -1, -1, -1
 	return nil
 }
@@ -248,7 +245,7 @@ func (r *run) settle(ctx context.Context, failed error) error {
 func (r *run) loop(ctx context.Context) error {
 	for r.state.stop == "" && (r.options.Steps == 0 || r.state.step < r.options.Steps) {
 		if ctx.Err() != nil && !r.several() {
-			return r.interrupted(ctx)
+			return r.interrupted(ctx, nil)
 		}
 		r.does(watchdog.Input, "")
 		args, rows, err := r.next(ctx)
@@ -272,7 +269,7 @@ func (r *run) loop(ctx context.Context) error {
 			return r.failed("taking the step", r.state.step+1, r.orInterrupted(ctx, err))
 		}
 		if r.state.began.IsZero() {
-			r.state.began = r.state.now()
+			r.state.began = time.Now()
 		}
 		r.loss = loss
 		r.state.step++
@@ -367,7 +364,7 @@ func (r *run) failed(doing string, step int64, err error) error {
 // orInterrupted returns the interruption if that is why something failed.
 func (r *run) orInterrupted(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Cause(ctx))) {
-		return r.interrupted(ctx)
+		return r.interrupted(ctx, nil)
 	}
 	return err
 }

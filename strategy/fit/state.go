@@ -18,20 +18,18 @@ const MeanLoss = "mean_loss"
 
 // State is what hooks see of a run. It belongs to the run: use it within the hook's call only.
 type State struct {
-	run      *run
-	strategy *strategy.TPUStrategy
-	first    bool
-	step     int64
-	resumed  int64
-	steps    int64
-	passes   int64
-	rows     int64
-	metrics  []Metric
-	latest   []Metric
-	stop     string
-	now      func() time.Time
-	began    time.Time // when the first step was taken
-	warn     func(text string, args ...any)
+	run     *run
+	first   bool
+	step    int64
+	resumed int64
+	steps   int64
+	passes  int64
+	rows    int64
+	metrics []Metric
+	latest  []Metric
+	stop    string
+	began   time.Time // when the first step was taken
+	warn    func(text string, args ...any)
 }
 
 // Step returns the number of steps that were taken, also before a resume.
@@ -68,7 +66,7 @@ func (s *State) Elapsed() time.Duration {
 	if s.began.IsZero() {
 		return 0
 	}
-	return s.now().Sub(s.began)
+	return time.Since(s.began)
 }
 
 // Metrics returns what was measured after this step: the loss, the other metrics of the step, and
@@ -119,7 +117,7 @@ func (s *State) Stop(reason string) {
 func (s *State) Warn(text string, args ...any) { s.warn(text, args...) }
 
 // Strategy returns the strategy that the run's step is on.
-func (s *State) Strategy() *strategy.TPUStrategy { return s.strategy }
+func (s *State) Strategy() *strategy.TPUStrategy { return s.run.strategy }
 
 // First reports whether this is the first of the processes, the one that writes files. It is true
 // for a process alone.
