@@ -149,9 +149,7 @@ func KeepBest(dir, metric string, opts ...BestOptions) Hook {
 	var before best
 	return Hook{Name: name, Files: []string{dir}, Needs: []string{metric}, wrong: wrong, Save: b.save, Load: b.load,
 		reset: func() { *b = best{metric: b.metric, opts: b.opts} },
-		Begin: func(ctx context.Context, s *State) error {
-			return v.openBest(ctx, s)
-		},
+		Begin: v.openBest,
 		End: func(_ context.Context, s *State, err error) error {
 			v.hurry(s.run, err)
 			return v.end(s.run)

@@ -230,11 +230,10 @@ func (l *eventLog) save() ([]byte, error) {
 
 func (l *eventLog) end(ended error) error {
 	if l.files[""] != nil {
-		var interrupted *interrupt.Error
 		switch {
 		case ended == nil:
 			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file is there
-		case !errors.As(ended, &interrupted):
+		case !errors.As(ended, new(*interrupt.Error)):
 			_ = l.tell(events.HyperparametersEnd(events.Failed, l.now()))
 		}
 	}

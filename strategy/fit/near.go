@@ -125,7 +125,7 @@ func (v *saver) endNear(ctx context.Context, r *run, err error) {
 	if n == nil || n.store == nil {
 		return
 	}
-	if wrong := (*replay.Error)(nil); errors.As(err, &wrong) && n.manager != nil {
+	if errors.As(err, new(*replay.Error)) && n.manager != nil {
 		if err := n.manager.RemoveAfter(r.firm(ctx), r.clean); err != nil {
 			r.log.Warn("fit: checkpoints on the hosts may have wrong bits", "after step", r.clean, "error", err)
 		}

@@ -186,8 +186,7 @@ func (r *run) all(ctx context.Context) error {
 		r.agreed = false
 		r.blame(saved, r.doing)
 	}
-	var stopped *interrupt.Error
-	if errors.As(err, &stopped) && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
+	if stopped, ok := errors.AsType[*interrupt.Error](err); ok && r.saver != nil && saved == nil && r.saved > 0 && r.saved == r.state.step {
 		stopped.Directory = r.saver.path
 	}
 	err = errors.Join(err, saved)

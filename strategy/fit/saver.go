@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,10 +112,7 @@ func (v *saver) background() bool {
 // open opens the place of the checkpoints on this process.
 func (v *saver) open(ctx context.Context, r *run) (err error) {
 	keep := v.opts.Retention
-	if keep.Last = v.opts.Keep; keep.Last == 0 {
-		keep.Last = defaultKeep
-	}
-	keep.Last = max(keep.Last, 0)
+	keep.Last = max(cmp.Or(v.opts.Keep, defaultKeep), 0)
 	v.total = 0
 	opts := checkpoint.ManagerOptions{Strategy: r.strategy, Retention: keep, Logger: r.log}
 	if v.store != nil {
@@ -219,8 +217,8 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	if err == nil && !v.background() {
 		err = v.wait(ctx, r)
 	}
-	var before *checkpoint.BackgroundError
-	if err == nil || errors.Is(err, checkpoint.ErrKept) || errors.As(err, &before) && before.Step < step {
+	before, of := errors.AsType[*checkpoint.BackgroundError](err)
+	if err == nil || errors.Is(err, checkpoint.ErrKept) || of && before.Step < step {
 		if v.store == nil {
 			r.saved = step // or it is under way
 		} else {
@@ -253,7 +251,7 @@ func (v *saver) failed(r *run, err error) error {
 		return nil
 	}
 	step := r.state.step
-	if of := (*checkpoint.BackgroundError)(nil); errors.As(err, &of) {
+	if of, ok := errors.AsType[*checkpoint.BackgroundError](err); ok {
 		step = of.Step
 	}
 	return notSaved(v.path, step, err)
@@ -272,14 +270,10 @@ func (v *saver) hurry(r *run, err error) {
 	if v.manager == nil || !r.several() || err == nil {
 		return
 	}
-	var stopped *interrupt.Error
-	switch {
-	case errors.As(err, &stopped):
-		if deadline := stopped.Notice.Deadline; !deadline.IsZero() {
-			v.manager.Hurry(time.Until(deadline))
-		}
-	case !r.agreed:
+	if stopped, ok := errors.AsType[*interrupt.Error](err); !ok && !r.agreed {
 		v.manager.Hurry(leaving)
+	} else if ok && !stopped.Notice.Deadline.IsZero() {
+		v.manager.Hurry(time.Until(stopped.Notice.Deadline))
 	}
 }
 
@@ -357,20 +351,16 @@ func (r *run) last(ctx context.Context, err error) error {
 	if r.saver == nil || r.state.began.IsZero() && r.pending == nil || r.state.step <= r.saved {
 		return nil
 	}
-	var nonFinite *train.NonFiniteError
-	var differ *replay.Error
-	if errors.As(err, &nonFinite) || errors.As(err, &differ) {
+	if errors.As(err, new(*train.NonFiniteError)) || errors.As(err, new(*replay.Error)) {
 		return nil
 	}
 	if r.several() && err != nil && !r.agreed && !errors.Is(err, errShort) {
 		return nil // the other processes are elsewhere
 	}
-	var stuck *watchdog.StuckError
-	if errors.As(r.stuck(), &stuck) && (r.several() || stuck.Doing != watchdog.Input.String()) {
+	if stuck, ok := errors.AsType[*watchdog.StuckError](r.stuck()); ok && (r.several() || stuck.Doing != watchdog.Input.String()) {
 		return nil // a save would wait, too
 	}
-	var stopped *interrupt.Error
-	if errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[*interrupt.Error](err); ok {
 		r.hurry(stopped.Notice)
 	}
 	r.does(watchdog.Save, "the last checkpoint")

@@ -74,7 +74,7 @@ const startTime = 30 * time.Minute
 // blame waits, where what all processes do together has failed, until the watchdog knows because of
 // which of them: the plugin's error names none. The others wait, too, and see the same.
 func (r *run) blame(err error, doing watchdog.Activity) {
-	if stopped := (*interrupt.Error)(nil); r.dog == nil || err == nil || !r.several() || r.agreed || !doing.Together() && !unreached(err) || errors.As(err, &stopped) {
+	if r.dog == nil || err == nil || !r.several() || r.agreed || !doing.Together() && !unreached(err) || errors.As(err, new(*interrupt.Error)) {
 		return
 	}
 	r.does(watchdog.Exchange, "fit: who is lost")

@@ -29,24 +29,21 @@ type activityName struct {
 	hook string
 }
 
-// pace is that of an activity.
-func (w *Watchdog) pace(f *frame) *pace {
-	name := activityName{kind: f.kind}
+// named is whose pace an activity has. There is an end to hooks' names.
+func (w *Watchdog) named(f *frame) activityName {
 	if f.kind == Hook && len(w.paces) < 256 {
-		name.hook = f.name
+		return activityName{Hook, f.name}
 	}
-	p := w.paces[name]
-	if p == nil {
-		p = &pace{}
-		w.paces[name] = p
-	}
-	return p
+	return activityName{kind: f.kind}
 }
 
 // observe learns from an activity that has ended.
 func (w *Watchdog) observe(f *frame) {
 	w.took[f.kind] = f.own
-	w.pace(f).observe(f.own, w.mark)
+	name := w.named(f)
+	p := w.paces[name]
+	p.observe(f.own, w.mark)
+	w.paces[name] = p
 	switch f.kind {
 	case Compile: // another program
 		delete(w.paces, activityName{kind: Launch})
@@ -58,7 +55,7 @@ func (w *Watchdog) observe(f *frame) {
 
 // bound is how long an activity may last. It is called under mu.
 func (w *Watchdog) bound(f *frame) time.Duration {
-	o, p := &w.opts, w.pace(f)
+	o, p := &w.opts, w.paces[w.named(f)]
 	ofStep := f.kind == Input || f.kind.Together()
 	known := p.n > 2 || p.n > 0 && !ofStep // the first steps after a start or a resume are slow
 	switch {

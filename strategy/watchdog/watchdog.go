@@ -66,7 +66,7 @@ type Watchdog struct {
 	mark         time.Duration // up to which the times are counted
 	moves        int64
 	record       Record // what is known between two looks
-	paces        map[activityName]*pace
+	paces        map[activityName]pace
 	sums, took   times
 	older, newer sample    // between which rates and shares are taken
 	suspected    []Finding // the last that were sure, and when
@@ -88,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Watchdog, error) {
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
-	w := &Watchdog{opts: o, board: o.Board, stack: make([]*frame, 1, maxNested), paces: map[activityName]*pace{},
+	w := &Watchdog{opts: o, board: o.Board, stack: make([]*frame, 1, maxNested), paces: map[activityName]pace{},
 		heard: make(chan heard), watched: make(chan struct{}), left: make(chan struct{})}
 	w.stack[0] = &frame{}
 	w.record = Record{Version: Version, Run: o.Run, Host: o.Host, Hosts: o.Hosts, Name: o.Name, PID: os.Getpid(), Machine: machine(), State: Running}
@@ -338,17 +338,15 @@ const closeWait = 2 * time.Second
 // told that this one has left the loop, and why: err is the run's error, or nil.
 func (w *Watchdog) Close(err error) error {
 	w.mu.Lock()
-	ended := w.record.State == Ended
-	if !ended {
-		w.record.State, w.record.Error = Ended, short(err)
-		if stuck := (*StuckError)(nil); errors.As(err, &stuck) {
-			w.record.Findings = stuck.Findings // which the others go by
-		}
-	}
-	w.mu.Unlock()
-	if ended {
+	if w.record.State == Ended {
+		w.mu.Unlock()
 		return nil
 	}
+	w.record.State, w.record.Error = Ended, short(err)
+	if stuck, ok := errors.AsType[*StuckError](err); ok {
+		w.record.Findings = stuck.Findings // which the others go by
+	}
+	w.mu.Unlock()
 	if h := w.History(); w.opts.Host == 0 && h.To > 0 {
 		w.opts.Logger.Info("watchdog: " + h.Shares().String())
 	}

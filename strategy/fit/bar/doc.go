@@ -3,5 +3,5 @@
 //
 //	result, err := fit.Run(ctx, step, data, fit.Options{Steps: 300}, bar.New(os.Stderr))
 //
-// It is a package of its own so that package fit does without the library that draws the bar.
+// It is a package of its own so that package fit does without what draws on terminals.
 package bar
