@@ -60,13 +60,5 @@
 //
 // # To look on
 //
-// `tpustrategy watch` shows the records by a [View], which any program can have:
-//
-//	board, err := watchdog.Open(ctx, "run")          // or gs://bucket/run
-//	defer board.Close()
-//	var view watchdog.View
-//	look, err := view.Look(ctx, board)               // and again a second later, to see who is alive
-//	for _, line := range look.Text(0) {
-//		fmt.Println(line)
-//	}
+// `tpustrategy watch` shows the records by a [View], which any program can have: see its example.
 package watchdog

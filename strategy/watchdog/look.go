@@ -34,7 +34,7 @@ type Look struct {
 
 func (v *View) look(place string, all []Record, unreadable []error, now time.Time) Look {
 	if v.began.IsZero() {
-		v.began = now
+		v.began, v.read = now, 0
 	}
 	v.see(all, now.Sub(v.began), now)
 	hosts := v.now()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -248,4 +249,26 @@ func TestAViewGoesByItsOwnClock(t *testing.T) {
 	old.Step, old.Time, old.Sequence = 200, time.Unix(2000, 0), 200
 	see(&v, []Record{old, newer[1]}, 3*time.Second)
 	assert.Equal(t, "r", v.run, "it is alive")
+}
+
+// A host is not silent because the reader could not read its record.
+func TestATimeInWhichThePlaceCannotBeReadIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		b := In(view{store, 0})
+		r := record(0, 1, 1)
+		require.NoError(t, b.Put(t.Context(), &r))
+		var v View
+		for range 2 {
+			store.fail[0] = errors.New("no route to host")
+			time.Sleep(time.Minute)
+			_, err := v.Look(t.Context(), b)
+			require.ErrorContains(t, err, "no route to host")
+			delete(store.fail, 0)
+			time.Sleep(time.Second)
+			l, err := v.Look(t.Context(), b)
+			require.NoError(t, err)
+			assert.LessOrEqual(t, l.Hosts[0].Silent, 1.0)
+		}
+	})
 }

@@ -55,7 +55,7 @@ type View struct {
 	given bool          // run and hosts are the caller's
 	began time.Time     // of the first look
 	since time.Duration // when the run was first seen
-	read  time.Duration // when the records were last read
+	read  time.Duration // when they were last read, or could not be
 }
 
 // follow begins to follow a run.
@@ -126,6 +126,7 @@ func (v *View) now() []Host {
 func (v *View) Look(ctx context.Context, b *Board) (Look, error) {
 	all, unreadable, err := b.Read(ctx, 0)
 	if err != nil {
+		v.read = time.Since(v.began)
 		return Look{}, err
 	}
 	return v.look(b.store.String(), all, unreadable, time.Now()), nil

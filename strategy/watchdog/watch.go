@@ -120,6 +120,8 @@ func (w *Watchdog) watch() (exits bool) {
 			}
 			if lost = h.err; h.read {
 				view.see(h.all, now, o.wall())
+			} else if lost != nil {
+				view.read = now
 			}
 			continue
 		case <-ticker.C:
