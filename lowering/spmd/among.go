@@ -28,9 +28,6 @@ type amongMark struct {
 // axes puts the number there; where the axes have one device, it is 0.
 type numberMark struct{ axes []string }
 
-func (amongMark) varying() (bool, bool)  { return false, false }
-func (numberMark) varying() (bool, bool) { return false, true }
-
 func (numberMark) write(_ *writer, out, _ *ir.Value) *ir.Statement { return constant(out, ir.Whole(0)) }
 
 // collectiveMark adds the mark of a collective of a manual region.

@@ -203,7 +203,3 @@ func (w *writer) collective(out, in *ir.Value, split logical.Annotation, write f
 	s.Results = []*ir.Value{out}
 	return s
 }
-
-func (reduced) varying() (bool, bool)   { return false, true }
-func (gathered) varying() (bool, bool)  { return false, true }
-func (scattered) varying() (bool, bool) { return true, true }

@@ -13,9 +13,6 @@ import (
 type mark interface {
 	// write returns the op that makes out of in.
 	write(w *writer, out, in *ir.Value) *ir.Statement
-	// varying reports whether the result is replica-varying; known is false where it
-	// does if the operand does.
-	varying() (varying, known bool)
 }
 
 // annotationMark asks for a tensor to live where an annotation says.
@@ -34,8 +31,6 @@ func (a annotationMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, a.annotation)
 }
 
-func (annotationMark) varying() (bool, bool) { return false, false }
-
 // assigns returns the device of a tensor of the step itself that is made on one.
 func (a annotationMark) assigns() (device int, ok bool) {
 	return a.annotation.Device(), a.own && a.annotation.Kind() == logical.KindAssign
@@ -51,16 +46,12 @@ func (wholeMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.constrain(out, in, logical.Replicated())
 }
 
-func (wholeMark) varying() (bool, bool) { return false, false }
-
 // zeros asks for zeros of the result's shape, whatever the operand.
 type zeros struct{}
 
 func (zeros) write(_ *writer, out, _ *ir.Value) *ir.Statement {
 	return constant(out, ir.Float("0.0", 0))
 }
-
-func (zeros) varying() (bool, bool) { return false, true }
 
 // replaced returns statements with ops in the place of the marks that are in them, and with the
 // values that others are names of.

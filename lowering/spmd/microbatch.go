@@ -44,14 +44,10 @@ func (microbatches) write(_ *writer, out, in *ir.Value) *ir.Statement {
 	return short("stablehlo.reshape", out, in)
 }
 
-func (microbatches) varying() (bool, bool) { return false, false }
-
 // realRows is the operand, the real rows of a microbatch.
 type realRows struct{}
 
 func (realRows) write(_ *writer, out, in *ir.Value) *ir.Statement { return unchanged(out, in) }
-
-func (realRows) varying() (bool, bool) { return false, false }
 
 // located says where the step finds the real size of a microbatch.
 func located(program *lowering.Program, sources []ragged.Source) []ragged.Source {

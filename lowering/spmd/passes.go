@@ -49,10 +49,6 @@ func (entryMark) write(_ *writer, out, in *ir.Value) *ir.Statement { return unch
 func (exitMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
 func (nameMark) write(_ *writer, out, in *ir.Value) *ir.Statement  { return unchanged(out, in) }
 
-func (entryMark) varying() (bool, bool) { return false, false }
-func (exitMark) varying() (bool, bool)  { return false, false }
-func (nameMark) varying() (bool, bool)  { return false, false }
-
 var _ region.Target = (*Trace)(nil)
 
 // BeginPass implements [region.Target].

@@ -172,8 +172,6 @@ func (ownedPart) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return unchanged(out, in)
 }
 
-func (ownedPart) varying() (bool, bool) { return true, true }
-
 // parameters are the step's, with the replica's parts in the place of tensors that are in parts
 // and that the step reads whole.
 func (w *writer) parameters(p *lowering.Program, arguments []ShardedTensor) []ir.Parameter {

@@ -186,6 +186,10 @@ func (x *variation) statements(body []*ir.Statement) {
 			}
 		case zeros:
 			set = 0
+		case reduced, gathered:
+			set &^= replicas
+		case scattered, ownedPart:
+			set |= replicas
 		case numberMark:
 			set = x.t.axisSet(m.axes...)
 		case amongMark:
@@ -194,13 +198,6 @@ func (x *variation) statements(body []*ir.Statement) {
 				set &^= x.t.axisSet(m.axes...)
 			default:
 				set |= x.t.axisSet(m.axes...)
-			}
-		}
-		if m, ok := s.Mark.(mark); ok {
-			if varying, known := m.varying(); known {
-				if set &^= replicas; varying {
-					set |= replicas
-				}
 			}
 		}
 		for _, v := range s.Results {
