@@ -227,11 +227,10 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 		return f
 	}
 	written := *f
-	// The function that rewrites has no error.
-	written.Body, _ = ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
+	written.Body = ir.Map(f.Body, func(s *ir.Statement) *ir.Statement {
 		mark, ok := s.Mark.(wholeMark)
 		if !ok {
-			return []*ir.Statement{s}, nil
+			return s
 		}
 		split := make([]string, s.Results[0].Type.Rank())
 		for d := range split {
@@ -240,8 +239,8 @@ func (b *Builder) constrained(f *ir.Function) *ir.Function {
 			}
 		}
 		dims := strings.Join(split, ", ")
-		return []*ir.Statement{{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short,
-			Attributes: []ir.Attribute{{Key: ir.Sharding, Value: ir.Raw("<@" + b.all().Name() + ", [" + dims + "]>")}}}}, nil
+		kept := &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short}
+		return kept.With(ir.Sharding, ir.Raw("<@"+b.all().Name()+", ["+dims+"]>"))
 	})
 	return &written
 }

@@ -72,6 +72,12 @@ func (s *Statement) Attribute(key string) Attr {
 	return nil
 }
 
+// With adds an attribute to a statement that is being made, and returns the statement.
+func (s *Statement) With(key string, value Attr) *Statement {
+	s.Attributes = append(s.Attributes, Attribute{Key: key, Value: value})
+	return s
+}
+
 // Name returns the op without its dialect, such as add.
 func (s *Statement) Name() string { return s.Op[strings.IndexByte(s.Op, '.')+1:] }
 
@@ -169,6 +175,30 @@ func (s *Statement) Reads(yield func(*Value)) {
 	}
 }
 
+// Reading returns the statement with of each operand in the place of that, in its regions too: the
+// statement itself if none is another.
+func (s *Statement) Reading(of func(v *Value) *Value) *Statement {
+	changed := false
+	s.Reads(func(v *Value) { changed = changed || of(v) != v })
+	if !changed {
+		return s
+	}
+	copied := *s
+	copied.Operands = slices.Clone(s.Operands)
+	for i, v := range s.Operands {
+		copied.Operands[i] = of(v)
+	}
+	copied.Regions = nil
+	for _, r := range s.Regions {
+		body := make([]*Statement, len(r.Body))
+		for i, inner := range r.Body {
+			body[i] = inner.Reading(of)
+		}
+		copied.Regions = append(copied.Regions, &Region{Label: r.Label, Arguments: r.Arguments, Body: body})
+	}
+	return &copied
+}
+
 // Rewrite returns a list with f of each statement in its place, whose regions were rewritten before.
 // f returns the statement itself where nothing changes, or others; it changes no statement that it
 // did not make.
@@ -188,6 +218,12 @@ func Rewrite(list []*Statement, f func(*Statement) ([]*Statement, error)) ([]*St
 		out = append(out, now...)
 	}
 	return out, nil
+}
+
+// Map is [Rewrite] where f returns one statement and no error.
+func Map(list []*Statement, f func(*Statement) *Statement) []*Statement {
+	list, _ = Rewrite(list, func(s *Statement) ([]*Statement, error) { return []*Statement{f(s)}, nil })
+	return list
 }
 
 // rewritten is a statement with the bodies of its regions rewritten; itself if none changed.

@@ -50,8 +50,3 @@ func (w *writer) moved(out, in *ir.Value, reduce func(out, in *ir.Value) *ir.Sta
 }
 
 var integers = map[int]dtypes.DType{16: dtypes.Int16, 32: dtypes.Int32, 64: dtypes.Int64}
-
-// inline is an op of one result in its general form.
-func inline(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
-	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Inline}
-}

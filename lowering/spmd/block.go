@@ -56,7 +56,7 @@ func (a *outline) recompute(k *keeper, p *part) {
 	var again, rest []*ir.Statement
 	all := p.statements()
 	for i, s := range all {
-		all[i] = r.renamed(s)
+		all[i] = s.Reading(r.value)
 	}
 	again, r.body = r.body, nil
 	// Values from outside of the block that only the remade statements read are barred as well.

@@ -75,15 +75,10 @@ func (c *computation) alone(device int, kept []*ir.Value, stacks map[*ir.Value]*
 	assigned, from := c.a.f.Fresh(int32s), c.a.f.Fresh(int32s)
 	this := c.number(c.axes)
 	c.before = append(c.before, constant(assigned, ir.Whole(device)), short("stablehlo.subtract", from, this, assigned))
-	c.p.set(slices.Concat(c.before, rest))
-	c.p.own = nil
-	c.p.makes(nil)
-	for _, v := range c.arguments {
-		c.p.own[v] = true
-	}
+	c.set(rest)
 	run := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
-		run[i] = reading(s, c.value)
+		run[i] = s.Reading(c.value)
 	}
 	var results, zeros []*ir.Value
 	var send []func(out *ir.Value)

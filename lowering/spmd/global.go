@@ -90,9 +90,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 				a.Attributes = edge(m.Arguments[k], false, single)
 				if inside := f.Arguments[k].Inside; inside != nil && !single {
 					parts := &ir.Value{Name: a.Value.Name + "_parts", Type: a.Value.Type}
-					gather := short("sdy.sharding_constraint", a.Value, parts)
-					gather.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{*inside}}}
-					gathered, a.Value = append(gathered, gather), parts
+					gathered, a.Value = append(gathered, constrained(a.Value, parts, *inside)), parts
 				}
 				written.Parameters = append(written.Parameters, a)
 			}
@@ -162,9 +160,7 @@ func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
 		for _, d := range mark.Dims {
 			dims[d] = sharding.Dim{}
 		}
-		kept := short("sdy.sharding_constraint", s.Results[0], s.Operands[0])
-		kept.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{sharding.NewSpec(dims...)}}}
-		return []*ir.Statement{kept}, nil
+		return []*ir.Statement{constrained(s.Results[0], s.Operands[0], sharding.NewSpec(dims...))}, nil
 	})
 }
 

@@ -145,7 +145,7 @@ func (r *remake) value(v *ir.Value) *ir.Value {
 
 // recompute makes the results of a statement of the forward pass once more.
 func (r *remake) recompute(s *ir.Statement) {
-	copied := r.renamed(s)
+	copied := *s.Reading(r.value)
 	copied.Results = make([]*ir.Value, len(s.Results))
 	if s.Pack != "" {
 		types := make([]ir.Type, len(s.Results))
@@ -163,24 +163,29 @@ func (r *remake) recompute(s *ir.Statement) {
 	for i, v := range s.Results {
 		r.has[v] = copied.Results[i]
 	}
-	r.body = append(r.body, copied)
+	r.body = append(r.body, &copied)
 }
 
-// renamed returns a copy of a statement that reads the values of the forward pass where the
-// backward pass runs.
-func (r *remake) renamed(s *ir.Statement) *ir.Statement {
-	copied := *s
-	copied.Operands = slices.Clone(s.Operands)
-	for i, v := range s.Operands {
-		copied.Operands[i] = r.value(v)
+// backward makes the backward pass read the values of the forward pass where it runs.
+func (r *remake) backward(a *outline, p *part) {
+	var all []*ir.Statement
+	here := func(s *ir.Statement) *ir.Statement {
+		s = s.Reading(r.value)
+		all, r.body = append(all, r.body...), nil
+		return s
 	}
-	copied.Regions = nil
-	for _, region := range s.Regions {
-		body := make([]*ir.Statement, len(region.Body))
-		for i, inner := range region.Body {
-			body[i] = r.renamed(inner)
+	for _, s := range p.statements() {
+		if m, ok := s.Mark.(entryMark); !ok || m.pass != p.Pass {
+			s = here(s)
 		}
-		copied.Regions = append(copied.Regions, &ir.Region{Label: region.Label, Arguments: region.Arguments, Body: body})
+		all = append(all, s)
 	}
-	return &copied
+	// What leaves may be a value of the forward pass itself.
+	a.replace(func(s *ir.Statement) *ir.Statement {
+		if m, ok := s.Mark.(exitMark); ok && m.pass == p.Pass {
+			return here(s)
+		}
+		return s
+	})
+	p.set(all)
 }

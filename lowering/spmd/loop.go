@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,7 +22,7 @@ func (a *outline) loop(forward *part) error {
 	for _, v := range k.kept {
 		if k.hosted(v) {
 			there := a.f.Like(v)
-			c.late(inMemory(pinnedHost, there, v))
+			c.p.add(inMemory(pinnedHost, there, v))
 			v = there
 		}
 		c.stack(v)
@@ -87,8 +88,7 @@ func (c *cycle) slice(out, stack *ir.Value) {
 	sizes := append([]int{1}, stack.Type.Dims[1:]...)
 	cut := c.a.f.Fresh(stack.Type.With(sizes...))
 	cut.Origin = out.Origin
-	c.body = append(c.body, &ir.Statement{Op: "stablehlo.dynamic_slice", Operands: c.starts(stack), Results: []*ir.Value{cut},
-		Attributes: []ir.Attribute{{Key: "slice_sizes", Value: ir.Ints(sizes)}}, Form: ir.Inline}, unchanged(out, cut))
+	c.body = append(c.body, inline("stablehlo.dynamic_slice", cut, c.starts(stack)...).With("slice_sizes", ir.Ints(sizes)), unchanged(out, cut))
 }
 
 // starts are operands of an op that has a stack and where this run's slice begins.
@@ -110,24 +110,12 @@ func (c *cycle) stack(v *ir.Value) {
 	row, next := c.a.f.Fresh(v.Type.Stacked(1)), c.a.f.Fresh(all.Type)
 	row.Origin, next.Origin = v.Origin, v.Origin
 	c.results = append(c.results, nil)
-	c.late(unchanged(row, v), &ir.Statement{Op: "stablehlo.dynamic_update_slice", Operands: c.starts(all, row), Results: []*ir.Value{next}, Form: ir.Inline})
+	c.p.add(unchanged(row, v), inline("stablehlo.dynamic_update_slice", next, c.starts(all, row)...))
 	c.next = append(c.next, next)
-}
-
-// late adds statements behind those of the pass.
-func (c *cycle) late(all ...*ir.Statement) { c.p.units = append(c.p.units, units(all)...) }
-
-func units(all []*ir.Statement) []unit {
-	list := make([]unit, len(all))
-	for i, s := range all {
-		list[i].statement = s
-	}
-	return list
 }
 
 // recall makes a backward pass read the forward pass's values where it runs.
 func (c *cycle) recall(k *keeper) {
-	var inner []*ir.Statement
 	r := &remake{keeper: k, has: map[*ir.Value]*ir.Value{}}
 	r.read = func(v *ir.Value) *ir.Value {
 		out := c.a.f.Like(v)
@@ -156,33 +144,7 @@ func (c *cycle) recall(k *keeper) {
 		}
 		return out
 	}
-	for _, s := range c.p.statements() {
-		if m, ok := s.Mark.(entryMark); ok && m.pass == c.p.Pass {
-			inner = append(inner, s)
-			continue
-		}
-		changed := r.renamed(s)
-		inner = append(inner, r.body...)
-		inner = append(inner, changed)
-		r.body = nil
-	}
-	c.p.set(inner)
-	// What leaves may be a value of the forward pass itself.
-	c.a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
-			copied := *s
-			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
-			c.late(r.body...)
-			r.body = nil
-			return &copied
-		}
-		return s
-	})
-}
-
-func hasKey[K comparable, V any](m map[K]V, key K) bool {
-	_, ok := m[key]
-	return ok
+	r.backward(c.a, c.p)
 }
 
 // write writes the pass as a loop. What leaves has its values behind it.
@@ -236,7 +198,7 @@ func (c *cycle) write() error {
 		case region.Same:
 			at[i] = len(c.start)
 			sum, next := c.carry(v.Type), c.a.f.Like(v)
-			c.late(short("stablehlo.add", next, sum, v))
+			c.p.add(short("stablehlo.add", next, sum, v))
 			c.next = append(c.next, next)
 		case region.Slice:
 			at[i] = len(c.start)
@@ -269,13 +231,9 @@ func (c *cycle) write() error {
 
 // rename gives values of the written loop other names.
 func (c *cycle) rename(known map[*ir.Value]*ir.Value) {
-	if len(known) == 0 {
-		return
-	}
-	r := &remake{has: known, keeper: &keeper{}}
 	all := c.p.statements()
 	for i, s := range all {
-		all[i] = r.renamed(s)
+		all[i] = s.Reading(func(v *ir.Value) *ir.Value { return cmp.Or(known[v], v) })
 	}
 	c.p.set(all)
 }

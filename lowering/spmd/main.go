@@ -57,9 +57,7 @@ func (w *writer) main(m *Module, p *lowering.Program, sig Signature) *ir.Functio
 // replicaIDs makes the numbers of the replicas, of which a manual computation takes its own.
 func (e *entry) replicaIDs() []*ir.Statement {
 	if !e.w.programs {
-		s := short("stablehlo.iota", e.ids)
-		s.Attributes = []ir.Attribute{{Key: ir.Dimension, Value: ir.Raw("0")}}
-		return []*ir.Statement{s}
+		return []*ir.Statement{counted(e.ids)}
 	}
 	number, scalar := named("replica_number", ir.Tensor(dtypes.Uint32)), named("replica_scalar", int32s)
 	return []*ir.Statement{short("stablehlo.replica_id", number), short("stablehlo.convert", scalar, number), unchanged(e.ids, scalar)}
@@ -90,7 +88,7 @@ func (e *entry) takeArguments(p *lowering.Program) {
 		if e.w.whole() {
 			global.Type, shard = shard.Type, global
 		}
-		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: e.w.border(a)})
+		e.main.Parameters = append(e.main.Parameters, ir.Parameter{Value: global, Attributes: edge(a, false, e.w.single())})
 		e.outer, e.inner = append(e.outer, global), append(e.inner, shard)
 		e.inSpecs = append(e.inSpecs, a.Spec)
 		slice := -1
@@ -119,7 +117,7 @@ func (e *entry) giveResults(p *lowering.Program) {
 		if e.w.whole() {
 			global = shard
 		}
-		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: e.w.border(r)})
+		e.main.Results = append(e.main.Results, ir.Result{Type: global, Attributes: edge(r, false, e.w.single())})
 		e.global, e.outSpecs = append(e.global, global), append(e.outSpecs, r.Spec)
 		e.stepTypes = append(e.stepTypes, typ)
 		value := named(fmt.Sprintf("%s#%d", pack, first+i), typ)
@@ -195,8 +193,7 @@ func (e *entry) step(carried, operands []*ir.Value) *ir.Region {
 		sizes := append([]int{1}, stacked.Type.Dims[1:]...)
 		cut, batch := named(fmt.Sprintf("cut%d", i), stacked.Type.With(sizes...)), named(fmt.Sprintf("batch%d", i), e.operands[i].Type)
 		starts := append([]*ir.Value{stacked, index}, slices.Repeat([]*ir.Value{zero}, len(sizes)-1)...)
-		body = append(body, &ir.Statement{Op: "stablehlo.dynamic_slice", Operands: starts, Results: []*ir.Value{cut},
-			Attributes: []ir.Attribute{{Key: "slice_sizes", Value: ir.Ints(sizes)}}, Form: ir.Inline}, unchanged(batch, cut))
+		body = append(body, inline("stablehlo.dynamic_slice", cut, starts...).With("slice_sizes", ir.Ints(sizes)), unchanged(batch, cut))
 		operands[i] = batch
 	}
 	one, next := named("one", int32s), named("next", int32s)

@@ -193,27 +193,7 @@ func (c *computation) recall(k *keeper, stacks map[*ir.Value]*ir.Value) {
 		r.body = append(r.body, unchanged(out, slot))
 		return out
 	}
-	var all []*ir.Statement
-	for _, s := range c.p.statements() {
-		if m, ok := s.Mark.(entryMark); !ok || m.pass != c.p.Pass {
-			s = r.renamed(s)
-			all = append(all, r.body...)
-			r.body = nil
-		}
-		all = append(all, s)
-	}
-	// A gradient may be a value of the forward pass itself.
-	c.a.replace(func(s *ir.Statement) *ir.Statement {
-		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass && (k.made[s.Operands[0]] != nil || hasKey(k.argument, s.Operands[0])) {
-			copied := *s
-			copied.Operands = []*ir.Value{r.value(s.Operands[0])}
-			all = append(all, r.body...)
-			r.body = nil
-			return &copied
-		}
-		return s
-	})
-	c.p.set(all)
+	r.backward(c.a, c.p)
 }
 
 // makes reports whether a value is made within a part, its arguments and what is within its
@@ -249,11 +229,11 @@ func (c *computation) escape(backward []*part) error {
 		p.excluded = true
 	}
 	c.p.excluded = true
-	c.a.replaceElsewhere(func(s *ir.Statement) *ir.Statement {
+	c.a.replace(func(s *ir.Statement) *ir.Statement {
 		if m, ok := s.Mark.(exitMark); ok && m.pass == c.p.Pass {
 			return s
 		}
-		return reading(s, func(v *ir.Value) *ir.Value {
+		return s.Reading(func(v *ir.Value) *ir.Value {
 			if !c.p.makes(v) {
 				return v
 			}
@@ -275,45 +255,4 @@ func (c *computation) escape(backward []*part) error {
 			Reason: "it is made inside of the region, differs between the devices, and is used outside", Hint: "return it from the region, with a spec", Class: errkind.ValueError}
 	}
 	return nil
-}
-
-// replaceElsewhere replaces statements all over the step but in parts that are excluded.
-func (a *outline) replaceElsewhere(f func(s *ir.Statement) *ir.Statement) {
-	var within func(p *part)
-	within = func(p *part) {
-		if p.excluded {
-			return
-		}
-		for i, u := range p.units {
-			if u.part != nil {
-				within(u.part)
-			} else {
-				p.units[i].statement = f(u.statement)
-			}
-		}
-	}
-	within(a.root)
-}
-
-// reading returns a statement with other operands, in its regions too: itself if none is another.
-func reading(s *ir.Statement, of func(v *ir.Value) *ir.Value) *ir.Statement {
-	changed := false
-	s.Reads(func(v *ir.Value) { changed = changed || of(v) != v })
-	if !changed {
-		return s
-	}
-	copied := *s
-	copied.Operands = slices.Clone(s.Operands)
-	for i, v := range s.Operands {
-		copied.Operands[i] = of(v)
-	}
-	copied.Regions = nil
-	for _, r := range s.Regions {
-		body := make([]*ir.Statement, len(r.Body))
-		for i, inner := range r.Body {
-			body[i] = reading(inner, of)
-		}
-		copied.Regions = append(copied.Regions, &ir.Region{Label: r.Label, Arguments: r.Arguments, Body: body})
-	}
-	return &copied
 }

@@ -26,16 +26,11 @@ func (c *computation) write() {
 		c.take(outside[i], whole, spec)
 		c.before = append(c.before, c.times("stablehlo.divide", v, whole, times)...)
 	}
-	rest = c.expand(rest)
-	c.p.set(slices.Concat(c.before, rest))
-	c.p.own = nil
-	c.p.makes(nil)
-	for _, v := range c.arguments {
-		c.p.own[v] = true
-	}
+	rest, _ = ir.Rewrite(rest, c.expand) // which gives no error
+	c.set(rest)
 	body := make([]*ir.Statement, len(rest))
 	for i, s := range rest {
-		body[i] = reading(s, c.value)
+		body[i] = s.Reading(c.value)
 	}
 	gives, outsides := c.a.insides(c.p), c.a.leaving(c.p)
 	at := make([]int, len(c.p.Out))
@@ -47,6 +42,16 @@ func (c *computation) write() {
 		}
 	}
 	c.place("manual_", body, at, gives)
+}
+
+// set makes statements of the pass, and its arguments values that are made within.
+func (c *computation) set(rest []*ir.Statement) {
+	c.p.set(slices.Concat(c.before, rest))
+	c.p.own = nil
+	c.p.makes(nil)
+	for _, v := range c.arguments {
+		c.p.own[v] = true
+	}
 }
 
 // place puts the computation in the place of the pass: gives are the pass's results inside, and at
@@ -150,36 +155,24 @@ func (c *computation) variation(v *ir.Value) axisSet {
 
 // expand writes out what needs more than one statement: the sum of values that are equal on the
 // devices, and the number of the device.
-func (c *computation) expand(all []*ir.Statement) (out []*ir.Statement) {
-	for _, s := range all {
-		switch m := s.Mark.(type) {
-		case numberMark:
-			if len(m.axes) > 0 {
-				out = append(out, unchanged(s.Results[0], c.number(m.axes)))
-				continue
-			}
-		case amongMark:
-			reduced, ok := m.op.(region.AllReduce)
-			if in := s.Operands[0]; ok && c.variation(in)&c.a.w.trace.axisSet(m.axes...) == 0 {
-				if reduced.By == region.Sum {
-					out = append(out, c.times("stablehlo.multiply", s.Results[0], in, m.axes)...)
-				} else {
-					out = append(out, unchanged(s.Results[0], in))
-				}
-				continue
-			}
+func (c *computation) expand(s *ir.Statement) ([]*ir.Statement, error) {
+	switch m := s.Mark.(type) {
+	case numberMark:
+		if len(m.axes) > 0 {
+			s = unchanged(s.Results[0], c.number(m.axes))
 		}
-		if len(s.Regions) > 0 {
-			copied := *s
-			copied.Regions = nil
-			for _, r := range s.Regions {
-				copied.Regions = append(copied.Regions, &ir.Region{Label: r.Label, Arguments: r.Arguments, Body: c.expand(r.Body)})
-			}
-			s = &copied
+	case amongMark:
+		reduced, ok := m.op.(region.AllReduce)
+		in := s.Operands[0]
+		switch {
+		case !ok || c.variation(in)&c.a.w.trace.axisSet(m.axes...) != 0:
+		case reduced.By == region.Sum:
+			return c.times("stablehlo.multiply", s.Results[0], in, m.axes), nil
+		default:
+			s = unchanged(s.Results[0], in)
 		}
-		out = append(out, s)
 	}
-	return out
+	return []*ir.Statement{s}, nil
 }
 
 // number is the number of the device on axes: each device's own part of an iota.
@@ -188,9 +181,7 @@ func (c *computation) number(axes []string) *ir.Value {
 	if c.numbers[key] == nil {
 		n := c.a.w.trace.devices(axes)
 		all, own, number := c.a.f.Fresh(int32s.Stacked(n)), c.a.f.Fresh(int32s.Stacked(1)), c.a.f.Fresh(int32s)
-		iota := short("stablehlo.iota", all)
-		iota.Attributes = []ir.Attribute{{Key: ir.Dimension, Value: ir.Raw("0")}}
-		c.prepare = append(c.prepare, iota)
+		c.prepare = append(c.prepare, counted(all))
 		c.take(all, own, sharding.NewSpec(sharding.Dim{Axes: c.a.w.factors.Pieces(axes...)}))
 		c.before = append(c.before, unchanged(number, own))
 		c.numbers[key] = number

@@ -66,16 +66,7 @@ func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
 			return []*ir.Statement{write(out, in)}, nil
 		}
 		if len(w.alias) > 0 {
-			for i, v := range s.Operands {
-				if of := w.canonical(v); of != v {
-					changed := *s
-					changed.Operands = append([]*ir.Value(nil), s.Operands...)
-					for ; i < len(changed.Operands); i++ {
-						changed.Operands[i] = w.canonical(changed.Operands[i])
-					}
-					return []*ir.Statement{&changed}, nil
-				}
-			}
+			s = s.Reading(w.canonical)
 		}
 		return []*ir.Statement{s}, nil
 	})

@@ -17,9 +17,8 @@ const (
 
 // inMemory is an op that moves a value to another memory.
 func inMemory(memory string, out, in *ir.Value) *ir.Statement {
-	return &ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
-		{Key: "call_target_name", Value: ir.String("annotate_device_placement")}, {Key: "has_side_effect", Value: ir.Flag(true)},
-		{Key: "mhlo.frontend_attributes", Value: ir.Raw(`{_xla_buffer_placement = "` + memory + `"}`)}}}
+	return inline("stablehlo.custom_call", out, in).With("call_target_name", ir.String("annotate_device_placement")).
+		With("has_side_effect", ir.Flag(true)).With("mhlo.frontend_attributes", ir.Raw(`{_xla_buffer_placement = "`+memory+`"}`))
 }
 
 // hosted reports whether a kept value goes to the host's memory. Numbers stay: they are not worth a

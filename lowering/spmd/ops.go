@@ -12,22 +12,23 @@ import (
 
 func named(name string, t ir.Type) *ir.Value { return &ir.Value{Name: name, Type: t} }
 
+// inline is an op of one result in its general form.
+func inline(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
+	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Inline}
+}
+
 // short is an op of one result in its short form.
 func short(op string, out *ir.Value, in ...*ir.Value) *ir.Statement {
 	return &ir.Statement{Op: op, Operands: in, Results: []*ir.Value{out}, Form: ir.Short}
 }
 
 func constant(out *ir.Value, number ir.Number) *ir.Statement {
-	s := short("stablehlo.constant", out)
-	s.Attributes = []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: out.Type, Splat: &number}}}
-	return s
+	return short("stablehlo.constant", out).With(ir.Elements, &ir.Dense{Type: out.Type, Splat: &number})
 }
 
 // empty makes a tensor without elements: collectives refuse them.
 func empty(out *ir.Value) *ir.Statement {
-	s := short("stablehlo.constant", out)
-	s.Attributes = []ir.Attribute{{Key: ir.Elements, Value: &ir.Dense{Type: out.Type}}}
-	return s
+	return short("stablehlo.constant", out).With(ir.Elements, &ir.Dense{Type: out.Type})
 }
 
 // unchanged is an op that is its operand: on one device there is nothing to constrain or to
@@ -35,9 +36,7 @@ func empty(out *ir.Value) *ir.Statement {
 func unchanged(out, in *ir.Value) *ir.Statement { return short("stablehlo.reshape", out, in) }
 
 func compare(direction string, out, a, b *ir.Value) *ir.Statement {
-	s := short("stablehlo.compare", out, a, b)
-	s.Attributes = []ir.Attribute{{Key: ir.Direction, Value: ir.Raw(direction)}}
-	return s
+	return short("stablehlo.compare", out, a, b).With(ir.Direction, ir.Raw(direction))
 }
 
 // call calls a function. Its results are pack#0 and so on.
@@ -60,9 +59,16 @@ func manual(pack string, over []string, in []*ir.Value, inSpecs []sharding.Spec,
 
 // constrain makes a value that is split as a says from here on.
 func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statement {
-	s := short("sdy.sharding_constraint", out, in)
-	s.Attributes = []ir.Attribute{{Key: ir.Sharding, Value: innerSharding{a.Spec(in.Type.Rank(), w.factors)}}}
-	return s
+	return constrained(out, in, a.Spec(in.Type.Rank(), w.factors))
+}
+
+func constrained(out, in *ir.Value, spec sharding.Spec) *ir.Statement {
+	return short("sdy.sharding_constraint", out, in).With(ir.Sharding, innerSharding{spec})
+}
+
+// counted is the numbers of the elements of a vector.
+func counted(out *ir.Value) *ir.Statement {
+	return short("stablehlo.iota", out).With(ir.Dimension, ir.Raw("0"))
 }
 
 // combiner is how a collective combines two elements.

@@ -249,9 +249,14 @@ func (a *outline) prune(p *part) {
 
 // set makes statements of a part, in the place of what it had.
 func (p *part) set(all []*ir.Statement) {
-	p.units = make([]unit, len(all))
-	for i, s := range all {
-		p.units[i].statement = s
+	p.units = nil
+	p.add(all...)
+}
+
+// add adds statements behind those of a part.
+func (p *part) add(all ...*ir.Statement) {
+	for _, s := range all {
+		p.units = append(p.units, unit{statement: s})
 	}
 }
 
@@ -309,10 +314,13 @@ func (a *outline) insides(p *part) []*ir.Value {
 	return all
 }
 
-// replace replaces statements all over the step.
+// replace replaces statements all over the step, but in parts that are excluded.
 func (a *outline) replace(f func(s *ir.Statement) *ir.Statement) {
 	var within func(p *part)
 	within = func(p *part) {
+		if p.excluded {
+			return
+		}
 		for i, u := range p.units {
 			if u.part != nil {
 				within(u.part)

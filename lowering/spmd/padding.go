@@ -43,15 +43,18 @@ func (t *Trace) LeaveOutPadding(g *graph.Graph, sizes []int, sources []ragged.So
 	if err != nil {
 		return nil, err
 	}
-	for i := range t.regions {
-		r := &t.regions[i]
-		r.begin, r.end = at[r.begin], at[r.end]
-	}
-	for i := range t.passes {
-		p := &t.passes[i]
-		p.begin, p.end = at[p.begin], at[p.end]
-	}
+	t.moved(func(i int) int { return at[i] })
 	return results, nil
+}
+
+// moved notes that statement i of the step is statement to(i) now.
+func (t *Trace) moved(to func(i int) int) {
+	for i, r := range t.regions {
+		t.regions[i].begin, t.regions[i].end = to(r.begin), to(r.end)
+	}
+	for i, p := range t.passes {
+		t.passes[i].begin, t.passes[i].end = to(p.begin), to(p.end)
+	}
 }
 
 func (t *Trace) traced(g *graph.Graph, sizes []int) (ragged.Variant, error) {

@@ -53,17 +53,12 @@ func (t *Trace) lead(end int, shared, own *ir.Value) {
 	n := len(f.Body) - end
 	f.Body = slices.Concat(f.Body[end:], f.Body[:end])
 	for i, s := range f.Body[n:] {
-		f.Body[n+i] = reading(s, func(v *ir.Value) *ir.Value {
+		f.Body[n+i] = s.Reading(func(v *ir.Value) *ir.Value {
 			if v == shared {
 				return own
 			}
 			return v
 		})
 	}
-	for i := range t.regions {
-		t.regions[i].begin, t.regions[i].end = t.regions[i].begin+n, t.regions[i].end+n
-	}
-	for i := range t.passes {
-		t.passes[i].begin, t.passes[i].end = t.passes[i].begin+n, t.passes[i].end+n
-	}
+	t.moved(func(i int) int { return i + n })
 }

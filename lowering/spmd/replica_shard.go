@@ -261,38 +261,20 @@ func (w *writer) narrowed(x wholeValue, readers []int) *wholeValue {
 	}
 	in := func(v *ir.Value) *ir.Value { return named(v.Name+"_half", ir.Tensor(half, v.Type.Dims...)) }
 	narrow := &wholeValue{in(x.value), in(x.part), x.over, x.split}
-	for _, i := range readers {
-		w.body[i] = halved(w.body[i], x.value, narrow.value)
-	}
-	return narrow
-}
-
-// halved is a statement with half in the place of what it, or a statement in it, converts whole to.
-func halved(s *ir.Statement, whole, half *ir.Value) *ir.Statement {
-	if slices.Contains(s.Operands, whole) {
-		return unchanged(s.Results[0], half)
-	}
-	if len(s.Regions) == 0 {
-		return s
-	}
-	copied := *s
-	copied.Regions = make([]*ir.Region, len(s.Regions))
-	for k, r := range s.Regions {
-		body := make([]*ir.Statement, len(r.Body))
-		for i, inner := range r.Body {
-			body[i] = halved(inner, whole, half)
+	w.body = ir.Map(w.body, func(s *ir.Statement) *ir.Statement {
+		if slices.Contains(s.Operands, x.value) {
+			return unchanged(s.Results[0], narrow.value)
 		}
-		copied.Regions[k] = &ir.Region{Label: r.Label, Arguments: r.Arguments, Body: body}
-	}
-	return &copied
+		return s
+	})
+	return narrow
 }
 
 // sliced leaves out the padding of a value.
 func sliced(out, in *ir.Value) *ir.Statement {
 	rank := in.Type.Rank()
-	return &ir.Statement{Op: "stablehlo.slice", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline, Attributes: []ir.Attribute{
-		{Key: "limit_indices", Value: ir.Ints(out.Type.Dims)}, {Key: "start_indices", Value: ir.Ints(make([]int, rank))},
-		{Key: "strides", Value: ir.Ints(slices.Repeat([]int{1}, rank))}}}
+	return inline("stablehlo.slice", out, in).With("limit_indices", ir.Ints(out.Type.Dims)).
+		With("start_indices", ir.Ints(make([]int, rank))).With("strides", ir.Ints(slices.Repeat([]int{1}, rank)))
 }
 
 // gathers reports whether a statement brings state in parts together, or is the cut that leaves out

@@ -97,12 +97,11 @@ func (s *source) annotated(f func(s *ir.Statement, a annotationMark) *ir.Stateme
 	}
 	for n, function := range functions {
 		written := *function
-		// The function gives no error.
-		written.Body, _ = ir.Rewrite(function.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
+		written.Body = ir.Map(function.Body, func(s *ir.Statement) *ir.Statement {
 			if a, ok := s.Mark.(annotationMark); ok && s.Results[0].Origin != nil && a.annotation.Kind() != logical.KindAssign && !manual[s] {
-				return []*ir.Statement{f(s, a)}, nil
+				return f(s, a)
 			}
-			return []*ir.Statement{s}, nil
+			return s
 		})
 		functions[n] = &written
 	}

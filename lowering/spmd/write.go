@@ -269,14 +269,3 @@ func (w *writer) manual(p ShardedTensor) []int {
 	}
 	return dims
 }
-
-// border are the attributes of an argument or a result of main.
-func (w *writer) border(p ShardedTensor) (attributes []ir.Attribute) {
-	if !w.single() {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding{p.Spec}})
-	}
-	if p.Donated {
-		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})
-	}
-	return attributes
-}
