@@ -5,56 +5,29 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Target is the interface of a graph's backend that has logical devices. The trace of package
-// lowering implements it. Annotating a node of another backend is an error.
+// lowering/spmd implements it. Annotating a node of another backend is an error.
 type Target interface {
+	region.Target
 	// LogicalDevices returns the number of logical devices of a replica.
 	LogicalDevices() int
 	// LogicalMesh returns the named axes of a replica's logical devices: see [Mesh]. Its size is
 	// LogicalDevices.
 	LogicalMesh() sharding.Mesh
-	// Emit adds an op to the graph of x and returns its node. gradient makes the adjoint of x from
-	// the adjoint of the node; without one no gradient flows from the node to x.
-	Emit(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
+	// Annotate adds an op to the graph of x, which places x, and returns its node. adjoint is true if
+	// x is the adjoint of an annotated tensor: the ops that read x then belong to the tensor's device,
+	// as the ops that make the tensor do. gradient makes the adjoint of x from that of the node.
+	Annotate(x *graph.Node, a Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node
 	// BeginRegion and EndRegion bracket the ops that run on one logical device.
 	BeginRegion(device int) error
 	EndRegion()
 	// InRegion reports whether ops that are traced now belong to a region.
 	InRegion() bool
 }
-
-// Op is an op that no graph of GoMLX has, as [Target.Emit] takes it.
-type Op struct {
-	Kind OpKind
-	// Annotation is set for OpAnnotate. Adjoint is true if the operand is the adjoint of an
-	// annotated tensor: the ops that read the operand then belong to the tensor's device, as the
-	// ops that make the tensor do.
-	Annotation Annotation
-	Adjoint    bool
-	// Slot keeps the value of an OpSave for an OpLoad or an OpZeros.
-	Slot *Slot
-}
-
-// OpKind is the kind of an [Op].
-type OpKind int
-
-const (
-	// OpAnnotate returns the operand, placed by the annotation.
-	OpAnnotate OpKind = iota + 1
-	// OpSave returns the operand, and keeps it in the slot.
-	OpSave
-	// OpLoad ignores the operand and returns the slot's value.
-	OpLoad
-	// OpZeros ignores the operand and returns zeros of the shape of the slot's value.
-	OpZeros
-)
-
-// Slot carries a value of the lowered program from one node to another that no edge of the graph
-// connects. Value belongs to the target.
-type Slot struct{ Value any }
 
 // Assign makes x on logical device k of the replica alone, as experimental_assign_to_logical_device
 // does, and returns x as a node to go on with. Device k runs the op that makes x, the ops before it
@@ -117,7 +90,7 @@ func place(op string, x *graph.Node, a Annotation, adjoint bool) *graph.Node {
 			Reason: "inside a region that runs on one logical device",
 			Hint:   "annotate before or after the On region"})
 	}
-	return target.Emit(x, Op{Kind: OpAnnotate, Annotation: a, Adjoint: adjoint}, func(v *graph.Node) *graph.Node {
+	return target.Annotate(x, a, adjoint, func(v *graph.Node) *graph.Node {
 		return place(op, v, a, !adjoint)
 	})
 }

@@ -62,8 +62,8 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	if !g.IsMainFunc() {
 		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
-	if within, ok := target.(region.Target); ok && len(within.Open()) > 0 {
-		return onWithin(within, k, inputs, f)
+	if len(target.Open()) > 0 {
+		return onWithin(target, k, inputs, f)
 	}
 	inputs, again := recomputed.Stop(inputs)
 	r := &deviceRegion{target: target, device: k}
@@ -122,7 +122,9 @@ type deviceRegion struct {
 // run returns what body traces inside the region. A panic of body ends the region too: the step may
 // recover from it and go on.
 func (r *deviceRegion) run(body func() []*graph.Node) []*graph.Node {
-	begin(r.target, r.device)
+	if err := r.target.BeginRegion(r.device); err != nil {
+		panic(err)
+	}
 	defer r.target.EndRegion()
 	return body()
 }
@@ -156,7 +158,7 @@ func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	first := nodes[0].Id()
 	use := func(verb string, node *graph.Node) {
 		switch {
-		case isVariable(node, first):
+		case region.IsVariable(node, first):
 			// Those of closures are no variables.
 			if node.Function() == enters[0].Function() {
 				add(node, node)
@@ -180,23 +182,14 @@ func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	}
 }
 
-// isVariable reports whether a node is a parameter, or one that was converted before a region whose
-// first node is given: package precision shows layers their variables so.
-func isVariable(node *graph.Node, first graph.NodeId) bool {
-	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
-		node = node.Inputs()[0]
-	}
-	return node.Type() == graph.NodeTypeParameter
-}
-
 // result returns the node that stands outside for the region's y. GoMLX gives a node one input to
 // carry gradients to, and the region has several sources; so y is loaded in the place of a sum over
 // the sources, each term of which is zeros with the gradient of its source. Nothing reads the sum.
 func (r *deviceRegion) result(y *graph.Node) *graph.Node {
-	slot := &Slot{}
-	r.target.Emit(y, Op{Kind: OpSave, Slot: slot}, nil)
+	slot := &region.Slot{}
+	r.target.EmitBorder(y, region.Save{Slot: slot}, nil)
 	if len(r.sources) == 0 || !y.DType().IsFloat() {
-		return r.target.Emit(y, Op{Kind: OpLoad, Slot: slot}, nil)
+		return r.target.EmitBorder(y, region.Load{Slot: slot}, nil)
 	}
 	// All sources see the same adjoint of y: one backward region serves them.
 	var adjoint *graph.Node
@@ -216,18 +209,12 @@ func (r *deviceRegion) result(y *graph.Node) *graph.Node {
 	}
 	var sum *graph.Node
 	for i, source := range r.sources {
-		term := r.target.Emit(source, Op{Kind: OpZeros, Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
+		term := r.target.EmitBorder(source, region.Zeros{Slot: slot}, func(v *graph.Node) *graph.Node { return backward(v)[i] })
 		if sum == nil {
 			sum = term
 		} else {
 			sum = graph.Add(sum, term)
 		}
 	}
-	return r.target.Emit(sum, Op{Kind: OpLoad, Slot: slot}, func(v *graph.Node) *graph.Node { return v })
-}
-
-func begin(target Target, device int) {
-	if err := target.BeginRegion(device); err != nil {
-		panic(err)
-	}
+	return r.target.EmitBorder(sum, region.Load{Slot: slot}, func(v *graph.Node) *graph.Node { return v })
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -62,12 +63,7 @@ func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 	}
 	parts := make([]int, len(a.axes))
 	for dim, names := range a.axes {
-		parts[dim] = 1
-		for _, name := range names {
-			if size, ok := mesh.AxisSize(name); ok {
-				parts[dim] *= size
-			}
-		}
+		_, parts[dim] = region.Divided(mesh, names)
 	}
 	return parts
 }
@@ -80,10 +76,8 @@ func (a Annotation) Divides(mesh sharding.Mesh) bool {
 		return slices.ContainsFunc(a.parts, func(part int) bool { return part > 1 })
 	}
 	return slices.ContainsFunc(a.axes, func(names []string) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
-			size, _ := mesh.AxisSize(name)
-			return size > 1
-		})
+		_, parts := region.Divided(mesh, names)
+		return parts > 1
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -51,7 +52,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 	if first >= 0 {
 		follow(first)
 		for dim, names := range rules[first].Annotation.axes {
-			over, parts := dividing(mesh, names)
+			over, parts := region.Divided(mesh, names)
 			if parts > 1 && (dims[dim]%parts != 0 || dims[dim] == 0) {
 				miss(&whole, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], sizesText(mesh, over)))
 				continue
@@ -65,7 +66,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 			miss(&whole, i, text)
 		}
 		if dim >= 0 {
-			axes[dim], _ = dividing(mesh, over)
+			axes[dim], _ = region.Divided(mesh, over)
 			follow(i)
 		}
 	}
@@ -97,7 +98,7 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 // the largest, and of equal ones the first. It is -1, without a text, if there is nothing to split
 // over.
 func largest(mesh sharding.Mesh, names []string, dims []int, split [][]string) (dim int, text string) {
-	axes, parts := dividing(mesh, names)
+	axes, parts := region.Divided(mesh, names)
 	if parts < 2 {
 		return -1, ""
 	}
@@ -118,15 +119,4 @@ func largest(mesh sharding.Mesh, names []string, dims []int, split [][]string) (
 		text = fmt.Sprintf("no dimension of %v is divisible by %s", dims, sizesText(mesh, axes))
 	}
 	return dim, text
-}
-
-// dividing returns the axes of more than one device, and the number of parts that they make.
-func dividing(mesh sharding.Mesh, names []string) (axes []string, parts int) {
-	parts = 1
-	for _, name := range names {
-		if size, _ := mesh.AxisSize(name); size > 1 {
-			axes, parts = append(axes, name), parts*size
-		}
-	}
-	return axes, parts
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -145,7 +146,7 @@ func (rules Rules) For(mesh sharding.Mesh, path string, dims []int) (Annotation,
 	}
 	for _, i := range more {
 		if dim, _ := largest(mesh, rules[i].Largest, dims, axes); dim >= 0 {
-			axes[dim], _ = dividing(mesh, rules[i].Largest)
+			axes[dim], _ = region.Divided(mesh, rules[i].Largest)
 			a = Annotation{kind: KindSplit, axes: axes}
 			if rule < 0 {
 				rule = i

@@ -186,15 +186,7 @@ func Size(g *graph.Graph, axes ...string) int {
 		return mesh.Size()
 	}
 	checkAxes(op, mesh, axes)
-	return product(mesh.AxisSize, axes)
-}
-
-func product(size func(name string) (int, bool), axes []string) int {
-	n := 1
-	for _, name := range axes {
-		of, _ := size(name)
-		n *= of
-	}
+	_, n := region.Divided(mesh, axes)
 	return n
 }
 
@@ -217,7 +209,7 @@ func collectiveOf(op string, x *graph.Node, axes []string) *collective {
 
 // within checks axes of a collective, and returns them with the number of their devices.
 func within(op, subject string, t target, g *graph.Graph, axes []string) ([]string, int) {
-	mesh, manual := t.LogicalMesh(), manualAxes(t)
+	mesh, manual := t.LogicalMesh(), region.ManualAxes(t)
 	if len(manual) == 0 {
 		fail(op, subject, "outside of a manual region", "call it in the function of manual.Region")
 	}
@@ -238,7 +230,8 @@ func within(op, subject string, t target, g *graph.Graph, axes []string) ([]stri
 	if !f.IsMain() {
 		fail(op, subject, fmt.Sprintf("inside function %q, which may be called outside of the region", f.Name()), "call it in the function of manual.Region itself, or in a closure there")
 	}
-	return axes, product(mesh.AxisSize, axes)
+	_, n := region.Divided(mesh, axes)
+	return axes, n
 }
 
 func (c *collective) subject() string { return fmt.Sprintf("of shape %v", c.x.Shape().Dimensions) }

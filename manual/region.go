@@ -57,7 +57,7 @@ func Region(axes []string, in []Arg, out []sharding.Spec, f func(in []*graph.Nod
 		axes = mesh.AxisNames()
 	}
 	checkAxes(op, mesh, axes)
-	if outer := manualAxes(target); slices.ContainsFunc(axes, func(name string) bool { return slices.Contains(outer, name) }) {
+	if outer := region.ManualAxes(target); slices.ContainsFunc(axes, func(name string) bool { return slices.Contains(outer, name) }) {
 		fail(op, fmt.Sprintf("a region over %s", list(axes)), fmt.Sprintf("inside a region that is manual over %s already", list(outer)),
 			"name axes that are not manual yet")
 	}
@@ -154,16 +154,6 @@ func targetOfGraph(op string, g *graph.Graph) target {
 		fail(op, "", fmt.Sprintf("a graph of backend %q has no logical devices", g.Backend().Name()), "trace the step through a strategy")
 	}
 	return t
-}
-
-// manualAxes are the axes over which the open regions are manual.
-func manualAxes(t target) (all []string) {
-	for _, p := range t.Open() {
-		if kind, ok := p.Kind.(region.Manual); ok {
-			all = append(all, kind.Axes...)
-		}
-	}
-	return all
 }
 
 // checkAxes refuses names that the replica lacks, or that are given twice.

@@ -8,18 +8,10 @@ import "github.com/gomlx/gomlx/core/graph"
 // It returns the arguments inside by the numbers of their results.
 func (r *tracer) idle() map[int]*graph.Node {
 	all := map[int]*graph.Node{}
-	state := 0
 	for i, y := range r.results {
-		if _, ok := y.Crossing.(Carry); !ok {
-			continue
+		if _, ok := y.Crossing.(Carry); ok && y.Node.DType().IsFloat() && r.adjoints[i] == nil {
+			all[i] = r.enters[r.before[i]]
 		}
-		for _, ok := r.arguments[state].Crossing.(Carry); !ok; _, ok = r.arguments[state].Crossing.(Carry) {
-			state++
-		}
-		if y.Node.DType().IsFloat() && r.adjoints[i] == nil {
-			all[i] = r.enters[state]
-		}
-		state++
 	}
 	for again := len(all) > 0; again; {
 		again = false

@@ -60,36 +60,31 @@ type Crossing interface {
 	// Inside returns the shape in the region of a value that has a shape outside, and Outside the
 	// reverse. An error says what is wrong with the shape.
 	Inside(outside shapes.Shape) (shapes.Shape, error)
-	Outside(inside shapes.Shape) (shapes.Shape, error)
+	Outside(inside shapes.Shape) shapes.Shape
 }
 
 // Same is the crossing of a value that is the same inside. A result of a loop that crosses so is
 // the sum of its values of all runs.
 type Same struct{}
 
-// Carry is the crossing of a loop's state. The results of a loop that cross so are the values of
-// the next run's arguments that cross so, in order, and the last are the loop's.
-type Carry struct{}
+// Carry is the crossing of a loop's state, which has the same shape inside. The results of a loop
+// that cross so are the values of the next run's arguments that cross so, in order, and the last are
+// the loop's.
+type Carry struct{ Same }
 
 // Slice is the crossing of a stack, of which run i of a loop has slice i of dimension 0.
 type Slice struct{ N int }
 
 // Shard is the crossing of a tensor of which the region has the part of the device that runs it:
-// dimension i is cut over Axes[i], the first of them the most significant. Devices that differ in
-// other axes only have the same part.
+// dimension i is cut over Axes[i], which divide it, the first of them the most significant. Devices
+// that differ in other axes only have the same part.
 type Shard struct{ Axes [][]sharding.Axis }
 
 // Inside implements [Crossing].
 func (Same) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
 
 // Outside implements [Crossing].
-func (Same) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
-
-// Inside implements [Crossing].
-func (Carry) Inside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
-
-// Outside implements [Crossing].
-func (Carry) Outside(s shapes.Shape) (shapes.Shape, error) { return s, nil }
+func (Same) Outside(s shapes.Shape) shapes.Shape { return s }
 
 // Inside implements [Crossing].
 func (c Slice) Inside(s shapes.Shape) (shapes.Shape, error) {
@@ -100,52 +95,29 @@ func (c Slice) Inside(s shapes.Shape) (shapes.Shape, error) {
 }
 
 // Outside implements [Crossing].
-func (c Slice) Outside(s shapes.Shape) (shapes.Shape, error) {
-	return shapes.Make(s.DType, append([]int{c.N}, s.Dimensions...)...), nil
+func (c Slice) Outside(s shapes.Shape) shapes.Shape {
+	return shapes.Make(s.DType, append([]int{c.N}, s.Dimensions...)...)
 }
 
 // Inside implements [Crossing].
 func (c Shard) Inside(s shapes.Shape) (shapes.Shape, error) {
-	dims, err := c.sized(s)
-	if err != nil {
-		return s, err
-	}
-	for i, parts := range c.parts() {
-		if dims[i]%parts != 0 {
-			return s, fmt.Errorf("dimension %d of size %d is not divisible into %d shards", i, dims[i], parts)
-		}
-		dims[i] /= parts
-	}
-	return shapes.Make(s.DType, dims...), nil
+	return c.sized(s, func(dim, parts int) int { return dim / parts }), nil
 }
 
 // Outside implements [Crossing].
-func (c Shard) Outside(s shapes.Shape) (shapes.Shape, error) {
-	dims, err := c.sized(s)
-	if err != nil {
-		return s, err
-	}
-	for i, parts := range c.parts() {
-		dims[i] *= parts
-	}
-	return shapes.Make(s.DType, dims...), nil
+func (c Shard) Outside(s shapes.Shape) shapes.Shape {
+	return c.sized(s, func(dim, parts int) int { return dim * parts })
 }
 
-func (c Shard) sized(s shapes.Shape) ([]int, error) {
-	if len(c.Axes) != s.Rank() {
-		return nil, fmt.Errorf("axes of %d dimensions for shape %v", len(c.Axes), s.Dimensions)
-	}
-	return slices.Clone(s.Dimensions), nil
-}
-
-// parts are the numbers of shards of each dimension.
-func (c Shard) parts() []int {
-	all := make([]int, len(c.Axes))
+// sized is a shape with size of each dimension and of the number of its parts.
+func (c Shard) sized(s shapes.Shape, size func(dim, parts int) int) shapes.Shape {
+	dims := slices.Clone(s.Dimensions)
 	for i, axes := range c.Axes {
-		all[i] = 1
+		parts := 1
 		for _, axis := range axes {
-			all[i] *= axis.Size
+			parts *= axis.Size
 		}
+		dims[i] = size(dims[i], parts)
 	}
-	return all
+	return shapes.Make(s.DType, dims...)
 }

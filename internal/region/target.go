@@ -51,6 +51,9 @@ type Save struct{ Slot *Slot }
 // Load ignores the operand and returns the value of a slot.
 type Load struct{ Slot *Slot }
 
+// Zeros ignores the operand and returns zeros of the shape of a slot's value.
+type Zeros struct{ Slot *Slot }
+
 // Zero ignores the operand and returns the float32 number 0.
 type Zero struct{}
 
@@ -61,6 +64,7 @@ func (Enter) op() {}
 func (Leave) op() {}
 func (Save) op()  {}
 func (Load) op()  {}
+func (Zeros) op() {}
 func (Zero) op()  {}
 func (Name) op()  {}
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -96,6 +95,7 @@ type tracer struct {
 	arguments []Argument
 	enters    []*graph.Node // the arguments inside
 	results   []Result
+	before    []int // the argument that a carried result is the next value of
 	// sources are the nodes outside that gradients flow to, leaves the nodes that stand for them
 	// inside, and crossings how they cross.
 	sources, leaves []*graph.Node
@@ -176,7 +176,7 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	first, known := nodes[0].Id(), leavesOf(nodes[0].Graph())
 	use := func(verb string, node *graph.Node) {
 		switch {
-		case isVariable(node, first):
+		case IsVariable(node, first):
 			if node.Function() == enters[0].Function() { // those of closures are no variables
 				add(node, node, Same{})
 			}
@@ -199,9 +199,9 @@ func (r *tracer) collect(nodes, enters []*graph.Node) {
 	}
 }
 
-// isVariable reports whether a node is a parameter, or one that was converted before a region whose
+// IsVariable reports whether a node is a parameter, or one that was converted before a region whose
 // first node is given: package precision shows layers their variables so.
-func isVariable(node *graph.Node, first graph.NodeId) bool {
+func IsVariable(node *graph.Node, first graph.NodeId) bool {
 	if node.Type() == graph.NodeTypeConvertDType && node.Id() < first {
 		node = node.Inputs()[0]
 	}
@@ -232,13 +232,9 @@ func (r *tracer) leave() []*graph.Node {
 	r.match()
 	slots := make([]*Slot, len(r.results))
 	for i, y := range r.results {
-		shape, err := y.Crossing.Outside(y.Node.Shape())
-		if err != nil {
-			r.fail(r.result(i), err, "", "return a value of the shape that crosses so")
-		}
 		r.pass.Out = append(r.pass.Out, y.Crossing)
 		slots[i] = &Slot{}
-		out := r.target.EmitBorder(y.Node, Leave{Pass: r.pass, Index: i, Shape: shape}, nil)
+		out := r.target.EmitBorder(y.Node, Leave{Pass: r.pass, Index: i, Shape: y.Crossing.Outside(y.Node.Shape())}, nil)
 		r.target.EmitBorder(out, Save{slots[i]}, nil)
 	}
 	r.adjoints = make([]*graph.Node, len(r.results))
@@ -259,6 +255,7 @@ func (r *tracer) leave() []*graph.Node {
 
 // match checks that what is carried leaves as it came.
 func (r *tracer) match() {
+	r.before = make([]int, len(r.results))
 	var states []int
 	for i, a := range r.arguments {
 		if _, ok := a.Crossing.(Carry); ok {
@@ -276,7 +273,7 @@ func (r *tracer) match() {
 			r.fail(r.result(i), nil, fmt.Sprintf("it is %s, and %s came in", y.Node.Shape(), a.Node.Shape()),
 				"return the shape and the dtype that came in: a run begins with what the run before gave")
 		}
-		states = states[1:]
+		r.before[i], states = states[0], states[1:]
 	}
 	if len(states) > 0 {
 		r.fail(r.argument(states[0]), nil, "it is carried, but no result is its next value", "return one carried result for each carried argument")
@@ -313,7 +310,8 @@ func (r *tracer) differentiate() []*graph.Node {
 	idle := r.idle()
 	for i, y := range r.results {
 		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() && r.adjoints[i] == nil && idle[i] == nil {
-			r.adjoints[i] = graph.ZerosLike(r.outside(i))
+			// A node of the shape outside: its zeros are those of the adjoint.
+			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Crossing.Outside(y.Node.Shape())))
 		}
 	}
 	r.within(p, func() {
@@ -347,21 +345,11 @@ func (r *tracer) differentiate() []*graph.Node {
 			all[i] = graph.ZerosLike(r.sources[i])
 			continue
 		}
-		shape, err := r.crossings[i].Outside(gradient.Shape())
-		if err != nil {
-			r.fail("", err, "a gradient does not leave as its source came", "report this as a fault of tpustrategy")
-		}
 		p.Out = append(p.Out, r.crossings[i])
-		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: shape}, func(*graph.Node) *graph.Node {
+		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: r.crossings[i].Outside(gradient.Shape())}, func(*graph.Node) *graph.Node {
 			r.fail("", nil, "a gradient of its gradient is asked for, which it does not have", "take second derivatives of ops outside of regions, or stop the gradient (graph.StopGradient)")
 			return nil
 		})
 	}
 	return all
-}
-
-// outside returns a node of the shape that a result has outside.
-func (r *tracer) outside(i int) *graph.Node {
-	shape, _ := r.results[i].Crossing.Outside(r.results[i].Node.Shape())
-	return graph.Zeros(r.results[i].Node.Graph(), shapes.Make(shape.DType, shape.Dimensions...))
 }

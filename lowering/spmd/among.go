@@ -59,23 +59,13 @@ func (t *Trace) collectiveMark(f *lowering.Function, x *stablehlo.Value, op regi
 
 // devices is the number of devices on axes.
 func (t *Trace) devices(axes []string) int {
-	n := 1
-	for _, name := range axes {
-		if size, ok := t.mesh.AxisSize(name); ok {
-			n *= size
-		}
-	}
+	_, n := region.Divided(t.mesh, axes)
 	return n
 }
 
 // divided are those of the axes that have more than one device.
 func (t *Trace) divided(axes []string) []string {
-	var all []string
-	for _, name := range axes {
-		if size, _ := t.mesh.AxisSize(name); size > 1 {
-			all = append(all, name)
-		}
-	}
+	all, _ := region.Divided(t.mesh, axes)
 	return all
 }
 

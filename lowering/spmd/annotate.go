@@ -8,27 +8,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// manualAxes are the logical axes over which the open regions are manual.
-func (t *Trace) manualAxes() (all []string) {
-	for _, p := range t.Open() {
-		if kind, ok := p.Kind.(region.Manual); ok {
-			all = append(all, kind.Axes...)
-		}
-	}
-	return all
-}
-
 // automatic reports whether the partitioner divides tensors here: whether there is a logical axis of
 // more than one device over which no open region is manual.
 func (t *Trace) automatic() bool {
-	manual := t.manualAxes()
+	manual := region.ManualAxes(t)
 	return len(manual) == 0 || slices.ContainsFunc(t.divided(t.mesh.AxisNames()), func(name string) bool { return !slices.Contains(manual, name) })
 }
 
 // annotates returns an error if an annotation has no meaning where it stands: in a manual region a
 // tensor is a device's own, and is divided further over the other axes only.
 func (t *Trace) annotates(a logical.Annotation, shape []int) error {
-	manual := t.manualAxes()
+	manual := region.ManualAxes(t)
 	if len(manual) == 0 || a.Kind() == logical.None {
 		return nil
 	}

@@ -100,10 +100,13 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 			op.Slot.Value = x
 			return x, nil
 		case region.Load:
-			if saved, ok := op.Slot.Value.(*stablehlo.Value); ok {
-				return saved, nil
+			return saved(op.Slot)
+		case region.Zeros:
+			like, err := saved(op.Slot)
+			if err != nil {
+				return nil, err
 			}
-			return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
+			return f.Mark(x, like.Shape(), zeros{})
 		case region.Zero:
 			return f.Mark(x, xshapes.Make(dtypes.Float32), zeros{})
 		case region.Name:
@@ -111,4 +114,11 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 		}
 		return t.collectiveMark(f, x, op)
 	}, gradient)
+}
+
+func saved(slot *region.Slot) (*stablehlo.Value, error) {
+	if v, ok := slot.Value.(*stablehlo.Value); ok {
+		return v, nil
+	}
+	return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
 }

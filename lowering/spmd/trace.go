@@ -91,7 +91,7 @@ func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Valu
 	if t.InRegion() || !t.automatic() {
 		return x, nil // on one device, or a device's own
 	}
-	if t.opts.Replicas == 1 && len(t.manualAxes()) == 0 {
+	if t.opts.Replicas == 1 && len(region.ManualAxes(t)) == 0 {
 		return x, nil // there are no other groups
 	}
 	return f.Mark(x, x.Shape(), wholeMark{})
@@ -147,31 +147,16 @@ func (t *Trace) identity(f *lowering.Function, x *stablehlo.Value) (*stablehlo.V
 	return op(f, x)
 }
 
-// Emit implements [logical.Target].
-func (t *Trace) Emit(x *graph.Node, op logical.Op, gradient func(v *graph.Node) *graph.Node) *graph.Node {
-	if op.Kind == logical.OpAnnotate {
-		if err := t.annotates(op.Annotation, x.Shape().Dimensions); err != nil {
-			panic(err)
-		}
+// Annotate implements [logical.Target]: it marks a constraint, whose axes are known when all splits
+// are. A tensor that is assigned in a closure or a function, or that has parts on several devices,
+// becomes whole on all of them; see [placement] for others.
+func (t *Trace) Annotate(x *graph.Node, a logical.Annotation, adjoint bool, gradient func(v *graph.Node) *graph.Node) *graph.Node {
+	if err := t.annotates(a, x.Shape().Dimensions); err != nil {
+		panic(err)
 	}
 	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		switch op.Kind {
-		case logical.OpAnnotate:
-			return t.annotate(f, x, op.Annotation, op.Adjoint)
-		case logical.OpSave:
-			op.Slot.Value = x
-			return x, nil
-		case logical.OpLoad, logical.OpZeros:
-			saved, ok := op.Slot.Value.(*stablehlo.Value)
-			if !ok {
-				return nil, fault("region", "its result was read before it was traced", "report this as a fault of tpustrategy")
-			}
-			if op.Kind == logical.OpLoad {
-				return saved, nil
-			}
-			return f.Mark(x, saved.Shape(), zeros{})
-		}
-		return nil, fault("op", fmt.Sprintf("kind %d is none of package logical", op.Kind), "use the functions of package logical")
+		t.annotations = append(t.annotations, a)
+		return f.Mark(x, x.Shape(), annotationMark{annotation: a, adjoint: adjoint, own: f == t.main()})
 	}, gradient)
 }
 
@@ -202,12 +187,4 @@ func (t *Trace) EndRegion() {
 // InRegion implements [logical.Target].
 func (t *Trace) InRegion() bool {
 	return t.open || slices.ContainsFunc(t.Open(), func(p *region.Pass) bool { _, on := p.Kind.(region.On); return on })
-}
-
-// annotate marks a constraint. Its axes are known when all splits are. A tensor that is assigned in
-// a closure or a function, or that has parts on several devices, becomes whole on all of them; see
-// [placement] for others.
-func (t *Trace) annotate(f *lowering.Function, x *stablehlo.Value, a logical.Annotation, adjoint bool) (*stablehlo.Value, error) {
-	t.annotations = append(t.annotations, a)
-	return f.Mark(x, x.Shape(), annotationMark{annotation: a, adjoint: adjoint, own: f == t.main()})
 }

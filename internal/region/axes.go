@@ -1,0 +1,25 @@
+package region
+
+import "github.com/tpustrategy/tpustrategy/sharding"
+
+// ManualAxes returns the axes over which the open regions of a target are manual.
+func ManualAxes(t Target) (all []string) {
+	for _, p := range t.Open() {
+		if kind, ok := p.Kind.(Manual); ok {
+			all = append(all, kind.Axes...)
+		}
+	}
+	return all
+}
+
+// Divided returns those of the named axes that have more than one device, and the number of devices
+// on them. Names that the mesh lacks are left out.
+func Divided(mesh sharding.Mesh, names []string) (axes []string, devices int) {
+	devices = 1
+	for _, name := range names {
+		if size, _ := mesh.AxisSize(name); size > 1 {
+			axes, devices = append(axes, name), devices*size
+		}
+	}
+	return axes, devices
+}
