@@ -99,19 +99,6 @@ func (e *Error) Error() string {
 // Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
-// Validate is [Annotation.ValidateOn] for a replica of the given number of logical devices without
-// named axes.
-func (a Annotation) Validate(tensor string, shape []int, devices int) error {
-	if a.axes == nil {
-		return a.validate(tensor, shape, devices)
-	}
-	mesh, err := Mesh(max(devices, 1))
-	if err != nil {
-		return err
-	}
-	return a.ValidateOn(mesh, tensor, shape)
-}
-
 // ValidateOn returns an [*Error] if the annotation does not fit a tensor of the given shape on a
 // replica with the given logical axes (see [Mesh]). It checks in TensorFlow's order: for a split
 // the rank, then each dimension, then the product of the parts. tensor is the tensor's name for the

@@ -93,24 +93,22 @@ func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
 	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}}, {[]string{"sequence,model", "expert"}, []int{4, 2}}} {
 		assert.NoError(t, logical.Over(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
 	}
-	assert.NoError(t, logical.Over("logical").Validate("", []int{6}, 3), "a replica without names has one axis")
-	assert.Error(t, logical.Over("model").Validate("", []int{6}, 3))
+	assert.NoError(t, logical.Over("logical").ValidateOn(axes(t, 3), "", []int{6}), "a replica without names has one axis")
+	assert.Error(t, logical.Over("model").ValidateOn(axes(t, 3), "", []int{6}))
 }
 
 func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
 	whole, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "model", Size: 2})
 	require.NoError(t, err)
 	a := logical.Over("replica,model", "")
-	assert.True(t, a.NamesReplicas())
-	assert.NoError(t, a.CheckNames(whole))
 	assert.NoError(t, a.ValidateOn(whole, "", []int{16, 3}))
 	assert.Error(t, a.ValidateOn(whole, "", []int{4, 3}))
-	assert.Error(t, a.CheckNames(axes(t, 2, "model", 2)))
+	assert.Error(t, a.ValidateOn(axes(t, 2, "model", 2), "", []int{16, 3}))
 	assert.Equal(t, 0, a.ReplicaDim())
 	assert.Equal(t, -1, logical.SplitInto(2).ReplicaDim())
 	within := a.WithinReplica()
 	assert.Equal(t, "model,-", within.String())
-	assert.False(t, within.NamesReplicas())
+	assert.Equal(t, -1, within.ReplicaDim())
 	assert.Equal(t, "replica+model,-", a.String(), "the annotation itself is as it was")
 	factors, err := logical.Cut(axes(t, 2, "model", 2), a)
 	require.NoError(t, err)

@@ -18,15 +18,6 @@ type Factors struct {
 	of   []string // the logical axis that each is a piece of
 }
 
-// Factorize returns the factors of a replica without named axes: see [Cut].
-func Factorize(devices int, annotations ...Annotation) (Factors, error) {
-	mesh, err := Mesh(devices)
-	if err != nil {
-		return Factors{}, err
-	}
-	return Cut(mesh, annotations...)
-}
-
 // Cut returns the fewest factors of a replica's logical axes (see [Mesh]) that express all splits
 // among the annotations. A split by names takes whole axes, and cuts none. A split by numbers has
 // its parts in row-major order: parts p0, p1, ... cut the row-major list of devices at the products
@@ -130,15 +121,6 @@ func (f Factors) Divided() int {
 		}
 	}
 	return n
-}
-
-// String returns the sizes of the axes, such as [2 4].
-func (f Factors) String() string {
-	sizes := make([]int, len(f.axes))
-	for i, axis := range f.axes {
-		sizes[i] = axis.Size
-	}
-	return fmt.Sprint(sizes)
 }
 
 // Spec returns the sharding of an annotated tensor of the given rank over a mesh that has the axes

@@ -11,14 +11,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func ExampleFactorize() {
-	factors, err := logical.Factorize(8, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
-	fmt.Println(factors, factors.Names(), err)
+func ExampleCut_pieces() {
+	eight, _ := logical.Mesh(8)
+	factors, err := logical.Cut(eight, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
+	mesh, _ := sharding.NewMesh(factors.Axes()...)
+	fmt.Println(mesh, factors.Names(), err)
 	fmt.Println(logical.SplitInto(1, 8).Spec(2, factors))
-	_, err = logical.Factorize(6, logical.SplitInto(2, 3), logical.SplitInto(3, 2))
+	six, _ := logical.Mesh(6)
+	_, err = logical.Cut(six, logical.SplitInto(2, 3), logical.SplitInto(3, 2))
 	fmt.Println(err)
 	// Output:
-	// [2 4] [logical.0 logical.1] <nil>
+	// logical.0=2,logical.1=4 [logical.0 logical.1] <nil>
 	// -,logical.0+logical.1
 	// logical: split: splits of one step cut its 6 logical devices both after 2 and after 3; let one cut be a multiple of the other, as 2 and 4
 }
@@ -44,7 +47,8 @@ func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 			}
 			annotations[i] = logical.SplitInto(parts...)
 		}
-		factors, err := logical.Factorize(devices, annotations...)
+		whole := axes(t, devices)
+		factors, err := logical.Cut(whole, annotations...)
 		require.NoError(t, err)
 		mesh, err := sharding.NewMesh(factors.Axes()...)
 		require.NoError(t, err)
@@ -55,7 +59,7 @@ func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 			for d := range shape {
 				shape[d] = parts[d] * (1 + rng.IntN(3))
 			}
-			require.NoError(t, a.Validate("x", shape, devices))
+			require.NoError(t, a.ValidateOn(whole, "x", shape))
 			for device := range devices {
 				ranges, err := sharding.IndexRanges(mesh, a.Spec(len(shape), factors), shape, device)
 				require.NoError(t, err)

@@ -46,7 +46,7 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	fail := func(reason, hint string) {
 		panic(&Error{Op: "on", Dim: -1, Devices: target.LogicalDevices(), Reason: reason, Hint: hint})
 	}
-	if err := AssignTo(k).Validate("", nil, target.LogicalDevices()); err != nil {
+	if err := AssignTo(k).ValidateOn(target.LogicalMesh(), "", nil); err != nil {
 		fail(fmt.Sprintf("logical device %d is not one of the replica's %d", k, target.LogicalDevices()),
 			fmt.Sprintf("use a number from 0 to %d", target.LogicalDevices()-1))
 	}

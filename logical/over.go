@@ -110,10 +110,6 @@ func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
 	return alone(a).Equal(alone(b))
 }
 
-// NamesReplicas reports whether the annotation is a split over the axis of the replicas,
-// [ReplicaName], with others or alone.
-func (a Annotation) NamesReplicas() bool { return a.ReplicaDim() >= 0 }
-
 // ReplicaDim returns the dimension that is split over the axis of the replicas, or -1.
 func (a Annotation) ReplicaDim() int {
 	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
@@ -122,7 +118,7 @@ func (a Annotation) ReplicaDim() int {
 // WithinReplica returns the annotation without the axis of the replicas: how one replica's tensor
 // is split if the tensor is whole on each replica.
 func (a Annotation) WithinReplica() Annotation {
-	if !a.NamesReplicas() {
+	if a.ReplicaDim() < 0 {
 		return a
 	}
 	a.axes = a.Axes()
@@ -130,15 +126,6 @@ func (a Annotation) WithinReplica() Annotation {
 		a.axes[dim] = slices.DeleteFunc(names, func(name string) bool { return name == ReplicaName })
 	}
 	return a
-}
-
-// CheckNames returns an [*Error] if the annotation names an axis that the mesh lacks, or one twice.
-// It is what can be said of an annotation before the shape of the tensor is known.
-func (a Annotation) CheckNames(mesh sharding.Mesh) error {
-	if dim, reason, hint := a.misnamed(mesh); reason != "" {
-		return &Error{Op: "split", Dim: dim, Devices: mesh.Size(), Reason: reason, Hint: hint}
-	}
-	return nil
 }
 
 // misnamed returns what is wrong with the names of the axes on a mesh, and in which dimension.

@@ -28,8 +28,7 @@
 // it, and takes the shape of its node from the result, so that annotations, collectives and
 // anything else with a gradient of its own come in there, without a change to GoMLX.
 // [Function.Mark] adds a statement that carries a value of the caller's until the whole program is
-// known. Function.StableHLO, Wrap and Unwrap lead between GoMLX's values and those of the StableHLO
-// builder.
+// known.
 //
 // Options.Compile takes the finished Program and returns what runs it; package gomlx
 // does so on a PJRT device.

@@ -85,10 +85,6 @@ func (f *Function) Parent() compute.Function {
 	return f.parent
 }
 
-// StableHLO returns the function being built. Ops added to it directly are seen by GoMLX once their
-// results are wrapped with Wrap.
-func (f *Function) StableHLO() *stablehlo.Function { return f.fn }
-
 // check refuses work where nothing can be added any more.
 func (f *Function) check() error {
 	if err := f.builder.check(); err != nil {

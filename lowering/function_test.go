@@ -157,26 +157,6 @@ func TestIdentityHookFailuresNameTheOp(t *testing.T) {
 	}
 }
 
-func TestValuesLeadToStableHLOAndBack(t *testing.T) {
-	f := lowering.New(lowering.Options{}).Builder("b").Main()
-	x := must(t)(f.Parameter("x", f32(3), nil))
-	v, err := lowering.Unwrap(x)
-	require.NoError(t, err)
-	neg, err := stablehlo.Negate(v)
-	require.NoError(t, err)
-	y := lowering.Wrap(f.(*lowering.Function), neg)
-	shape, err := f.Shape(y)
-	require.NoError(t, err)
-	assert.Equal(t, f32(3), shape)
-	require.NoError(t, f.Return([]compute.Value{y}, nil))
-	assert.Len(t, f.(*lowering.Function).StableHLO().Outputs, 1)
-
-	for _, wrong := range []compute.Value{nil, 3, (*lowering.Value)(nil)} {
-		_, err := lowering.Unwrap(wrong)
-		assert.Error(t, err)
-	}
-}
-
 func TestShapesConvertBothWays(t *testing.T) {
 	for _, s := range []shapes.Shape{f32(), f32(0, 3), shapes.Make(dtypes.Bool, 1), shapes.Make(dtypes.Complex128, 2)} {
 		x, err := lowering.StableHLOShape(s)

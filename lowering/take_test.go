@@ -64,7 +64,7 @@ func TestStatementsAreWrittenAsTheBuilderWritesThem(t *testing.T) {
 			continue
 		}
 		var want bytes.Buffer
-		require.NoError(t, f.StableHLO().Statements[i].Write(&want, "    "))
+		require.NoError(t, lowering.BuilderOf(f).Statements[i].Write(&want, "    "))
 		m := &ir.Module{Name: "m", Functions: []*ir.Function{{Name: "f", Body: []*ir.Statement{s}}}}
 		got, _, err := m.Text()
 		require.NoError(t, err)

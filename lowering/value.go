@@ -27,21 +27,6 @@ type Value struct {
 	op, parameter int
 }
 
-// Wrap makes v, a value of f, into a [compute.Value].
-func Wrap(f *Function, v *stablehlo.Value) compute.Value { return f.wrap(v) }
-
-// Unwrap returns the StableHLO value inside a [compute.Value] made by this package.
-func Unwrap(v compute.Value) (*stablehlo.Value, error) {
-	w, ok := v.(*Value)
-	if !ok || w == nil {
-		return nil, fault("Unwrap", fmt.Sprintf("a %T is no value of this package", v), "give a value that a Function returned, or Wrap made")
-	}
-	return w.value, nil
-}
-
-// Function returns the function v was made in.
-func (v *Value) Function() *Function { return v.fn }
-
 // Shape returns the shape of v.
 func (v *Value) Shape() shapes.Shape { return v.shape }
 

@@ -1,5 +1,7 @@
 package region
 
+import "github.com/tpustrategy/tpustrategy/internal/enum"
+
 // The ops of the devices that run a region of kind [Manual] together. Axes name logical axes that
 // are manual there, the slowest first. The devices that combine their operands differ in their
 // coordinates on these axes only; the number of a device among them is that of its coordinates in
@@ -17,12 +19,15 @@ type Reduction int
 const (
 	// Sum adds.
 	Sum Reduction = iota
-	// Max and Min take the largest and the smallest.
+	// Max and Min take the largest and the smallest, element by element.
 	Max
 	Min
 	// Only moves what one of the devices has to all, with its bits: the others have zeros.
 	Only
 )
+
+// String returns the name of the reduction's StableHLO op, such as "add".
+func (r Reduction) String() string { return enum.Name(r, "add", "maximum", "minimum", "add") }
 
 // AllGather returns the operands of the devices one after another along dimension Dim.
 type AllGather struct {

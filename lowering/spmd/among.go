@@ -81,7 +81,7 @@ func (m amongMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	}
 	switch op := m.op.(type) {
 	case region.AllReduce:
-		return w.collect("stablehlo.all_reduce", out, in, reductions[op.By].combines(in.Type.DType), w.groupsOver(m.axes))
+		return w.collect("stablehlo.all_reduce", out, in, combines(op.By, in.Type.DType), w.groupsOver(m.axes))
 	case region.AllGather:
 		return w.collect("stablehlo.all_gather", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "all_gather_dim", Value: ir.Int(op.Dim)})
 	case region.ReduceScatter:
@@ -96,8 +96,6 @@ func (m amongMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return &ir.Statement{Op: "stablehlo.collective_permute", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline,
 		Attributes: []ir.Attribute{{Key: "channel_handle", Value: channel(w.channels)}, {Key: "source_target_pairs", Value: w.pairsOver(m.axes, sent.Pairs)}}}
 }
-
-var reductions = map[region.Reduction]Reduction{region.Sum: Sum, region.Max: Max, region.Min: Min, region.Only: Only}
 
 // groupsOver is the alias of the groups of partitions over axes.
 func (w *writer) groupsOver(axes []string) ir.Alias {

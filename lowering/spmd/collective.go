@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -16,37 +17,19 @@ import (
 )
 
 // Reduction is the operation by which a collective combines the replicas' values.
-type Reduction int
+type Reduction = region.Reduction
 
+// The reductions: the sum, the largest and the smallest of the replicas' values, element by element,
+// and what one of the replicas has, with its bits, where the others have zeros.
 const (
-	// Sum adds the replicas' values.
-	Sum Reduction = iota
-	// Max and Min take the largest and the smallest of the replicas' values, element by element.
-	Max
-	Min
-	// Product multiplies the replicas' values.
-	Product
-	// Only moves what one of the replicas has to all, with its bits: the others have zeros.
-	Only
+	Sum  = region.Sum
+	Max  = region.Max
+	Min  = region.Min
+	Only = region.Only
 )
 
-// String returns the name of the reduction's StableHLO op, such as "add".
-func (r Reduction) String() string {
-	switch r {
-	case Sum, Only:
-		return "add"
-	case Max:
-		return "maximum"
-	case Min:
-		return "minimum"
-	case Product:
-		return "multiply"
-	}
-	return fmt.Sprintf("Reduction(%d)", int(r))
-}
-
 // combines is the op of a reduction of elements of a dtype.
-func (r Reduction) combines(dtype dtypes.DType) string {
+func combines(r Reduction, dtype dtypes.DType) string {
 	switch {
 	case dtype == dtypes.Bool && (r == Max || r == Only):
 		return "or"
@@ -158,7 +141,7 @@ type (
 
 func (c reduced) write(w *writer, out, in *ir.Value) *ir.Statement {
 	return w.collective(out, in, logical.Annotation{}, func(out, in *ir.Value) *ir.Statement {
-		return w.collect("stablehlo.all_reduce", out, in, c.by.combines(in.Type.DType), replicaGroups)
+		return w.collect("stablehlo.all_reduce", out, in, combines(c.by, in.Type.DType), replicaGroups)
 	})
 }
 

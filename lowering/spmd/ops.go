@@ -96,7 +96,7 @@ func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Ali
 // zeros.
 func (w *writer) send(out, in *ir.Value) []*ir.Statement {
 	return w.moved(out, in, func(out, in *ir.Value) *ir.Statement {
-		return w.collect("stablehlo.all_reduce", out, in, Only.combines(in.Type.DType), logicalGroups)
+		return w.collect("stablehlo.all_reduce", out, in, combines(Only, in.Type.DType), logicalGroups)
 	})
 }
 

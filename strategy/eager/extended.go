@@ -103,7 +103,7 @@ func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (
 // variables go to logical device 0. A variable without an annotation is assigned to k if k is not
 // 0.
 func (e *Extended) LogicalDevice(ctx context.Context, k int) (context.Context, error) {
-	if err := logical.AssignTo(k).Validate("", nil, e.strategy.NumLogicalDevices()); err != nil {
+	if err := logical.AssignTo(k).ValidateOn(e.strategy.LogicalMesh(), "", nil); err != nil {
 		return nil, &strategy.Error{Op: "strategy: logical device", Reason: fmt.Sprintf("%d is not one of the replica's %d", k, e.strategy.NumLogicalDevices()),
 			Hint: fmt.Sprintf("use a number from 0 to %d", e.strategy.NumLogicalDevices()-1), Err: err, Class: errkind.ValueError}
 	}
