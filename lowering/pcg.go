@@ -64,7 +64,8 @@ func jumpOf(n uint64) jump {
 	return j
 }
 
-// pcg writes a draw of random bits. Its first error sticks.
+// pcg writes a draw of random bits. Its first error sticks: the ops that follow have no operand then,
+// and fail too.
 type pcg struct {
 	f   *Function
 	err error
@@ -82,20 +83,14 @@ func (p *pcg) do(x compute.Value, err error) compute.Value {
 	return x
 }
 
-// with calls a binary op, unless something failed.
+// with calls a binary op.
 func (p *pcg) with(op func(x, y compute.Value) (compute.Value, error), x, y compute.Value) compute.Value {
-	if p.err != nil {
-		return nil
-	}
 	return p.do(op(x, y))
 }
 
-func (p *pcg) word(x uint64) compute.Value {
-	if p.err != nil {
-		return nil
-	}
-	return p.do(p.f.Constant([]uint64{x}))
-}
+func (p *pcg) word(x uint64) compute.Value { return p.do(p.f.Constant([]uint64{x})) }
+
+func (p *pcg) words(x word128) state128 { return state128{p.word(x.hi), p.word(x.lo)} }
 
 func (p *pcg) add(x, y compute.Value) compute.Value { return p.with(p.f.Add, x, y) }
 func (p *pcg) mul(x, y compute.Value) compute.Value { return p.with(p.f.Mul, x, y) }
@@ -128,9 +123,6 @@ func (p *pcg) add128(x, y state128) state128 {
 }
 
 func (p *pcg) convert(x compute.Value, dtype dtypes.DType) compute.Value {
-	if p.err != nil {
-		return nil
-	}
 	return p.do(p.f.ConvertDType(x, dtype))
 }
 
@@ -138,9 +130,6 @@ func (p *pcg) jump(s state128, j jumps) state128 { return p.add128(p.mul128(s, j
 
 // spread broadcasts words to a shape; axes are where their own dimensions go.
 func (p *pcg) spread(x compute.Value, dims, axes []int) compute.Value {
-	if p.err != nil {
-		return nil
-	}
 	return p.do(p.f.BroadcastInDim(x, shapes.Make(dtypes.Uint64, dims...), axes))
 }
 
@@ -162,9 +151,6 @@ func (p *pcg) table(steps []uint64) jumps {
 		}
 	}
 	tensor := func(flat []uint64) compute.Value {
-		if p.err != nil {
-			return nil
-		}
 		return p.do(p.f.Constant(flat, len(flat)))
 	}
 	return jumps{state128{tensor(words[0]), tensor(words[1])}, state128{tensor(words[2]), tensor(words[3])}}
@@ -190,9 +176,6 @@ func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 		lo := jumps{p.spread128(all.a, dims, []int{1}), p.spread128(all.c, dims, []int{1})}
 		made *= len(steps)
 		flat := func(x compute.Value) compute.Value {
-			if p.err != nil {
-				return nil
-			}
 			return p.do(p.f.Reshape(x, made))
 		}
 		joined := jumps{p.mul128(hi.a, lo.a), p.add128(p.mul128(hi.c, lo.a), lo.c)}
@@ -222,9 +205,6 @@ func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 		return all
 	}
 	cut := func(x compute.Value) compute.Value {
-		if p.err != nil {
-			return nil
-		}
 		return p.do(p.f.Slice(x, []int{0}, []int{n}, []int{1}))
 	}
 	return jumps{p.each(all.a, cut), p.each(all.c, cut)}
@@ -234,13 +214,7 @@ func (p *pcg) along(n, stride, perWord int, first uint64) jumps {
 func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, random compute.Value, err error) {
 	p := &pcg{f: f}
 	scalar := func(i int) compute.Value {
-		if p.err != nil {
-			return nil
-		}
 		x := p.do(f.Slice(state, []int{i}, []int{i + 1}, []int{1}))
-		if p.err != nil {
-			return nil
-		}
 		return p.do(f.Reshape(x))
 	}
 	first := state128{scalar(0), scalar(1)}
@@ -250,7 +224,7 @@ func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, rando
 
 	// The state after the draw: what else it holds stays.
 	j := jumpOf(words)
-	after := p.jump(first, jumps{state128{p.word(j.a.hi), p.word(j.a.lo)}, state128{p.word(j.c.hi), p.word(j.c.lo)}})
+	after := p.jump(first, jumps{p.words(j.a), p.words(j.c)})
 	parts := []compute.Value{p.swapBytes(after.hi), p.swapBytes(after.lo)}
 	rest, err := f.Shape(state)
 	if err != nil {
@@ -262,9 +236,6 @@ func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, rando
 	for i := range parts {
 		parts[i] = p.spread(parts[i], []int{1}, nil)
 	}
-	if p.err != nil {
-		return nil, nil, p.err
-	}
 	next = p.do(f.Concatenate(0, parts...))
 	random = p.elements(first, shape, perWord)
 	return next, random, p.err
@@ -273,7 +244,7 @@ func (f *Function) pcgBits(state compute.Value, shape shapes.Shape) (next, rando
 // elements makes the bits of all elements.
 func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Value {
 	all := shape.Dimensions
-	if shape.Size() == 0 || p.err != nil {
+	if shape.Size() == 0 {
 		return p.convert(p.spread(p.word(0), all, nil), shape.DType)
 	}
 	// Dimensions of one element move nothing.
@@ -308,7 +279,7 @@ func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Valu
 		// Two places inside a word may make one beyond it.
 		sum := p.add(place, inside)
 		beyond := p.with(p.f.GreaterOrEqual, sum, p.word(uint64(perWord)))
-		step := p.jump(s, jumps{state128{p.word(pcgStep.a.hi), p.word(pcgStep.a.lo)}, state128{p.word(pcgStep.c.hi), p.word(pcgStep.c.lo)}})
+		step := p.jump(s, jumps{p.words(pcgStep.a), p.words(pcgStep.c)})
 		s = state128{p.either(beyond, step.hi, s.hi), p.either(beyond, step.lo, s.lo)}
 		inside = p.low3(sum, perWord)
 	}
@@ -321,7 +292,7 @@ func (p *pcg) elements(s state128, shape shapes.Shape, perWord int) compute.Valu
 		x = p.with(p.f.BitwiseAnd, x, p.word(1<<size-1))
 	}
 	x = p.convert(x, shape.DType)
-	if p.err != nil || slices.Equal(dims, all) {
+	if slices.Equal(dims, all) {
 		return x
 	}
 	return p.do(p.f.Reshape(x, all...))
@@ -353,15 +324,9 @@ func (p *pcg) low3(x compute.Value, perWord int) compute.Value {
 }
 
 func (p *pcg) iota(dims []int, axis int) compute.Value {
-	if p.err != nil {
-		return nil
-	}
 	return p.do(p.f.Iota(shapes.Make(dtypes.Uint64, dims...), axis))
 }
 
 func (p *pcg) either(condition, x, y compute.Value) compute.Value {
-	if p.err != nil {
-		return nil
-	}
 	return p.do(p.f.Where(condition, x, y))
 }
