@@ -9,67 +9,56 @@ import (
 
 // BatchNormForInference normalizes x with the given mean and variance per feature.
 func (f *Function) BatchNormForInference(x, scale, offset, mean, variance compute.Value, epsilon float32, axis int) (compute.Value, error) {
-	return f.op("BatchNormForInference", with(x, scale, offset, mean, variance), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		axis, err := axisOf(axis, in[0].Shape().Rank())
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+	return f.op("BatchNormForInference", with(x, scale, offset, mean, variance), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.BatchNormInference(in[0], in[1], in[2], in[3], in[4], epsilon, axisOf(axis, in[0].Shape().Rank())))
 	})
 }
 
 // BatchNormForTraining normalizes x with its own mean and variance per feature, and returns them
 // too.
 func (f *Function) BatchNormForTraining(x, scale, offset compute.Value, epsilon float32, axis int) (normalized, mean, variance compute.Value, err error) {
-	return f.three("BatchNormForTraining", with(x, scale, offset), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		axis, err := axisOf(axis, in[0].Shape().Rank())
-		if err != nil {
-			return nil, err
-		}
-		if f.unfused() {
-			return f.inFloat32(in, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-				return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
-			})
-		}
-		fused := func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-			n, m, v, err := stablehlo.BatchNormTraining(in[0], in[1], in[2], epsilon, axis)
-			return []*stablehlo.Value{n, m, v}, err
-		}
-		if f.sumsInFloat32(in[0].Shape().DType) {
-			return f.inFloat32(in, fused)
-		}
-		return fused(in)
+	return f.batchNorm("BatchNormForTraining", with(x, scale, offset), axis, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+		return f.plainBatchNorm(in[0], in[1], in[2], epsilon, axis)
+	}, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+		n, m, v, err := stablehlo.BatchNormTraining(in[0], in[1], in[2], epsilon, axis)
+		return must([]*stablehlo.Value{n, m, v}, err)
 	})
 }
 
 // BatchNormGradient returns the gradients of BatchNormForTraining with respect to x, scale and
 // offset.
 func (f *Function) BatchNormGradient(x, scale, mean, variance, gradOutput compute.Value, epsilon float32, axis int) (gradX, gradScale, gradOffset compute.Value, err error) {
-	return f.three("BatchNormGradient", with(x, scale, mean, variance, gradOutput), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		axis, err := axisOf(axis, in[0].Shape().Rank())
-		if err != nil {
-			return nil, err
-		}
-		if f.unfused() {
-			return f.inFloat32(in, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-				return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
-			})
-		}
-		fused := func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-			a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
-			return []*stablehlo.Value{a, b, c}, err
-		}
-		if f.sumsInFloat32(in[0].Shape().DType) {
-			return f.inFloat32(in, fused)
-		}
-		return fused(in)
+	return f.batchNorm("BatchNormGradient", with(x, scale, mean, variance, gradOutput), axis, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+		return f.plainBatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+	}, func(in []*stablehlo.Value, axis int) []*stablehlo.Value {
+		a, b, c, err := stablehlo.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], epsilon, axis)
+		return must([]*stablehlo.Value{a, b, c}, err)
 	})
 }
 
-// three is ops for three results.
-func (f *Function) three(name string, operands []compute.Value,
-	emit func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) (a, b, c compute.Value, err error) {
-	out, err := f.ops(name, operands, emit)
+// batchNorm is an op of a batch normalisation with three results, as StableHLO has it or written
+// plainly. One of half precision is computed in float32 where it has to be: its sums do not fit half
+// of it.
+func (f *Function) batchNorm(name string, operands []compute.Value, axis int,
+	plain, fused func(in []*stablehlo.Value, axis int) []*stablehlo.Value) (a, b, c compute.Value, err error) {
+	out, err := f.ops(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+		axis, dtype, write := axisOf(axis, in[0].Shape().Rank()), in[0].Shape().DType, fused
+		if f.unfused() {
+			write = plain
+		}
+		if !dtype.IsHalfPrecision() || !f.unfused() && !f.sumsInFloat32(dtype) {
+			return write(in, axis)
+		}
+		wide := make([]*stablehlo.Value, len(in))
+		for i, v := range in {
+			wide[i] = f.chain().convert(v, dtypes.Float32)
+		}
+		out := write(wide, axis)
+		for i, v := range out {
+			out[i] = f.chain().convert(v, dtype)
+		}
+		return out
+	})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -87,7 +76,7 @@ type batch struct {
 }
 
 func (f *Function) batch(x *stablehlo.Value, axis int) *batch {
-	b := &batch{chain: chain{fn: f.fn}, f: f, shape: x.Shape(), axis: axis}
+	b := &batch{chain: f.chain(), f: f, shape: x.Shape(), axis: axis}
 	n := 1
 	for d, size := range b.shape.Dimensions {
 		if d != axis {
@@ -95,28 +84,14 @@ func (f *Function) batch(x *stablehlo.Value, axis int) *batch {
 			n *= size
 		}
 	}
-	b.count = b.do(func() (*stablehlo.Value, error) {
-		return constant(f.fn, floatNumber(float64(n), 0, 0), xshapes.Make(b.shape.DType))
-	})
+	b.count = b.number(b.shape.DType, floatNumber(float64(n), 0, 0))
 	return b
 }
 
 // feature spreads a value for each feature over the batch.
 func (b *batch) feature(v *stablehlo.Value) *stablehlo.Value { return b.broadcast(v, b.shape, b.axis) }
 
-func (b *batch) sum(x *stablehlo.Value) *stablehlo.Value {
-	return b.do(func() (*stablehlo.Value, error) {
-		closure, err := b.f.combiner(combineSum, b.shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		start, err := b.f.neutral(combineSum, b.shape.DType)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Reduce(x, start, closure, b.rest...)
-	})
-}
+func (b *batch) sum(x *stablehlo.Value) *stablehlo.Value { return b.f.reduced(combineSum, x, b.rest) }
 
 func (b *batch) mean(x *stablehlo.Value) *stablehlo.Value {
 	return b.binary(stablehlo.Divide, b.sum(x), b.count)
@@ -124,49 +99,22 @@ func (b *batch) mean(x *stablehlo.Value) *stablehlo.Value {
 
 // scaled is x without the mean, over the standard deviation, and the reciprocal of that.
 func (b *batch) scaled(x, mean, variance *stablehlo.Value, epsilon float32) (normal, scale *stablehlo.Value) {
-	small := b.do(func() (*stablehlo.Value, error) {
-		return constant(b.f.fn, floatNumber(float64(epsilon), 0, 0), xshapes.Make(b.shape.DType))
-	})
-	scale = b.unary(stablehlo.Rsqrt, b.binary(stablehlo.Add, variance, small))
+	small := b.number(b.shape.DType, floatNumber(float64(epsilon), 0, 0))
+	scale = must(stablehlo.Rsqrt(b.binary(stablehlo.Add, variance, small)))
 	return b.binary(stablehlo.Multiply, b.binary(stablehlo.Subtract, x, b.feature(mean)), b.feature(scale)), scale
 }
 
-// inFloat32 computes a batch normalisation of half precision in float32: its sums do not fit half
-// of it.
-func (f *Function) inFloat32(in []*stablehlo.Value, compute func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) ([]*stablehlo.Value, error) {
-	dtype := in[0].Shape().DType
-	if !dtype.IsHalfPrecision() {
-		return compute(in)
-	}
-	c := chain{fn: f.fn}
-	wide := make([]*stablehlo.Value, len(in))
-	for i, v := range in {
-		wide[i] = c.convert(v, dtypes.Float32)
-	}
-	if c.err != nil {
-		return nil, c.err
-	}
-	out, err := compute(wide)
-	for i := range out {
-		out[i] = c.convert(out[i], dtype)
-	}
-	if err == nil {
-		err = c.err
-	}
-	return out, err
-}
-
-func (f *Function) plainBatchNorm(x, scale, offset *stablehlo.Value, epsilon float32, axis int) ([]*stablehlo.Value, error) {
+func (f *Function) plainBatchNorm(x, scale, offset *stablehlo.Value, epsilon float32, axis int) []*stablehlo.Value {
 	b := f.batch(x, axis)
 	mean := b.mean(x)
 	deviation := b.binary(stablehlo.Subtract, x, b.feature(mean))
 	variance := b.mean(b.binary(stablehlo.Multiply, deviation, deviation))
 	normal, _ := b.scaled(x, mean, variance, epsilon)
 	out := b.binary(stablehlo.Add, b.binary(stablehlo.Multiply, normal, b.feature(scale)), b.feature(offset))
-	return []*stablehlo.Value{out, mean, variance}, b.err
+	return []*stablehlo.Value{out, mean, variance}
 }
 
-func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo.Value, epsilon float32, axis int) ([]*stablehlo.Value, error) {
+func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo.Value, epsilon float32, axis int) []*stablehlo.Value {
 	b := f.batch(x, axis)
 	normal, factor := b.scaled(x, mean, variance, epsilon)
 	forOffset := b.sum(v)
@@ -174,7 +122,7 @@ func (f *Function) plainBatchNormGradient(x, scale, mean, variance, v *stablehlo
 	inner := b.binary(stablehlo.Subtract, v, b.feature(b.binary(stablehlo.Divide, forOffset, b.count)))
 	inner = b.binary(stablehlo.Subtract, inner, b.binary(stablehlo.Multiply, normal, b.feature(b.binary(stablehlo.Divide, forScale, b.count))))
 	forX := b.binary(stablehlo.Multiply, b.feature(b.binary(stablehlo.Multiply, scale, factor)), inner)
-	return []*stablehlo.Value{forX, forScale, forOffset}, b.err
+	return []*stablehlo.Value{forX, forScale, forOffset}
 }
 
 // unfused reports whether batch normalisations are written as what they consist of, which the

@@ -16,41 +16,29 @@ type binaryOp = func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error)
 
 // binary adds an element-wise op, after spreading its operands to a common shape.
 func (f *Function) binary(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
-	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		l, r, err := broadcastPair(in[0], in[1])
-		if err != nil {
-			return nil, err
-		}
-		return op(l, r)
+	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(op(broadcastPair(in[0], in[1])))
 	})
 }
 
 // broadcastPair spreads two operands of one dtype to a common shape: a scalar to the other's shape,
 // and, at equal rank, axes of dimension 1.
-func broadcastPair(lhs, rhs *stablehlo.Value) (*stablehlo.Value, *stablehlo.Value, error) {
-	l, r := lhs.Shape(), rhs.Shape()
-	if l.DType != r.DType {
-		return nil, nil, fmt.Errorf("operands have dtypes %s and %s: convert one of them", l.DType, r.DType)
+func broadcastPair(lhs, rhs *stablehlo.Value) (l, r *stablehlo.Value) {
+	if l, r := lhs.Shape().DType, rhs.Shape().DType; l != r {
+		panic(fmt.Errorf("operands have dtypes %s and %s: convert one of them", l, r))
 	}
-	common, err := broadcastShape(l, r)
-	if err != nil {
-		return nil, nil, err
-	}
-	if lhs, err = spread(lhs, common); err != nil {
-		return nil, nil, err
-	}
-	rhs, err = spread(rhs, common)
-	return lhs, rhs, err
+	common := broadcastShape(lhs.Shape(), rhs.Shape())
+	return spread(lhs, common), spread(rhs, common)
 }
 
-func broadcastShape(l, r xshapes.Shape) (xshapes.Shape, error) {
+func broadcastShape(l, r xshapes.Shape) xshapes.Shape {
 	switch {
 	case r.IsScalar():
-		return l, nil
+		return l
 	case l.IsScalar():
-		return r, nil
+		return r
 	case l.Rank() != r.Rank():
-		return l, fmt.Errorf("operands have ranks %d and %d: only scalars are broadcast across ranks", l.Rank(), r.Rank())
+		panic(fmt.Errorf("operands have ranks %d and %d: only scalars are broadcast across ranks", l.Rank(), r.Rank()))
 	}
 	common := l.Clone()
 	for axis, dim := range r.Dimensions {
@@ -59,21 +47,21 @@ func broadcastShape(l, r xshapes.Shape) (xshapes.Shape, error) {
 		case common.Dimensions[axis] == 1:
 			common.Dimensions[axis] = dim
 		default:
-			return l, fmt.Errorf("axis %d has dimensions %d and %d: they must be equal, or one of them 1", axis, l.Dimensions[axis], dim)
+			panic(fmt.Errorf("axis %d has dimensions %d and %d: they must be equal, or one of them 1", axis, l.Dimensions[axis], dim))
 		}
 	}
-	return common, nil
+	return common
 }
 
 // spread broadcasts v to shape, axis by axis, or from a scalar.
-func spread(v *stablehlo.Value, shape xshapes.Shape) (*stablehlo.Value, error) {
+func spread(v *stablehlo.Value, shape xshapes.Shape) *stablehlo.Value {
 	s := v.Shape()
 	if slices.Equal(s.Dimensions, shape.Dimensions) {
-		return v, nil
+		return v
 	}
 	target := shape.Clone()
 	target.DType = s.DType
-	return stablehlo.BroadcastInDim(v, target, indices(s.Rank()))
+	return must(stablehlo.BroadcastInDim(v, target, indices(s.Rank())))
 }
 
 // indices returns 0, 1, ..., n-1.
@@ -85,26 +73,22 @@ func indices(n int) []int {
 	return out
 }
 
-func wantBool(x *stablehlo.Value) error {
+func wantBool(x *stablehlo.Value) {
 	if d := x.Shape().DType; d != dtypes.Bool {
-		return fmt.Errorf("logical ops want Bool, got %s: use the bitwise op", d)
+		panic(fmt.Errorf("logical ops want Bool, got %s: use the bitwise op", d))
 	}
-	return nil
 }
 
-func wantRepresentable(d dtypes.DType) error {
+func wantRepresentable(d dtypes.DType) {
 	if !representable(d) {
-		return fmt.Errorf("dtype %s has no StableHLO type here", d)
+		panic(fmt.Errorf("dtype %s has no StableHLO type here", d))
 	}
-	return nil
 }
 
 // logical is op for booleans only; StableHLO has one op for bits and booleans.
 func logical(op binaryOp) binaryOp {
 	return func(lhs, rhs *stablehlo.Value) (*stablehlo.Value, error) {
-		if err := wantBool(lhs); err != nil {
-			return nil, err
-		}
+		wantBool(lhs)
 		return op(lhs, rhs)
 	}
 }
@@ -174,8 +158,8 @@ func (f *Function) Pow(lhs, rhs compute.Value) (compute.Value, error) {
 		}
 		// XLA takes the upper half of the exponents for negative ones. The low bits of a product do
 		// not depend on the bits above.
-		c := chain{fn: f.fn}
-		return c.convert(c.binary(stablehlo.Power, c.convert(l, wide), c.convert(r, wide)), d), c.err
+		c := f.chain()
+		return c.convert(c.binary(stablehlo.Power, c.convert(l, wide), c.convert(r, wide)), d), nil
 	}, lhs, rhs)
 }
 
@@ -206,17 +190,17 @@ func (f *Function) Sub(lhs, rhs compute.Value) (compute.Value, error) {
 
 // Clamp limits x to [min, max], each a scalar or of the shape of x.
 func (f *Function) Clamp(min, x, max compute.Value) (compute.Value, error) {
-	return f.op("Clamp", with(min, x, max), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		return stablehlo.Clamp(in[0], in[1], in[2])
+	return f.op("Clamp", with(min, x, max), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.Clamp(in[0], in[1], in[2]))
 	})
 }
 
 // Where picks elements of onTrue where condition holds and of onFalse elsewhere. Scalars are
 // broadcast.
 func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
-	return f.op("Where", with(condition, onTrue, onFalse), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("Where", with(condition, onTrue, onFalse), func(in []*stablehlo.Value) *stablehlo.Value {
 		if in[0].Shape().DType != dtypes.Bool {
-			return nil, errors.New("the condition must be Bool")
+			panic(errors.New("the condition must be Bool"))
 		}
 		// The condition may stay a scalar: select takes it so.
 		shape := in[0].Shape()
@@ -227,12 +211,9 @@ func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Valu
 		}
 		for i := 1; i < 3; i++ {
 			if in[i].Shape().IsScalar() {
-				var err error
-				if in[i], err = spread(in[i], shape); err != nil {
-					return nil, err
-				}
+				in[i] = spread(in[i], shape)
 			}
 		}
-		return stablehlo.Select(in[0], in[1], in[2])
+		return must(stablehlo.Select(in[0], in[1], in[2]))
 	})
 }

@@ -5,82 +5,87 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// chain writes several ops in a row and keeps the first error, for ops that StableHLO has only in
-// parts. After an error every call returns nil and does nothing.
-type chain struct {
-	fn  *stablehlo.Function
-	err error
-}
-
-// do runs one step unless one before it failed.
-func (c *chain) do(step func() (*stablehlo.Value, error)) *stablehlo.Value {
-	if c.err != nil {
-		return nil
-	}
-	var v *stablehlo.Value
-	v, c.err = step()
+// must returns v, or ends the op that is being made with the error: see [Function.ops].
+func must[T any](v T, err error) T {
+	check(err)
 	return v
 }
 
-func (c *chain) unary(op unaryOp, x *stablehlo.Value) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) { return op(x) })
+// check ends the op that is being made if there is an error.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
+
+// chain writes several ops in a row, for ops that StableHLO has only in parts.
+type chain struct{ fn *stablehlo.Function }
+
+func (f *Function) chain() chain { return chain{f.fn} }
 
 // binary broadcasts a scalar side to the other one's shape.
-func (c *chain) binary(op binaryOp, l, r *stablehlo.Value) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		l, r, err := broadcastPair(l, r)
-		if err != nil {
-			return nil, err
-		}
-		return op(l, r)
-	})
+func (c chain) binary(op binaryOp, l, r *stablehlo.Value) *stablehlo.Value {
+	return must(op(broadcastPair(l, r)))
 }
 
-func (c *chain) compare(dir types.ComparisonDirection, l, r *stablehlo.Value) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		return stablehlo.Compare(l, r, dir, comparisonType(l.Shape().DType))
-	})
+func (c chain) compare(dir types.ComparisonDirection, l, r *stablehlo.Value) *stablehlo.Value {
+	return must(stablehlo.Compare(l, r, dir, comparisonType(l.Shape().DType)))
 }
 
-func (c *chain) selects(pred, onTrue, onFalse *stablehlo.Value) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Select(pred, onTrue, onFalse) })
+func (c chain) selects(pred, onTrue, onFalse *stablehlo.Value) *stablehlo.Value {
+	return must(stablehlo.Select(pred, onTrue, onFalse))
 }
 
-func (c *chain) convert(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		if x.Shape().DType == d {
-			return x, nil
-		}
-		return stablehlo.Convert(x, d)
-	})
+func (c chain) convert(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
+	if x.Shape().DType == d {
+		return x
+	}
+	return must(stablehlo.Convert(x, d))
+}
+
+// bitcast is bitcast_convert, or nothing where the dtype is the same already.
+func (c chain) bitcast(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
+	if x.Shape().DType == d {
+		return x
+	}
+	return must(stablehlo.BitcastConvert(x, d))
 }
 
 // broadcast spreads x over shape; axes has the place of each axis of x in it.
-func (c *chain) broadcast(x *stablehlo.Value, shape xshapes.Shape, axes ...int) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) { return stablehlo.BroadcastInDim(x, shape, axes) })
+func (c chain) broadcast(x *stablehlo.Value, shape xshapes.Shape, axes ...int) *stablehlo.Value {
+	return must(stablehlo.BroadcastInDim(x, shape, axes))
+}
+
+// number is a constant scalar of dtype d.
+func (c chain) number(d dtypes.DType, number ir.Number) *stablehlo.Value {
+	return must(dense(c.fn, &ir.Dense{Splat: &number}, xshapes.Make(d)))
 }
 
 // scalar is a constant scalar of dtype d.
-func (c *chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) { return constantScalar(c.fn, d, value) })
+func (c chain) scalar(d dtypes.DType, value scalarValue) *stablehlo.Value {
+	return c.number(d, scalarNumber(d, value))
 }
 
 // zeros is 0 everywhere.
-func (c *chain) zeros(shape xshapes.Shape) *stablehlo.Value {
+func (c chain) zeros(shape xshapes.Shape) *stablehlo.Value {
 	return c.broadcast(c.scalar(shape.DType, valueZero), xshapes.Make(shape.DType, shape.Dimensions...))
 }
 
 // nonzero holds where x is not 0.
-func (c *chain) nonzero(x *stablehlo.Value) *stablehlo.Value {
+func (c chain) nonzero(x *stablehlo.Value) *stablehlo.Value {
 	return c.compare(types.CompareNE, x, c.zeros(x.Shape()))
 }
 
 // reshape gives x other dimensions of the same size.
-func (c *chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		return stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...))
-	})
+func (c chain) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
+	return must(stablehlo.Reshape(x, xshapes.Make(x.Shape().DType, dims...)))
+}
+
+// slice takes the elements of x from starts up to limits.
+func (c chain) slice(x *stablehlo.Value, starts, limits []int) *stablehlo.Value {
+	return must(stablehlo.Slice(x, starts, limits, nil))
 }

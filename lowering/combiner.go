@@ -46,18 +46,18 @@ var combinerTable = [...]struct {
 }
 
 // combinerOf maps GoMLX's reduction types.
-func combinerOf(t compute.ReduceOpType) (combiner, error) {
+func combinerOf(t compute.ReduceOpType) combiner {
 	switch t {
 	case compute.ReduceOpSum:
-		return combineSum, nil
+		return combineSum
 	case compute.ReduceOpProduct:
-		return combineProduct, nil
+		return combineProduct
 	case compute.ReduceOpMax:
-		return combineMax, nil
+		return combineMax
 	case compute.ReduceOpMin:
-		return combineMin, nil
+		return combineMin
 	}
-	return 0, fmt.Errorf("reduction %s is not one of Sum, Product, Max, Min", t)
+	panic(fmt.Errorf("reduction %s is not one of Sum, Product, Max, Min", t))
 }
 
 type combinerKey struct {
@@ -66,40 +66,28 @@ type combinerKey struct {
 }
 
 // combiner returns the closure of f that combines two scalars, writing it on first use.
-func (f *Function) combiner(kind combiner, d dtypes.DType) (*stablehlo.Function, error) {
+func (f *Function) combiner(kind combiner, d dtypes.DType) *stablehlo.Function {
 	key := combinerKey{kind, d}
 	if closure, ok := f.combiners[key]; ok {
-		return closure, nil
+		return closure
 	}
 	closure := f.fn.Closure()
-	args, err := f.closureArgs(closure, d, d)
-	if err != nil {
-		return nil, err
-	}
-	v, err := combinerTable[kind].op(args[0], args[1])
-	if err != nil {
-		return nil, err
-	}
-	if err := closure.Return(v); err != nil {
-		return nil, err
-	}
+	args := f.closureArgs(closure, d, d)
+	check(closure.Return(must(combinerTable[kind].op(args[0], args[1]))))
 	f.combiners[key] = closure
-	return closure, nil
+	return closure
 }
 
 // closureArgs adds scalar arguments of the given dtypes to a closure.
-func (f *Function) closureArgs(closure *stablehlo.Function, ds ...dtypes.DType) ([]*stablehlo.Value, error) {
+func (f *Function) closureArgs(closure *stablehlo.Function, ds ...dtypes.DType) []*stablehlo.Value {
 	args := make([]*stablehlo.Value, len(ds))
 	for i, d := range ds {
-		var err error
-		if args[i], err = closure.NamedInput(f.names.pick("e"), xshapes.Make(d)); err != nil {
-			return nil, err
-		}
+		args[i] = must(closure.NamedInput(f.names.pick("e"), xshapes.Make(d)))
 	}
-	return args, nil
+	return args
 }
 
 // neutral adds the constant that changes nothing when combined.
-func (f *Function) neutral(kind combiner, d dtypes.DType) (*stablehlo.Value, error) {
-	return constantScalar(f.fn, d, combinerTable[kind].neutral)
+func (f *Function) neutral(kind combiner, d dtypes.DType) *stablehlo.Value {
+	return f.chain().scalar(d, combinerTable[kind].neutral)
 }

@@ -20,21 +20,14 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 	return types.CompareSigned
 }
 
-// wantOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over
+// errNoOrder refuses what complex numbers have no answer to: the CPU compiler ends the process over
 // it.
-func wantOrder(x *stablehlo.Value, dir types.ComparisonDirection) error {
-	if x.Shape().DType.IsComplex() && dir != types.CompareEQ && dir != types.CompareNE {
-		return errNoOrder
-	}
-	return nil
-}
-
 var errNoOrder = errors.New("complex numbers have no order: compare their magnitudes or parts")
 
 func (f *Function) compare(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
-		if err := wantOrder(l, dir); err != nil {
-			return nil, err
+		if l.Shape().DType.IsComplex() && dir != types.CompareEQ && dir != types.CompareNE {
+			return nil, errNoOrder
 		}
 		return stablehlo.Compare(l, r, dir, comparisonType(l.Shape().DType))
 	}, lhs, rhs)

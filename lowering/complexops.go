@@ -16,10 +16,9 @@ func (f *Function) Conj(x compute.Value) (compute.Value, error) {
 		if !x.Shape().DType.IsComplex() {
 			return x, nil
 		}
-		c := chain{fn: f.fn}
-		re := c.unary(stablehlo.Real, x)
-		im := c.unary(stablehlo.Negate, c.unary(stablehlo.Imag, x))
-		return c.binary(stablehlo.Complex, re, im), c.err
+		re := must(stablehlo.Real(x))
+		im := must(stablehlo.Negate(must(stablehlo.Imag(x))))
+		return stablehlo.Complex(re, im)
 	}, x)
 }
 
@@ -39,7 +38,6 @@ func (f *Function) Imag(x compute.Value) (compute.Value, error) {
 		if x.Shape().DType.IsComplex() {
 			return stablehlo.Imag(x)
 		}
-		c := chain{fn: f.fn}
-		return c.zeros(x.Shape()), c.err
+		return f.chain().zeros(x.Shape()), nil
 	}, x)
 }

@@ -11,22 +11,22 @@ import (
 
 // closure checks that g is a finished closure of f or of a function around it: GoMLX makes all
 // closures in main.
-func (f *Function) closure(role string, g compute.Function) (*Function, error) {
+func (f *Function) closure(role string, g compute.Function) *Function {
 	c, ok := g.(*Function)
 	switch {
 	case !ok || c == nil:
-		return nil, fmt.Errorf("the %s is a %T, not a function of this backend", role, g)
+		panic(fmt.Errorf("the %s is a %T, not a function of this backend", role, g))
 	case c.parent == nil || !f.within(c.parent):
-		return nil, fmt.Errorf("the %s is not a closure of this function", role)
+		panic(fmt.Errorf("the %s is not a closure of this function", role))
 	case c.outputs == nil:
-		return nil, fmt.Errorf("the %s has no Return", role)
+		panic(fmt.Errorf("the %s has no Return", role))
 	}
 	if c.parent != f {
 		fn, moved := *c.fn, *c
 		fn.Parent, moved.fn, moved.parent = f.fn, &fn, f
-		return &moved, nil
+		return &moved
 	}
-	return c, nil
+	return c
 }
 
 // within reports whether f is outer or is nested in it.
@@ -41,54 +41,29 @@ func (f *Function) within(outer *Function) bool {
 
 // If runs one of two closures without parameters.
 func (f *Function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
-	return f.ops("If", with(pred), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		t, err := f.closure("true branch", onTrue)
-		if err != nil {
-			return nil, err
-		}
-		e, err := f.closure("false branch", onFalse)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.If(in[0], t.fn, e.fn)
+	return f.ops("If", with(pred), func(in []*stablehlo.Value) []*stablehlo.Value {
+		return must(stablehlo.If(in[0], f.closure("true branch", onTrue).fn, f.closure("false branch", onFalse).fn))
 	})
 }
 
 // While runs body on the state for as long as cond holds.
 func (f *Function) While(cond, body compute.Function, state ...compute.Value) ([]compute.Value, error) {
-	return f.ops("While", state, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		c, err := f.closure("condition", cond)
-		if err != nil {
-			return nil, err
-		}
-		b, err := f.closure("body", body)
-		if err != nil {
-			return nil, err
-		}
-		in, err = f.lasting(b, in)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.While(c.fn, b.fn, in...)
+	return f.ops("While", state, func(in []*stablehlo.Value) []*stablehlo.Value {
+		c, b := f.closure("condition", cond), f.closure("body", body)
+		return must(stablehlo.While(c.fn, b.fn, f.lasting(b, in)...))
 	})
 }
 
 // Sort sorts tensors of one shape together along axis, as comparator orders their elements. For the
 // CPU every sort is stable, see TargetCPU.
 func (f *Function) Sort(comparator compute.Function, axis int, stable bool, operands ...compute.Value) ([]compute.Value, error) {
-	return f.ops("Sort", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		c, err := f.closure("comparator", comparator)
-		if err != nil {
-			return nil, err
-		}
+	return f.ops("Sort", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+		c := f.closure("comparator", comparator)
 		if len(in) == 0 {
-			return nil, errors.New("at least one tensor is needed")
+			panic(errors.New("at least one tensor is needed"))
 		}
-		axis, err := axisOf(axis, in[0].Shape().Rank())
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Sort(c.fn, axis, stable || f.builder.backend.opts.Target == TargetCPU, in...)
+		axis := axisOf(axis, in[0].Shape().Rank())
+		return must(stablehlo.Sort(c.fn, axis, stable || f.builder.backend.opts.Target == TargetCPU, in...))
 	})
 }
 
@@ -102,37 +77,31 @@ const maxInlined = 1 << 20
 
 // Call runs another top-level function of the same computation. Calls nest 256 deep at most.
 func (f *Function) Call(target compute.Function, operands ...compute.Value) ([]compute.Value, error) {
-	return f.ops("Call", operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	return f.ops("Call", operands, func(in []*stablehlo.Value) []*stablehlo.Value {
 		g, ok := target.(*Function)
 		switch {
 		case !ok || g == nil:
-			return nil, fmt.Errorf("the target is a %T, not a function of this backend", target)
+			panic(fmt.Errorf("the target is a %T, not a function of this backend", target))
 		case g.builder != f.builder:
-			return nil, errors.New("the target belongs to another computation")
+			panic(errors.New("the target belongs to another computation"))
 		case g.parent != nil:
-			return nil, errors.New("the target is a closure: only functions made by Builder.NewFunction can be called")
+			panic(errors.New("the target is a closure: only functions made by Builder.NewFunction can be called"))
 		case g.outputs == nil:
-			return nil, fmt.Errorf("the target %q has no Return", g.name)
+			panic(fmt.Errorf("the target %q has no Return", g.name))
 		case len(in) != len(g.parameters):
-			return nil, fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in))
+			panic(fmt.Errorf("the target %q takes %d parameters, got %d", g.name, len(g.parameters), len(in)))
 		case g.calls >= maxCallDepth:
-			return nil, fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
-				g.name, g.calls)
+			panic(fmt.Errorf("the target %q makes calls %d deep already, the most there may be: repeat with While, or call fewer functions from one another",
+				g.name, g.calls))
 		case f.top().inlined+g.inlined >= maxInlined:
-			return nil, fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends with: repeat with While", g.name, maxInlined)
+			panic(fmt.Errorf("with the target %q there are more than %d calls once they are inlined, which no compiler ends with: repeat with While", g.name, maxInlined))
 		}
 		if len(in) == 0 { // see Return
-			unused, err := constantScalar(f.fn, dtypes.Bool, valueZero)
-			if err != nil {
-				return nil, err
-			}
-			in = append(in, unused)
+			in = append(in, f.chain().scalar(dtypes.Bool, valueZero))
 		}
-		out, err := stablehlo.Call(g.fn, in...)
-		if err == nil {
-			f.top().calls = max(f.top().calls, g.calls+1)
-			f.top().inlined += g.inlined + 1
-		}
-		return out, err
+		out := must(stablehlo.Call(g.fn, in...))
+		f.top().calls = max(f.top().calls, g.calls+1)
+		f.top().inlined += g.inlined + 1
+		return out
 	})
 }

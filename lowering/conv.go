@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
 )
 
 // ConvGeneral convolves over any number of spatial axes. Missing strides and dilations are 1,
@@ -14,44 +13,36 @@ import (
 func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxesConfig,
 	strides []int, paddings [][2]int, inputDilations, kernelDilations []int,
 	channelGroups, batchGroups int) (compute.Value, error) {
-	return f.op("ConvGeneral", with(x, kernel), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("ConvGeneral", with(x, kernel), func(in []*stablehlo.Value) *stablehlo.Value {
 		spatial := in[0].Shape().Rank() - 2
 		if spatial < 0 {
-			return nil, fmt.Errorf("the input needs a batch and a channel axis")
+			panic(fmt.Errorf("the input needs a batch and a channel axis"))
 		}
 		if kernelRank := in[1].Shape().Rank(); kernelRank != spatial+2 {
-			return nil, fmt.Errorf("the kernel has rank %d, the input %d", kernelRank, spatial+2)
+			panic(fmt.Errorf("the kernel has rank %d, the input %d", kernelRank, spatial+2))
 		}
-		for _, setting := range []struct {
-			name   string
-			values []int
-		}{{"strides", strides}, {"input dilations", inputDilations}, {"kernel dilations", kernelDilations}} {
-			if err := perAxis(setting.name, setting.values, spatial); err != nil {
-				return nil, err
-			}
-		}
-		if err := perAxis("paddings", paddings, spatial); err != nil {
-			return nil, err
-		}
+		perAxis("strides", strides, spatial)
+		perAxis("input dilations", inputDilations, spatial)
+		perAxis("kernel dilations", kernelDilations, spatial)
+		perAxis("paddings", paddings, spatial)
 		if len(paddings) == 0 {
 			paddings = make([][2]int, spatial)
 		}
 		c := convolution{Axes: axes, Strides: orOnes(strides, spatial), Paddings: paddings,
 			InputDilations: orOnes(inputDilations, spatial), KernelDilations: orOnes(kernelDilations, spatial)}
-		v, err := f.convolve(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
-		if err == nil && channelGroups <= 1 && batchGroups <= 1 {
+		v := f.convolve(in[0], in[1], c, max(channelGroups, 1), max(batchGroups, 1))
+		if channelGroups <= 1 && batchGroups <= 1 {
 			f.origins.convolved(v, plainConvolution{x: in[0], kernel: in[1], convolution: c})
 		}
-		return v, err
+		return v
 	})
 }
 
 // convolve writes a convolution. XLA's partitioner gets numbers wrong where the dimensions along
 // which the window moves are divided (of the gradients of kernels, and where an axis divides them and
 // the kernel's channels), or the channels of a grouped convolution.
-func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) (*stablehlo.Value, error) {
+func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
-	s := chain{fn: f.fn}
 	ofX, ofKernel, ofY := slices.Clone(c.Axes.InputSpatial), slices.Clone(c.Axes.KernelSpatial), slices.Clone(c.Axes.OutputSpatial)
 	if channelGroups > 1 || batchGroups > 1 {
 		ofX = append(ofX, c.Axes.InputChannels)
@@ -61,21 +52,12 @@ func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGr
 	if batchGroups > 1 {
 		ofX, ofY = append(ofX, c.Axes.InputBatch), append(ofY, c.Axes.OutputBatch)
 	}
-	x = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(x, ofX...) })
-	kernel = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(kernel, ofKernel...) })
-	y := s.do(func() (*stablehlo.Value, error) {
-		return f.convolution(x, kernel, c, channelGroups, batchGroups, precision)
-	})
-	y = s.do(func() (*stablehlo.Value, error) { return f.wholeAlong(y, ofY...) })
-	return y, s.err
-}
-
-func (f *Function) convolution(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int, precision types.DotGeneralPrecisionType) (*stablehlo.Value, error) {
-	return stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
+	y := must(stablehlo.Convolution(f.wholeAlong(x, ofX...), f.wholeAlong(kernel, ofKernel...), c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
 		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,
 		c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels, c.Axes.KernelSpatial,
 		c.Axes.OutputBatch, c.Axes.OutputChannels, c.Axes.OutputSpatial,
-		channelGroups, batchGroups, precision, precision)
+		channelGroups, batchGroups, precision, precision))
+	return f.wholeAlong(y, ofY...)
 }
 
 // orOnes returns values, or n ones if there are none.

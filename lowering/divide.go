@@ -25,23 +25,16 @@ func (f *Function) Rem(lhs, rhs compute.Value) (compute.Value, error) {
 // it behind a barrier: not only constants, since it also knows x*0 and the values of a loop that
 // runs once. A barrier of two operands is one that every target takes, see TargetCPU.
 func (f *Function) divide(name string, op binaryOp, lhs, rhs compute.Value) (compute.Value, error) {
-	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op(name, with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
 		l, r := in[0], in[1]
 		if name == "Rem" && l.Shape().DType.IsComplex() {
-			return nil, errors.New("complex numbers have no remainder")
+			panic(errors.New("complex numbers have no remainder"))
 		}
 		if l.Shape().DType == r.Shape().DType && l.Shape().DType.IsInt() && !f.folds(r).safe() && !f.folds(l).runtime {
-			hidden, err := stablehlo.OptimizationBarrier(l, r)
-			if err != nil {
-				return nil, err
-			}
+			hidden := must(stablehlo.OptimizationBarrier(l, r))
 			l, r = hidden[0], hidden[1]
 		}
-		l, r, err := broadcastPair(l, r)
-		if err != nil {
-			return nil, err
-		}
-		return op(l, r)
+		return must(op(broadcastPair(l, r)))
 	})
 }
 

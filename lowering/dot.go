@@ -20,7 +20,7 @@ import (
 // unless [Backend.SumIn] asks for more.
 func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 	rhs compute.Value, rhsContracting, rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
-	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("DotGeneral", with(lhs, rhs), func(in []*stablehlo.Value) *stablehlo.Value {
 		l, r := in[0], in[1]
 		operand := l.Shape().DType
 		output := config.OutputDType
@@ -34,21 +34,14 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 				sum = output
 			}
 		}
-		if err := wantRepresentable(output); err != nil {
-			return nil, err
-		}
-		if err := wantRepresentable(sum); err != nil {
-			return nil, err
-		}
+		wantRepresentable(output)
+		wantRepresentable(sum)
 		half := sum == dtypes.Float32 && operand.IsHalfPrecision() && !f.partialWider(operand)
-		c := chain{fn: f.fn}
+		c := f.chain()
 		if sum != operand && f.builder.backend.opts.Target == TargetCPU {
 			// The CPU compiler widens the operands of a mixed dot into temporaries. Nothing else
 			// keeps it from doing so for all weights of a model before the first layer runs.
-			both, err := stablehlo.OptimizationBarrier(l, r)
-			if err != nil {
-				return nil, err
-			}
+			both := must(stablehlo.OptimizationBarrier(l, r))
 			l, r = both[0], both[1]
 		}
 		if sum != operand && !widens(operand, sum) {
@@ -58,16 +51,14 @@ func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 			sum = output
 		}
 		p := product{l, r, lhsContracting, lhsBatch, rhsContracting, rhsBatch}
-		v := c.dot(p, sum, f.builder.backend.opts.Precision)
+		v := f.dot(p, sum)
 		switch {
-		case c.err != nil:
-			return nil, c.err
 		case half:
 			f.halves.multiplied(in[0], in[1], v)
 		case operand == dtypes.Float32 && output == dtypes.Float32:
 			f.gradient(p, v)
 		}
-		return c.convert(v, output), c.err
+		return c.convert(v, output)
 	})
 }
 

@@ -27,14 +27,9 @@ func (f *Function) ordered(kind combiner, d dtypes.DType) bool {
 }
 
 // extreme is the largest or lowest float32 of x over axes, NaN if one of them is.
-func (f *Function) extreme(kind combiner, x *stablehlo.Value, over []int) (*stablehlo.Value, error) {
-	c := chain{fn: f.fn}
-	number := func(n int32) *stablehlo.Value {
-		return c.do(func() (*stablehlo.Value, error) { return constant(f.fn, signed(int64(n)), xshapes.Make(dtypes.Int32)) })
-	}
-	bits := func(x *stablehlo.Value, d dtypes.DType) *stablehlo.Value {
-		return c.do(func() (*stablehlo.Value, error) { return stablehlo.BitcastConvert(x, d) })
-	}
+func (f *Function) extreme(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
+	c := f.chain()
+	number := func(n int32) *stablehlo.Value { return c.number(dtypes.Int32, signed(n)) }
 	// turned takes bits to their place in the order, and back.
 	turned := func(v *stablehlo.Value) *stablehlo.Value {
 		sign := c.binary(stablehlo.ShiftRightArithmetic, v, number(31))
@@ -44,18 +39,10 @@ func (f *Function) extreme(kind combiner, x *stablehlo.Value, over []int) (*stab
 	if kind == combineMin {
 		start, nan = orderedInf, ^orderedNaN
 	}
-	places := turned(bits(x, dtypes.Int32))
+	places := turned(c.bitcast(x, dtypes.Int32))
 	isNaN := c.compare(types.CompareNE, x, x)
-	places = c.selects(isNaN, c.do(func() (*stablehlo.Value, error) {
-		return stablehlo.BroadcastInDim(number(nan), xshapes.Make(dtypes.Int32, x.Shape().Dimensions...), nil)
-	}), places)
+	places = c.selects(isNaN, c.broadcast(number(nan), xshapes.Make(dtypes.Int32, x.Shape().Dimensions...)), places)
 	first := number(start)
-	v := c.do(func() (*stablehlo.Value, error) {
-		closure, err := f.combiner(kind, dtypes.Int32)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Reduce(places, first, closure, over...)
-	})
-	return bits(turned(v), dtypes.Float32), c.err
+	v := must(stablehlo.Reduce(places, first, f.combiner(kind, dtypes.Int32), over...))
+	return c.bitcast(turned(v), dtypes.Float32)
 }

@@ -18,7 +18,7 @@ const maxFFTAxes = 3
 // result, n for an operand of n/2+1. A transform of another length is one of a padded or sliced
 // operand.
 func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (compute.Value, error) {
-	return f.op("FFT", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("FFT", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		kinds := map[compute.FFTType]types.FFTType{
 			compute.FFTForward:     types.FFTForward,
 			compute.FFTInverse:     types.FFTInverse,
@@ -27,12 +27,10 @@ func (f *Function) FFT(x compute.Value, kind compute.FFTType, lengths []int) (co
 		}
 		k, ok := kinds[kind]
 		if !ok {
-			return nil, fmt.Errorf("unknown transform %s", kind)
+			panic(fmt.Errorf("unknown transform %s", kind))
 		}
-		if err := checkFFT(in[0].Shape(), kind, lengths); err != nil {
-			return nil, err
-		}
-		return stablehlo.FFT(in[0], k, lengths...)
+		check(checkFFT(in[0].Shape(), kind, lengths))
+		return must(stablehlo.FFT(in[0], k, lengths...))
 	})
 }
 

@@ -109,37 +109,29 @@ func (f *Function) Closure() (compute.Function, error) {
 
 // Parameter adds an argument. Names must be unique in a function.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
-	v, err := f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
+	v, err := f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
 		if slices.Contains(f.parameterNames, name) {
-			return nil, errors.New("a parameter of this name already exists")
+			panic(errors.New("a parameter of this name already exists"))
 		}
 		if ask := f.builder.backend.opts.Parameter; ask != nil && f == f.builder.main {
-			if err := ask(name, shape); err != nil {
-				return nil, err
-			}
+			check(ask(name, shape))
 		}
-		s, err := StableHLOShape(shape)
-		if err != nil {
-			return nil, err
-		}
+		s := must(StableHLOShape(shape))
 		var sharding *shardy.ShardingSpec
 		shard := shape
 		if f == f.builder.main || spec != nil {
-			if sharding, shard, err = f.builder.sharding(fmt.Sprintf("parameter %q", name), shape, spec); err != nil {
-				return nil, err
-			}
+			var err error
+			sharding, shard, err = f.builder.sharding(fmt.Sprintf("parameter %q", name), shape, spec)
+			check(err)
 		}
 		written := name
 		if f.builder.backend.opts.Numbered && f == f.builder.main {
 			written = fmt.Sprintf("p%d", len(f.parameters))
 		}
-		v, err := f.fn.NamedInputWithSharding(f.names.pick(written), s, sharding)
-		if err != nil {
-			return nil, err
-		}
+		v := must(f.fn.NamedInputWithSharding(f.names.pick(written), s, sharding))
 		f.parameterNames = append(f.parameterNames, name)
 		f.parameters, f.shards = append(f.parameters, shape.Clone()), append(f.shards, shard.Clone())
-		return v, nil
+		return v
 	})
 	if err == nil && f == f.builder.main {
 		f.builder.lines.parameter(name, v.(*Value))
@@ -150,19 +142,20 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 // Constant adds a constant from a flat slice in row-major order. The data is copied into the
 // program's text, so large tensors are better passed as parameters.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
-	return f.op("Constant", nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
-		return f.constantFromFlat(flat, dims)
+	return f.op("Constant", nil, func([]*stablehlo.Value) *stablehlo.Value {
+		value, shape := literal(flat, dims)
+		return must(dense(f.fn, value, shape))
 	})
 }
 
 // Return ends the function with the given results.
 func (f *Function) Return(outputs []compute.Value, shardings []*compute.ShardingSpec) error {
-	_, err := f.ops("Return", outputs, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	_, err := f.ops("Return", outputs, func(in []*stablehlo.Value) []*stablehlo.Value {
 		if len(outputs) == 0 {
-			return nil, errors.New("at least one output is needed")
+			panic(errors.New("at least one output is needed"))
 		}
 		if len(shardings) > 0 && len(shardings) != len(outputs) {
-			return nil, fmt.Errorf("%d shardings for %d outputs", len(shardings), len(outputs))
+			panic(fmt.Errorf("%d shardings for %d outputs", len(shardings), len(outputs)))
 		}
 		results := make([]shapes.Shape, len(in))
 		for i, v := range in {
@@ -172,38 +165,31 @@ func (f *Function) Return(outputs []compute.Value, shardings []*compute.Sharding
 		if f == f.builder.main {
 			take = f.resultShardings
 		}
-		specs, err := take(results, shardings)
-		if err != nil {
-			return nil, err
-		}
+		specs := must(take(results, shardings))
 		if f.parent == nil && f.name != compute.MainName && len(f.parameters) == 0 {
 			// The StableHLO builder calls no function without operands, so it gets one that it does
 			// not use.
-			if _, err := f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)); err != nil {
-				return nil, err
-			}
+			must(f.fn.NamedInput(f.names.pick("unused"), xshapes.Make(dtypes.Bool)))
 		}
-		if err := f.fn.ReturnWithShardingAndAttributes(in, specs, nil); err != nil {
-			return nil, err
-		}
+		check(f.fn.ReturnWithShardingAndAttributes(in, specs, nil))
 		f.outputs = results
-		return nil, nil
+		return nil
 	})
 	return err
 }
 
 // Identity returns x, or what Options.Identity makes of it.
 func (f *Function) Identity(x compute.Value) (compute.Value, error) {
-	return f.op("Identity", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("Identity", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		hook := f.builder.backend.opts.Identity
 		if hook == nil {
-			return in[0], nil
+			return in[0]
 		}
-		v, err := hook(f, in[0])
-		if err == nil && v == nil {
-			err = errors.New("Options.Identity returned neither a value nor an error")
+		v := must(hook(f, in[0]))
+		if v == nil {
+			panic(errors.New("Options.Identity returned neither a value nor an error"))
 		}
-		return v, err
+		return v
 	})
 }
 

@@ -7,65 +7,57 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
-	xshapes "github.com/gomlx/go-xla/types/shapes"
 )
 
 // Gather takes slices of x at computed positions, as XLA's Gather without batching axes.
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
-	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		c := chain{fn: f.fn}
-		at := f.positions(&c, in[1], indexVectorAxis)
-		whole := c.do(func() (*stablehlo.Value, error) { return f.whole(in[0]) })
-		if c.err != nil {
-			return nil, c.err
-		}
-		return stablehlo.Gather(whole, at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
-			nil, nil, startIndexMap, sliceSizes, indicesAreSorted)
+	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
+		at := f.positions(in[1], indexVectorAxis)
+		return must(stablehlo.Gather(f.whole(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
+			nil, nil, startIndexMap, sliceSizes, indicesAreSorted))
 	})
 }
 
 // whole keeps a value whole where the partitioner gets a part of it wrong.
-func (f *Function) whole(x *stablehlo.Value) (*stablehlo.Value, error) {
+func (f *Function) whole(x *stablehlo.Value) *stablehlo.Value {
 	if len(f.builder.meshes) > 0 {
 		return f.undivided(x)
 	}
 	if keep := f.builder.backend.opts.Whole; keep != nil {
-		return keep(f, x)
+		return must(keep(f, x))
 	}
-	return x, nil
+	return x
 }
 
 // positions are the indices of a gather or a scatter, with the coordinates of each in one piece:
 // XLA's partitioner fails where they are divided.
-func (f *Function) positions(c *chain, x *stablehlo.Value, indexVectorAxis int) *stablehlo.Value {
-	at := wideIndex(c, x)
-	return c.do(func() (*stablehlo.Value, error) {
-		if indexVectorAxis >= at.Shape().Rank() {
-			return at, nil
-		}
-		return f.wholeAlong(at, indexVectorAxis)
-	})
+func (f *Function) positions(x *stablehlo.Value, indexVectorAxis int) *stablehlo.Value {
+	at := f.chain().wideIndex(x)
+	if indexVectorAxis >= at.Shape().Rank() {
+		return at
+	}
+	return f.wholeAlong(at, indexVectorAxis)
 }
 
 // wholeAlong keeps x undivided along dimensions, if the program is partitioned by what they are.
-func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
+func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) *stablehlo.Value {
 	if !slices.ContainsFunc(dims, func(d int) bool { return x.Shape().Dimensions[d] > 1 }) {
-		return x, nil
+		return x
 	}
 	if len(f.builder.meshes) > 0 {
-		return f.Mark(x, x.Shape(), wholeMark{dims})
+		return must(f.Mark(x, x.Shape(), wholeMark{dims}))
 	}
 	if keep := f.builder.backend.opts.WholeAlong; keep != nil {
-		return keep(f, x, dims...)
+		return must(keep(f, x, dims...))
 	}
-	return x, nil
+	return x
 }
 
 // wideIndex makes indices signed and wide: XLA takes the upper half of an unsigned type for
 // negative numbers in some passes, and in others wants the dimension itself to fit into the type.
 // Uint64 stops at the largest Int64, past the end of any axis.
-func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
+func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 	d := x.Shape().DType
 	if d.IsInt() && d.Bits() < 32 {
 		return c.convert(x, dtypes.Int32)
@@ -74,9 +66,7 @@ func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
 	case dtypes.Uint32:
 		return c.convert(x, dtypes.Int64)
 	case dtypes.Uint64:
-		largest := c.do(func() (*stablehlo.Value, error) {
-			return constant(c.fn, signed(int64(math.MaxInt64)), xshapes.Make(d))
-		})
+		largest := c.number(d, signed(int64(math.MaxInt64)))
 		return c.convert(c.binary(stablehlo.Minimum, x, largest), dtypes.Int64)
 	}
 	return x
@@ -85,21 +75,12 @@ func wideIndex(c *chain, x *stablehlo.Value) *stablehlo.Value {
 // scatter combines updates into x at computed positions, as XLA's Scatter without batching axes.
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
-	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		c := chain{fn: f.fn}
-		at := f.positions(&c, in[1], indexVectorAxis)
-		at = c.do(func() (*stablehlo.Value, error) { return f.whole(at) })
-		updates := c.do(func() (*stablehlo.Value, error) { return f.whole(in[2]) })
-		if c.err != nil {
-			return nil, c.err
-		}
-		return f.summed(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-			closure, err := f.combiner(kind, in[0].Shape().DType)
-			if err != nil {
-				return nil, err
-			}
-			return stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
-				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, closure)
+	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
+		at := f.whole(f.positions(in[1], indexVectorAxis))
+		updates := f.whole(in[2])
+		return f.summed(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) *stablehlo.Value {
+			return must(stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
+				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, f.combiner(kind, in[0].Shape().DType)))
 		})
 	})
 }

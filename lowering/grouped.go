@@ -88,16 +88,16 @@ func (o *origins) whole(parts []*stablehlo.Value, axis int) *stablehlo.Value {
 
 // joined is the convolution in groups that convolutions which are joined along an axis
 // are; nil if they are none.
-func (f *Function) joined(axis int, in []*stablehlo.Value) (*stablehlo.Value, error) {
+func (f *Function) joined(axis int, in []*stablehlo.Value) *stablehlo.Value {
 	first, ok := f.origins.convolutions[in[0].String()]
 	if !ok || axis != first.Axes.OutputChannels {
-		return nil, nil
+		return nil
 	}
 	xs, kernels := make([]*stablehlo.Value, len(in)), make([]*stablehlo.Value, len(in))
 	for i, v := range in {
 		c, ok := f.origins.convolutions[v.String()]
 		if !ok || !reflect.DeepEqual(c.convolution, first.convolution) {
-			return nil, nil
+			return nil
 		}
 		xs[i], kernels[i] = c.x, c.kernel
 	}
@@ -106,15 +106,12 @@ func (f *Function) joined(axis int, in []*stablehlo.Value) (*stablehlo.Value, er
 	if x == nil {
 		channelGroups, batchGroups = 1, len(in)
 		if x = f.origins.whole(xs, first.Axes.InputBatch); x == nil {
-			return nil, nil
+			return nil
 		}
 	}
 	kernel := f.origins.whole(kernels, first.Axes.KernelOutputChannels)
 	if kernel == nil {
-		var err error
-		if kernel, err = stablehlo.Concatenate(first.Axes.KernelOutputChannels, kernels...); err != nil {
-			return nil, err
-		}
+		kernel = must(stablehlo.Concatenate(first.Axes.KernelOutputChannels, kernels...))
 	}
 	return f.convolve(x, kernel, first.convolution, channelGroups, batchGroups)
 }

@@ -22,12 +22,10 @@ type product struct {
 }
 
 // dot writes a product whose sums are of dtype sum.
-func (c *chain) dot(p product, sum dtypes.DType, precision Precision) *stablehlo.Value {
-	return c.do(func() (*stablehlo.Value, error) {
-		written := precision.stableHLO()
-		return stablehlo.DotGeneral(p.lhs, p.lhsContracting, p.lhsBatch, p.rhs, p.rhsContracting, p.rhsBatch).
-			Precision(written, written).OutputDType(sum).Done()
-	})
+func (f *Function) dot(p product, sum dtypes.DType) *stablehlo.Value {
+	precision := f.builder.backend.opts.Precision.stableHLO()
+	return must(stablehlo.DotGeneral(p.lhs, p.lhsContracting, p.lhsBatch, p.rhs, p.rhsContracting, p.rhsBatch).
+		Precision(precision, precision).OutputDType(sum).Done())
 }
 
 // halves is what a function knows of its half-precision products.
@@ -40,7 +38,7 @@ type halves struct {
 
 type narrowing struct {
 	dtype dtypes.DType
-	write func() (*stablehlo.Value, error)
+	write func() *stablehlo.Value
 }
 
 // multiplied notes a product of half precision whose sums are float32.
@@ -69,10 +67,7 @@ func (f *Function) gradient(p product, v *stablehlo.Value) {
 	if adjoint := f.converted(p.lhs); adjoint != nil && adjoint.Shape().DType == d {
 		p.lhs, p.rhs = adjoint, operand
 	}
-	f.halves.remember(v, narrowing{d, func() (*stablehlo.Value, error) {
-		c := chain{fn: f.fn}
-		return c.dot(p, d, f.builder.backend.opts.Precision), c.err
-	}})
+	f.halves.remember(v, narrowing{d, func() *stablehlo.Value { return f.dot(p, d) }})
 }
 
 // converted returns what v is converted from in f, or nil.
@@ -97,11 +92,5 @@ func (h *halves) transposed(x, result *stablehlo.Value, permutation []int) {
 	if !ok {
 		return
 	}
-	h.remember(result, narrowing{n.dtype, func() (*stablehlo.Value, error) {
-		v, err := n.write()
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Transpose(v, permutation...)
-	}})
+	h.remember(result, narrowing{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.write(), permutation...)) }})
 }

@@ -15,25 +15,23 @@ import (
 // become (Gather, CumSum, MatMul). So whole becomes a tensor of its own, without what is
 // overwritten anyway: what computes nothing would be simplified away, and barriers are gone before
 // the ops are fused.
-func (f *Function) ownCopy(c *chain, whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
-	if c.err != nil || f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
+func (f *Function) ownCopy(whole, part *stablehlo.Value, at []*stablehlo.Value) *stablehlo.Value {
+	if f.builder.backend.opts.Target != TargetCPU || f.ownTensor(whole) || !f.share(whole, part) {
 		return whole
 	}
-	shape := whole.Shape()
+	c, shape := f.chain(), whole.Shape()
 	var inside *stablehlo.Value
 	for axis := range min(len(at), shape.Rank(), part.Shape().Rank()) {
 		size := part.Shape().Dimensions[axis]
-		if c.err != nil || size > shape.Dimensions[axis] || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
+		if size > shape.Dimensions[axis] || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
 			return whole // for the op to refuse
 		}
 		if size == shape.Dimensions[axis] {
 			continue
 		}
 		place := xshapes.Make(at[axis].Shape().DType, shape.Dimensions...)
-		i := c.do(func() (*stablehlo.Value, error) { return c.fn.Iota(place, axis) })
-		after := c.do(func() (*stablehlo.Value, error) {
-			return constant(c.fn, signed(size), xshapes.Make(place.DType))
-		})
+		i := must(c.fn.Iota(place, axis))
+		after := c.number(place.DType, signed(size))
 		first := c.broadcast(at[axis], place)
 		behind := c.broadcast(c.binary(stablehlo.Add, at[axis], after), place)
 		for _, within := range []*stablehlo.Value{c.compare(types.CompareGE, i, first), c.compare(types.CompareLT, i, behind)} {
@@ -43,7 +41,7 @@ func (f *Function) ownCopy(c *chain, whole, part *stablehlo.Value, at []*stableh
 			inside = within
 		}
 	}
-	if c.err != nil || inside == nil {
+	if inside == nil {
 		return whole
 	}
 	return c.selects(inside, c.zeros(shape), whole)
@@ -116,17 +114,10 @@ func (f *Function) inputs(s *stablehlo.Statement, seen, found map[string]bool) b
 
 // lasting hides from the CPU compiler how often a loop runs whose body updates its state: the body
 // of one that runs once becomes part of the function around it, where the state may be a reshape.
-func (f *Function) lasting(body *Function, state []*stablehlo.Value) ([]*stablehlo.Value, error) {
+func (f *Function) lasting(body *Function, state []*stablehlo.Value) []*stablehlo.Value {
 	if f.builder.backend.opts.Target != TargetCPU || !body.updatesState {
-		return state, nil
+		return state
 	}
-	second, err := constantScalar(f.fn, dtypes.Bool, valueZero) // see TargetCPU
-	if err != nil {
-		return nil, err
-	}
-	hidden, err := stablehlo.OptimizationBarrier(append(slices.Clone(state), second)...)
-	if err != nil {
-		return nil, err
-	}
-	return hidden[:len(state)], nil
+	second := f.chain().scalar(dtypes.Bool, valueZero) // see TargetCPU
+	return must(stablehlo.OptimizationBarrier(append(slices.Clone(state), second)...))[:len(state)]
 }

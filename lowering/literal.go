@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,11 +22,6 @@ import (
 // beyond it the bytes are written in hexadecimal, which is exact, shorter and faster to parse.
 const inlineElements = 16
 
-// constant adds a constant that is one number everywhere.
-func constant(fn *stablehlo.Function, number ir.Number, shape xshapes.Shape) (*stablehlo.Value, error) {
-	return dense(fn, &ir.Dense{Splat: &number}, shape)
-}
-
 // dense adds a constant. Its type is the shape's.
 func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stablehlo.Value, error) {
 	v, err := fn.ConstantFromFlatAndShape(nil, shape)
@@ -37,154 +33,84 @@ func dense(fn *stablehlo.Function, value *ir.Dense, shape xshapes.Shape) (*stabl
 	return v, nil
 }
 
-// constantFromFlat adds a constant from a Go slice.
-func (f *Function) constantFromFlat(flat any, dims []int) (*stablehlo.Value, error) {
-	shape, values, err := flatShape(flat, dims)
-	if err != nil {
-		return nil, err
-	}
-	return dense(f.fn, denseOf(values), shape)
-}
-
-// elementsOf is a typed view of a flat slice: its length and its element i, plus its bytes in
-// little-endian order where MLIR takes them so (nil otherwise).
-type elementsOf struct {
-	length int
-	number func(i int) ir.Number
-	same   func(i, j int) bool
-	bytes  func() []byte
-}
-
-// flatShape finds dtype and elements of a flat Go slice and checks its length against dims.
-func flatShape(flat any, dims []int) (xshapes.Shape, elementsOf, error) {
-	dtype, values, err := elements(flat)
-	if err != nil {
-		return xshapes.Shape{}, values, err
-	}
+// literal is a flat Go slice of a dtype. It checks the slice's length against dims.
+func literal(flat any, dims []int) (*ir.Dense, xshapes.Shape) {
+	value, dtype, length := elements(flat)
 	size := 1
 	for axis, dim := range dims {
 		if dim < 0 {
-			return xshapes.Shape{}, values, fmt.Errorf("dimension %d of axis %d is negative", dim, axis)
+			panic(fmt.Errorf("dimension %d of axis %d is negative", dim, axis))
 		}
 		size *= dim
 	}
-	if size != values.length {
-		return xshapes.Shape{}, values, fmt.Errorf("%d values for dimensions %v, which hold %d", values.length, dims, size)
+	if size != length {
+		panic(fmt.Errorf("%d values for dimensions %v, which hold %d", length, dims, size))
 	}
-	return xshapes.Make(dtype, dims...), values, nil
+	return value, xshapes.Make(dtype, dims...)
 }
 
 // elements dispatches on the Go type of the slice.
-func elements(flat any) (dtypes.DType, elementsOf, error) {
+func elements(flat any) (value *ir.Dense, dtype dtypes.DType, length int) {
 	switch s := flat.(type) {
 	case nil:
-		return dtypes.InvalidDType, elementsOf{}, errors.New("the flat slice is nil")
+		panic(errors.New("the flat slice is nil"))
 	case []bool:
-		return dtypes.Bool, view(s, boolNumber, nil), nil
+		return denseOf(s, boolNumber), dtypes.Bool, len(s)
 	case []int8:
-		return dtypes.Int8, view(s, signed[int8], func(b []byte, v int8) []byte { return append(b, byte(v)) }), nil
+		return denseOf(s, signed), dtypes.Int8, len(s)
 	case []int16:
-		return dtypes.Int16, view(s, signed[int16], func(b []byte, v int16) []byte {
-			return binary.LittleEndian.AppendUint16(b, uint16(v))
-		}), nil
+		return denseOf(s, signed), dtypes.Int16, len(s)
 	case []int32:
-		return dtypes.Int32, view(s, signed[int32], func(b []byte, v int32) []byte {
-			return binary.LittleEndian.AppendUint32(b, uint32(v))
-		}), nil
+		return denseOf(s, signed), dtypes.Int32, len(s)
 	case []int64:
-		return dtypes.Int64, view(s, signed[int64], func(b []byte, v int64) []byte {
-			return binary.LittleEndian.AppendUint64(b, uint64(v))
-		}), nil
+		return denseOf(s, signed), dtypes.Int64, len(s)
 	case []int:
-		return dtypes.Int64, view(s, signed[int], func(b []byte, v int) []byte {
-			return binary.LittleEndian.AppendUint64(b, uint64(v))
-		}), nil
+		wide := make([]int64, len(s))
+		for i, v := range s {
+			wide[i] = int64(v)
+		}
+		return denseOf(wide, signed), dtypes.Int64, len(s)
 	case []uint8:
-		return dtypes.Uint8, view(s, unsigned[uint8], func(b []byte, v uint8) []byte { return append(b, v) }), nil
+		return denseOf(s, unsigned), dtypes.Uint8, len(s)
 	case []uint16:
-		return dtypes.Uint16, view(s, unsigned[uint16], binary.LittleEndian.AppendUint16), nil
+		return denseOf(s, unsigned), dtypes.Uint16, len(s)
 	case []uint32:
-		return dtypes.Uint32, view(s, unsigned[uint32], binary.LittleEndian.AppendUint32), nil
+		return denseOf(s, unsigned), dtypes.Uint32, len(s)
 	case []uint64:
-		return dtypes.Uint64, view(s, unsigned[uint64], binary.LittleEndian.AppendUint64), nil
+		return denseOf(s, unsigned), dtypes.Uint64, len(s)
 	case []float16.Float16:
-		return dtypes.Float16, view(s, func(v float16.Float16) ir.Number {
-			return floatNumber(float64(v.Float32()), uint64(v), 4)
-		}, func(b []byte, v float16.Float16) []byte { return binary.LittleEndian.AppendUint16(b, uint16(v)) }), nil
+		return denseOf(s, func(v float16.Float16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }), dtypes.Float16, len(s)
 	case []bfloat16.BFloat16:
-		return dtypes.BFloat16, view(s, func(v bfloat16.BFloat16) ir.Number {
-			return floatNumber(float64(v.Float32()), uint64(v), 4)
-		}, func(b []byte, v bfloat16.BFloat16) []byte { return binary.LittleEndian.AppendUint16(b, uint16(v)) }), nil
+		return denseOf(s, func(v bfloat16.BFloat16) ir.Number { return floatNumber(float64(v.Float32()), uint64(v), 4) }), dtypes.BFloat16, len(s)
 	case []float32:
-		return dtypes.Float32, view(s, float32Number, func(b []byte, v float32) []byte {
-			return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}), nil
+		return denseOf(s, float32Number), dtypes.Float32, len(s)
 	case []float64:
-		return dtypes.Float64, view(s, float64Number, func(b []byte, v float64) []byte {
-			return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-		}), nil
+		return denseOf(s, float64Number), dtypes.Float64, len(s)
 	case []complex64:
-		return dtypes.Complex64, view(s, func(v complex64) ir.Number {
-			return complexNumber(float32Number(real(v)), float32Number(imag(v)))
-		}, func(b []byte, v complex64) []byte {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(real(v)))
-			return binary.LittleEndian.AppendUint32(b, math.Float32bits(imag(v)))
-		}), nil
+		return denseOf(s, func(v complex64) ir.Number { return complexNumber(float32Number(real(v)), float32Number(imag(v))) }), dtypes.Complex64, len(s)
 	case []complex128:
-		return dtypes.Complex128, view(s, func(v complex128) ir.Number {
-			return complexNumber(float64Number(real(v)), float64Number(imag(v)))
-		}, func(b []byte, v complex128) []byte {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(real(v)))
-			return binary.LittleEndian.AppendUint64(b, math.Float64bits(imag(v)))
-		}), nil
+		return denseOf(s, func(v complex128) ir.Number { return complexNumber(float64Number(real(v)), float64Number(imag(v))) }), dtypes.Complex128, len(s)
 	}
-	return dtypes.InvalidDType, elementsOf{}, fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat)
+	panic(fmt.Errorf("want a flat slice of a numeric type or bool, got %T", flat))
 }
 
-// view makes the elementsOf of a slice. Equality is that of the written text, so that NaNs are
-// equal to themselves and 0 differs from -0.
-func view[T any](s []T, number func(T) ir.Number, appendTo func([]byte, T) []byte) elementsOf {
-	e := elementsOf{
-		length: len(s),
-		number: func(i int) ir.Number { return number(s[i]) },
-	}
-	e.same = func(i, j int) bool { return number(s[i]).Text == number(s[j]).Text }
-	if appendTo != nil {
-		e.same = func(i, j int) bool {
-			var a, b [16]byte
-			return string(appendTo(a[:0], s[i])) == string(appendTo(b[:0], s[j]))
-		}
-		e.bytes = func() []byte {
-			var out []byte
-			for _, v := range s {
-				out = appendTo(out, v)
-			}
-			return out
-		}
-	}
-	return e
-}
-
-// denseOf is a constant's elements: one number where all are the same, a list where there are few,
-// bytes otherwise.
-func denseOf(e elementsOf) *ir.Dense {
-	if e.length == 0 {
+// denseOf is a constant's elements: one number where all have the same bits, a list where there are
+// few or where they are bools, and bytes otherwise, in little-endian order as MLIR takes them.
+func denseOf[T any](s []T, number func(T) ir.Number) *ir.Dense {
+	if len(s) == 0 {
 		return &ir.Dense{}
 	}
-	splat := true
-	for i := 1; i < e.length && splat; i++ {
-		splat = e.same(0, i)
+	data := must(binary.Append(nil, binary.LittleEndian, s))
+	if width := len(data) / len(s); bytes.Equal(data[width:], data[:len(data)-width]) {
+		splat := number(s[0])
+		return &ir.Dense{Splat: &splat}
 	}
-	if splat {
-		number := e.number(0)
-		return &ir.Dense{Splat: &number}
+	if _, bools := any(s).([]bool); !bools && len(s) > inlineElements {
+		return &ir.Dense{Bytes: data}
 	}
-	if e.length > inlineElements && e.bytes != nil {
-		return &ir.Dense{Bytes: e.bytes()}
-	}
-	list := make([]ir.Number, e.length)
-	for i := range list {
-		list[i] = e.number(i)
+	list := make([]ir.Number, len(s))
+	for i, v := range s {
+		list[i] = number(v)
 	}
 	return &ir.Dense{List: list}
 }

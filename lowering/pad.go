@@ -11,38 +11,38 @@ import (
 // Pad adds fill before, after and between the elements of each axis; negative amounts at the ends
 // remove.
 func (f *Function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.Value, error) {
-	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("Pad", with(x, fill), func(in []*stablehlo.Value) *stablehlo.Value {
 		rank := in[0].Shape().Rank()
 		if len(axes) > rank {
-			return nil, fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank)
+			panic(fmt.Errorf("paddings of %d axes for rank %d", len(axes), rank))
 		}
 		if rank == 0 {
-			return in[0], nil
+			return in[0]
 		}
 		start, end, interior := make([]int, rank), make([]int, rank), make([]int, rank)
 		for i, axis := range axes {
 			start[i], end[i], interior[i] = axis.Start, axis.End, axis.Interior
 		}
-		c := chain{fn: f.fn}
-		return f.pad(&c, in[0], in[1], start, end, interior), c.err
+		return f.pad(in[0], in[1], start, end, interior)
 	})
 }
 
 // pad is Pad of rank 1 or more. It writes to start, end and interior.
-func (f *Function) pad(c *chain, x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
+func (f *Function) pad(x, fill *stablehlo.Value, start, end, interior []int) *stablehlo.Value {
 	if f.partitioned() {
+		c := f.chain()
 		for axis, gap := range interior {
-			x, end[axis], interior[axis] = gaps(c, x, fill, axis, gap, end[axis])
+			x, end[axis], interior[axis] = c.gaps(x, fill, axis, gap, end[axis])
 		}
 		if slices.Max(interior) <= 0 {
-			if out, ok := onlyFill(c, x, fill, start, end); ok {
+			if out, ok := c.onlyFill(x, fill, start, end); ok {
 				return out
 			}
-			x = crop(c, x, start, end)
+			x = c.crop(x, start, end)
 		}
-		x = f.padded(c, x, fill)
+		x = f.padded(x, fill)
 	}
-	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(x, fill, start, end, interior) })
+	return must(stablehlo.Pad(x, fill, start, end, interior))
 }
 
 // partitioned reports whether the compiler splits the program over devices.
@@ -53,26 +53,20 @@ func (f *Function) partitioned() bool {
 // padded gives x a name of its own where it is to be padded with fill: XLA's partitioner keeps the
 // parts of an operand that it padded for one window for others of the same form, whatever they are
 // padded with.
-func (f *Function) padded(c *chain, x, fill *stablehlo.Value) *stablehlo.Value {
+func (f *Function) padded(x, fill *stablehlo.Value) *stablehlo.Value {
 	if !f.partitioned() {
 		return x
 	}
-	return c.do(func() (*stablehlo.Value, error) {
-		both, err := stablehlo.OptimizationBarrier(x, fill)
-		if err != nil {
-			return nil, err
-		}
-		return both[0], nil
-	})
+	return must(stablehlo.OptimizationBarrier(x, fill))[0]
 }
 
 // gaps puts gap times fill behind each element along axis, and returns what is left to pad at the
 // end and between. XLA's partitioner takes the wrong elements where it splits an axis with paddings
 // between them, and ends the process where those at its ends are negative besides; so each element
 // gets an axis of its own, whose end is padded.
-func gaps(c *chain, x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
+func (c chain) gaps(x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Value, int, int) {
 	const most = 1 << 40 // what is beyond is refused before it is compiled
-	if c.err != nil || gap <= 0 {
+	if gap <= 0 {
 		return x, end, gap
 	}
 	dims := x.Shape().Dimensions
@@ -85,15 +79,15 @@ func gaps(c *chain, x, fill *stablehlo.Value, axis, gap, end int) (*stablehlo.Va
 	spaced := c.reshape(x, slices.Insert(slices.Clone(dims), axis+1, 1)...)
 	after, none := make([]int, len(dims)+1), make([]int, len(dims)+1)
 	after[axis+1] = gap
-	padded := c.do(func() (*stablehlo.Value, error) { return stablehlo.Pad(spaced, fill, none, after, none) })
+	padded := must(stablehlo.Pad(spaced, fill, none, after, none))
 	joined := slices.Clone(dims)
 	joined[axis] *= 1 + gap
 	return c.reshape(padded, joined...), end - gap, 0
 }
 
 // onlyFill is the result of paddings that take away all of x; false if some of it stays.
-func onlyFill(c *chain, x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
-	if c.err != nil || !fill.Shape().IsScalar() || fill.Shape().DType != x.Shape().DType {
+func (c chain) onlyFill(x, fill *stablehlo.Value, start, end []int) (*stablehlo.Value, bool) {
+	if !fill.Shape().IsScalar() || fill.Shape().DType != x.Shape().DType {
 		return nil, false
 	}
 	out, gone := x.Shape().Clone(), false
@@ -112,9 +106,9 @@ func onlyFill(c *chain, x, fill *stablehlo.Value, start, end []int) (*stablehlo.
 
 // crop takes away what start and end say with negative numbers, and makes those 0. XLA's
 // partitioner takes a pad that removes as much as it adds for none.
-func crop(c *chain, x *stablehlo.Value, start, end []int) *stablehlo.Value {
+func (c chain) crop(x *stablehlo.Value, start, end []int) *stablehlo.Value {
 	dims := x.Shape().Dimensions
-	if c.err != nil || slices.Min(start) >= 0 && slices.Min(end) >= 0 {
+	if slices.Min(start) >= 0 && slices.Min(end) >= 0 {
 		return x
 	}
 	from, to := make([]int, len(dims)), slices.Clone(dims)
@@ -122,5 +116,5 @@ func crop(c *chain, x *stablehlo.Value, start, end []int) *stablehlo.Value {
 		from[axis], to[axis] = max(-start[axis], 0), dim-max(-end[axis], 0)
 		start[axis], end[axis] = max(start[axis], 0), max(end[axis], 0)
 	}
-	return c.do(func() (*stablehlo.Value, error) { return stablehlo.Slice(x, from, to, nil) })
+	return c.slice(x, from, to)
 }

@@ -10,54 +10,46 @@ import (
 )
 
 // axisOf turns a negative axis into the one counted from the end.
-func axisOf(axis, rank int) (int, error) {
+func axisOf(axis, rank int) int {
 	if axis < -rank || axis >= rank {
-		return 0, fmt.Errorf("axis %d is outside rank %d", axis, rank)
+		panic(fmt.Errorf("axis %d is outside rank %d", axis, rank))
 	}
 	if axis < 0 {
 		axis += rank
 	}
-	return axis, nil
+	return axis
 }
 
 // reduce combines the elements along axes, all of them if none are given.
 func (f *Function) reduce(name string, kind combiner, logicalOnly bool, x compute.Value, axes []int) (compute.Value, error) {
-	return f.op(name, with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op(name, with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		if logicalOnly {
-			if err := wantBool(in[0]); err != nil {
-				return nil, err
-			}
+			wantBool(in[0])
 		}
 		shape := in[0].Shape()
 		over := indices(shape.Rank())
 		if len(axes) > 0 {
 			over = make([]int, len(axes))
 			for i, axis := range axes {
-				var err error
-				if over[i], err = axisOf(axis, shape.Rank()); err != nil {
-					return nil, err
-				}
+				over[i] = axisOf(axis, shape.Rank())
 			}
 		}
 		if len(over) == 0 { // a scalar
-			return in[0], nil
+			return in[0]
 		}
 		if f.ordered(kind, shape.DType) {
 			return f.extreme(kind, in[0], over)
 		}
-		return f.summed(kind, in, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-			dtype := in[0].Shape().DType
-			closure, err := f.combiner(kind, dtype)
-			if err != nil {
-				return nil, err
-			}
-			start, err := f.neutral(kind, dtype)
-			if err != nil {
-				return nil, err
-			}
-			return stablehlo.Reduce(in[0], start, closure, over...)
+		return f.summed(kind, in, func(in []*stablehlo.Value) *stablehlo.Value {
+			return f.reduced(kind, in[0], over)
 		})
 	})
+}
+
+// reduced combines the elements of x along axes.
+func (f *Function) reduced(kind combiner, x *stablehlo.Value, over []int) *stablehlo.Value {
+	closure := f.combiner(kind, x.Shape().DType)
+	return must(stablehlo.Reduce(x, f.neutral(kind, x.Shape().DType), closure, over...))
 }
 
 // ReduceSum adds up.
@@ -113,85 +105,63 @@ func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value
 // ArgMinMax returns the index of the lowest or highest element along axis: the first of equal ones,
 // and the first NaN if there is any.
 func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
-	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
-		axis, err := axisOf(axis, shape.Rank())
-		if err != nil {
-			return nil, err
-		}
+		axis := axisOf(axis, shape.Rank())
 		if !outputDType.IsInt() || !representable(outputDType) {
-			return nil, fmt.Errorf("the index dtype must be an integer, got %s", outputDType)
+			panic(fmt.Errorf("the index dtype must be an integer, got %s", outputDType))
 		}
-		closure, err := f.argCombiner(shape.DType, outputDType, isMin)
-		if err != nil {
-			return nil, err
-		}
+		closure := f.argCombiner(shape.DType, outputDType, isMin)
 		worst := valueLowest
 		if isMin {
 			worst = valueHighest
 		}
-		c := chain{fn: f.fn}
+		c := f.chain()
 		positions := shape.Clone()
 		positions.DType = outputDType
-		counted := c.do(func() (*stablehlo.Value, error) { return f.fn.Iota(positions, axis) })
-		first := c.scalar(outputDType, valueZero)
-		start := c.scalar(shape.DType, worst)
-		return c.do(func() (*stablehlo.Value, error) {
-			out, err := stablehlo.MultiReduce([]*stablehlo.Value{counted, in[0]}, []*stablehlo.Value{first, start}, closure, axis)
-			if err != nil {
-				return nil, err
-			}
-			return out[0], nil
-		}), c.err
+		counted := must(f.fn.Iota(positions, axis))
+		starts := []*stablehlo.Value{c.scalar(outputDType, valueZero), c.scalar(shape.DType, worst)}
+		return must(stablehlo.MultiReduce([]*stablehlo.Value{counted, in[0]}, starts, closure, axis))[0]
 	})
 }
 
 // argCombiner writes the closure that keeps the better of two (index, value) pairs. NaN beats
 // everything, and of equals the lower index wins, so that the order in which pairs meet does not
 // matter.
-func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) (*stablehlo.Function, error) {
+func (f *Function) argCombiner(value, index dtypes.DType, isMin bool) *stablehlo.Function {
 	better := types.CompareGT
 	if isMin {
 		better = types.CompareLT
 	}
 	closure := f.fn.Closure()
-	args, err := f.closureArgs(closure, index, value, index, value)
-	if err != nil {
-		return nil, err
-	}
+	args := f.closureArgs(closure, index, value, index, value)
 	li, lv, ri, rv := args[0], args[1], args[2], args[3]
-	c := chain{fn: closure}
+	c := chain{closure}
 	left := c.compare(better, lv, rv)
 	tie := c.compare(types.CompareEQ, lv, rv)
 	if value.IsFloat() {
-		lnan, rnan := c.unary(isNaN, lv), c.unary(isNaN, rv)
-		left = c.binary(stablehlo.Or, left, c.binary(stablehlo.And, lnan, c.unary(stablehlo.Not, rnan)))
+		lnan, rnan := must(isNaN(lv)), must(isNaN(rv))
+		left = c.binary(stablehlo.Or, left, c.binary(stablehlo.And, lnan, must(stablehlo.Not(rnan))))
 		tie = c.binary(stablehlo.Or, tie, c.binary(stablehlo.And, lnan, rnan))
 	}
 	lower := c.binary(stablehlo.Minimum, li, ri)
 	outIndex := c.selects(left, li, c.selects(tie, lower, ri))
 	outValue := c.selects(left, lv, rv)
-	if c.err != nil {
-		return nil, c.err
-	}
-	return closure, closure.Return(outIndex, outValue)
+	check(closure.Return(outIndex, outValue))
+	return closure
 }
 
 // CumSum adds up along axis, from its start or, reversed, from its end; exclusive leaves the
 // element at hand out.
 func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptions) (compute.Value, error) {
-	return f.op("CumSum", with(x), f.adding(func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("CumSum", with(x), f.adding(func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
-		axis, err := axisOf(axis, shape.Rank())
-		if err != nil {
-			return nil, err
-		}
+		axis := axisOf(axis, shape.Rank())
 		length := shape.Dimensions[axis]
 		if shape.Size() == 0 {
-			return in[0], nil
+			return in[0]
 		}
-		c := chain{fn: f.fn}
-		zero := c.scalar(shape.DType, valueZero)
+		zero := f.chain().scalar(shape.DType, valueZero)
 		v := in[0]
 		if options.Exclusive { // shift by one, so that each element meets the sum before it
 			start, end := make([]int, shape.Rank()), make([]int, shape.Rank())
@@ -199,9 +169,7 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 			if options.Reverse {
 				start[axis], end[axis] = -1, 1
 			}
-			v = c.do(func() (*stablehlo.Value, error) {
-				return stablehlo.Pad(in[0], zero, start, end, make([]int, shape.Rank()))
-			})
+			v = must(stablehlo.Pad(in[0], zero, start, end, make([]int, shape.Rank())))
 		}
 		window, paddings := make([]int, shape.Rank()), make([][2]int, shape.Rank())
 		ones := make([]int, shape.Rank())
@@ -213,12 +181,6 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 		if options.Reverse {
 			paddings[axis] = [2]int{0, length - 1}
 		}
-		return c.do(func() (*stablehlo.Value, error) {
-			closure, err := f.combiner(combineSum, shape.DType)
-			if err != nil {
-				return nil, err
-			}
-			return stablehlo.ReduceWindow(v, zero, closure, window, ones, ones, ones, paddings)
-		}), c.err
+		return must(stablehlo.ReduceWindow(v, zero, f.combiner(combineSum, shape.DType), window, ones, ones, ones, paddings))
 	}))
 }

@@ -19,17 +19,13 @@ func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (new
 		}
 		return newState, bits, nil
 	}
-	out, err := f.ops("RNGBitGenerator", with(state), func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	out, err := f.ops("RNGBitGenerator", with(state), func(in []*stablehlo.Value) []*stablehlo.Value {
 		s := in[0].Shape()
 		if s.DType != dtypes.Uint64 || s.Rank() != 1 || s.Dimensions[0] < 2 || s.Dimensions[0] > 3 {
-			return nil, fmt.Errorf("the Philox state must be Uint64 of dimension 2 or 3, got %s", s)
+			panic(fmt.Errorf("the Philox state must be Uint64 of dimension 2 or 3, got %s", s))
 		}
-		x, err := StableHLOShape(shape)
-		if err != nil {
-			return nil, err
-		}
-		next, values, err := stablehlo.RNGBitGenerator(in[0], x, types.RNGPhilox)
-		return []*stablehlo.Value{next, values}, err
+		next, values, err := stablehlo.RNGBitGenerator(in[0], must(StableHLOShape(shape)), types.RNGPhilox)
+		return must([]*stablehlo.Value{next, values}, err)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -5,8 +5,6 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/go-xla/stablehlo"
-	xshapes "github.com/gomlx/go-xla/types/shapes"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -27,15 +25,6 @@ func (v scalarValue) String() string {
 	return [...]string{"zero", "one", "lowest value", "highest value", "all bits set"}[v]
 }
 
-// constantScalar adds a constant scalar.
-func constantScalar(fn *stablehlo.Function, d dtypes.DType, value scalarValue) (*stablehlo.Value, error) {
-	number, ok := scalarNumber(d, value)
-	if !ok {
-		return nil, fmt.Errorf("dtype %s has no %s", d, value)
-	}
-	return constant(fn, number, xshapes.Make(d))
-}
-
 // infinities are the bit patterns of -Inf and +Inf, and how many hexadecimal digits they have.
 var infinities = map[dtypes.DType]struct {
 	bits   [2]uint64
@@ -48,7 +37,15 @@ var infinities = map[dtypes.DType]struct {
 }
 
 // scalarNumber is a value in a dtype.
-func scalarNumber(d dtypes.DType, value scalarValue) (ir.Number, bool) {
+func scalarNumber(d dtypes.DType, value scalarValue) ir.Number {
+	number, ok := scalarIn(d, value)
+	if !ok {
+		panic(fmt.Errorf("dtype %s has no %s", d, value))
+	}
+	return number
+}
+
+func scalarIn(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 	switch {
 	case d == dtypes.Bool:
 		return boolNumber(value != valueZero && value != valueLowest), true

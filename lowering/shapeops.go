@@ -11,74 +11,61 @@ import (
 
 // BroadcastInDim spreads x over shape; broadcastAxes has, for each axis of x, its place in shape.
 func (f *Function) BroadcastInDim(x compute.Value, shape shapes.Shape, broadcastAxes []int) (compute.Value, error) {
-	return f.op("BroadcastInDim", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		s, err := StableHLOShape(shape)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.BroadcastInDim(in[0], s, broadcastAxes)
+	return f.op("BroadcastInDim", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.BroadcastInDim(in[0], must(StableHLOShape(shape)), broadcastAxes))
 	})
 }
 
 // Iota counts up from 0 along one axis of shape.
 func (f *Function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
-	return f.op("Iota", nil, func([]*stablehlo.Value) (*stablehlo.Value, error) {
-		s, err := StableHLOShape(shape)
-		if err != nil {
-			return nil, err
-		}
-		return f.fn.Iota(s, axis)
+	return f.op("Iota", nil, func([]*stablehlo.Value) *stablehlo.Value {
+		return must(f.fn.Iota(must(StableHLOShape(shape)), axis))
 	})
 }
 
 // Reshape gives x other dimensions of the same total size.
 func (f *Function) Reshape(x compute.Value, dimensions ...int) (compute.Value, error) {
-	return f.op("Reshape", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		s, err := StableHLOShape(shapes.Shape{DType: in[0].Shape().DType, Dimensions: dimensions})
-		if err != nil {
-			return nil, err
-		}
+	return f.op("Reshape", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+		s := must(StableHLOShape(shapes.Shape{DType: in[0].Shape().DType, Dimensions: dimensions}))
 		if slices.Equal(s.Dimensions, in[0].Shape().Dimensions) {
-			return in[0], nil
+			return in[0]
 		}
-		return stablehlo.Reshape(in[0], s)
+		return must(stablehlo.Reshape(in[0], s))
 	})
 }
 
 // Transpose permutes axes: axis i of the result is axis permutation[i] of x.
 func (f *Function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
-	return f.op("Transpose", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		v, err := stablehlo.Transpose(in[0], permutation...)
-		if err == nil {
-			f.halves.transposed(in[0], v, slices.Clone(permutation))
-		}
-		return v, err
+	return f.op("Transpose", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+		v := must(stablehlo.Transpose(in[0], permutation...))
+		f.halves.transposed(in[0], v, slices.Clone(permutation))
+		return v
 	})
 }
 
 // Reverse reverses the order along the given axes.
 func (f *Function) Reverse(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.op("Reverse", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		return stablehlo.Reverse(in[0], axes...)
+	return f.op("Reverse", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.Reverse(in[0], axes...))
 	})
 }
 
 // Concatenate joins operands along axis.
 func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
-	return f.op("Concatenate", operands, func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("Concatenate", operands, func(in []*stablehlo.Value) *stablehlo.Value {
 		if len(in) == 1 {
-			return in[0], nil
+			return in[0]
 		}
-		if v, err := f.joined(axis, in); v != nil || err != nil {
-			return v, err
+		if v := f.joined(axis, in); v != nil {
+			return v
 		}
-		return stablehlo.Concatenate(axis, in...)
+		return must(stablehlo.Concatenate(axis, in...))
 	})
 }
 
 // Slice takes elements starts[i], starts[i]+strides[i], ... below limits[i] on each axis.
 func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
-	return f.op("Slice", with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
+	return f.op("Slice", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		limits := slices.Clone(limits)
 		for axis, limit := range limits {
 			if limit == shapes.DynamicDim && axis < in[0].Shape().Rank() {
@@ -86,14 +73,11 @@ func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (comput
 			}
 		}
 		if empty, ok := emptySlice(in[0].Shape(), starts, limits, strides); ok {
-			c := chain{fn: f.fn}
-			return c.zeros(empty), c.err
+			return f.chain().zeros(empty)
 		}
-		v, err := stablehlo.Slice(in[0], starts, limits, strides)
-		if err == nil {
-			f.origins.sliced(v, in[0], starts, limits, strides)
-		}
-		return v, err
+		v := must(stablehlo.Slice(in[0], starts, limits, strides))
+		f.origins.sliced(v, in[0], starts, limits, strides)
+		return v
 	})
 }
 
@@ -121,23 +105,18 @@ func emptySlice(x xshapes.Shape, starts, limits, strides []int) (xshapes.Shape, 
 
 // startIndices makes one scalar per axis of the operand from what GoMLX gives: those scalars, or
 // one vector.
-func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Value {
+func (c chain) startIndices(given []*stablehlo.Value, rank int) []*stablehlo.Value {
 	given = slices.Clone(given)
 	for i, v := range given {
-		given[i] = wideIndex(c, v)
+		given[i] = c.wideIndex(v)
 	}
-	if c.err != nil || len(given) != 1 || given[0].Shape().Rank() != 1 {
+	if len(given) != 1 || given[0].Shape().Rank() != 1 {
 		return given
 	}
 	vector := given[0]
 	out := make([]*stablehlo.Value, rank)
 	for i := range out {
-		element := c.do(func() (*stablehlo.Value, error) {
-			return stablehlo.Slice(vector, []int{i}, []int{i + 1}, []int{1})
-		})
-		out[i] = c.do(func() (*stablehlo.Value, error) {
-			return stablehlo.Reshape(element, xshapes.Make(vector.Shape().DType))
-		})
+		out[i] = c.reshape(c.slice(vector, []int{i}, []int{i + 1}))
 	}
 	return out
 }
@@ -145,35 +124,31 @@ func startIndices(c *chain, given []*stablehlo.Value, rank int) []*stablehlo.Val
 // DynamicSlice takes a block of the given sizes at computed start indices, which are clamped to
 // fit.
 func (f *Function) DynamicSlice(x compute.Value, starts []compute.Value, sizes []int) (compute.Value, error) {
-	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		c := chain{fn: f.fn}
-		at := startIndices(&c, in[1:], in[0].Shape().Rank())
-		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicSlice(in[0], at, sizes) }), c.err
+	return f.op("DynamicSlice", append(with(x), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
+		return must(stablehlo.DynamicSlice(in[0], f.chain().startIndices(in[1:], in[0].Shape().Rank()), sizes))
 	})
 }
 
 // clampStarts keeps a block of part within whole. The op does so by itself, but not where XLA
 // splits the axis over devices: there it would write nothing.
-func clampStarts(c *chain, at []*stablehlo.Value, whole, part xshapes.Shape) {
+func (c chain) clampStarts(at []*stablehlo.Value, whole, part xshapes.Shape) {
 	for axis := range min(len(at), whole.Rank(), part.Rank()) {
 		room := whole.Dimensions[axis] - part.Dimensions[axis]
-		if c.err != nil || room < 0 || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
+		if room < 0 || !at[axis].Shape().IsScalar() || !at[axis].Shape().DType.IsInt() {
 			return // for the op to say
 		}
 		d := at[axis].Shape().DType
-		last := c.do(func() (*stablehlo.Value, error) { return constant(c.fn, signed(room), xshapes.Make(d)) })
-		lowest := c.scalar(d, valueZero)
-		at[axis] = c.do(func() (*stablehlo.Value, error) { return stablehlo.Clamp(lowest, at[axis], last) })
+		last := c.number(d, signed(room))
+		at[axis] = must(stablehlo.Clamp(c.scalar(d, valueZero), at[axis], last))
 	}
 }
 
 // DynamicUpdateSlice writes update into x at computed start indices, which are clamped to fit.
 func (f *Function) DynamicUpdateSlice(x, update compute.Value, starts []compute.Value) (compute.Value, error) {
-	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-		c := chain{fn: f.fn}
-		at := startIndices(&c, in[2:], in[0].Shape().Rank())
-		clampStarts(&c, at, in[0].Shape(), in[1].Shape())
-		whole := f.ownCopy(&c, in[0], in[1], at)
-		return c.do(func() (*stablehlo.Value, error) { return stablehlo.DynamicUpdateSlice(whole, in[1], at) }), c.err
+	return f.op("DynamicUpdateSlice", append(with(x, update), starts...), func(in []*stablehlo.Value) *stablehlo.Value {
+		c := f.chain()
+		at := c.startIndices(in[2:], in[0].Shape().Rank())
+		c.clampStarts(at, in[0].Shape(), in[1].Shape())
+		return must(stablehlo.DynamicUpdateSlice(f.ownCopy(in[0], in[1], at), in[1], at))
 	})
 }

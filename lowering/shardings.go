@@ -208,7 +208,7 @@ type wholeMark struct{ dims []int }
 
 // undivided keeps a value whole on each device of a program that GoMLX splits itself. Over a mesh
 // of one axis that divides anything there is no need.
-func (f *Function) undivided(x *stablehlo.Value) (*stablehlo.Value, error) {
+func (f *Function) undivided(x *stablehlo.Value) *stablehlo.Value {
 	divided := 0
 	for _, size := range f.builder.all().AxesSizes() {
 		if size > 1 {
@@ -216,9 +216,9 @@ func (f *Function) undivided(x *stablehlo.Value) (*stablehlo.Value, error) {
 		}
 	}
 	if divided < 2 {
-		return x, nil
+		return x
 	}
-	return f.Mark(x, x.Shape(), wholeMark{})
+	return must(f.Mark(x, x.Shape(), wholeMark{}))
 }
 
 // constrained puts constraints in the place of the marks of values that are whole.

@@ -18,12 +18,12 @@ func (b *Backend) SumIn(accumulate, partial dtypes.DType) { b.sums = sums{accumu
 
 // summed calls an op that combines elements of in[0], in the dtype for that if it adds them up. All
 // operands of the dtype of in[0] come in that dtype, and the result is converted back.
-func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) (*stablehlo.Value, error)) (*stablehlo.Value, error) {
+func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*stablehlo.Value) *stablehlo.Value) *stablehlo.Value {
 	dtype, sum := in[0].Shape().DType, f.builder.backend.sums.accumulate
 	if kind != combineSum || !widensHalf(dtype, sum) {
 		return op(in)
 	}
-	c := chain{fn: f.fn}
+	c := f.chain()
 	wide := make([]*stablehlo.Value, len(in))
 	for i, v := range in {
 		wide[i] = v
@@ -31,13 +31,12 @@ func (f *Function) summed(kind combiner, in []*stablehlo.Value, op func(in []*st
 			wide[i] = c.convert(v, sum)
 		}
 	}
-	v := c.do(func() (*stablehlo.Value, error) { return op(wide) })
-	return c.convert(v, dtype), c.err
+	return c.convert(op(wide), dtype)
 }
 
 // adding is an op that adds up, in the dtype for that.
-func (f *Function) adding(op func(in []*stablehlo.Value) (*stablehlo.Value, error)) func(in []*stablehlo.Value) (*stablehlo.Value, error) {
-	return func(in []*stablehlo.Value) (*stablehlo.Value, error) { return f.summed(combineSum, in, op) }
+func (f *Function) adding(op func(in []*stablehlo.Value) *stablehlo.Value) func(in []*stablehlo.Value) *stablehlo.Value {
+	return func(in []*stablehlo.Value) *stablehlo.Value { return f.summed(combineSum, in, op) }
 }
 
 // sumsInFloat32 reports whether a batch normalisation of a dtype adds up in float32.

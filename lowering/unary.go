@@ -12,7 +12,7 @@ type unaryOp = func(x *stablehlo.Value) (*stablehlo.Value, error)
 
 // unary adds an element-wise op that StableHLO has as it is.
 func (f *Function) unary(name string, op unaryOp, x compute.Value) (compute.Value, error) {
-	return f.op(name, with(x), func(in []*stablehlo.Value) (*stablehlo.Value, error) { return op(in[0]) })
+	return f.op(name, with(x), func(in []*stablehlo.Value) *stablehlo.Value { return must(op(in[0])) })
 }
 
 // BitCount returns the number of set bits of each element.
@@ -39,9 +39,8 @@ func (f *Function) Clz(x compute.Value) (compute.Value, error) {
 			return stablehlo.CountLeadingZeros(x)
 		}
 		// XLA counts in 64 bits where it folds negative constants.
-		c := chain{fn: f.fn}
-		bits := c.do(func() (*stablehlo.Value, error) { return bitcast(x, unsigned) })
-		return c.convert(c.unary(stablehlo.CountLeadingZeros, bits), d), c.err
+		c := f.chain()
+		return c.convert(must(stablehlo.CountLeadingZeros(c.bitcast(x, unsigned))), d), nil
 	}, x)
 }
 
@@ -103,9 +102,7 @@ func (f *Function) Log1p(x compute.Value) (compute.Value, error) {
 // LogicalNot negates booleans.
 func (f *Function) LogicalNot(x compute.Value) (compute.Value, error) {
 	return f.unary("LogicalNot", func(x *stablehlo.Value) (*stablehlo.Value, error) {
-		if err := wantBool(x); err != nil {
-			return nil, err
-		}
+		wantBool(x)
 		return stablehlo.Not(x)
 	}, x)
 }
@@ -153,8 +150,8 @@ func (f *Function) Sign(x compute.Value) (compute.Value, error) {
 		if !d.IsUnsigned() {
 			return stablehlo.Sign(x)
 		}
-		c := chain{fn: f.fn}
-		return c.binary(stablehlo.Minimum, x, c.scalar(d, valueOne)), c.err
+		c := f.chain()
+		return c.binary(stablehlo.Minimum, x, c.scalar(d, valueOne)), nil
 	}, x)
 }
 
@@ -168,24 +165,21 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 			return stablehlo.Abs(x)
 		}
 		// hypot, scaled by the larger part so that squares neither overflow nor vanish.
-		c := chain{fn: f.fn}
-		re := c.unary(stablehlo.Abs, c.unary(stablehlo.Real, x))
-		im := c.unary(stablehlo.Abs, c.unary(stablehlo.Imag, x))
+		c := f.chain()
+		re := must(stablehlo.Abs(must(stablehlo.Real(x))))
+		im := must(stablehlo.Abs(must(stablehlo.Imag(x))))
 		large := c.binary(stablehlo.Maximum, re, im)
 		small := c.binary(stablehlo.Minimum, re, im)
-		if c.err != nil {
-			return nil, c.err
-		}
 		d := large.Shape().DType
 		zero := c.zeros(large.Shape())
 		infinity := c.broadcast(c.scalar(d, valueHighest), large.Shape())
 		ratio := c.binary(stablehlo.Divide, small, large)
-		root := c.unary(stablehlo.Sqrt, c.binary(stablehlo.Add, c.scalar(d, valueOne),
-			c.binary(stablehlo.Multiply, ratio, ratio)))
+		root := must(stablehlo.Sqrt(c.binary(stablehlo.Add, c.scalar(d, valueOne),
+			c.binary(stablehlo.Multiply, ratio, ratio))))
 		scaled := c.binary(stablehlo.Multiply, large, root)
 		scaled = c.selects(c.compare(types.CompareEQ, large, zero), zero, scaled)
 		scaled = c.selects(c.compare(types.CompareEQ, large, infinity), infinity, scaled)
-		return scaled, c.err
+		return scaled, nil
 	}, x)
 }
 
@@ -193,20 +187,18 @@ func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 // complex too. A Bool holds where a number is not 0, be it for its imaginary part only.
 func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary("ConvertDType", func(x *stablehlo.Value) (*stablehlo.Value, error) {
-		if err := wantRepresentable(dtype); err != nil {
-			return nil, err
-		}
+		wantRepresentable(dtype)
 		if n, ok := f.halves.narrow[x.String()]; ok && n.dtype == dtype {
-			return n.write()
+			return n.write(), nil
 		}
 		if !x.Shape().DType.IsComplex() || dtype.IsComplex() {
 			return stablehlo.Convert(x, dtype)
 		}
 		// Compilers crash over a conversion in one step.
-		c := chain{fn: f.fn}
+		c := f.chain()
 		if dtype == dtypes.Bool {
-			return c.nonzero(x), c.err
+			return c.nonzero(x), nil
 		}
-		return c.convert(c.unary(stablehlo.Real, x), dtype), c.err
+		return c.convert(must(stablehlo.Real(x)), dtype), nil
 	}, x)
 }

@@ -94,19 +94,23 @@ func (f *Function) lift(w *Value) (*stablehlo.Value, error) {
 }
 
 // ops adds ops to f: it resolves the operands, has emit write them, and wraps the results.
-// Everything that can fail ends as an *OpError.
+// Everything that can fail ends as an *OpError: emit panics with its errors, and the StableHLO builder
+// panics on some malformed arguments itself.
 func (f *Function) ops(name string, operands []compute.Value,
-	emit func(in []*stablehlo.Value) ([]*stablehlo.Value, error)) (results []compute.Value, err error) {
+	emit func(in []*stablehlo.Value) []*stablehlo.Value) (results []compute.Value, err error) {
 	e := &OpError{Op: name, Function: f.name}
-	// The StableHLO builder panics on some malformed arguments; callers get an error instead.
 	defer func() {
-		if r := recover(); r != nil {
-			if inner, ok := r.(error); ok {
-				e.Err = inner
-			} else {
-				e.Err = fmt.Errorf("%v", r)
-			}
-			results, err = nil, e
+		r := recover()
+		if r == nil {
+			return
+		}
+		results, err = nil, e
+		var ok bool
+		if e.Err, ok = r.(error); !ok {
+			e.Err = fmt.Errorf("%v", r)
+		}
+		if inner, ok := errors.AsType[*OpError](e.Err); ok { // a composite op failed in one of its parts
+			err = inner
 		}
 	}()
 	if e.Err = f.check(); e.Err != nil {
@@ -128,15 +132,7 @@ func (f *Function) ops(name string, operands []compute.Value,
 	if done != nil {
 		defer func() { f.builder.lines.within = false }()
 	}
-	out, err := emit(in)
-	if err != nil {
-		var inner *OpError
-		if errors.As(err, &inner) { // a composite op failed in one of its parts
-			return nil, err
-		}
-		e.Err = err
-		return nil, e
-	}
+	out := emit(in)
 	results = make([]compute.Value, len(out))
 	for i, v := range out {
 		results[i] = f.wrap(v)
@@ -149,10 +145,9 @@ func (f *Function) ops(name string, operands []compute.Value,
 
 // op is ops for one result.
 func (f *Function) op(name string, operands []compute.Value,
-	emit func(in []*stablehlo.Value) (*stablehlo.Value, error)) (compute.Value, error) {
-	out, err := f.ops(name, operands, func(in []*stablehlo.Value) ([]*stablehlo.Value, error) {
-		v, err := emit(in)
-		return []*stablehlo.Value{v}, err
+	emit func(in []*stablehlo.Value) *stablehlo.Value) (compute.Value, error) {
+	out, err := f.ops(name, operands, func(in []*stablehlo.Value) []*stablehlo.Value {
+		return []*stablehlo.Value{emit(in)}
 	})
 	if err != nil {
 		return nil, err
