@@ -9,29 +9,29 @@ import (
 // The ops here combine elements. The padding of their operands becomes what changes nothing.
 
 // reduce masks with the value that it starts from, which by StableHLO's rules changes nothing.
-func (r *rewriter) reduce(s, copied *ir.Statement) error {
+func (r *rewriter) reduce(s, copied *ir.Statement) {
 	over := ints(s, "dimensions")
 	n := len(s.Operands) / 2
 	for i := range n {
 		dims := r.dims[s.Operands[i]]
 		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), func() *ir.Value { return copied.Operands[n+i] })
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // dot masks both sides of a contraction: a number times NaN is NaN.
-func (r *rewriter) dot(s, copied *ir.Statement) error {
+func (r *rewriter) dot(s, copied *ir.Statement) {
 	for i, side := range []string{"lhs", "rhs"} {
 		dims := r.dims[s.Operands[i]]
 		over := field(s, "dot_dimension_numbers", side+"_contracting_dimensions")
 		copied.Operands[i] = r.masked(copied.Operands[i], dims, among(dims, over), r.zero(s.Operands[i].Type.DType))
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // convolution contracts the input's features with the kernel's, in gradients the batch. Windows
 // over padded dimensions are refused.
-func (r *rewriter) convolution(s, copied *ir.Statement) error {
+func (r *rewriter) convolution(s, copied *ir.Statement) {
 	axes, ok := s.Attribute("dimension_numbers").(ir.Layout)
 	if !ok {
 		panic(unknown(s, "dimension_numbers"))
@@ -47,21 +47,21 @@ func (r *rewriter) convolution(s, copied *ir.Statement) error {
 			case (axis == "f" || axis == "i") && !grouped:
 				contracted = append(contracted, d)
 			case axis == free || axis == "f" || axis == "i":
-				return r.refuse(s, i, d, "convolution", "its groups cut the padded dimension", "use one group")
+				r.refuse(s, i, d, "convolution", "its groups cut the padded dimension", "use one group")
 			default:
-				return r.refuse(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
+				r.refuse(s, i, d, "convolution", "its windows reach over the padded dimension", "convolve over other dimensions")
 			}
 		}
 		copied.Operands[i] = r.masked(copied.Operands[i], dims, contracted, r.zero(s.Operands[i].Type.DType))
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // reduceWindow masks what windows reach over, and needs an output for each input there: as many
 // elements before and after as the window is long.
-func (r *rewriter) reduceWindow(s, copied *ir.Statement) error {
+func (r *rewriter) reduceWindow(s, copied *ir.Statement) {
 	if len(s.Operands) != 2 {
-		return r.refuse(s, 0, -1, "reduce_window", "it has several operands", "")
+		r.refuse(s, 0, -1, "reduce_window", "it has several operands", "")
 	}
 	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
 	base, dilations := ints(s, "base_dilations"), ints(s, "window_dilations")
@@ -71,22 +71,21 @@ func (r *rewriter) reduceWindow(s, copied *ir.Statement) error {
 		size := s.Operands[0].Type.Dims[d]
 		low, high := paddings[2*d], paddings[2*d+1]
 		if at(strides, d) != 1 || at(base, d) != 1 || at(dilations, d) != 1 || low+high != window[d]-1 {
-			return r.refuse(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
+			r.refuse(s, 0, d, "reduce_window", "its windows leave rows out", "use strides of 1 along the padded dimension")
 		}
 		if window[d] == 1 {
 			continue
 		}
 		varies := len(r.varying[s]) > 0
 		if varies && (window[d] != size || low != 0 && high != 0) {
-			return r.refuse(s, 0, d, "reduce_window", "its window changes with the padded size", "use a window of one size, or of all rows (graph.CumSum)")
+			r.refuse(s, 0, d, "reduce_window", "its window changes with the padded size", "use a window of one size, or of all rows (graph.CumSum)")
 		}
 		over = append(over, d)
 	}
-	if len(r.varying[s]) > 0 && len(over) == 0 {
-		return r.sameAttributes(s)
+	if len(over) == 0 {
+		r.sameAttributes(s)
 	}
 	copied.Operands[0] = r.masked(copied.Operands[0], dims, over, func() *ir.Value { return copied.Operands[1] })
-	return nil
 }
 
 // at is a number of a list that may be left out, which is 1 then.
@@ -97,26 +96,26 @@ func at(list []int, i int) int {
 	return 1
 }
 
-func (r *rewriter) selectAndScatter(s *ir.Statement) error {
+func (r *rewriter) selectAndScatter(s *ir.Statement) {
 	window, strides, paddings := ints(s, "window_dimensions"), ints(s, "window_strides"), ints(s, "padding")
 	for _, d := range padded(r.dims[s.Operands[0]]) {
 		if at(window, d) != 1 || at(strides, d) != 1 || 2*d+1 < len(paddings) && (paddings[2*d] != 0 || paddings[2*d+1] != 0) {
-			return r.refuse(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
+			r.refuse(s, 0, d, "select_and_scatter", "its windows reach over the padded dimension", "pool over other dimensions")
 		}
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // gather reads rows by positions. Those in the padding are held back to the last real row, as
 // positions behind the end are.
-func (r *rewriter) gather(s, copied *ir.Statement) error {
+func (r *rewriter) gather(s, copied *ir.Statement) {
 	const key = "dimension_numbers"
 	operand, positions := s.Operands[0], s.Operands[1]
 	dims, at := r.dims[operand], r.dims[positions]
 	sizes, indexed := ints(s, "slice_sizes"), field(s, key, "start_index_map")
 	vector := field(s, key, "index_vector_dim")[0]
 	if vector < len(at) && at[vector].Padded() {
-		return r.refuse(s, 1, vector, "gather", "how many coordinates a position has changes with the padded size", "")
+		r.refuse(s, 1, vector, "gather", "how many coordinates a position has changes with the padded size", "")
 	}
 	var limited []int // coordinates along padded dimensions
 	for _, d := range padded(dims) {
@@ -125,21 +124,18 @@ func (r *rewriter) gather(s, copied *ir.Statement) error {
 		}
 		i := slices.Index(indexed, d)
 		if i < 0 || sizes[d] != 1 {
-			return r.refuse(s, 0, d, "gather", "it takes several rows at once", "gather them one by one")
+			r.refuse(s, 0, d, "gather", "it takes several rows at once", "gather them one by one")
 		}
 		if len(padded(at)) == 0 {
-			return r.refuse(s, 0, d, "gather", "a replica may not have the rows that it takes", "choose rows by their contents with graph.Where")
+			r.refuse(s, 0, d, "gather", "a replica may not have the rows that it takes", "choose rows by their contents with graph.Where")
 		}
 		limited = append(limited, i)
 	}
-	if err := r.sameAttributes(s, "slice_sizes"); err != nil {
-		return err
-	}
+	r.sameAttributes(s, "slice_sizes")
 	if len(limited) > 0 {
 		copied.Operands[1] = r.clamped(copied.Operands[1], dims, indexed, limited, vector)
 		r.setFlag(copied, "indices_are_sorted")
 	}
-	return nil
 }
 
 // clamped keeps positions below the real sizes of the dimensions that they are in.
@@ -161,10 +157,10 @@ func (r *rewriter) clamped(positions *ir.Value, dims []Dim, indexed, limited []i
 
 // scatter leaves out the updates of padding: their positions are outside, which StableHLO skips,
 // and their values nothing.
-func (r *rewriter) scatter(s, copied *ir.Statement) error {
+func (r *rewriter) scatter(s, copied *ir.Statement) {
 	const key = "scatter_dimension_numbers"
 	if len(s.Operands) != 3 {
-		return r.refuse(s, 0, -1, "scatter", "it has several operands", "")
+		r.refuse(s, 0, -1, "scatter", "it has several operands", "")
 	}
 	operand, positions, updates := s.Operands[0], s.Operands[1], s.Operands[2]
 	window, inserted := field(s, key, "update_window_dims"), field(s, key, "inserted_window_dims")
@@ -178,13 +174,13 @@ func (r *rewriter) scatter(s, copied *ir.Statement) error {
 		from := window[next]
 		next++
 		if other := r.dims[updates][from]; other != dim || dim.Padded() && updates.Type.Dims[from] != operand.Type.Dims[d] {
-			return r.refuse(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
+			r.refuse(s, 0, d, "scatter", "its windows are of another size than the padded dimension", "scatter whole rows")
 		}
 	}
 	at := r.dims[positions]
 	rows := padded(at)
 	if slices.Contains(rows, vector) {
-		return r.refuse(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
+		r.refuse(s, 1, vector, "scatter", "how many coordinates a position has changes with the padded size", "")
 	}
 	if len(rows) > 0 {
 		copied.Operands[1] = r.masked(copied.Operands[1], at, rows, func() *ir.Value { return r.constant(ir.Whole(-1), positions.Type.DType) })
@@ -201,7 +197,7 @@ func (r *rewriter) scatter(s, copied *ir.Statement) error {
 			copied.Operands[2] = r.masked(copied.Operands[2], dims, free, r.zero(updates.Type.DType))
 		}
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // sums reports whether a function of two elements adds them.

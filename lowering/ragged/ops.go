@@ -15,14 +15,7 @@ import (
 func (r *rewriter) do(op string, result ir.Type, in []*ir.Value, attributes ...ir.Attribute) *ir.Value {
 	v := r.main.Fresh(result)
 	s := &ir.Statement{Op: "stablehlo." + op, Operands: in, Results: []*ir.Value{v}, Attributes: attributes}
-	switch {
-	case r.inPrelude:
-		r.prelude = append(r.prelude, s)
-	case r.inLater:
-		r.later = append(r.later, s)
-	default:
-		r.out = append(r.out, s)
-	}
+	*r.to = append(*r.to, s)
 	return v
 }
 

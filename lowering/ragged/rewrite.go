@@ -25,16 +25,14 @@ type rewriter struct {
 	*Plan
 	main *ir.Function
 	real []*ir.Value // the real sizes, int32 scalars of main
-	// prelude is what main computes before all else, out what the block at hand has by now.
-	prelude, out []*ir.Statement
-	inPrelude    bool
-	// later is what main computes where the sizes late are known, for them.
-	later   []*ir.Statement
-	late    []bool
-	inLater bool
-	inBody  bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
-	named   map[string]*ir.Value
-	err     error
+	// prelude is what main computes before all else, out what the block at hand has by now, and later
+	// what main computes where the sizes late are known, for them. The ops that are made go to one of
+	// them.
+	prelude, out, later []*ir.Statement
+	to                  *[]*ir.Statement
+	late                []bool
+	inBody              bool // of a loop or a branch: main's values are at hand, but what main would not run is not made there
+	named               map[string]*ir.Value
 }
 
 // Apply rewrites the program for real sizes. sources says where the program finds each of them.
@@ -43,8 +41,9 @@ type rewriter struct {
 func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	main := p.program.Main()
 	r := &rewriter{Plan: p, main: main, named: map[string]*ir.Value{}}
+	r.to = &r.out
 	defer func() {
-		if e := recover(); e != nil { // see ints
+		if e := recover(); e != nil { // see refuse
 			positions = nil
 			if refused, ok := e.(*Error); ok {
 				err = refused
@@ -70,9 +69,6 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 	for i, s := range main.Body {
 		positions = append(positions, len(r.out))
 		r.statement(s)
-		if r.err != nil {
-			return nil, r.err
-		}
 		if known != nil && slices.Contains(s.Results, known) {
 			behind, at = i, len(r.out)
 		}
@@ -96,9 +92,11 @@ func (p *Plan) Apply(sources []Source) (positions []int, err error) {
 
 // early adds what build makes to main's beginning, or to where the late sizes are known.
 func (r *rewriter) early(late bool, build func() *ir.Value) *ir.Value {
-	prelude, later := r.inPrelude, r.inLater
-	r.inPrelude, r.inLater = !late, late
-	defer func() { r.inPrelude, r.inLater = prelude, later }()
+	before := r.to
+	defer func() { r.to = before }()
+	if r.to = &r.prelude; late {
+		r.to = &r.later
+	}
 	return build()
 }
 
@@ -116,10 +114,7 @@ func (r *rewriter) statement(s *ir.Statement) {
 		}
 	}
 	if r.concerns(s) {
-		if e := r.rule(s, &copied); e != nil {
-			r.err = e
-			return
-		}
+		r.rule(s, &copied)
 	}
 	r.bodies(s, &copied)
 	r.out = append(r.out, &copied)
@@ -139,9 +134,9 @@ func (r *rewriter) bodies(s, copied *ir.Statement) {
 	default:
 		for _, f := range s.Regions {
 			for _, inner := range f.Body {
-				if r.constants[inner] != nil && r.err == nil {
-					r.err = &Error{Op: s.Name(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
-						Hint: "use the constant outside"}
+				if r.constants[inner] != nil {
+					panic(&Error{Op: s.Name(), Dim: -1, Reason: "the function that it combines elements by has a constant that changes with a padded size",
+						Hint: "use the constant outside"})
 				}
 			}
 		}
@@ -152,9 +147,7 @@ func (r *rewriter) bodies(s, copied *ir.Statement) {
 		body, out := r.inBody, r.out
 		r.out, r.inBody = nil, true
 		for _, inner := range f.Body {
-			if r.err == nil {
-				r.statement(inner)
-			}
+			r.statement(inner)
 		}
 		copied.Regions[i] = &ir.Region{Label: f.Label, Arguments: f.Arguments, Body: r.out}
 		r.out, r.inBody = out, body

@@ -25,66 +25,68 @@ var elementwise = map[string]bool{
 
 // rule makes a statement that concerns padded dimensions keep the invariant: it changes the
 // operands of the copy that is written. s is the statement as it was compared.
-func (r *rewriter) rule(s, copied *ir.Statement) error {
+func (r *rewriter) rule(s, copied *ir.Statement) {
 	if s.Mark != nil {
 		if op := r.marker(s.Mark); op != "" {
-			return r.refuse(s, 0, -1, op, "the replicas' real sizes differ",
+			r.refuse(s, 0, -1, op, "the replicas' real sizes differ",
 				"reduce the padded dimension first, or return the value and reduce or gather it outside the step")
 		}
-		return nil
+		return
 	}
 	name := s.Name()
 	if elementwise[name] {
-		return r.sameAttributes(s)
+		r.sameAttributes(s)
+		return
 	}
 	switch name {
 	case "reshape":
-		return r.reshape(s)
+		r.reshape(s)
 	case "reduce":
-		return r.reduce(s, copied)
+		r.reduce(s, copied)
 	case "dot_general":
-		return r.dot(s, copied)
+		r.dot(s, copied)
 	case "convolution":
-		return r.convolution(s, copied)
+		r.convolution(s, copied)
 	case "reduce_window":
-		return r.reduceWindow(s, copied)
+		r.reduceWindow(s, copied)
 	case "select_and_scatter":
-		return r.selectAndScatter(s)
+		r.selectAndScatter(s)
 	case "slice":
-		return r.slice(s)
+		r.slice(s)
 	case "pad":
-		return r.pad(s)
+		r.pad(s)
 	case "concatenate":
-		return r.along(s, "joining rows of which the last are padding has padding in the middle",
+		r.along(s, "joining rows of which the last are padding has padding in the middle",
 			"concatenate along another dimension, or give the parts as results", ints(s, "dimension"))
 	case "reverse":
-		return r.along(s, "the padding would come first", "reverse before batching, or along another dimension", ints(s, "dimensions"))
+		r.along(s, "the padding would come first", "reverse before batching, or along another dimension", ints(s, "dimensions"))
 	case "sort":
-		return r.along(s, "padding would be sorted among the rows", "sort along another dimension, or give the rows as a result and sort them there",
+		r.along(s, "padding would be sorted among the rows", "sort along another dimension, or give the rows as a result and sort them there",
 			ints(s, "dimension"))
 	case "dynamic_slice":
-		return r.dynamicSlice(s)
+		r.dynamicSlice(s)
 	case "dynamic_update_slice":
-		return r.dynamicUpdateSlice(s)
+		r.dynamicUpdateSlice(s)
 	case "gather":
-		return r.gather(s, copied)
+		r.gather(s, copied)
 	case "scatter":
-		return r.scatter(s, copied)
+		r.scatter(s, copied)
 	case "bitcast_convert":
 		if v := s.Operands[0]; v.Type.Rank() != s.Results[0].Type.Rank() {
-			return r.along(s, "its bytes are numbers of other sizes", "", []int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
+			r.along(s, "its bytes are numbers of other sizes", "", []int{min(v.Type.Rank(), s.Results[0].Type.Rank())})
 		}
-		return nil
 	case "fft":
 		rank, n := s.Operands[0].Type.Rank(), len(ints(s, "fft_length"))
-		return r.along(s, "each output is of all rows", "", indexes(rank-n, rank))
+		r.along(s, "each output is of all rows", "", indexes(rank-n, rank))
+	default:
+		r.refuse(s, 0, -1, name, "it is not known how to leave padding out of it",
+			"do it outside the step, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)")
 	}
-	return r.refuse(s, 0, -1, name, "it is not known how to leave padding out of it",
-		"do it outside the step, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)")
 }
 
-// refuse names a statement's operand and its padded dimension; dim -1 is its first.
-func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint string) error {
+// refuse ends [Plan.Apply] with an error that names a statement's operand and its padded dimension; dim
+// -1 is its first.
+func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint string) {
 	e := &Error{Op: op, Dim: dim, Reason: reason, Hint: hint}
 	v := s.Results[0]
 	if operand < len(s.Operands) {
@@ -94,28 +96,26 @@ func (r *rewriter) refuse(s *ir.Statement, operand, dim int, op, reason, hint st
 	if all := padded(r.dims[v]); dim < 0 && len(all) > 0 {
 		e.Dim = all[0]
 	}
-	return e
+	panic(e)
 }
 
 // sameAttributes refuses a statement that means something else for other sizes: one that has an
 // attribute that changes with them, but for those named.
-func (r *rewriter) sameAttributes(s *ir.Statement, but ...string) error {
+func (r *rewriter) sameAttributes(s *ir.Statement, but ...string) {
 	for _, key := range r.varying[s] {
 		if !slices.Contains(but, key) {
-			return r.refuse(s, 0, -1, s.Name(), "its "+key+" changes with a padded size", "")
+			r.refuse(s, 0, -1, s.Name(), "its "+key+" changes with a padded size", "")
 		}
 	}
-	return nil
 }
 
 // along refuses an op along padded dimensions of an operand, where they are in a list.
-func (r *rewriter) along(s *ir.Statement, reason, hint string, list []int) error {
+func (r *rewriter) along(s *ir.Statement, reason, hint string, list []int) {
 	for i, v := range s.Operands {
 		if at := among(r.dims[v], list); len(at) > 0 {
-			return r.refuse(s, i, at[0], s.Name(), reason, hint)
+			r.refuse(s, i, at[0], s.Name(), reason, hint)
 		}
 	}
-	return nil
 }
 
 func indexes(from, to int) (all []int) {
@@ -127,13 +127,13 @@ func indexes(from, to int) (all []int) {
 
 // reshape keeps the invariant where a padded dimension leads those that it is joined with or
 // cut into: the real rows then stay in front.
-func (r *rewriter) reshape(s *ir.Statement) error {
+func (r *rewriter) reshape(s *ir.Statement) {
 	in, out := s.Operands[0], s.Results[0]
 	from, to := r.shapes[in], r.shapes[out]
 	fromDims, toDims := r.dims[in], r.dims[out]
 	n := len(from)
 	if slices.Contains(from[0], 0) {
-		return nil
+		return
 	}
 	for i, j := 0, 0; i < len(from[0]) || j < len(to[0]); {
 		a, b := ones(n), ones(n)
@@ -160,11 +160,10 @@ func (r *rewriter) reshape(s *ir.Statement) error {
 			}
 		}
 		if !leads(fromDims, from[0], firstIn, i) || !leads(toDims, to[0], firstOut, j) {
-			return r.refuse(s, 0, -1, "reshape", "its padded dimension is mixed with one before it",
+			r.refuse(s, 0, -1, "reshape", "its padded dimension is mixed with one before it",
 				"move the padded dimension to the front of those that are joined (graph.Transpose)")
 		}
 	}
-	return nil
 }
 
 func ones(n int) []int {
@@ -191,48 +190,45 @@ func leads(dims []Dim, sizes []int, from, to int) bool {
 }
 
 // slice takes all of a padded dimension, or nothing is known of what it takes.
-func (r *rewriter) slice(s *ir.Statement) error {
+func (r *rewriter) slice(s *ir.Statement) {
 	starts, limits, strides := ints(s, "start_indices"), ints(s, "limit_indices"), ints(s, "strides")
 	v := s.Operands[0]
 	for _, d := range padded(r.dims[v]) {
 		if starts[d] != 0 || limits[d] != v.Type.Dims[d] || strides[d] != 1 || !r.dims[s.Results[0]][d].Padded() {
-			return r.refuse(s, 0, d, "slice", "a replica may have fewer rows than it takes",
+			r.refuse(s, 0, d, "slice", "a replica may have fewer rows than it takes",
 				"slice along another dimension, or choose rows by their contents with graph.Where")
 		}
 	}
-	return r.sameAttributes(s, "limit_indices")
+	r.sameAttributes(s, "limit_indices")
 }
 
-func (r *rewriter) pad(s *ir.Statement) error {
+func (r *rewriter) pad(s *ir.Statement) {
 	low, high, between := ints(s, "edge_padding_low"), ints(s, "edge_padding_high"), ints(s, "interior_padding")
 	for _, v := range []*ir.Value{s.Operands[0], s.Results[0]} {
 		for _, d := range padded(r.dims[v]) {
 			if low[d] != 0 || high[d] != 0 || between[d] != 0 {
-				return r.refuse(s, 0, d, "pad", "what is added would follow the padding", "pad along another dimension, or before batching")
+				r.refuse(s, 0, d, "pad", "what is added would follow the padding", "pad along another dimension, or before batching")
 			}
 		}
 	}
-	return r.sameAttributes(s)
+	r.sameAttributes(s)
 }
 
 // wholeDims are the dimensions of a that b has whole, so that a start along them is 0.
-func (r *rewriter) wholeDims(s *ir.Statement, whole, part *ir.Value, reason, hint string) error {
+func (r *rewriter) wholeDims(s *ir.Statement, whole, part *ir.Value, reason, hint string) {
 	a, b := r.dims[whole], r.dims[part]
 	for d := range a {
 		if a[d] != b[d] || a[d].Padded() && whole.Type.Dims[d] != part.Type.Dims[d] {
-			return r.refuse(s, 0, d, s.Name(), reason, hint)
+			r.refuse(s, 0, d, s.Name(), reason, hint)
 		}
 	}
-	return nil
 }
 
-func (r *rewriter) dynamicSlice(s *ir.Statement) error {
-	if err := r.sameAttributes(s, "slice_sizes"); err != nil {
-		return err
-	}
-	return r.wholeDims(s, s.Operands[0], s.Results[0], "it may take padding", "slice along another dimension")
+func (r *rewriter) dynamicSlice(s *ir.Statement) {
+	r.sameAttributes(s, "slice_sizes")
+	r.wholeDims(s, s.Operands[0], s.Results[0], "it may take padding", "slice along another dimension")
 }
 
-func (r *rewriter) dynamicUpdateSlice(s *ir.Statement) error {
-	return r.wholeDims(s, s.Operands[0], s.Operands[1], "it would write padding, or into it", "update along another dimension")
+func (r *rewriter) dynamicUpdateSlice(s *ir.Statement) {
+	r.wholeDims(s, s.Operands[0], s.Operands[1], "it would write padding, or into it", "update along another dimension")
 }
