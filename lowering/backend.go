@@ -48,15 +48,9 @@ const (
 // String returns the name StableHLO uses: "DEFAULT", "HIGH" or "HIGHEST".
 func (p Precision) String() string { return enum.Name(p, "DEFAULT", "HIGH", "HIGHEST") }
 
-// stableHLO maps p to the builder's enumeration; unknown values mean DEFAULT.
+// stableHLO maps p, which is known, to the builder's enumeration.
 func (p Precision) stableHLO() types.DotGeneralPrecisionType {
-	switch p {
-	case PrecisionHigh:
-		return types.DotGeneralPrecisionHigh
-	case PrecisionHighest:
-		return types.DotGeneralPrecisionHighest
-	}
-	return types.DotGeneralPrecisionDefault
+	return [...]types.DotGeneralPrecisionType{types.DotGeneralPrecisionDefault, types.DotGeneralPrecisionHigh, types.DotGeneralPrecisionHighest}[p]
 }
 
 // Options configures a Backend. The zero value lowers for a TPU with DEFAULT precision, passes

@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	xshapes "github.com/gomlx/go-xla/types/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // binaryOp writes an element-wise op of two operands of the same shape.
@@ -80,7 +82,7 @@ func wantBool(x *stablehlo.Value) {
 }
 
 func wantRepresentable(d dtypes.DType) {
-	if !representable(d) {
+	if !ir.Writable(d) {
 		panic(fmt.Errorf("dtype %s has no StableHLO type here", d))
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // capabilities lists what this package lowers. A test holds the ops against the methods.
@@ -19,7 +21,7 @@ func capabilities(target Target) compute.Capabilities {
 		// libtpu takes 2-bit integers only in tensors that fill its tiles; the CPU compiler takes
 		// all.
 		twoBits := d == dtypes.Int2 || d == dtypes.Uint2
-		if representable(d) && (!twoBits || target == TargetCPU) {
+		if ir.Writable(d) && (!twoBits || target == TargetCPU) {
 			c.DTypes[d] = true
 		}
 	}

@@ -9,19 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
-// must returns v, or ends the op that is being made with the error: see [Function.ops].
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-// check ends the op that is being made if there is an error.
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
 // chain writes several ops in a row, for ops that StableHLO has only in parts.
 type chain struct{ fn *stablehlo.Function }
 

@@ -47,17 +47,12 @@ var combinerTable = [...]struct {
 
 // combinerOf maps GoMLX's reduction types.
 func combinerOf(t compute.ReduceOpType) combiner {
-	switch t {
-	case compute.ReduceOpSum:
-		return combineSum
-	case compute.ReduceOpProduct:
-		return combineProduct
-	case compute.ReduceOpMax:
-		return combineMax
-	case compute.ReduceOpMin:
-		return combineMin
+	kind, ok := map[compute.ReduceOpType]combiner{compute.ReduceOpSum: combineSum, compute.ReduceOpProduct: combineProduct,
+		compute.ReduceOpMax: combineMax, compute.ReduceOpMin: combineMin}[t]
+	if !ok {
+		panic(fmt.Errorf("reduction %s is not one of Sum, Product, Max, Min", t))
 	}
-	panic(fmt.Errorf("reduction %s is not one of Sum, Product, Max, Min", t))
+	return kind
 }
 
 type combinerKey struct {

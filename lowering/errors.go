@@ -58,3 +58,16 @@ func (e *OpError) Unwrap() error { return e.Err }
 func fault(subject, reason, hint string) error {
 	return &errkind.Fault{Op: "lowering:", Subject: subject, Reason: reason, Hint: hint, Class: errkind.InvalidArgumentError}
 }
+
+// must returns v, or ends the op that is being made with the error: see [Function.ops].
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// check ends the op that is being made if there is an error.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

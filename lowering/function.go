@@ -61,6 +61,8 @@ func newFunction(b *Builder, parent *Function, fn *stablehlo.Function, name stri
 		combiners: map[combinerKey]*stablehlo.Function{},
 
 		definitions: map[string]*stablehlo.Statement{},
+		origins:     origins{map[string]plainConvolution{}, map[string]tensorSlice{}},
+		halves:      halves{map[string][][]int{}, map[string]narrowing{}},
 	}
 	if parent != nil {
 		f.names = parent.names
@@ -215,17 +217,4 @@ func (f *Function) definition(name string) *stablehlo.Statement {
 		}
 	}
 	return nil
-}
-
-// representable reports whether the StableHLO builder can write the dtype.
-func representable(d dtypes.DType) bool {
-	switch d {
-	case dtypes.Bool, dtypes.Int8, dtypes.Int16, dtypes.Int32, dtypes.Int64,
-		dtypes.Uint8, dtypes.Uint16, dtypes.Uint32, dtypes.Uint64,
-		dtypes.Int4, dtypes.Uint4, dtypes.Int2, dtypes.Uint2,
-		dtypes.Float16, dtypes.BFloat16, dtypes.Float32, dtypes.Float64,
-		dtypes.Complex64, dtypes.Complex128:
-		return true
-	}
-	return false
 }

@@ -41,9 +41,6 @@ type origins struct {
 }
 
 func (o *origins) convolved(v *stablehlo.Value, c plainConvolution) {
-	if o.convolutions == nil {
-		o.convolutions = map[string]plainConvolution{}
-	}
 	c.XDimensions, c.KernelDimensions = c.x.Shape().Dimensions, c.kernel.Shape().Dimensions
 	o.convolutions[v.String()] = c
 }
@@ -51,9 +48,6 @@ func (o *origins) convolved(v *stablehlo.Value, c plainConvolution) {
 func (o *origins) sliced(v, of *stablehlo.Value, starts, limits, strides []int) {
 	if len(strides) > 0 && slices.Max(strides) > 1 {
 		return
-	}
-	if o.slices == nil {
-		o.slices = map[string]tensorSlice{}
 	}
 	o.slices[v.String()] = tensorSlice{of, slices.Clone(starts), slices.Clone(limits)}
 }

@@ -43,9 +43,6 @@ type narrowing struct {
 
 // multiplied notes a product of half precision whose sums are float32.
 func (h *halves) multiplied(lhs, rhs, result *stablehlo.Value) {
-	if h.results == nil {
-		h.results = map[string][][]int{}
-	}
 	for _, operand := range []*stablehlo.Value{lhs, rhs} {
 		h.results[operand.String()] = append(h.results[operand.String()], result.Shape().Dimensions)
 	}
@@ -67,7 +64,7 @@ func (f *Function) gradient(p product, v *stablehlo.Value) {
 	if adjoint := f.converted(p.lhs); adjoint != nil && adjoint.Shape().DType == d {
 		p.lhs, p.rhs = adjoint, operand
 	}
-	f.halves.remember(v, narrowing{d, func() *stablehlo.Value { return f.dot(p, d) }})
+	f.halves.narrow[v.String()] = narrowing{d, func() *stablehlo.Value { return f.dot(p, d) }}
 }
 
 // converted returns what v is converted from in f, or nil.
@@ -79,18 +76,9 @@ func (f *Function) converted(v *stablehlo.Value) *stablehlo.Value {
 	return s.Inputs[0]
 }
 
-func (h *halves) remember(v *stablehlo.Value, n narrowing) {
-	if h.narrow == nil {
-		h.narrow = map[string]narrowing{}
-	}
-	h.narrow[v.String()] = n
-}
-
 // transposed carries what is known of x over to its transpose.
 func (h *halves) transposed(x, result *stablehlo.Value, permutation []int) {
-	n, ok := h.narrow[x.String()]
-	if !ok {
-		return
+	if n, ok := h.narrow[x.String()]; ok {
+		h.narrow[result.String()] = narrowing{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.write(), permutation...)) }}
 	}
-	h.remember(result, narrowing{n.dtype, func() *stablehlo.Value { return must(stablehlo.Transpose(n.write(), permutation...)) }})
 }

@@ -90,7 +90,7 @@ func ints(s *ir.Statement, key string) []int {
 
 func (l *limits) window(s *ir.Statement) {
 	var low, high, between []int
-	pairs, _ := s.Attribute("padding").(ir.Pairs)
+	pairs, _ := s.Attribute("padding").(ir.Rows)
 	for _, pair := range pairs {
 		low, high = append(low, pair[0]), append(high, pair[1])
 	}

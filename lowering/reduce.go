@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
 // axisOf turns a negative axis into the one counted from the end.
@@ -108,7 +110,7 @@ func (f *Function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType
 	return f.op("ArgMinMax", with(x), func(in []*stablehlo.Value) *stablehlo.Value {
 		shape := in[0].Shape()
 		axis := axisOf(axis, shape.Rank())
-		if !outputDType.IsInt() || !representable(outputDType) {
+		if !outputDType.IsInt() || !ir.Writable(outputDType) {
 			panic(fmt.Errorf("the index dtype must be an integer, got %s", outputDType))
 		}
 		closure := f.argCombiner(shape.DType, outputDType, isMin)

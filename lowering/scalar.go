@@ -53,14 +53,14 @@ func scalarIn(d dtypes.DType, value scalarValue) (ir.Number, bool) {
 		return complexNumber(float64Number(float64(min(value, valueOne))), float64Number(0)), value <= valueOne
 	case value == valueZero || value == valueOne:
 		if d.IsFloat() {
-			return float64Number(float64(value)), representable(d)
+			return float64Number(float64(value)), ir.Writable(d)
 		}
-		return signed(int(value)), representable(d)
+		return signed(int(value)), ir.Writable(d)
 	case d.IsFloat():
 		inf, ok := infinities[d]
 		i := min(value-valueLowest, 1)
 		return floatNumber(math.Inf(2*int(i)-1), inf.bits[i], inf.digits), ok && value != valueAllOnes
-	case !representable(d):
+	case !ir.Writable(d):
 		return ir.Number{}, false
 	}
 	bits := d.Bits()

@@ -24,13 +24,39 @@ type Ints []int
 
 // Append implements [Attr].
 func (list Ints) Append(text []byte) []byte {
-	text = append(text, "array<i64"...)
-	before := ": "
-	for _, n := range list {
-		text = strconv.AppendInt(append(text, before...), int64(n), 10)
-		before = ", "
+	if len(list) == 0 {
+		return append(text, "array<i64>"...)
 	}
-	return append(text, '>')
+	return append(appendInts(append(text, "array<i64: "...), list), '>')
+}
+
+// appendInts appends integers with commas between.
+func appendInts(text []byte, list []int) []byte {
+	for i, n := range list {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = strconv.AppendInt(text, int64(n), 10)
+	}
+	return text
+}
+
+// Rows is a list of lists of integers of one length, such as the padding before and after each
+// dimension, or the groups of partitions of a collective.
+type Rows [][]int
+
+// Append implements [Attr].
+func (rows Rows) Append(text []byte) []byte {
+	text = append(text, "dense<["...)
+	width := 2 // without rows, of paddings
+	for i, row := range rows {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = append(appendInts(append(text, '['), row), ']')
+		width = len(row)
+	}
+	return fmt.Appendf(text, "]> : tensor<%dx%dxi64>", len(rows), width)
 }
 
 // Int is a 64-bit integer: 1 : i64.

@@ -1,5 +1,7 @@
 package ir
 
+import "github.com/tpustrategy/tpustrategy/internal/enum"
+
 // Origin says which code a value comes from, for people to read. Nothing of a program's text depends
 // on it: the text numbers its statements, and [Module.Text] returns the origin of each number.
 type Origin struct {
@@ -31,12 +33,4 @@ const (
 )
 
 // String returns "forward", "backward" or "update".
-func (p Pass) String() string {
-	switch p {
-	case Backward:
-		return "backward"
-	case Update:
-		return "update"
-	}
-	return "forward"
-}
+func (p Pass) String() string { return enum.Name(p, "forward", "backward", "update") }

@@ -1,30 +1,10 @@
 package ir
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
-
-// Pairs is a list of pairs of integers, such as the padding before and after each dimension.
-type Pairs [][2]int
-
-// Append implements [Attr].
-func (p Pairs) Append(text []byte) []byte {
-	text = append(text, "dense<["...)
-	for i, pair := range p {
-		if i > 0 {
-			text = append(text, ", "...)
-		}
-		text = append(text, '[')
-		text = strconv.AppendInt(text, int64(pair[0]), 10)
-		text = append(text, ", "...)
-		text = strconv.AppendInt(text, int64(pair[1]), 10)
-		text = append(text, ']')
-	}
-	text = append(text, "]> : tensor<"...)
-	text = strconv.AppendInt(text, int64(len(p)), 10)
-	return append(text, "x2xi64>"...)
-}
 
 // Layout names the axes of a convolution's operands and of its result, such as b, 0, f.
 type Layout [3][]string
@@ -77,14 +57,7 @@ func (f Fields) Append(text []byte) []byte {
 			text = strconv.AppendInt(text, int64(field.Dims[0]), 10)
 			continue
 		}
-		text = append(text, '[')
-		for k, d := range field.Dims {
-			if k > 0 {
-				text = append(text, ", "...)
-			}
-			text = strconv.AppendInt(text, int64(d), 10)
-		}
-		text = append(text, ']')
+		text = append(appendInts(append(text, '['), field.Dims), ']')
 	}
 	if f.Apart {
 		text = append(text, '\n')
@@ -114,11 +87,7 @@ func Read(text string) Attr {
 		a = Ints(integers(strings.TrimPrefix(text, "array<i64")))
 	case strings.HasPrefix(text, "dense<["):
 		elements, _, _ := strings.Cut(text, ">")
-		var p Pairs
-		for n := integers(elements); len(n) > 1; n = n[2:] {
-			p = append(p, [2]int{n[0], n[1]})
-		}
-		a = p
+		a = Rows(slices.Collect(slices.Chunk(integers(elements), 2)))
 	case strings.HasPrefix(text, "#stablehlo.conv<"):
 		var l Layout
 		rest := text

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -62,51 +63,19 @@ func (t Type) append(b []byte) []byte {
 		b = strconv.AppendInt(b, int64(d), 10)
 		b = append(b, 'x')
 	}
-	b = append(b, element(t.DType)...)
-	return append(b, '>')
+	if !Writable(t.DType) {
+		return fmt.Appendf(b, "unknown<%s>>", t.DType)
+	}
+	return append(append(b, elements[t.DType]...), '>')
 }
 
-// element is MLIR's name of a dtype.
-func element(d dtypes.DType) string {
-	switch d {
-	case dtypes.Bool:
-		return "i1"
-	case dtypes.Int2:
-		return "i2"
-	case dtypes.Int4:
-		return "i4"
-	case dtypes.Int8:
-		return "i8"
-	case dtypes.Int16:
-		return "i16"
-	case dtypes.Int32:
-		return "i32"
-	case dtypes.Int64:
-		return "i64"
-	case dtypes.Uint2:
-		return "ui2"
-	case dtypes.Uint4:
-		return "ui4"
-	case dtypes.Uint8:
-		return "ui8"
-	case dtypes.Uint16:
-		return "ui16"
-	case dtypes.Uint32:
-		return "ui32"
-	case dtypes.Uint64:
-		return "ui64"
-	case dtypes.Float16:
-		return "f16"
-	case dtypes.BFloat16:
-		return "bf16"
-	case dtypes.Float32:
-		return "f32"
-	case dtypes.Float64:
-		return "f64"
-	case dtypes.Complex64:
-		return "complex<f32>"
-	case dtypes.Complex128:
-		return "complex<f64>"
-	}
-	return "unknown<" + d.String() + ">"
+// Writable reports whether a program can have tensors of a dtype.
+func Writable(d dtypes.DType) bool { return elements[d] != "" }
+
+// elements are MLIR's names of dtypes.
+var elements = map[dtypes.DType]string{
+	dtypes.Bool: "i1", dtypes.Int2: "i2", dtypes.Int4: "i4", dtypes.Int8: "i8", dtypes.Int16: "i16", dtypes.Int32: "i32", dtypes.Int64: "i64",
+	dtypes.Uint2: "ui2", dtypes.Uint4: "ui4", dtypes.Uint8: "ui8", dtypes.Uint16: "ui16", dtypes.Uint32: "ui32", dtypes.Uint64: "ui64",
+	dtypes.Float16: "f16", dtypes.BFloat16: "bf16", dtypes.Float32: "f32", dtypes.Float64: "f64",
+	dtypes.Complex64: "complex<f32>", dtypes.Complex128: "complex<f64>",
 }

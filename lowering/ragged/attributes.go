@@ -2,6 +2,7 @@ package ragged
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -16,12 +17,8 @@ func ints(s *ir.Statement, key string) []int {
 		return v
 	case ir.Int:
 		return []int{int(v)}
-	case ir.Pairs:
-		var all []int
-		for _, pair := range v {
-			all = append(all, pair[0], pair[1])
-		}
-		return all
+	case ir.Rows:
+		return slices.Concat(v...)
 	}
 	panic(unknown(s, key))
 }

@@ -105,7 +105,7 @@ func (w *writer) groupsOver(axes []string) ir.Alias {
 }
 
 // partitionsOver are the groups of partitions that differ on the axes only.
-func (w *writer) partitionsOver(axes []string) groups {
+func (w *writer) partitionsOver(axes []string) ir.Rows {
 	all, err := w.mesh.Groups(w.factors.Pieces(axes...)...)
 	if err != nil {
 		panic(fault("region", err.Error(), "report this as a fault of tpustrategy")) // the axes are the mesh's
@@ -115,14 +115,14 @@ func (w *writer) partitionsOver(axes []string) groups {
 
 // pairsOver is the alias of the pairs of partitions of which the first sends to the second.
 func (w *writer) pairsOver(axes []string, pairs [][2]int) ir.Alias {
-	var all groups
+	var all ir.Rows
 	for _, group := range w.partitionsOver(axes) {
 		for _, pair := range pairs {
 			all = append(all, []int{group[pair[0]], group[pair[1]]})
 		}
 	}
 	for _, known := range w.aliases {
-		if value, ok := known.Value.(groups); ok && slices.EqualFunc(value, all, slices.Equal) && strings.HasPrefix(known.Key, "pairs") {
+		if value, ok := known.Value.(ir.Rows); ok && slices.EqualFunc(value, all, slices.Equal) && strings.HasPrefix(known.Key, "pairs") {
 			return ir.Alias(known.Key)
 		}
 	}

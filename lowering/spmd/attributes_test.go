@@ -11,9 +11,11 @@ import (
 
 // Partition r*P + p is logical device p of replica r.
 func TestGroupsOfPartitions(t *testing.T) {
-	w := &writer{replicas: 2, logicalDevices: 3}
-	assert.Equal(t, groups{{0, 3}, {1, 4}, {2, 5}}, w.overReplicas())
-	assert.Equal(t, groups{{0, 1, 2}, {3, 4, 5}}, w.overDevices())
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 3})
+	assert.NoError(t, err)
+	w := &writer{mesh: mesh}
+	assert.Equal(t, ir.Rows{{0, 3}, {1, 4}, {2, 5}}, w.partitionsOver([]string{ReplicaAxis}))
+	assert.Equal(t, ir.Rows{{0, 1, 2}, {3, 4, 5}}, w.partitionsOver([]string{"logical"}))
 }
 
 func TestAttributesOfAModuleAreWritten(t *testing.T) {
@@ -21,14 +23,14 @@ func TestAttributesOfAModuleAreWritten(t *testing.T) {
 	assert.NoError(t, err)
 	rows := sharding.P("replica")
 	for want, a := range map[string]ir.Attr{
-		"dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>":        groups{{0, 2}, {1, 3}},
+		"dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>":        ir.Rows{{0, 2}, {1, 3}},
 		"#stablehlo.channel_handle<handle = 7, type = 1>":  channel(7),
-		`#sdy.sharding<@mesh, [{"replica"}]>`:              borderSharding{rows},
-		`<@mesh, [{"replica"}]>`:                           innerSharding{rows},
-		`[<@mesh, [{"replica"}]>, <@mesh, [{"replica"}]>]`: bares{rows, rows},
+		`#sdy.sharding<@mesh, [{"replica"}]>`:              borderSharding(rows),
+		`<@mesh, [{"replica"}]>`:                           innerSharding(rows),
+		`[<@mesh, [{"replica"}]>, <@mesh, [{"replica"}]>]`: bares([]sharding.Spec{rows, rows}),
 		"[]":                     bares(nil),
-		`{"replica", "logical"}`: axes{"replica", "logical"},
-		`sdy.mesh @mesh = <["replica"=2, "logical"=2]>`: meshDeclaration{mesh},
+		`{"replica", "logical"}`: axes([]string{"replica", "logical"}),
+		`sdy.mesh @mesh = <["replica"=2, "logical"=2]>`: meshDeclaration(mesh),
 	} {
 		assert.Equal(t, want, string(a.Append(nil)))
 	}

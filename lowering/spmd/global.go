@@ -72,7 +72,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(1)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
 	}
 	if !single {
-		program.Meshes = []ir.Attr{meshDeclaration{f.Mesh}}
+		program.Meshes = []ir.Attr{meshDeclaration(f.Mesh)}
 	}
 	for i, function := range p.Module.Functions {
 		written := *function
@@ -135,7 +135,7 @@ func across(f Frame, kind string, borders []Border, all []shapes.Shape) ([]Shard
 // edge are the attributes of an argument or a result of main.
 func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	if !single && !open {
-		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding{p.Spec}})
+		attributes = append(attributes, ir.Attribute{Key: "sdy.sharding", Value: borderSharding(p.Spec)})
 	}
 	if p.Donated {
 		attributes = append(attributes, ir.Attribute{Key: "tf.aliasing_output", Value: ir.Int32(p.Result)})

@@ -63,7 +63,7 @@ func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statemen
 }
 
 func constrained(out, in *ir.Value, spec sharding.Spec) *ir.Statement {
-	return short("sdy.sharding_constraint", out, in).With(ir.Sharding, innerSharding{spec})
+	return short("sdy.sharding_constraint", out, in).With(ir.Sharding, innerSharding(spec))
 }
 
 // counted is the numbers of the elements of a vector.

@@ -112,14 +112,14 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 		Functions:  append([]*ir.Function{w.main(m, p, sig), step}, w.functions...),
 	}
 	if t.opts.Replicas > 1 {
-		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.overReplicas()})
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.partitionsOver([]string{ReplicaAxis})})
 	}
 	if regions {
-		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.overDevices()})
+		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(logicalGroups), Value: w.partitionsOver(t.mesh.AxisNames())})
 	}
 	program.Aliases = append(program.Aliases, w.aliases...)
 	if !w.single() {
-		program.Meshes = []ir.Attr{meshDeclaration{mesh}}
+		program.Meshes = []ir.Attr{meshDeclaration(mesh)}
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
