@@ -59,8 +59,7 @@ func AllReduce(x *graph.Node, reduction Reduction) *graph.Node {
 func AllGather(x *graph.Node, axis int) *graph.Node {
 	t := traceOf("all_gather", x)
 	axis = checkAxis("all_gather", x, axis)
-	return t.collective(x, gathered{axis: axis}, func(dims []int) { dims[axis] *= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return ReduceScatter(v, axis) })
+	return t.gather(x, gathered{axis: axis})
 }
 
 // ReduceScatter sums x over the replicas and gives each replica its part of the sum along axis, in
@@ -72,8 +71,18 @@ func ReduceScatter(x *graph.Node, axis int) *graph.Node {
 	if size := x.Shape().Dimensions[axis]; size%t.opts.Replicas != 0 {
 		panic(uncollected("reduce_scatter", x.Shape().Dimensions, fmt.Sprintf("dimension %d of size %d is not divisible by %d replicas", axis, size, t.opts.Replicas), "pad the dimension or scatter another one"))
 	}
-	return t.collective(x, scattered{axis: axis}, func(dims []int) { dims[axis] /= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return AllGather(v, axis) })
+	return t.scatter(x, gathered{axis: axis})
+}
+
+// gather gathers the parts of a tensor, and scatter sums tensors in such parts: each is the gradient of
+// the other.
+func (t *Trace) gather(x *graph.Node, of gathered) *graph.Node {
+	return t.collective(x, of, func(dims []int) { dims[of.axis] *= t.opts.Replicas }, func(v *graph.Node) *graph.Node { return t.scatter(v, of) })
+}
+
+func (t *Trace) scatter(x *graph.Node, to gathered) *graph.Node {
+	return t.collective(x, scattered{to.axis, to.split}, func(dims []int) { dims[to.axis] /= t.opts.Replicas },
+		func(v *graph.Node) *graph.Node { return t.gather(v, to) })
 }
 
 // ReplicaIDName is the name of the step function's parameter that holds the replica's number.

@@ -60,7 +60,7 @@ func (o ReplicaShard) String() string {
 func Whole(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("whole", part)
 	t.checkOver("whole", part, o, o.Part(t.opts.Replicas))
-	return cut(t.gather(part, o.Dim, split), o)
+	return cut(t.gather(part, o.gathered(split)), o)
 }
 
 // ScatterPart sums x over the replicas and returns the replica's part of the sum, by one
@@ -69,17 +69,12 @@ func Whole(part *graph.Node, o ReplicaShard, split logical.Annotation) *graph.No
 func ScatterPart(x *graph.Node, o ReplicaShard, split logical.Annotation) *graph.Node {
 	t := traceOf("scatter_part", x)
 	t.checkOver("scatter_part", x, o, o.Size)
-	return t.scatter(padded0(x, o, t.opts.Replicas), o.Dim, split)
+	return t.scatter(padded0(x, o, t.opts.Replicas), o.gathered(split))
 }
 
-func (t *Trace) gather(part *graph.Node, dim int, split logical.Annotation) *graph.Node {
-	return t.collective(part, gathered{axis: dim, state: true, split: split}, func(dims []int) { dims[dim] *= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return t.scatter(v, dim, split) })
-}
-
-func (t *Trace) scatter(x *graph.Node, dim int, split logical.Annotation) *graph.Node {
-	return t.collective(x, scattered{axis: dim, split: split}, func(dims []int) { dims[dim] /= t.opts.Replicas },
-		func(v *graph.Node) *graph.Node { return t.gather(v, dim, split) })
+// gathered is the mark of the parts brought together.
+func (o ReplicaShard) gathered(split logical.Annotation) gathered {
+	return gathered{axis: o.Dim, state: true, split: split}
 }
 
 // OwnPart returns the replica's part of x, which is the same on all replicas, without
@@ -106,10 +101,15 @@ func PartOf(parameter *graph.Node, o ReplicaShard) *graph.Node {
 	if parameter.Type() != graph.NodeTypeParameter {
 		panic(uncollected("part_of", parameter.Shape().Dimensions, "not a parameter of the step", "use OwnPart"))
 	}
-	return t.emit(parameter, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	return t.part(parameter, o, ownedPart{})
+}
+
+// part is a node of the shape of a part of x, at which gradients end.
+func (t *Trace) part(x *graph.Node, o ReplicaShard, m mark) *graph.Node {
+	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		shape := x.Shape().Clone()
 		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
-		return f.Mark(x, shape, ownedPart{})
+		return f.Mark(x, shape, m)
 	}, func(*graph.Node) *graph.Node { return nil })
 }
 
@@ -129,11 +129,7 @@ func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.N
 func PartGradient(x *graph.Node, o ReplicaShard) *graph.Node {
 	t := traceOf("part_gradient", x)
 	t.checkOver("part_gradient", x, o, o.Size)
-	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
-		shape := x.Shape().Clone()
-		shape.Dimensions = o.Parts(shape.Dimensions, t.opts.Replicas)
-		return f.Mark(x, shape, zeros{})
-	}, func(*graph.Node) *graph.Node { return nil })
+	return t.part(x, o, zeros{})
 }
 
 // checkOver refuses a tensor that is not what o says.
@@ -225,11 +221,11 @@ func (w *writer) gathers() (list []*ir.Statement) {
 		dims := slices.Clone(x.part.Type.Dims)
 		dims[x.over.Dim] *= w.replicas
 		if dims[x.over.Dim] == x.over.Size {
-			list = append(list, gathered{axis: x.over.Dim, state: true, split: x.split}.write(w, x.value, x.part))
+			list = append(list, x.over.gathered(x.split).write(w, x.value, x.part))
 			continue
 		}
 		padded := named(x.part.Name+"s", x.part.Type.With(dims...))
-		list = append(list, gathered{axis: x.over.Dim, state: true, split: x.split}.write(w, padded, x.part), sliced(x.value, padded))
+		list = append(list, x.over.gathered(x.split).write(w, padded, x.part), sliced(x.value, padded))
 	}
 	return list
 }
