@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -47,12 +48,7 @@ func (r *run) learn(l *layer) {
 }
 
 func (r *run) stacked(path string) bool {
-	for _, s := range r.stacks {
-		if s.path == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.stacks, func(s *stack) bool { return s.path == path })
 }
 
 // compare checks that the block made the variables that it made before.

@@ -1,6 +1,8 @@
 package precision
 
 import (
+	"cmp"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
@@ -27,7 +29,7 @@ func converted(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 		}
 	})
 	if err != nil || failed != nil {
-		return nil, firstOf(failed, err)
+		return nil, cmp.Or(failed, err)
 	}
 	out := tensors.FromShape(shapes.Make(dtype, t.Shape().Dimensions...))
 	err = out.MutableFlatData(func(flat any) {
@@ -57,13 +59,4 @@ func fill[T any](to []T, from []float64, number func(float64) T) {
 	for i, x := range from {
 		to[i] = number(x)
 	}
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package precision
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -33,12 +34,7 @@ func (s LossScale) Filled() LossScale {
 	if s == (LossScale{}) {
 		return s
 	}
-	if s.Initial == 0 {
-		s.Initial = DynamicLossScale.Initial
-	}
-	if s.Factor == 0 {
-		s.Factor = DynamicLossScale.Factor
-	}
+	s.Initial, s.Factor = cmp.Or(s.Initial, DynamicLossScale.Initial), cmp.Or(s.Factor, DynamicLossScale.Factor)
 	return s
 }
 

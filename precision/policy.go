@@ -1,6 +1,7 @@
 package precision
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
@@ -54,20 +55,13 @@ func (p Policy) Filled() Policy {
 	if p == (Policy{}) {
 		return p
 	}
-	or := func(field *dtypes.DType, otherwise dtypes.DType) {
-		if *field == dtypes.InvalidDType {
-			*field = otherwise
-		}
-	}
-	or(&p.Parameters, dtypes.Float32)
-	or(&p.Compute, p.Parameters)
-	or(&p.Output, p.Parameters)
+	p.Parameters = cmp.Or(p.Parameters, dtypes.Float32)
+	p.Compute, p.Output = cmp.Or(p.Compute, p.Parameters), cmp.Or(p.Output, p.Parameters)
 	accumulate := dtypes.Float32
 	if p.Compute == dtypes.Float64 {
 		accumulate = dtypes.Float64
 	}
-	or(&p.Accumulate, accumulate)
-	or(&p.Partial, p.Compute)
+	p.Accumulate, p.Partial = cmp.Or(p.Accumulate, accumulate), cmp.Or(p.Partial, p.Compute)
 	p.LossScale = p.LossScale.Filled()
 	return p
 }
@@ -121,11 +115,7 @@ func (p Policy) String() string {
 // isFloat reports whether models are computed in a dtype: the narrower floats have too few numbers,
 // and complex numbers have no policy.
 func isFloat(d dtypes.DType) bool {
-	switch d {
-	case dtypes.Float64, dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
-		return true
-	}
-	return false
+	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 
 // wrong returns the error of a value that cannot be.

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -124,15 +125,7 @@ func check(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Opti
 	}
 	n, experts = manual.Size(x.Graph(), opts.Axis), gate.Shape().Dimensions[1]
 	tokens := x.Shape().Dimensions[0]
-	if opts.Top == 0 {
-		opts.Top = 2
-	}
-	if opts.Capacity == 0 {
-		opts.Capacity = 1.25
-	}
-	if opts.Groups == 0 {
-		opts.Groups = n
-	}
+	opts.Top, opts.Capacity, opts.Groups = cmp.Or(opts.Top, 2), cmp.Or(opts.Capacity, 1.25), cmp.Or(opts.Groups, n)
 	switch {
 	case experts%n != 0:
 		fail(fmt.Sprintf("%d experts on %d devices", experts, n), "let the devices of the axis divide the experts")

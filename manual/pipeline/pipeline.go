@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -42,10 +43,7 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 		fail("there is no stage", "pass the function that computes a stage")
 	}
 	n := manual.Size(x.Graph(), axis)
-	if opts.Microbatches == 0 {
-		opts.Microbatches = n
-	}
-	m, rows := opts.Microbatches, x.Shape().Dimensions[0]
+	m, rows := cmp.Or(opts.Microbatches, n), x.Shape().Dimensions[0]
 	if m < 1 || rows%m != 0 || rows == 0 {
 		fail(fmt.Sprintf("%d microbatches of a batch of %d rows", m, rows), "let the number of microbatches divide the batch")
 	}
