@@ -6,7 +6,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
-	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Target is the interface of a graph's backend that has logical devices. The trace of package
@@ -15,9 +14,6 @@ type Target interface {
 	region.Target
 	// LogicalDevices returns the number of logical devices of a replica.
 	LogicalDevices() int
-	// LogicalMesh returns the named axes of a replica's logical devices: see [Mesh]. Its size is
-	// LogicalDevices.
-	LogicalMesh() sharding.Mesh
 	// Annotate adds an op to the graph of x, which places x, and returns its node. adjoint is true if
 	// x is the adjoint of an annotated tensor: the ops that read x then belong to the tensor's device,
 	// as the ops that make the tensor do. gradient makes the adjoint of x from that of the node.

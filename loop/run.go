@@ -28,7 +28,7 @@ type run struct {
 	opts      Options
 
 	graph  *graph.Graph
-	target region.Gate
+	target region.Target
 	index  *graph.Node // the layers' numbers
 	stacks []*stack    // in the order in which the block asked for them
 	random *generators // nil while the block draws nothing
@@ -74,7 +74,7 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 		}
 	}
 	r.graph = arguments.Carried[0].Graph()
-	target, ok := r.graph.Backend().(region.Gate)
+	target, ok := r.graph.Backend().(region.Target)
 	if !ok {
 		r.fail("", fmt.Sprintf("a graph of backend %q has no loops over layers", r.graph.Backend().Name()), "trace the step through a strategy")
 	}

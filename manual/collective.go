@@ -194,7 +194,7 @@ func Size(g *graph.Graph, axes ...string) int {
 type collective struct {
 	op      string
 	x       *graph.Node
-	target  target
+	target  region.Target
 	axes    []string
 	devices int
 }
@@ -208,7 +208,7 @@ func collectiveOf(op string, x *graph.Node, axes []string) *collective {
 }
 
 // within checks axes of a collective, and returns them with the number of their devices.
-func within(op, subject string, t target, g *graph.Graph, axes []string) ([]string, int) {
+func within(op, subject string, t region.Target, g *graph.Graph, axes []string) ([]string, int) {
 	mesh, manual := t.LogicalMesh(), region.ManualAxes(t)
 	if len(manual) == 0 {
 		fail(op, subject, "outside of a manual region", "call it in the function of manual.Region")

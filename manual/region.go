@@ -132,24 +132,18 @@ func crossing(mesh sharding.Mesh, axes []string, what string, x *graph.Node, spe
 	return shard
 }
 
-// target is the interface of a graph's backend that has manual regions.
-type target interface {
-	region.Target
-	LogicalMesh() sharding.Mesh
-}
-
-func targetOf(op string, x *graph.Node) target {
+func targetOf(op string, x *graph.Node) region.Target {
 	if x == nil {
 		fail(op, "", "a nil node", "pass a node of the step")
 	}
 	return targetOfGraph(op, x.Graph())
 }
 
-func targetOfGraph(op string, g *graph.Graph) target {
+func targetOfGraph(op string, g *graph.Graph) region.Target {
 	if g == nil {
 		fail(op, "", "a nil graph", "pass the graph of the step")
 	}
-	t, ok := g.Backend().(target)
+	t, ok := g.Backend().(region.Target)
 	if !ok {
 		fail(op, "", fmt.Sprintf("a graph of backend %q has no logical devices", g.Backend().Name()), "trace the step through a strategy")
 	}

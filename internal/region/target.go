@@ -3,6 +3,8 @@ package region
 import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Pass is one pass through a region: the forward pass, or a backward pass of it.
@@ -25,6 +27,13 @@ type Target interface {
 	// EmitBorder adds an op of a border to the graph of x and returns its node. gradient makes the
 	// adjoint of x from that of the node; without one no gradient flows.
 	EmitBorder(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
+	// LogicalMesh returns the named axes of a replica's logical devices: see logical.Mesh.
+	LogicalMesh() sharding.Mesh
+	// Ask has ask be asked for each parameter that is added to the graph until done is called. An
+	// error refuses the parameter: a region whose arguments are found while it is traced, such as a
+	// loop with stacked variables, refuses those that should have been arguments, and is traced again
+	// with them. Those who ask nest; the last is asked first.
+	Ask(ask func(name string) error) (done func())
 }
 
 // Op is an op at the border of a region, or one of several devices together within a region.

@@ -11,7 +11,7 @@ import (
 // block writes the passes of a block where they stand. Its backward passes make again what they do
 // not keep, behind a barrier: a compiler would else find that the values are those of the forward
 // pass, and keep them.
-func (a *outline) block(forward *part) error {
+func (a *outline) block(forward *part) {
 	k := newKeeper(a.f, forward, forward.Kind.(region.Block).Keep)
 	for v := range k.made {
 		k.given[v] = flowing
@@ -24,7 +24,6 @@ func (a *outline) block(forward *part) error {
 		}
 	}
 	a.inline(forward)
-	return nil
 }
 
 // inline takes the marks of a pass's border away.

@@ -4,13 +4,9 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/shapes"
-
-	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-var _ region.Gate = (*Trace)(nil)
-
-// Ask implements [region.Gate].
+// Ask implements [region.Target].
 func (t *Trace) Ask(ask func(name string) error) (done func()) {
 	t.asks = append(t.asks, ask)
 	n := len(t.asks)

@@ -2,7 +2,6 @@ package spmd
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
@@ -10,7 +9,7 @@ import (
 )
 
 // loop writes the passes of a loop, each as one stablehlo.while.
-func (a *outline) loop(forward *part) error {
+func (a *outline) loop(forward *part) {
 	kind := forward.Kind.(region.Loop)
 	k := newKeeper(a.f, forward, kind.Keep)
 	backward := make([]*cycle, len(forward.backward))
@@ -27,14 +26,10 @@ func (a *outline) loop(forward *part) error {
 		}
 		c.stack(v)
 	}
-	if err := c.write(); err != nil {
-		return err
-	}
+	c.write()
 	stacks := c.loop.Results[len(c.loop.Results)-len(k.kept):]
 	for n, b := range backward {
-		if err := b.write(); err != nil {
-			return err
-		}
+		b.write()
 		// The stacks that it reads have their names now.
 		known := map[*ir.Value]*ir.Value{}
 		for i, v := range k.kept {
@@ -42,7 +37,6 @@ func (a *outline) loop(forward *part) error {
 		}
 		b.rename(known)
 	}
-	return nil
 }
 
 // cycle is a pass that is written as a loop.
@@ -148,13 +142,14 @@ func (c *cycle) recall(k *keeper) {
 }
 
 // write writes the pass as a loop. What leaves has its values behind it.
-func (c *cycle) write() error {
+func (c *cycle) write() {
 	gives := c.a.insides(c.p)
 	read := c.p.read(gives)
 	kept, keptNext := c.start[1:], c.next[1:]
 	keptArguments := c.argument[1:]
 	c.start, c.next, c.argument = c.start[:1:1], c.next[:1:1], c.argument[:1:1]
-	// The state first: each result that is carried is the next run's argument.
+	// The state first: each result that is carried is the next run's argument, as package region has seen
+	// to.
 	var states []int
 	for i, crossing := range c.p.Out {
 		if _, ok := crossing.(region.Carry); ok {
@@ -173,17 +168,11 @@ func (c *cycle) write() error {
 				c.slice(v, outside)
 			}
 		case region.Carry:
-			if len(states) == 0 {
-				return fault(c.p.Kind.String(), "an argument is carried, and no result is its next value", "return one for each")
-			}
 			result := states[0]
 			states = states[1:]
 			next := gives[result]
 			if next == nil {
 				next = v // nothing takes it
-			}
-			if !next.Type.Equal(v.Type) {
-				return fault(c.p.Kind.String(), fmt.Sprintf("a state of type %s is %s after a run", v.Type, next.Type), "return the shape and the dtype that came in")
 			}
 			at[result] = len(c.start)
 			c.start, c.argument, c.next = append(c.start, outside), append(c.argument, v), append(c.next, next)
@@ -226,7 +215,6 @@ func (c *cycle) write() error {
 		}
 	}
 	c.a.results(c.p, given)
-	return nil
 }
 
 // rename gives values of the written loop other names.

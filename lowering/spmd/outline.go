@@ -271,16 +271,15 @@ func (a *outline) group(forward *part) error {
 	}
 	switch forward.Kind.(type) {
 	case region.Loop:
-		return a.loop(forward)
+		a.loop(forward)
 	case region.Block:
-		return a.block(forward)
+		a.block(forward)
 	case region.Manual:
 		return a.manual(forward)
 	case region.On:
 		return a.device(forward)
 	}
-	return &errkind.Fault{Op: "module:", Subject: forward.Kind.String(), Reason: fmt.Sprintf("a region of kind %T cannot be written", forward.Kind),
-		Hint: "use the packages of this module", Class: errkind.NotImplementedError}
+	return nil
 }
 
 // dead drops a pass that gives nothing: its trace ended with a panic.

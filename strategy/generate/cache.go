@@ -89,7 +89,7 @@ func (c *Cache) mask(g *graph.Graph) *graph.Node {
 // the layers of a loop have numbers of their own.
 func (c *Cache) nextLayer(g *graph.Graph) *graph.Node {
 	c.calls++
-	if gate, ok := g.Backend().(region.Gate); ok && len(gate.Open()) > 0 {
+	if gate, ok := g.Backend().(region.Target); ok && len(gate.Open()) > 0 {
 		c.looped = true
 	}
 	layer := c.rc.Read(c.layer)
