@@ -68,9 +68,6 @@ func ParseRules(data []byte) (Rules, error) {
 		return &RuleError{Rule: rule, Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint}
 	}
 	const form = `write {"rules": [{"variable": "/dense/weights$", "split": "-,logical"}]}`
-	if err := noRepeats(data); err != nil {
-		return nil, wrong(-1, err, form, "the JSON is not right")
-	}
 	var file rulesFile
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -79,6 +76,9 @@ func ParseRules(data []byte) (Rules, error) {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, wrong(-1, nil, "write one object", "something follows the object")
+	}
+	if err := noRepeats(json.NewDecoder(bytes.NewReader(data))); err != nil {
+		return nil, wrong(-1, err, form, "the JSON is not right")
 	}
 	if len(file.Rules) == 0 {
 		return nil, wrong(-1, nil, form, "there are no rules")
@@ -180,47 +180,31 @@ func axesOf(text string) []string {
 	return axes[0]
 }
 
-// noRepeats refuses an object that has a field twice, of which package json takes the last.
-func noRepeats(data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	type level struct {
-		object bool
-		key    bool // the next string is a field's name
-		seen   map[string]bool
+// noRepeats refuses an object that has a field twice, of which package json takes the last. The value
+// has been decoded before.
+func noRepeats(d *json.Decoder) error {
+	token, err := d.Token()
+	open, nested := token.(json.Delim)
+	if err != nil || !nested {
+		return err
 	}
-	var open []level
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		at := len(open) - 1
-		if d, ok := token.(json.Delim); ok {
-			switch d {
-			case '{', '[':
-				open = append(open, level{object: d == '{', key: d == '{', seen: map[string]bool{}})
-				continue
-			default:
-				open = open[:at]
-				at--
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return err
 			}
-		} else if at >= 0 && open[at].object && open[at].key {
-			name, _ := token.(string)
-			if open[at].seen[name] {
+			name, _ := key.(string)
+			if seen[name] {
 				return fmt.Errorf("field %q is there twice", name)
 			}
-			open[at].seen[name], open[at].key = true, false
-			continue
+			seen[name] = true
 		}
-		if at >= 0 && open[at].object {
-			open[at].key = true
-		}
-		if at < 0 {
-			return nil // what follows the value is seen by who reads it
+		if err := noRepeats(d); err != nil {
+			return err
 		}
 	}
+	_, err = d.Token() // the end
+	return err
 }

@@ -78,8 +78,8 @@ func ExampleCut() {
 		panic(err)
 	}
 	factors, err := logical.Cut(eight, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
-	fmt.Println(factors, err)
-	// Output: [2 2] <nil>
+	fmt.Println(factors.Names(), err)
+	// Output: [logical.0 logical.1] <nil>
 }
 
 // A variable that is whole on each device, whatever a later rule says.
