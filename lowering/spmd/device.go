@@ -20,18 +20,20 @@ func (t *Trace) hostsDevice(kind region.Kind) error {
 	if _, ok := kind.(region.On); !ok {
 		return nil
 	}
-	refuse := func(reason, hint string) error {
-		return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
-	}
 	if t.InRegion() {
-		return refuse("inside another region", "close the first region before the second")
+		return t.misplaced("inside another region", "close the first region before the second")
 	}
 	for _, p := range t.Open() {
 		if _, manual := p.Kind.(region.Manual); manual {
-			return refuse(fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
+			return t.misplaced(fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
 		}
 	}
 	return nil
+}
+
+// misplaced says why a region on one logical device cannot be.
+func (t *Trace) misplaced(reason, hint string) error {
+	return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
 }
 
 // device writes the passes of a region on one logical device.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -71,9 +70,7 @@ func (w *writer) kept(v *ir.Value) *ir.Value {
 func (w *writer) runsAlone(statements []*ir.Statement) error {
 	for _, s := range statements {
 		if f := w.callee(s); f != nil && w.together(f.Body) {
-			return &logical.Error{Op: "on", Dim: -1, Devices: w.logicalDevices,
-				Reason: fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name),
-				Hint:   "call it before or after the On region"}
+			return w.trace.misplaced(fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name), "call it before or after the On region")
 		}
 		for _, r := range s.Regions {
 			if err := w.runsAlone(r.Body); err != nil {
