@@ -107,67 +107,47 @@ func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 // A split may name [ReplicaName] if that is an axis of the mesh: the shape is then that of a
 // variable over all replicas.
 func (a Annotation) ValidateOn(mesh sharding.Mesh, tensor string, shape []int) error {
-	if a.axes == nil {
-		return a.validate(tensor, shape, mesh.Size())
-	}
-	fail := a.failure(tensor, shape, mesh.Size())
-	if len(a.axes) != len(shape) {
-		return fail("split", -1, fmt.Sprintf("give %d entries, - for a dimension that stays whole", len(shape)),
-			"%q has %d entries for %d dimensions", a, len(a.axes), len(shape))
-	}
-	if dim, reason, hint := a.misnamed(mesh); reason != "" {
-		return fail("split", dim, hint, "%s", reason)
-	}
-	parts := a.PartsOn(mesh)
-	for dim, part := range parts {
-		if shape[dim]%part != 0 {
-			return fail("split", dim, fmt.Sprintf("pad the dimension to %d or split another one", (shape[dim]+part-1)/part*part),
-				"dimension %d of size %d is not divisible into %d parts (%s)", dim, shape[dim], part, sizesText(mesh, a.axes[dim]))
-		}
-	}
-	return nil
-}
-
-// failure returns what makes the errors of an annotation.
-func (a Annotation) failure(tensor string, shape []int, devices int) func(op string, dim int, hint, format string, args ...any) error {
-	return func(op string, dim int, hint, format string, args ...any) error {
+	devices := mesh.Size()
+	fail := func(op string, dim int, hint, format string, args ...any) error {
 		return &Error{
 			Op: op, Tensor: tensor, Shape: slices.Clone(shape), Dim: dim, Devices: devices,
 			Reason: fmt.Sprintf(format, args...), Hint: hint,
 		}
 	}
-}
-
-// validate validates an annotation that names no axes.
-func (a Annotation) validate(tensor string, shape []int, devices int) error {
-	fail := a.failure(tensor, shape, devices)
-	switch a.kind {
-	case KindAssign:
-		if a.device < 0 || a.device >= devices {
-			return fail("assign", -1, fmt.Sprintf("use a number from 0 to %d", devices-1),
-				"logical device %d is not one of the replica's %d", a.device, devices)
+	switch {
+	case a.kind == KindAssign && (a.device < 0 || a.device >= devices):
+		return fail("assign", -1, fmt.Sprintf("use a number from 0 to %d", devices-1),
+			"logical device %d is not one of the replica's %d", a.device, devices)
+	case a.kind != KindSplit:
+		return nil
+	case a.axes != nil && len(a.axes) != len(shape):
+		return fail("split", -1, fmt.Sprintf("give %d entries, - for a dimension that stays whole", len(shape)),
+			"%q has %d entries for %d dimensions", a, len(a.axes), len(shape))
+	case a.axes == nil && len(a.parts) != len(shape):
+		return fail("split", -1, fmt.Sprintf("give %d numbers, 1 for a dimension that stays whole", len(shape)),
+			"%d parts %v for %d dimensions", len(a.parts), a.parts, len(shape))
+	}
+	if dim, reason, hint := a.misnamed(mesh); reason != "" {
+		return fail("split", dim, hint, "%s", reason)
+	}
+	product := 1
+	for dim, part := range a.PartsOn(mesh) {
+		if part < 1 {
+			return fail("split", dim, "use 1 for a dimension that stays whole", "dimension %d into %d parts", dim, part)
 		}
-	case KindSplit:
-		if len(a.parts) != len(shape) {
-			return fail("split", -1, fmt.Sprintf("give %d numbers, 1 for a dimension that stays whole", len(shape)),
-				"%d parts %v for %d dimensions", len(a.parts), a.parts, len(shape))
-		}
-		product := 1
-		for dim, part := range a.parts {
-			if part < 1 {
-				return fail("split", dim, "use 1 for a dimension that stays whole",
-					"dimension %d into %d parts", dim, part)
+		if shape[dim]%part != 0 {
+			over := ""
+			if a.axes != nil {
+				over = " (" + sizesText(mesh, a.axes[dim]) + ")"
 			}
-			if shape[dim]%part != 0 {
-				return fail("split", dim, fmt.Sprintf("pad the dimension to %d or split another one", (shape[dim]+part-1)/part*part),
-					"dimension %d of size %d is not divisible into %d parts", dim, shape[dim], part)
-			}
-			product *= part
+			return fail("split", dim, fmt.Sprintf("pad the dimension to %d or split another one", (shape[dim]+part-1)/part*part),
+				"dimension %d of size %d is not divisible into %d parts%s", dim, shape[dim], part, over)
 		}
-		if product != devices {
-			return fail("split", -1, "the parts must multiply to the number of logical devices",
-				"parts %v make %d pieces for %d logical devices", a.parts, product, devices)
-		}
+		product *= part
+	}
+	if a.axes == nil && product != devices {
+		return fail("split", -1, "the parts must multiply to the number of logical devices",
+			"parts %v make %d pieces for %d logical devices", a.parts, product, devices)
 	}
 	return nil
 }

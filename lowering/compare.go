@@ -24,24 +24,16 @@ func comparisonType(d dtypes.DType) types.ComparisonType {
 // it.
 var errNoOrder = errors.New("complex numbers have no order: compare their magnitudes or parts")
 
-func (f *Function) compare(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
+// compare compares in the usual order or, total, in the order -NaN < -Inf < ... < -0 < +0 < ... < +Inf
+// < +NaN, which differs for floats only; StableHLO has it for them only.
+func (f *Function) compare(name string, dir types.ComparisonDirection, total bool, lhs, rhs compute.Value) (compute.Value, error) {
 	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
-		if l.Shape().DType.IsComplex() && dir != types.CompareEQ && dir != types.CompareNE {
+		d := l.Shape().DType
+		if d.IsComplex() && (total || dir != types.CompareEQ && dir != types.CompareNE) {
 			return nil, errNoOrder
 		}
-		return stablehlo.Compare(l, r, dir, comparisonType(l.Shape().DType))
-	}, lhs, rhs)
-}
-
-// compareTotal compares in the order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN. It differs
-// from the usual order for floats only, and StableHLO has it for them only.
-func (f *Function) compareTotal(name string, dir types.ComparisonDirection, lhs, rhs compute.Value) (compute.Value, error) {
-	return f.binary(name, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
-		if l.Shape().DType.IsComplex() {
-			return nil, errNoOrder
-		}
-		kind := comparisonType(l.Shape().DType)
-		if kind == types.CompareFloat {
+		kind := comparisonType(d)
+		if total && kind == types.CompareFloat {
 			kind = types.CompareTotalOrder
 		}
 		return stablehlo.Compare(l, r, dir, kind)
@@ -50,60 +42,60 @@ func (f *Function) compareTotal(name string, dir types.ComparisonDirection, lhs,
 
 // Equal returns lhs == rhs.
 func (f *Function) Equal(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("Equal", types.CompareEQ, lhs, rhs)
+	return f.compare("Equal", types.CompareEQ, false, lhs, rhs)
 }
 
 // NotEqual returns lhs != rhs.
 func (f *Function) NotEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("NotEqual", types.CompareNE, lhs, rhs)
+	return f.compare("NotEqual", types.CompareNE, false, lhs, rhs)
 }
 
 // GreaterThan returns lhs > rhs.
 func (f *Function) GreaterThan(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterThan", types.CompareGT, lhs, rhs)
+	return f.compare("GreaterThan", types.CompareGT, false, lhs, rhs)
 }
 
 // GreaterOrEqual returns lhs >= rhs.
 func (f *Function) GreaterOrEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("GreaterOrEqual", types.CompareGE, lhs, rhs)
+	return f.compare("GreaterOrEqual", types.CompareGE, false, lhs, rhs)
 }
 
 // LessThan returns lhs < rhs.
 func (f *Function) LessThan(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessThan", types.CompareLT, lhs, rhs)
+	return f.compare("LessThan", types.CompareLT, false, lhs, rhs)
 }
 
 // LessOrEqual returns lhs <= rhs.
 func (f *Function) LessOrEqual(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compare("LessOrEqual", types.CompareLE, lhs, rhs)
+	return f.compare("LessOrEqual", types.CompareLE, false, lhs, rhs)
 }
 
 // EqualTotalOrder returns lhs == rhs in the total order.
 func (f *Function) EqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("EqualTotalOrder", types.CompareEQ, lhs, rhs)
+	return f.compare("EqualTotalOrder", types.CompareEQ, true, lhs, rhs)
 }
 
 // NotEqualTotalOrder returns lhs != rhs in the total order.
 func (f *Function) NotEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("NotEqualTotalOrder", types.CompareNE, lhs, rhs)
+	return f.compare("NotEqualTotalOrder", types.CompareNE, true, lhs, rhs)
 }
 
 // GreaterThanTotalOrder returns lhs > rhs in the total order.
 func (f *Function) GreaterThanTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("GreaterThanTotalOrder", types.CompareGT, lhs, rhs)
+	return f.compare("GreaterThanTotalOrder", types.CompareGT, true, lhs, rhs)
 }
 
 // GreaterOrEqualTotalOrder returns lhs >= rhs in the total order.
 func (f *Function) GreaterOrEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("GreaterOrEqualTotalOrder", types.CompareGE, lhs, rhs)
+	return f.compare("GreaterOrEqualTotalOrder", types.CompareGE, true, lhs, rhs)
 }
 
 // LessThanTotalOrder returns lhs < rhs in the total order.
 func (f *Function) LessThanTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("LessThanTotalOrder", types.CompareLT, lhs, rhs)
+	return f.compare("LessThanTotalOrder", types.CompareLT, true, lhs, rhs)
 }
 
 // LessOrEqualTotalOrder returns lhs <= rhs in the total order.
 func (f *Function) LessOrEqualTotalOrder(lhs, rhs compute.Value) (compute.Value, error) {
-	return f.compareTotal("LessOrEqualTotalOrder", types.CompareLE, lhs, rhs)
+	return f.compare("LessOrEqualTotalOrder", types.CompareLE, true, lhs, rhs)
 }

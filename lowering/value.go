@@ -27,9 +27,6 @@ type Value struct {
 	op, parameter int
 }
 
-// Shape returns the shape of v.
-func (v *Value) Shape() shapes.Shape { return v.shape }
-
 // String returns the SSA name and shape, like "%3 (Float32)[2, 3]".
 func (v *Value) String() string { return v.value.String() + " " + v.shape.String() }
 
