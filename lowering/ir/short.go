@@ -23,40 +23,26 @@ func (p *printer) short(s *Statement, indent int) {
 			p.b = a.Append(p.b)
 		}
 	}
+	operands := func(before, after string) {
+		p.str(before)
+		p.values(s.Operands)
+		p.str(after)
+	}
+	signed := true // the types of the operands are written, too
 	switch s.Op {
 	case "stablehlo.constant":
 		attribute(" ", Elements)
 		return
-	case "stablehlo.iota":
-		attribute(" dim = ", Dimension)
 	case "stablehlo.compare":
 		attribute(" ", Direction)
-		p.str(", ")
-		p.values(s.Operands)
-		p.str(" : ")
-		p.signature(s)
-		return
+		operands(", ", "")
 	case "stablehlo.reshape", "stablehlo.convert":
-		p.str(" ")
-		p.values(s.Operands)
-		p.str(" : ")
-		p.signature(s)
-		return
+		operands(" ", "")
 	case "func.call":
 		attribute(" ", Callee)
-		p.str("(")
-		p.values(s.Operands)
-		p.str(") : ")
-		p.signature(s)
-		return
-	case "sdy.sharding_constraint":
-		p.str(" ")
-		p.values(s.Operands)
-		attribute(" ", Sharding)
+		operands("(", ")")
 	case "sdy.manual_computation":
-		p.str("(")
-		p.values(s.Operands)
-		p.str(")")
+		operands("(", ")")
 		for _, a := range s.Attributes {
 			p.str(" " + a.Key + "=")
 			p.b = a.Value.Append(p.b)
@@ -67,19 +53,27 @@ func (p *printer) short(s *Statement, indent int) {
 		p.str(") {\n")
 		p.body(r.Body, indent+2)
 		p.spaces(indent)
-		p.str("} : ")
-		p.signature(s)
-		return
+		p.str("}")
+	case "stablehlo.iota":
+		attribute(" dim = ", Dimension)
+		signed = false
+	case "sdy.sharding_constraint":
+		operands(" ", "")
+		attribute(" ", Sharding)
+		signed = false
 	default:
 		if len(s.Operands) > 0 {
-			p.str(" ")
-			p.values(s.Operands)
+			operands(" ", "")
 		}
+		signed = false
 	}
 	p.str(" : ")
-	if len(s.Results) > 0 {
+	switch {
+	case signed:
+		p.signature(s)
+	case len(s.Results) > 0:
 		p.types(s.Results)
-	} else {
+	default:
 		p.types(s.Operands)
 	}
 }

@@ -112,9 +112,6 @@ func (t *Trace) LogicalDevices() int { return t.opts.LogicalDevices }
 // LogicalMesh returns the logical axes of a replica.
 func (t *Trace) LogicalMesh() sharding.Mesh { return t.mesh }
 
-// Replicas returns the number of replicas, R.
-func (t *Trace) Replicas() int { return t.opts.Replicas }
-
 // write adds the statement of an op to f and returns its result. x is the operand.
 type write func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
