@@ -28,11 +28,10 @@ func (a *outline) block(forward *part) {
 
 // inline takes the marks of a pass's border away.
 func (a *outline) inline(p *part) {
-	inside, outside, _ := p.arguments()
 	all := p.statements()
 	for i, s := range all {
 		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
-			all[i] = unchanged(inside[m.index], outside[m.index])
+			all[i] = unchanged(s.Results[0], s.Operands[0])
 		}
 	}
 	p.set(all)
@@ -99,7 +98,6 @@ func (a *outline) recompute(k *keeper, p *part) {
 // before it looks for values that are equal and orders the ops, and then keeps what was to be made
 // again. It does not look into a branch, and takes its condition from behind a barrier for unknown.
 func (a *outline) branch(p *part, barrier int) {
-	inside, outside, _ := p.arguments()
 	all := p.statements()
 	bar := *all[barrier-1]
 	always, taken := a.f.Fresh(int32s), a.f.Fresh(int32s)
@@ -109,23 +107,21 @@ func (a *outline) branch(p *part, barrier int) {
 	var run []*ir.Statement
 	for _, s := range all[barrier:] {
 		if m, ok := s.Mark.(entryMark); ok && m.pass == p.Pass {
-			s = unchanged(inside[m.index], outside[m.index])
+			s = unchanged(s.Results[0], s.Operands[0])
 		}
 		run = append(run, s)
 	}
 	given := make([]*ir.Value, len(gives))
-	at := make([]int, len(gives))
-	for i, v := range gives {
-		if v == nil {
-			continue
+	for _, v := range gives {
+		if v != nil {
+			results, zeros = append(results, v), append(zeros, a.f.Fresh(v.Type))
 		}
-		at[i] = len(results)
-		results, zeros = append(results, v), append(zeros, a.f.Fresh(v.Type))
 	}
 	branches := where0(taken, a.f.Fresh(ir.Type{}).Name, run, results, zeros)
+	made := branches.Results
 	for i, v := range gives {
 		if v != nil {
-			given[i] = branches.Results[at[i]]
+			given[i], made = made[0], made[1:]
 		}
 	}
 	p.set(append(slices.Clone(all[:barrier-1]), constant(always, ir.Whole(0)), &bar, branches))
