@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
 
@@ -21,19 +20,14 @@ func (t *Trace) hostsDevice(kind region.Kind) error {
 		return nil
 	}
 	if t.InRegion() {
-		return t.misplaced("inside another region", "close the first region before the second")
+		return misplaced(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
 	}
 	for _, p := range t.Open() {
 		if _, manual := p.Kind.(region.Manual); manual {
-			return t.misplaced(fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
+			return misplaced(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) in which every device runs on shards of its own", p.Kind), "put it before or after that region")
 		}
 	}
 	return nil
-}
-
-// misplaced says why a region on one logical device cannot be.
-func (t *Trace) misplaced(reason, hint string) error {
-	return &logical.Error{Op: "on", Dim: -1, Devices: t.opts.LogicalDevices, Reason: reason, Hint: hint}
 }
 
 // device writes the passes of a region on one logical device.

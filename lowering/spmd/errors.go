@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/logical"
 )
 
 // fault is an error about a step, its signature or the graph that it was traced from.
@@ -21,6 +22,11 @@ func untraced(graph string) error {
 // uncollected says why a collective of an operand of a shape cannot be traced.
 func uncollected(op string, shape []int, reason, hint string) error {
 	return fault(fmt.Sprintf("%s of shape %v", op, shape), reason, hint)
+}
+
+// misplaced says why a region on one of so many logical devices cannot be.
+func misplaced(devices int, reason, hint string) error {
+	return &logical.Error{Op: "on", Dim: -1, Devices: devices, Reason: reason, Hint: hint}
 }
 
 // packed is the error of an argument or a result of a step whose dtype stays inside a step.

@@ -70,7 +70,7 @@ func (w *writer) kept(v *ir.Value) *ir.Value {
 func (w *writer) runsAlone(statements []*ir.Statement) error {
 	for _, s := range statements {
 		if f := w.callee(s); f != nil && w.together(f.Body) {
-			return w.trace.misplaced(fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name), "call it before or after the On region")
+			return misplaced(w.logicalDevices, fmt.Sprintf("the region calls function %q, which holds an annotation or a collective", f.Name), "call it before or after the On region")
 		}
 		for _, r := range s.Regions {
 			if err := w.runsAlone(r.Body); err != nil {

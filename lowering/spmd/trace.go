@@ -163,10 +163,10 @@ type bracket struct{ device, begin, end int }
 // BeginRegion implements [logical.Target].
 func (t *Trace) BeginRegion(device int) error {
 	if t.open {
-		return t.misplaced("inside another region", "close the first region before the second")
+		return misplaced(t.opts.LogicalDevices, "inside another region", "close the first region before the second")
 	}
 	if len(t.nested) > 0 {
-		return t.misplaced(fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), "trace it as a pass of its own")
+		return misplaced(t.opts.LogicalDevices, fmt.Sprintf("inside a region (%s) that is written apart", t.passes[t.nested[0]].Kind), "trace it as a pass of its own")
 	}
 	t.open = true
 	t.regions = append(t.regions, bracket{device: device, begin: len(t.main().IR().Body), end: -1})
