@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"testing"
@@ -85,14 +86,10 @@ func file(t testing.TB, tensors ...tensor) []byte {
 		data[x.name] = x.bytes(x.dtype)
 	}
 	var out bytes.Buffer
-	w, err := safetensors.NewWriter(&out, specs, nil)
-	require.NoError(t, err)
-	layout, err := safetensors.Layout(specs)
-	require.NoError(t, err)
-	for _, s := range layout {
-		require.NoError(t, w.Write(s.Name, data[s.Name]))
-	}
-	require.NoError(t, w.Finish())
+	require.NoError(t, safetensors.Write(&out, specs, nil, func(i safetensors.Info, w io.Writer) error {
+		_, err := w.Write(data[i.Name])
+		return err
+	}))
 	return out.Bytes()
 }
 
@@ -146,10 +143,10 @@ func text(t testing.TB, path, content string) {
 func openRaw(t testing.TB, dtype safetensors.DType, data string, n int) *weights.File {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := safetensors.NewWriter(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int64{int64(n)}}}, nil)
-	require.NoError(t, err)
-	require.NoError(t, w.Write("x", []byte(data)))
-	require.NoError(t, w.Finish())
+	require.NoError(t, safetensors.Write(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int64{int64(n)}}}, nil, func(_ safetensors.Info, w io.Writer) error {
+		_, err := io.WriteString(w, data)
+		return err
+	}))
 	f, err := weights.OpenFS(fstest.MapFS{weights.SingleName: {Data: out.Bytes()}}, weights.SingleName)
 	require.NoError(t, err)
 	return f

@@ -3,7 +3,6 @@ package weights
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -131,30 +130,21 @@ type placedPiece struct {
 }
 
 // write writes one file.
-func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) (err error) {
-	fail := func(tensor string, err error) error {
-		return inFile(path, tensor, errkind.Fault{Reason: "not written", Err: err})
-	}
-	layout, err := safetensors.Layout(specs)
-	if err != nil {
-		return fail("", err)
-	}
-	file, err := safetensors.Create(path, specs, meta)
-	if err != nil {
-		return fail("", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	for _, t := range layout {
+func (w *weightWriter) write(ctx context.Context, path string, specs []safetensors.Spec, meta map[string]string) error {
+	tensor := "" // at fault
+	err := safetensors.WriteFile(path, specs, meta, func(t safetensors.Info, to io.Writer) error {
+		tensor = t.Name
 		data, err := w.tensor(ctx, t)
 		if err == nil {
-			err = file.Write(t.Name, data)
+			_, err = to.Write(data)
 		}
-		if err != nil {
-			return fail(t.Name, err)
+		if err == nil {
+			tensor = ""
 		}
-	}
-	if err := file.Commit(); err != nil {
-		return fail("", err)
+		return err
+	})
+	if err != nil {
+		return inFile(path, tensor, errkind.Fault{Reason: "not written", Err: err})
 	}
 	return nil
 }

@@ -11,13 +11,13 @@
 //
 // # Reading
 //
-// [Open] and [New] read and check the header only. Any part of a tensor can then be read with
-// [File.ReadAt], so that a host reads no more of a checkpoint than its shards. Every deviation from
-// the format is an error that matches [ErrFormat]; memory use is bounded by the header, never by
-// what the header claims.
+// [New] reads and checks the header only. Any part of a tensor can then be read with [File.ReadAt],
+// so that a host reads no more of a checkpoint than its shards. Every deviation from the format is an
+// error that matches [ErrFormat]; memory use is bounded by the header, never by what the header
+// claims.
 //
 // # Writing
 //
-// [Writer] streams tensors in the order of [Layout]; [Create] does so into a file that appears
+// [Write] streams tensors in the order of [Header]; [WriteFile] does so into a file that appears
 // under its name complete or not at all. The same tensors and metadata always give the same bytes.
 package safetensors

@@ -2,11 +2,11 @@ package safetensors
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -87,13 +87,7 @@ func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 // checkCover sorts tensors by their place and checks that they cover the data exactly.
 func checkCover(tensors []Info, data int64) error {
 	slices.SortFunc(tensors, func(a, b Info) int {
-		switch {
-		case a.Offset != b.Offset:
-			return compare(a.Offset, b.Offset)
-		case a.Bytes != b.Bytes:
-			return compare(a.Bytes, b.Bytes)
-		}
-		return compare(a.Name, b.Name)
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	end := int64(0)
 	for _, t := range tensors {
@@ -112,16 +106,6 @@ func checkCover(tensors []Info, data int64) error {
 		return invalid("bytes %d to %d at the end belong to no tensor", end, data)
 	}
 	return nil
-}
-
-func compare[T int64 | string](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // decoder walks the header by tokens, which unlike decoding into a map shows keys that are there
@@ -250,9 +234,8 @@ func (d *decoder) tensor(name string) (Info, error) {
 	return t, nil
 }
 
-// Layout returns the tensors in the order in which they are written, with their places: larger
-// element types first, so that all values are aligned, and tensors of one type by name.
-func Layout(tensors []Spec) ([]Info, error) {
+// arrange returns the tensors in the order in which they are written, with their places.
+func arrange(tensors []Spec) ([]Info, error) {
 	out := make([]Info, len(tensors))
 	seen := map[string]bool{}
 	for i, s := range tensors {
@@ -268,10 +251,7 @@ func Layout(tensors []Spec) ([]Info, error) {
 		out[i] = Info{Spec: s, Bytes: size}
 	}
 	slices.SortFunc(out, func(a, b Info) int {
-		if a, b := a.DType.Bits(), b.DType.Bits(); a != b {
-			return b - a
-		}
-		return compare(a.Name, b.Name)
+		return cmp.Or(b.DType.Bits()-a.DType.Bits(), cmp.Compare(a.Name, b.Name))
 	})
 	end := int64(0)
 	for i := range out {
@@ -283,84 +263,52 @@ func Layout(tensors []Spec) ([]Info, error) {
 	return out, nil
 }
 
-// appendHeader appends length and header, padded so that the data after it starts at a multiple of
-// 8 bytes.
-func appendHeader(dst []byte, layout []Info, metadata map[string]string) ([]byte, error) {
-	start := len(dst)
-	dst = append(dst, make([]byte, lengthBytes)...)
-	dst = append(dst, '{')
+// Header returns the beginning of a file up to its data, which starts at a multiple of align bytes,
+// and the places of the tensors in the data, in the order in which they are written: larger element
+// types first, so that all values are aligned, and tensors of one type by name.
+func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
+	layout, err := arrange(tensors)
+	if err != nil {
+		return nil, nil, err
+	}
+	for key, value := range metadata {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return nil, nil, invalid("metadata %q is not UTF-8", key)
+		}
+	}
+	header := append(make([]byte, lengthBytes), '{')
+	entry := func(name string, value any) {
+		if len(header) > lengthBytes+1 {
+			header = append(header, ',')
+		}
+		header = appendJSON(append(appendJSON(header, name), ':'), value)
+	}
 	if len(metadata) > 0 {
-		dst = append(dst, `"`+metadataKey+`":{`...)
-		for i, key := range slices.Sorted(maps.Keys(metadata)) {
-			if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-				return nil, invalid("metadata %q is not UTF-8", key)
-			}
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendText(dst, key)
-			dst = append(dst, ':')
-			dst = appendText(dst, metadata[key])
-		}
-		dst = append(dst, '}')
+		entry(metadataKey, metadata)
 	}
-	for i, t := range layout {
-		if i > 0 || len(metadata) > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendText(dst, t.Name)
-		dst = append(dst, `:{"dtype":"`+string(t.DType)+`","shape":[`...)
-		for j, dim := range t.Shape {
-			if j > 0 {
-				dst = append(dst, ',')
-			}
-			dst = strconv.AppendInt(dst, dim, 10)
-		}
-		dst = append(dst, `],"data_offsets":[`...)
-		dst = strconv.AppendInt(dst, t.Offset, 10)
-		dst = append(dst, ',')
-		dst = strconv.AppendInt(dst, t.Offset+t.Bytes, 10)
-		dst = append(dst, "]}"...)
+	for _, t := range layout {
+		entry(t.Name, struct {
+			DType   DType    `json:"dtype"`
+			Shape   []int64  `json:"shape"`
+			Offsets [2]int64 `json:"data_offsets"`
+		}{t.DType, append([]int64{}, t.Shape...), [2]int64{t.Offset, t.Offset + t.Bytes}})
 	}
-	dst = append(dst, '}')
-	for (len(dst)-start)%8 != 0 {
-		dst = append(dst, ' ')
-	}
-	length := len(dst) - start - lengthBytes
+	header = append(header, '}')
+	header = append(header, bytes.Repeat([]byte{' '}, (align-len(header)%align)%align)...)
+	length := len(header) - lengthBytes
 	if length > MaxHeaderBytes {
-		return nil, &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf("a header of %d bytes, at most %d are allowed", length, MaxHeaderBytes),
+		return nil, nil, &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf("a header of %d bytes, at most %d are allowed", length, MaxHeaderBytes),
 			Hint: "use fewer or shorter names, or several files"}
 	}
-	binary.LittleEndian.PutUint64(dst[start:], uint64(length))
-	return dst, nil
-}
-
-// appendText appends a JSON string.
-func appendText(dst []byte, s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // strings always encode
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
-}
-
-// Header returns the beginning of a file up to its data, which starts at a multiple of align bytes,
-// and the places of the tensors in the data, as [Layout] has them.
-func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
-	layout, err := Layout(tensors)
-	if err != nil {
-		return nil, nil, err
-	}
-	header, err := appendHeader(nil, layout, metadata)
-	if err != nil {
-		return nil, nil, err
-	}
-	if short := len(header) % max(align, 1); short > 0 {
-		header = append(header, bytes.Repeat([]byte{' '}, align-short)...)
-		binary.LittleEndian.PutUint64(header, uint64(len(header)-lengthBytes))
-	}
-	if len(header)-lengthBytes > MaxHeaderBytes {
-		return nil, nil, invalid("a header of %d bytes, at most %d are allowed", len(header)-lengthBytes, MaxHeaderBytes)
-	}
+	binary.LittleEndian.PutUint64(header, uint64(length))
 	return header, layout, nil
+}
+
+// appendJSON appends a value of texts and numbers, with no escapes that the format does not need.
+func appendJSON(dst []byte, v any) []byte {
+	out := bytes.NewBuffer(dst)
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // such values always encode
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -1,41 +1,22 @@
 package safetensors
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"maps"
 	"slices"
-
-	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// File is an open safetensors file. Any number of goroutines may use it, except for Close.
+// File is a safetensors file whose header was read. Any number of goroutines may use it.
 type File struct {
 	src      io.ReaderAt
-	closer   io.Closer
 	base     int64 // where the data starts
 	tensors  []Info
 	byName   map[string]int
 	metadata map[string]string
 }
 
-// Open opens a file by path. Close it after use.
-func Open(path string) (*File, error) {
-	f, info, err := files.Open(path)
-	if err != nil {
-		return nil, doing("open", "", err)
-	}
-	out, err := New(f, info.Size())
-	if err != nil {
-		f.Close()
-		return nil, doing("open", path, err)
-	}
-	out.closer = f
-	return out, nil
-}
-
-// New reads the header of a file of size bytes. Close of the result does not close src.
+// New reads the header of a file of size bytes, whose tensors are then read from src.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
 		return nil, invalid("%d bytes are too few for a file", size)
@@ -66,9 +47,6 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	}
 	return f, nil
 }
-
-// Parse reads the header of a file that is in memory. Read copies its tensors.
-func Parse(file []byte) (*File, error) { return New(bytes.NewReader(file), int64(len(file))) }
 
 // readFull reads all of p; a source that is shorter than it was said to be is an invalid file.
 func readFull(src io.ReaderAt, p []byte, at int64) error {
@@ -123,25 +101,4 @@ func (f *File) ReadAt(name string, p []byte, offset int64) error {
 		return nil
 	}
 	return readFull(f.src, p, f.base+t.Offset+offset)
-}
-
-// Read returns all bytes of a tensor. They take as much memory as the header says, which [New] has
-// compared with the size of the file.
-func (f *File) Read(name string) ([]byte, error) {
-	t, ok := f.Tensor(name)
-	if !ok {
-		return nil, invalid("no tensor %q", name)
-	}
-	p := make([]byte, t.Bytes)
-	return p, f.ReadAt(name, p, 0)
-}
-
-// Close closes the file of [Open]. A second call does nothing.
-func (f *File) Close() error {
-	if f.closer == nil {
-		return nil
-	}
-	err := f.closer.Close()
-	f.closer = nil
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -26,21 +27,38 @@ func raw(header, data string) []byte {
 func write(t testing.TB, tensors []Spec, metadata map[string]string, data map[string][]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewWriter(&out, tensors, metadata)
-	require.NoError(t, err)
-	layout, err := Layout(tensors)
-	require.NoError(t, err)
-	for _, s := range layout {
-		require.NoError(t, w.Write(s.Name, data[s.Name]))
-	}
-	require.NoError(t, w.Finish())
+	require.NoError(t, Write(&out, tensors, metadata, func(i Info, w io.Writer) error {
+		_, err := w.Write(data[i.Name])
+		return err
+	}))
 	return out.Bytes()
 }
 
+// parse reads a file that is in memory.
+func parse(file []byte) (*File, error) { return New(bytes.NewReader(file), int64(len(file))) }
+
+// load reads a file.
+func load(path string) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(data)
+}
+
+// read returns all bytes of a tensor.
+func read(t testing.TB, f *File, name string) []byte {
+	t.Helper()
+	info, ok := f.Tensor(name)
+	require.True(t, ok, name)
+	p := make([]byte, info.Bytes)
+	require.NoError(t, f.ReadAt(name, p, 0))
+	return p
+}
+
 func TestFileOfTheOfficialPackageIsRead(t *testing.T) {
-	f, err := Open("testdata/official.safetensors")
+	f, err := load("testdata/official.safetensors")
 	require.NoError(t, err)
-	defer f.Close()
 	assert.Equal(t, map[string]string{"format": "np", "note": `a "quoted" é`}, f.Metadata())
 	for name, want := range map[string]struct {
 		dtype DType
@@ -63,8 +81,7 @@ func TestFileOfTheOfficialPackageIsRead(t *testing.T) {
 		assert.Equal(t, want.shape, info.Shape, name)
 		var expected bytes.Buffer
 		require.NoError(t, binary.Write(&expected, binary.LittleEndian, want.data))
-		got, err := f.Read(name)
-		require.NoError(t, err)
+		got := read(t, f, name)
 		assert.True(t, bytes.Equal(expected.Bytes(), got), "%s: %v", name, got)
 	}
 	assert.Len(t, f.Tensors(), 9)
@@ -109,7 +126,7 @@ func TestRoundTripOfRandomTensors(t *testing.T) {
 		file := write(t, tensors, metadata, data)
 		rng.Shuffle(len(tensors), func(i, j int) { tensors[i], tensors[j] = tensors[j], tensors[i] })
 		assert.Equal(t, file, write(t, tensors, metadata, data), "the bytes depend on the order given")
-		f, err := Parse(file)
+		f, err := parse(file)
 		require.NoError(t, err)
 		assert.Equal(t, metadata, f.Metadata())
 		require.Len(t, f.Tensors(), len(tensors))
@@ -121,9 +138,7 @@ func TestRoundTripOfRandomTensors(t *testing.T) {
 			if s.DType.Bits() >= 8 {
 				assert.Zero(t, info.Offset%int64(s.DType.Bits()/8), "unaligned")
 			}
-			got, err := f.Read(s.Name)
-			require.NoError(t, err)
-			assert.Equal(t, data[s.Name], got)
+			assert.Equal(t, data[s.Name], read(t, f, s.Name))
 		}
 	}
 }
@@ -139,11 +154,13 @@ func TestOfficialPackageReadsOurFile(t *testing.T) {
 		python = "python3"
 	}
 	path := filepath.Join(t.TempDir(), "ours.safetensors")
-	f, err := Create(path, []Spec{{"bytes é", U8, []int64{1, 3}}, {"floats", F32, []int64{2}}, {"none", I64, []int64{0}}}, map[string]string{"by": "go"})
-	require.NoError(t, err)
-	require.NoError(t, f.Write("floats", binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.5)), math.Float32bits(-2))))
-	require.NoError(t, f.Write("bytes é", []byte{1, 2, 3}))
-	require.NoError(t, f.Commit())
+	data := map[string][]byte{"bytes é": {1, 2, 3},
+		"floats": binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.5)), math.Float32bits(-2))}
+	require.NoError(t, WriteFile(path, []Spec{{"bytes é", U8, []int64{1, 3}}, {"floats", F32, []int64{2}}, {"none", I64, []int64{0}}}, map[string]string{"by": "go"},
+		func(i Info, w io.Writer) error {
+			_, err := w.Write(data[i.Name])
+			return err
+		}))
 	out, err := exec.Command(python, "-c", `
 import sys
 from safetensors import safe_open
@@ -165,23 +182,23 @@ func Example() {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.safetensors")
 
-	w, err := Create(path, []Spec{{Name: "mask", DType: U8, Shape: []int64{2, 2}}}, map[string]string{"step": "12"})
+	mask := Spec{Name: "mask", DType: U8, Shape: []int64{2, 2}}
+	err = WriteFile(path, []Spec{mask}, map[string]string{"step": "12"}, func(t Info, w io.Writer) error {
+		_, err := w.Write([]byte{1, 0, 0, 1})
+		return err
+	})
 	if err != nil {
-		panic(err)
-	}
-	defer w.Close()
-	if err := w.Write("mask", []byte{1, 0, 0, 1}); err != nil {
-		panic(err)
-	}
-	if err := w.Commit(); err != nil {
 		panic(err)
 	}
 
-	f, err := Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		panic(err)
 	}
-	defer f.Close()
+	f, err := New(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		panic(err)
+	}
 	row := make([]byte, 2)
 	if err := f.ReadAt("mask", row, 2); err != nil {
 		panic(err)

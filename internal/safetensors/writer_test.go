@@ -3,6 +3,7 @@ package safetensors
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,19 +14,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWriterRefusesWhatDoesNotFollowTheLayout(t *testing.T) {
+// pieces writes a tensor in pieces of so many bytes.
+func pieces(sizes ...int) func(Info, io.Writer) error {
+	return func(_ Info, w io.Writer) error {
+		for _, n := range sizes {
+			if _, err := w.Write(make([]byte, n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestWriteRefusesWhatDoesNotFollowTheFormat(t *testing.T) {
 	tensors := []Spec{{"", U8, []int64{2}}, {"b", U8, []int64{2}}, {"none", U8, []int64{0}}}
-	w, err := NewWriter(io.Discard, tensors, nil)
-	require.NoError(t, err)
-	assert.ErrorIs(t, w.Finish(), ErrFormat)
-	assert.ErrorIs(t, w.Write("b", []byte{1}), ErrFormat, "out of order")
-	assert.ErrorIs(t, w.Write("", []byte{1, 2, 3}), ErrFormat, "too long")
-	require.NoError(t, w.Write("", []byte{1}))
-	require.NoError(t, w.Write("", []byte{2}))
-	assert.ErrorIs(t, w.Finish(), ErrFormat)
-	require.NoError(t, w.Write("b", []byte{1, 2}))
-	assert.ErrorIs(t, w.Write("", nil), ErrFormat, "back again")
-	require.NoError(t, w.Finish(), "the last one has no bytes")
+	require.NoError(t, Write(io.Discard, tensors, nil, pieces(2)))
+	require.NoError(t, Write(io.Discard, tensors, nil, pieces(1, 0, 1)))
+	assert.ErrorIs(t, Write(io.Discard, tensors, nil, pieces(1)), ErrFormat, "too short")
+	assert.ErrorIs(t, Write(io.Discard, tensors, nil, pieces(1, 2)), ErrFormat, "too long")
 
 	for name, bad := range map[string][]Spec{
 		"twice":    {{"a", U8, nil}, {"a", U8, nil}},
@@ -36,13 +42,10 @@ func TestWriterRefusesWhatDoesNotFollowTheLayout(t *testing.T) {
 		"sum":      {{"a", U8, []int64{math.MaxInt64}}, {"b", U8, []int64{math.MaxInt64}}},
 		"no text":  {{"\xff", U8, nil}},
 	} {
-		_, err := NewWriter(io.Discard, bad, nil)
-		assert.ErrorIs(t, err, ErrFormat, name)
+		assert.ErrorIs(t, Write(io.Discard, bad, nil, pieces()), ErrFormat, name)
 	}
-	_, err = NewWriter(io.Discard, nil, map[string]string{"a": "\xff"})
-	assert.ErrorIs(t, err, ErrFormat)
-	_, err = NewWriter(io.Discard, nil, map[string]string{"a": strings.Repeat("x", MaxHeaderBytes)})
-	assert.ErrorIs(t, err, ErrFormat)
+	assert.ErrorIs(t, Write(io.Discard, nil, map[string]string{"a": "\xff"}, nil), ErrFormat)
+	assert.ErrorIs(t, Write(io.Discard, nil, map[string]string{"a": strings.Repeat("x", MaxHeaderBytes)}, nil), ErrFormat)
 }
 
 type failing struct{ after int }
@@ -56,12 +59,10 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestFailedWriteStays(t *testing.T) {
-	w, err := NewWriter(&failing{after: 1}, []Spec{{"a", U8, []int64{2}}}, nil)
-	require.NoError(t, err)
-	assert.ErrorIs(t, w.Write("a", []byte{1}), errDisk)
-	assert.ErrorIs(t, w.Write("a", []byte{1}), errDisk)
-	assert.ErrorIs(t, w.Finish(), errDisk)
+func TestAFailedWriteIsTheError(t *testing.T) {
+	for after := range 2 {
+		assert.ErrorIs(t, Write(&failing{after: after}, []Spec{{"a", U8, []int64{2}}}, nil, pieces(1, 1)), errDisk)
+	}
 }
 
 func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
@@ -76,37 +77,22 @@ func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
 		}
 		return out
 	}
-	f, err := Create(path, []Spec{{"a", U8, []int64{2}}}, nil)
-	require.NoError(t, err)
-	require.NoError(t, f.Write("a", []byte{1}))
-	assert.ErrorIs(t, f.Commit(), ErrFormat, "one byte lacks")
-	require.NoError(t, f.Close())
-	require.NoError(t, f.Close())
-	assert.Error(t, f.Commit())
+	one := []Spec{{"a", U8, []int64{2}}}
+	assert.ErrorIs(t, WriteFile(path, one, nil, pieces(1)), ErrFormat, "one byte lacks")
+	broken := &fs.PathError{Op: "read", Path: "elsewhere", Err: errDisk}
+	assert.ErrorIs(t, WriteFile(path, one, nil, func(Info, io.Writer) error { return broken }), broken)
 	assert.Equal(t, []string{"x.safetensors"}, names())
 	old, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "old", string(old))
 
-	f, err = Create(path, []Spec{{"a", U8, []int64{2}}}, nil)
-	require.NoError(t, err)
-	require.NoError(t, f.Write("a", []byte{1, 2}))
-	require.NoError(t, f.Commit())
-	require.NoError(t, f.Close())
+	require.NoError(t, WriteFile(path, one, nil, pieces(1, 1)))
 	assert.Equal(t, []string{"x.safetensors"}, names())
-	back, err := Open(path)
+	back, err := load(path)
 	require.NoError(t, err)
-	data, err := back.Read("a")
-	require.NoError(t, err)
-	assert.Equal(t, []byte{1, 2}, data)
-	require.NoError(t, back.Close())
-	require.NoError(t, back.Close())
+	assert.Equal(t, []byte{0, 0}, read(t, back, "a"))
 
-	_, err = Create(filepath.Join(dir, "absent", "x"), nil, nil)
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	_, err = Create(path, []Spec{{"a", "X", nil}}, nil)
-	assert.ErrorIs(t, err, ErrFormat)
+	assert.ErrorIs(t, WriteFile(filepath.Join(dir, "absent", "x"), nil, nil, pieces()), os.ErrNotExist)
+	assert.ErrorIs(t, WriteFile(path, []Spec{{"a", "X", nil}}, nil, pieces()), ErrFormat)
 	assert.Equal(t, []string{"x.safetensors"}, names(), "no temporary file stays")
-	_, err = Open(filepath.Join(dir, "absent"))
-	assert.ErrorIs(t, err, os.ErrNotExist)
 }

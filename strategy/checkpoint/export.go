@@ -2,15 +2,14 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"strings"
 
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -32,9 +31,6 @@ type ExportOptions struct {
 func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions) error {
 	if c.objects == nil {
 		return errNotOpened
-	}
-	if err := files.Local(path); err != nil {
-		return doing("export", "", err)
 	}
 	weights := map[string]bool{}
 	for _, path := range c.Weights() {
@@ -61,30 +57,15 @@ func (c *Checkpoint) Export(ctx context.Context, path string, opts ExportOptions
 	if c.step >= 0 {
 		metadata[metadataStep] = fmt.Sprint(c.step)
 	}
-	layout, err := safetensors.Layout(specs)
+	err := safetensors.WriteFile(path, specs, metadata, func(t safetensors.Info, w io.Writer) error { return byName[t.Name].copyTo(ctx, w) })
 	if err != nil {
-		return doing("export", path, err)
-	}
-	f, err := safetensors.Create(path, specs, metadata)
-	if err != nil {
-		return doing("export", path, err)
-	}
-	for _, t := range layout {
-		if err == nil && t.Bytes > 0 {
-			err = byName[t.Name].copyTo(ctx, func(p []byte) error { return f.Write(t.Name, p) })
-		}
-	}
-	if err == nil {
-		err = f.Commit()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
 		return doing("export", path, err)
 	}
 	return nil
 }
 
 // copyTo reads the variable from its first element to its last, some rows at a time.
-func (p *source) copyTo(ctx context.Context, write func([]byte) error) error {
+func (p *source) copyTo(ctx context.Context, w io.Writer) error {
 	dims := p.variable.Shape.Dimensions
 	start, size := make([]int, len(dims)), append([]int(nil), dims...)
 	rows, each := 1, p.variable.bytes
@@ -103,7 +84,7 @@ func (p *source) copyTo(ctx context.Context, write func([]byte) error) error {
 		if err := p.ReadPart(ctx, start, size, part); err != nil {
 			return err
 		}
-		if err := write(part); err != nil {
+		if _, err := w.Write(part); err != nil {
 			return err
 		}
 	}

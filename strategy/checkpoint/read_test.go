@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"io"
 	"path/filepath"
 	"testing"
 
@@ -27,10 +28,10 @@ func TestAClosedCheckpointSaysSo(t *testing.T) {
 func TestBytesThatAreNoTruthValuesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flags.safetensors")
 	for _, bytes := range [][]byte{{0, 1, 1}, {0, 1, 2}, {255, 0, 0}} {
-		f, err := safetensors.Create(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool, Shape: []int64{3}}}, nil)
-		require.NoError(t, err)
-		require.NoError(t, f.Write("flags", bytes))
-		require.NoError(t, f.Commit())
+		require.NoError(t, safetensors.WriteFile(path, []safetensors.Spec{{Name: "flags", DType: safetensors.Bool, Shape: []int64{3}}}, nil, func(_ safetensors.Info, w io.Writer) error {
+			_, err := w.Write(bytes)
+			return err
+		}))
 		c, err := OpenFile(path, FileOptions{})
 		require.NoError(t, err)
 		got, err := c.Tensor(context.Background(), "/flags")
