@@ -87,7 +87,7 @@ func TestWhichErrorsAreTriedAgain(t *testing.T) {
 		&url.Error{Op: "Get", URL: "http://x", Err: &net.DNSError{Name: "x", IsNotFound: true}}:  Other,
 		&url.Error{Op: "Get", URL: "http://x", Err: &net.DNSError{Name: "x", IsTemporary: true}}: Unavailable,
 		errors.New("who knows"):             Other,
-		callerError{syscall.ECONNRESET}:     Other,
+		known{syscall.ECONNRESET, Other}:    Other,
 		ErrDamaged:                          Damaged,
 		fmt.Errorf("%w: while", errStalled): Stalled,
 		answered{errors.New("Provided CRC32C doesn't match"), 400}:                                  Damaged,

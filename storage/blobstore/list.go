@@ -72,11 +72,7 @@ func (s *Store) ask(ctx context.Context, g *guard) error {
 // noBucket says what NotFound means where no object was named.
 func noBucket(err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return noBucketError{err}
+		return known{err, NoBucket}
 	}
 	return err
 }
-
-type noBucketError struct{ error }
-
-func (e noBucketError) Unwrap() error { return e.error }

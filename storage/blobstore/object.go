@@ -125,12 +125,6 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	})
 }
 
-// errReplaced is of an object that is another one than was opened.
-var errReplaced = errors.New("its size, time or checksum is another")
-
-// errCut is of an answer that ended before its end.
-var errCut = errors.New("the answer ended early")
-
 // fill reads until p is full.
 func fill(g *guard, r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) {

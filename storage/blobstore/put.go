@@ -3,7 +3,6 @@ package blobstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -61,18 +60,13 @@ type content struct {
 	known  bool   // whole is all of it
 }
 
-// callerError is an error of the function that writes the content.
-type callerError struct{ error }
-
-func (e callerError) Unwrap() error { return e.error }
-
 func (c *content) attempt(ctx context.Context, g *guard) error {
 	u := &upload{content: c, ctx: ctx, g: g}
 	err := u.run()
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		// Either the bucket is not there, or the service has forgotten the upload of a large object.
 		if there := c.store.ask(ctx, g); c.known || there != nil {
-			return noBucketError{err}
+			return known{err, NoBucket}
 		}
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
@@ -90,21 +84,12 @@ func (c *content) attempt(ctx context.Context, g *guard) error {
 	case asked != nil:
 		return asked
 	case attrs.Metadata[mark] != c.id:
-		return existsError{}
+		return errExists
 	case c.known && attrs.Size != int64(len(c.whole)):
 		return fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, attrs.Size, len(c.whole))
 	}
 	return nil
 }
-
-// existsError is of an object that another Put wrote.
-type existsError struct{}
-
-func (existsError) Error() string { return "another writer put it" }
-
-// errGone is of a name that was taken when it was written and free when it was looked at, and of an
-// upload that the service does not know any more.
-var errGone = errors.New("it went meanwhile")
 
 // upload is one attempt to send an object. It is the writer that the content is written to.
 type upload struct {
@@ -125,7 +110,7 @@ func (u *upload) run() error {
 		if err := c.write(u); u.err != nil {
 			return u.abort(u.err)
 		} else if err != nil {
-			return u.abort(callerError{err})
+			return u.abort(known{err, Other})
 		}
 		if u.w == nil {
 			c.whole, c.known = u.begun, true

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -53,9 +54,6 @@ type Receipt struct {
 	CRC32C uint32
 }
 
-// errStalled is the cause of a context that a [guard] ended.
-var errStalled = errors.New("no byte was moved for too long")
-
 func (s *Service) status(err error) int {
 	if s.Status == nil {
 		return 0
@@ -71,41 +69,52 @@ func (s *Service) sum(r *blob.Reader) (crc32c uint32, ok bool) {
 	return s.Sum(r.As)
 }
 
+// known is an error whose reason the store knows by itself.
+type known struct {
+	error
+	reason Reason
+}
+
+func (e known) Unwrap() error { return e.error }
+
+var (
+	// errStalled is the cause of a context that a [guard] ended.
+	errStalled error = known{errors.New("no byte was moved for too long"), Stalled}
+	// errReplaced is of an object that is another one than was opened.
+	errReplaced error = known{errors.New("its size, time or checksum is another"), Replaced}
+	// errCut is of an answer that ended before its end.
+	errCut error = known{errors.New("the answer ended early"), Unavailable}
+	// errGone is of a name that was taken when it was written and free when it was looked at, and of
+	// an upload that the service does not know any more.
+	errGone error = known{errors.New("it went meanwhile"), Unavailable}
+	// errExists is of an object that another Put wrote.
+	errExists error = known{errors.New("another writer put it"), Exists}
+)
+
 // reasonOf says why an attempt failed. In case of doubt it is not tried again.
 func (s *Service) reasonOf(err error) Reason {
+	k, sure := errors.AsType[known](err)
+	if sure && k.reason != NoBucket {
+		return k.reason
+	}
 	status := s.status(err)
-	var (
-		caller callerError
-		exists existsError
-		bucket noBucketError
-		syntax *json.SyntaxError // an answer that was cut
-	)
+	_, cut := errors.AsType[*json.SyntaxError](err) // an answer
 	switch {
-	case errors.As(err, &caller):
-		return Other
-	case errors.As(err, &exists):
-		return Exists
-	case errors.Is(err, errReplaced):
-		return Replaced
-	case errors.Is(err, errGone), errors.Is(err, errCut), status == http.StatusGone:
-		return Unavailable
-	case errors.Is(err, errStalled):
-		return Stalled
-	case errors.Is(err, ErrDamaged), errors.As(err, &syntax):
+	case errors.Is(err, ErrDamaged), cut:
 		return Damaged
 	case status == http.StatusUnauthorized, isCredentials(err):
 		return Unauthenticated
 	case status == http.StatusForbidden:
 		return Denied
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests,
+	case status == http.StatusRequestTimeout, status == http.StatusGone, status == http.StatusTooManyRequests,
 		status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
 		return Unavailable
 	case status == http.StatusBadRequest && aboutChecksum(err):
 		return Damaged
 	}
 	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
-		if errors.As(err, &bucket) {
+	case gcerrors.NotFound: // which a service may also say where it denies
+		if sure {
 			return NoBucket
 		}
 		return Missing
@@ -129,14 +138,13 @@ func (s *Service) reasonOf(err error) Reason {
 
 // isNetwork reports whether an error is of a connection, and not of what the service answered.
 func isNetwork(err error) bool {
-	var network net.Error
-	var address *url.Error
-	var dns *net.DNSError
-	if errors.As(err, &dns) && dns.IsNotFound {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return false // a wrong name does not come right
 	}
+	_, network := errors.AsType[net.Error](err)
+	_, address := errors.AsType[*url.Error](err)
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED) ||
-		errors.Is(err, net.ErrClosed) || errors.As(err, &network) || errors.As(err, &address) && !errors.Is(err, context.Canceled) ||
+		errors.Is(err, net.ErrClosed) || network || address && !errors.Is(err, context.Canceled) ||
 		contains(err, "http2: ", "server closed idle connection", "connection reset")
 }
 
@@ -153,10 +161,5 @@ func aboutChecksum(err error) bool {
 
 func contains(err error, parts ...string) bool {
 	text := err.Error()
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -1,6 +1,7 @@
 package blobstore
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -64,25 +65,14 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 	if opts.ChunkBytes < 0 || opts.Patience < 0 || opts.Stall < 0 {
 		return nil, wrong("new", "0 stands for the usual value", "chunks of %d bytes, patience %s, stall %s", opts.ChunkBytes, opts.Patience, opts.Stall)
 	}
-	s := &Store{bucket: bucket, place: opts.Place, chunk: opts.ChunkBytes, patience: opts.Patience, stall: opts.Stall, service: opts.Service,
+	s := &Store{bucket: bucket, place: cmp.Or(opts.Place, "bucket/"+opts.Prefix), chunk: cmp.Or(opts.ChunkBytes, DefaultChunkBytes),
+		patience: cmp.Or(opts.Patience, DefaultPatience), stall: cmp.Or(opts.Stall, DefaultStall), service: opts.Service,
 		keepOpen: opts.KeepOpen, also: also}
 	if opts.Prefix != "" {
 		if err := storage.CheckName(opts.Prefix); err != nil {
 			return nil, err
 		}
 		s.prefix = opts.Prefix + "/"
-	}
-	if s.place == "" {
-		s.place = "bucket/" + opts.Prefix
-	}
-	if s.chunk == 0 {
-		s.chunk = DefaultChunkBytes
-	}
-	if s.patience == 0 {
-		s.patience = DefaultPatience
-	}
-	if s.stall == 0 {
-		s.stall = DefaultStall
 	}
 	return s, nil
 }
