@@ -84,9 +84,12 @@ func (d *directory) sync(path string) error {
 
 // path is where an object lies. A folder on the way that is a symbolic link is an error: what lies
 // behind it is not this store's, and may be another name of what is.
-func (d *directory) path(name string) (string, error) {
+func (d *directory) path(ctx context.Context, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", Failed("find", name, d, err)
 	}
 	path := d.root
 	elements := strings.Split(name, "/")
@@ -107,12 +110,9 @@ func (d *directory) path(name string) (string, error) {
 }
 
 func (d *directory) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
-	path, err := d.path(name)
+	path, err := d.path(ctx, name)
 	if err != nil {
 		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return Failed("put", name, d, err)
 	}
 	if opts.IfAbsent { // it need not be written in vain
 		if _, err := os.Lstat(path); err == nil {
@@ -234,12 +234,9 @@ func (w *contextWriter) Write(p []byte) (int, error) {
 }
 
 func (d *directory) Open(ctx context.Context, name string) (Object, error) {
-	path, err := d.path(name)
+	path, err := d.path(ctx, name)
 	if err != nil {
 		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, Failed("open", name, d, err)
 	}
 	f, info, err := files.OpenHere(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -295,7 +292,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
 		var err error
-		if start, err = d.path(prefix[:i]); err != nil {
+		if start, err = d.path(ctx, prefix[:i]); err != nil {
 			return err
 		}
 	}
@@ -332,12 +329,9 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 }
 
 func (d *directory) Remove(ctx context.Context, name string) error {
-	path, err := d.path(name)
+	path, err := d.path(ctx, name)
 	if err != nil {
 		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return Failed("remove", name, d, err)
 	}
 	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

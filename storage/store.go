@@ -134,6 +134,27 @@ func PutBytes(ctx context.Context, s Store, name string, data []byte, opts PutOp
 	})
 }
 
+// ReaderAt returns a reader of an object that reads it as a file is read, until ctx ends.
+func ReaderAt(ctx context.Context, o Object) io.ReaderAt { return readerAt{ctx, o} }
+
+type readerAt struct {
+	ctx context.Context
+	Object
+}
+
+func (r readerAt) ReadAt(p []byte, at int64) (int, error) {
+	n := max(0, min(int64(len(p)), r.Size()-at))
+	if n > 0 {
+		if err := r.Object.ReadAt(r.ctx, p[:n], at); err != nil {
+			return 0, err
+		}
+	}
+	if n < int64(len(p)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
 // ReadAll reads a whole object of at most most bytes.
 func ReadAll(ctx context.Context, s Store, name string, most int64) (data []byte, err error) {
 	o, err := s.Open(ctx, name)

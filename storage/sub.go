@@ -7,7 +7,8 @@ import (
 )
 
 // Sub returns the part of a store whose names begin with prefix and a slash, under what follows. Its
-// Close does nothing. A prefix that can be no object's name is an error of every call.
+// Close does nothing. A prefix that can be no object's name is an error of every call: the store that
+// it is a part of checks whole names.
 func Sub(s Store, prefix string) Store {
 	if of, ok := s.(*sub); ok {
 		return &sub{of.Store, of.prefix + prefix + "/"}
@@ -21,16 +22,10 @@ type sub struct {
 }
 
 func (s *sub) Put(ctx context.Context, name string, opts PutOptions, write func(io.Writer) error) error {
-	if err := CheckName(name); err != nil {
-		return err
-	}
 	return s.Store.Put(ctx, s.prefix+name, opts, write)
 }
 
 func (s *sub) Open(ctx context.Context, name string) (Object, error) {
-	if err := CheckName(name); err != nil {
-		return nil, err
-	}
 	return s.Store.Open(ctx, s.prefix+name)
 }
 
@@ -43,9 +38,6 @@ func (s *sub) List(ctx context.Context, prefix string) ([]Info, error) {
 }
 
 func (s *sub) Remove(ctx context.Context, name string) error {
-	if err := CheckName(name); err != nil {
-		return err
-	}
 	return s.Store.Remove(ctx, s.prefix+name)
 }
 

@@ -20,7 +20,7 @@ import (
 
 // serve answers for a store: GET of a range of an object at /o/NAME, HEAD, PUT, with If-None-Match for
 // one that is to be absent, DELETE, and a listing at /l?prefix=PREFIX.
-func serve(local localPart) http.Handler {
+func serve(local storage.Store) http.Handler {
 	mux := http.NewServeMux()
 	fail := func(w http.ResponseWriter, err error) {
 		code := http.StatusInternalServerError
@@ -40,7 +40,7 @@ func serve(local localPart) http.Handler {
 		}
 		defer o.Close()
 		// Ranges, lengths and HEAD are the server's.
-		http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(&reader{r.Context(), o}, 0, o.Size()))
+		http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(storage.ReaderAt(r.Context(), o), 0, o.Size()))
 	})
 	mux.HandleFunc("PUT /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
 		opts := storage.PutOptions{IfAbsent: r.Header.Get("If-None-Match") == "*", Size: max(0, r.ContentLength)}
@@ -53,7 +53,7 @@ func serve(local localPart) http.Handler {
 		}
 	})
 	mux.HandleFunc("DELETE /o/{name...}", func(w http.ResponseWriter, r *http.Request) {
-		if err := local.remove(r.Context(), r.PathValue("name")); err != nil {
+		if err := local.Remove(r.Context(), r.PathValue("name")); err != nil {
 			fail(w, err)
 		}
 	})
@@ -66,19 +66,6 @@ func serve(local localPart) http.Handler {
 		_ = json.NewEncoder(w).Encode(all) // the client notices
 	})
 	return mux
-}
-
-// reader reads an object whose reads have a context.
-type reader struct {
-	ctx context.Context
-	o   storage.Object
-}
-
-func (r *reader) ReadAt(p []byte, offset int64) (int, error) {
-	if err := r.o.ReadAt(r.ctx, p, offset); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 // guard lets those in who know the secret.
@@ -161,7 +148,7 @@ func (p *peer) do(ctx context.Context, method, target string, body io.Reader, he
 	return fail(fmt.Errorf("%s: %s", a.Status, strings.TrimSpace(string(text))))
 }
 
-func (p *peer) put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
+func (p *peer) Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
 	body, to := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
@@ -187,7 +174,7 @@ func (p *peer) put(ctx context.Context, name string, opts storage.PutOptions, wr
 // errAnswered ends the writer of an object that was refused.
 var errAnswered = errors.New("answered already")
 
-func (p *peer) open(ctx context.Context, name string) (storage.Object, error) {
+func (p *peer) Open(ctx context.Context, name string) (storage.Object, error) {
 	a, err := p.do(ctx, http.MethodHead, path(name), nil)
 	if err != nil {
 		return nil, err
@@ -195,7 +182,7 @@ func (p *peer) open(ctx context.Context, name string) (storage.Object, error) {
 	return &object{p, name, a.ContentLength}, a.Body.Close()
 }
 
-func (p *peer) list(ctx context.Context, prefix string) (all []storage.Info, err error) {
+func (p *peer) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	a, err := p.do(ctx, http.MethodGet, "/l?prefix="+url.QueryEscape(prefix), nil)
 	if err != nil {
 		return nil, err
@@ -203,7 +190,7 @@ func (p *peer) list(ctx context.Context, prefix string) (all []storage.Info, err
 	return all, errors.Join(json.NewDecoder(a.Body).Decode(&all), a.Body.Close())
 }
 
-func (p *peer) remove(ctx context.Context, name string) error {
+func (p *peer) Remove(ctx context.Context, name string) error {
 	a, err := p.do(ctx, http.MethodDelete, path(name), nil)
 	if errors.Is(err, storage.ErrNotExist) {
 		return nil

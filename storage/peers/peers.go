@@ -39,28 +39,13 @@ type host struct {
 	Secret    string
 }
 
-// part is what one process has of the objects.
+// part is what one process has of the objects: a store without what a peer does not need.
 type part interface {
-	put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
-	open(ctx context.Context, name string) (storage.Object, error)
-	list(ctx context.Context, prefix string) ([]storage.Info, error)
-	remove(ctx context.Context, name string) error
+	Put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error
+	Open(ctx context.Context, name string) (storage.Object, error)
+	List(ctx context.Context, prefix string) ([]storage.Info, error)
+	Remove(ctx context.Context, name string) error
 }
-
-// localPart is the part of this process.
-type localPart struct{ storage.Store }
-
-func (h localPart) put(ctx context.Context, name string, opts storage.PutOptions, write func(io.Writer) error) error {
-	return h.Put(ctx, name, opts, write)
-}
-func (h localPart) open(ctx context.Context, name string) (storage.Object, error) {
-	return h.Open(ctx, name)
-}
-func (h localPart) list(ctx context.Context, prefix string) ([]storage.Info, error) {
-	return h.List(ctx, prefix)
-}
-
-func (h localPart) remove(ctx context.Context, name string) error { return h.Remove(ctx, name) }
 
 // store is the objects of all processes.
 type store struct {
@@ -81,36 +66,46 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 	if err != nil {
 		return fail(err)
 	}
-	me := host{Secret: rand.Text()}
-	me.Name, _ = os.Hostname()
-	if me.Addresses, err = addresses(listener.Addr()); err != nil {
-		return fail(errors.Join(err, listener.Close()))
-	}
-	text, err := json.Marshal(me)
+	hosts, err := meet(ctx, listener.Addr(), o)
 	if err != nil {
 		return fail(errors.Join(err, listener.Close()))
-	}
-	all, err := o.Gather(ctx, "peers: addresses", text)
-	if err != nil {
-		return fail(errors.Join(err, listener.Close()))
-	}
-	hosts := make([]host, len(all))
-	for i, text := range all {
-		if err := json.Unmarshal(text, &hosts[i]); err != nil {
-			return fail(errors.Join(fmt.Errorf("process %d: %w", i, err), listener.Close()))
-		}
 	}
 	patience := cmp.Or(o.Patience, 30*time.Second)
 	s := &store{local: local, mine: o.Process, ended: make(chan struct{}), peers: make([]peer, len(hosts))}
 	for i, h := range hosts {
 		s.peers[i] = newPeer(h, i, hosts[0].Secret, patience)
 	}
-	s.server = &http.Server{Handler: guard(hosts[0].Secret, serve(localPart{local})), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	s.server = &http.Server{Handler: guard(hosts[0].Secret, serve(local)), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.ended)
 		_ = s.server.Serve(listener) // until Close
 	}()
 	return s, nil
+}
+
+// meet tells all processes where this one listens, and returns what all of them tell.
+func meet(ctx context.Context, at net.Addr, o Options) ([]host, error) {
+	me := host{Secret: rand.Text()}
+	me.Name, _ = os.Hostname()
+	var err error
+	if me.Addresses, err = addresses(at); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(me)
+	if err != nil {
+		return nil, err
+	}
+	all, err := o.Gather(ctx, "peers: addresses", text)
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]host, len(all))
+	for i, text := range all {
+		if err := json.Unmarshal(text, &hosts[i]); err != nil {
+			return nil, fmt.Errorf("process %d: %w", i, err)
+		}
+	}
+	return hosts, nil
 }
 
 // addresses are those at which other hosts may reach a port of this one, those of the machine itself
@@ -143,7 +138,7 @@ func (s *store) String() string { return s.local.String() }
 // on is the part of a process.
 func (s *store) on(process int) part {
 	if process == s.mine {
-		return localPart{s.local}
+		return s.local
 	}
 	return &s.peers[process]
 }
@@ -178,14 +173,14 @@ func (s *store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 		}
 	}
 	copies := []int{home, (home + 1) % len(s.peers)}
-	err := s.on(home).put(ctx, name, opts, write)
+	err := s.on(home).Put(ctx, name, opts, write)
 	if err == nil && copies[1] != home {
-		if err = s.on(copies[1]).put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
-			err = errors.Join(err, s.on(home).remove(context.WithoutCancel(ctx), name))
+		if err = s.on(copies[1]).Put(ctx, name, storage.PutOptions{Size: opts.Size}, write); err != nil {
+			err = errors.Join(err, s.on(home).Remove(context.WithoutCancel(ctx), name))
 		}
 	}
 	if err == nil && !opts.IfAbsent {
-		err = s.each(copies, func(p part) error { return p.remove(ctx, name) })
+		err = s.each(copies, func(p part) error { return p.Remove(ctx, name) })
 	}
 	return storage.Failed("put", name, s, err)
 }
@@ -196,7 +191,7 @@ func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 		return nil, err
 	}
 	for i := range s.peers {
-		o, err := s.on((s.mine+i)%len(s.peers)).open(ctx, name)
+		o, err := s.on((s.mine+i)%len(s.peers)).Open(ctx, name)
 		if !errors.Is(err, storage.ErrNotExist) {
 			return o, storage.Failed("open", name, s, err)
 		}
@@ -207,7 +202,7 @@ func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex
 	err = s.each(nil, func(p part) error {
-		some, err := p.list(ctx, prefix)
+		some, err := p.List(ctx, prefix)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, some...)
@@ -227,7 +222,7 @@ func (s *store) Remove(ctx context.Context, name string) error {
 	if err := storage.CheckName(name); err != nil {
 		return err
 	}
-	return storage.Failed("remove", name, s, s.each(nil, func(p part) error { return p.remove(ctx, name) }))
+	return storage.Failed("remove", name, s, s.each(nil, func(p part) error { return p.Remove(ctx, name) }))
 }
 
 // Sweep sweeps this host's part.

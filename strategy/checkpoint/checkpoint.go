@@ -102,7 +102,7 @@ func OpenFile(path string, opts FileOptions) (*Checkpoint, error) {
 
 // openTensors opens a checkpoint of one tensor file, which it takes over.
 func openTensors(ctx context.Context, opened storage.Object, path string) (*Checkpoint, *safetensors.File, error) {
-	file, err := safetensors.New(readerAt{ctx, opened}, opened.Size())
+	file, err := safetensors.New(storage.ReaderAt(ctx, opened), opened.Size())
 	if err != nil {
 		opened.Close()
 		return nil, nil, &CorruptError{File: path, Reason: "no tensor file", Err: err}

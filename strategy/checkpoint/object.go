@@ -108,23 +108,3 @@ func (f localFile) ReadAt(ctx context.Context, p []byte, at int64) error {
 	_, err := f.File.ReadAt(p, at)
 	return err
 }
-
-// readerAt reads an object of a store as a file is read.
-type readerAt struct {
-	ctx context.Context
-	storage.Object
-}
-
-func (r readerAt) ReadAt(p []byte, at int64) (int, error) {
-	if at >= r.Size() {
-		return 0, io.EOF
-	}
-	n := min(int64(len(p)), r.Size()-at)
-	if err := r.Object.ReadAt(r.ctx, p[:n], at); err != nil {
-		return 0, err
-	}
-	if n < int64(len(p)) {
-		return int(n), io.EOF
-	}
-	return int(n), nil
-}
