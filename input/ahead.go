@@ -138,14 +138,9 @@ func (a *prefetcher) produce() {
 	defer a.all.Done()
 	defer close(a.queue)
 	slots := make(chan struct{}, a.depth)
-	marks := &marker{in: a.in, every: aheadMarks, state: a.mark}
-	for {
+	for n := 0; ; n++ {
 		p := &pendingElement{done: make(chan struct{})}
-		p.e, p.err = a.read(marks)
-		if p.err == nil && marks.since == 1 {
-			state := marks.state
-			p.mark = &state
-		}
+		a.read(p, n > 0 && n%aheadMarks == 0)
 		last := p.err != nil
 		if a.fn == nil || last {
 			close(p.done)
@@ -176,10 +171,18 @@ func (a *prefetcher) produce() {
 	}
 }
 
-// read takes the next element of the input. Nobody else would recover its panic here.
-func (a *prefetcher) read(marks *marker) (e Element, err error) {
-	defer errkind.Recover("input: the input of "+a.op, &err)
-	return marks.next(a.ctx)
+// read takes the next element of the input, and with mark the position before it, which may cost
+// more than the element. Nobody else would recover its panic here.
+func (a *prefetcher) read(p *pendingElement, mark bool) {
+	defer errkind.Recover("input: the input of "+a.op, &p.err)
+	if mark {
+		var state State
+		if state, p.err = a.in.State(); p.err != nil {
+			return
+		}
+		p.mark = &state
+	}
+	p.e, p.err = a.in.Next(a.ctx)
 }
 
 func (a *prefetcher) Next(ctx context.Context) (Element, error) {

@@ -112,20 +112,21 @@ type unbatcher struct {
 	table *rows // of current
 }
 
-func (u *unbatcher) Next(ctx context.Context) (Element, error) { return whole(u.nextItem(ctx)) }
+func (u *unbatcher) Next(ctx context.Context) (Element, error) { return next(ctx, u) }
 
-func (u *unbatcher) nextItem(ctx context.Context) (item, error) {
+func (u *unbatcher) nextRun(ctx context.Context, most int) (run, error) {
 	for u.next >= u.n {
 		if err := u.load(ctx, rowsOf); err != nil {
-			return item{}, err
+			return run{}, err
 		}
 		u.table = nil
 	}
 	if u.table == nil {
 		u.table = &rows{of: u.current, n: u.n}
 	}
-	u.next++
-	return item{of: u.table, row: u.next - 1}, nil
+	r := run{item{of: u.table, row: u.next}, min(most, u.n-u.next)}
+	u.next += r.n
+	return r, nil
 }
 
 func (u *unbatcher) State() (State, error) { return u.state("unbatch") }

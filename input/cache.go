@@ -3,7 +3,7 @@ package input
 import (
 	"context"
 	"io"
-	"sync"
+	"sync/atomic"
 )
 
 // Cache keeps all elements in memory once a pass has come to its end, as tf.data's Dataset.cache
@@ -16,26 +16,8 @@ func (d Dataset) Cache() Dataset {
 	return d.then(func(in Source) Source { return cacheSource{in: in, all: shared} })
 }
 
-// store holds the elements after the first complete pass.
-type store struct {
-	mu   sync.Mutex
-	full bool
-	list []item
-}
-
-func (s *store) get() ([]item, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.list, s.full
-}
-
-func (s *store) put(list []item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.full {
-		s.list, s.full = list, true
-	}
-}
+// store holds the elements after the first complete pass; nil before.
+type store = atomic.Pointer[[]item]
 
 type cacheSource struct {
 	in  Source
@@ -44,24 +26,21 @@ type cacheSource struct {
 
 func (c cacheSource) Info() Info { return c.in.Info() }
 
-func (c cacheSource) ShardFiles(num, index int) (Source, error) {
-	in, err := shardFiles(c.in, num, index)
-	if err != nil {
-		return nil, err
+func (c cacheSource) remade(f func(Source) (Source, error), same bool) (_ Source, err error) {
+	c.in, err = f(c.in)
+	if !same {
+		c.all = &store{}
 	}
-	return cacheSource{in: in, all: &store{}}, nil // other files, so another cache
+	return c, err
 }
 
 func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
-	if list, ok := c.all.get(); ok {
-		return openIndexed("cache", len(list), from, nil, func(i int) item { return list[i] })
+	if list := c.all.Load(); list != nil {
+		return openIndexed("cache", len(*list), from, nil, func(i int) item { return (*list)[i] })
 	}
-	skip := int64(0)
-	if !from.IsZero() {
-		if err := from.want("cache", 1, 0); err != nil {
-			return nil, err
-		}
-		skip = from.At[0]
+	from, err := from.of("cache", 1, 0)
+	if err != nil {
+		return nil, err
 	}
 	// A restore in a later pass fills the cache again, with the order that it had.
 	in, err := c.in.Open(ctx, Pass{}, State{})
@@ -69,7 +48,7 @@ func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, er
 		return nil, err
 	}
 	f := &filler{Iterator: in, all: c.all}
-	if err := drop(ctx, f, skip); err != nil {
+	if err := drop(ctx, f, from.At[0]); err != nil {
 		f.Close()
 		return nil, within("cache", "", err)
 	}
@@ -83,17 +62,17 @@ type filler struct {
 	list []item
 }
 
-func (f *filler) Next(ctx context.Context) (Element, error) { return whole(f.nextItem(ctx)) }
+func (f *filler) Next(ctx context.Context) (Element, error) { return next(ctx, f) }
 
-func (f *filler) nextItem(ctx context.Context) (item, error) {
-	i, err := nextItem(ctx, f.Iterator)
+func (f *filler) nextRun(ctx context.Context, _ int) (run, error) {
+	r, err := nextRun(ctx, f.Iterator, 1)
 	switch err {
 	case nil:
-		f.list = append(f.list, i)
+		f.list = append(f.list, r.item)
 	case io.EOF:
-		f.all.put(f.list)
+		f.all.CompareAndSwap(nil, &f.list)
 	}
-	return i, err
+	return r, err
 }
 
 func (f *filler) State() (State, error) {

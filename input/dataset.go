@@ -48,6 +48,17 @@ type Info struct {
 	recut bool
 }
 
+// join makes info that of elements of which some, or some parts, are next's.
+func (info *Info) join(next Info) {
+	switch {
+	case info.BatchSize == 0 || next.BatchSize == 0:
+		info.BatchSize = 0
+	case info.BatchSize != next.BatchSize:
+		info.BatchSize = Unknown
+	}
+	info.Files, info.recut = info.Files || next.Files, info.recut || next.recut
+}
+
 // Pass tells a source which pass over the data is opened: Epoch is 0 for the first, and Repeat
 // counts it up. Sources with a random order derive the order from the epoch, so that every process
 // and every restore sees the same order.
@@ -94,9 +105,6 @@ type Dataset struct {
 func New(src Source) Dataset {
 	if src == nil {
 		return Dataset{}
-	}
-	if files, ok := src.(FileSharder); ok {
-		return Dataset{foreignFiles{foreign{src}, files}}
 	}
 	return Dataset{foreign{src}}
 }
@@ -148,14 +156,16 @@ func (d Dataset) Pass(ctx context.Context, pass Pass) iter.Seq2[Element, error] 
 			return
 		}
 		defer it.Close()
-		for {
-			e, err := it.Next(ctx)
-			if err == io.EOF {
-				return
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
+		yieldAll(ctx, it.Next, yield)
+	}
+}
+
+// yieldAll yields what next returns until io.EOF, and an error as the last pair.
+func yieldAll[T any](ctx context.Context, next func(context.Context) (T, error), yield func(T, error) bool) {
+	for {
+		x, err := next(ctx)
+		if err == io.EOF || !yield(x, err) || err != nil {
+			return
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -15,6 +14,7 @@ type derivation struct {
 	in       Source
 	describe func(in Info) Info
 	start    start
+	hint     bool // where the policy Hint divides
 }
 
 // start opens an operation on an input.
@@ -22,7 +22,7 @@ type start func(ctx context.Context, in Source, pass Pass, from State) (Iterator
 
 // derive returns the dataset of an operation, unless d is broken.
 func (d Dataset) derive(describe func(in Info) Info, s start) Dataset {
-	return d.then(func(in Source) Source { return derivation{in, describe, s} })
+	return d.then(func(in Source) Source { return derivation{in, describe, s, false} })
 }
 
 func (d derivation) Info() Info { return d.describe(d.in.Info()) }
@@ -31,13 +31,27 @@ func (d derivation) Open(ctx context.Context, pass Pass, from State) (Iterator, 
 	return d.start(ctx, d.in, pass, from)
 }
 
-func (d derivation) ShardFiles(num, index int) (Source, error) {
-	in, err := shardFiles(d.in, num, index)
-	if err != nil {
-		return nil, err
+func (d derivation) remade(f func(Source) (Source, error), _ bool) (_ Source, err error) {
+	d.in, err = f(d.in)
+	return d, err
+}
+
+// composite is a source that reads others.
+type composite interface {
+	// remade returns the same operation on what f makes of its inputs. same says that these have the
+	// elements that the inputs have.
+	remade(f func(Source) (Source, error), same bool) (Source, error)
+}
+
+// each returns what f makes of some sources.
+func each(in []Source, f func(Source) (Source, error)) (out []Source, err error) {
+	out = make([]Source, len(in))
+	for i := range in {
+		if out[i], err = f(in[i]); err != nil {
+			return nil, err
+		}
 	}
-	d.in = in
-	return d, nil
+	return out, nil
 }
 
 // ErrNotShardable matches the error of the policy [File] on a dataset that does not read files. Its
@@ -45,11 +59,11 @@ func (d derivation) ShardFiles(num, index int) (Source, error) {
 var ErrNotShardable = errkind.New(errkind.NotFoundError, "input: found an unshardable source dataset")
 
 func shardFiles(src Source, num, index int) (Source, error) {
-	if s, ok := src.(FileSharder); ok {
+	switch s := src.(type) {
+	case FileSharder:
 		return s.ShardFiles(num, index)
-	}
-	if f, ok := src.(foreign); ok {
-		src = f.Source
+	case composite:
+		return s.remade(func(in Source) (Source, error) { return shardFiles(in, num, index) }, false)
 	}
 	return nil, &errkind.Fault{Match: ErrNotShardable, Reason: fmt.Sprintf("%T does not read files", src), Hint: "use the policy Data or Off"}
 }
@@ -61,24 +75,29 @@ func unchanged(info Info) Info { return info }
 // iterator over the input's, from the counters on.
 func over(op string, n int, make func(ctx context.Context, in Iterator, at []int64) (Iterator, error)) start {
 	return func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-		at, inner := slices.Repeat([]int64{0}, n), State{}
-		if !from.IsZero() {
-			if err := from.want(op, n, 1); err != nil {
-				return nil, err
-			}
-			at, inner = from.At, from.In[0]
-		}
-		it, err := in.Open(ctx, pass, inner)
+		from, err := from.of(op, n, 1)
 		if err != nil {
 			return nil, err
 		}
-		out, err := make(ctx, it, at)
+		it, err := in.Open(ctx, pass, from.In[0])
+		if err != nil {
+			return nil, err
+		}
+		out, err := make(ctx, it, from.At)
 		if err != nil {
 			it.Close()
 			return nil, err
 		}
 		return out, nil
 	}
+}
+
+// flag is a counter that is 1 for true.
+func flag(on bool) int64 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 // stateOver puts an operation's counters on top of the input's position.
@@ -135,28 +154,4 @@ func (p *pieces) state(op string, more ...int64) (State, error) {
 		return stateOver(op, p.Iterator, append([]int64{0}, more...)...)
 	}
 	return State{Op: op, At: append([]int64{int64(p.next)}, more...), In: []State{p.before}}, nil
-}
-
-// marker remembers a recent position of an iterator and how many elements came after it. Asking an
-// iterator for its position may cost more than an element, so it is not done for every one.
-type marker struct {
-	in    Iterator
-	every int64
-	state State
-	since int64
-}
-
-func (m *marker) next(ctx context.Context) (Element, error) {
-	if m.since >= m.every {
-		state, err := m.in.State()
-		if err != nil {
-			return Element{}, err
-		}
-		m.state, m.since = state, 0
-	}
-	e, err := m.in.Next(ctx)
-	if err == nil {
-		m.since++
-	}
-	return e, err
 }

@@ -293,7 +293,7 @@ func (d *DistributedDataset) All(ctx context.Context) iter.Seq2[Step, error] {
 			return
 		}
 		defer steps.Close()
-		steps.each(ctx, yield)
+		yieldAll(ctx, steps.Next, yield)
 	}
 }
 

@@ -72,17 +72,14 @@ func (s files) ShardFiles(num, index int) (Source, error) {
 }
 
 func (s files) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	it := &fileIterator{files: s}
-	if !from.IsZero() {
-		if err := from.want(s.op, 2, 0); err != nil {
-			return nil, err
-		}
-		if from.At[0] > int64(len(s.paths)) {
-			return nil, misfit("file %d of %d", from.At[0], len(s.paths))
-		}
-		it.at, it.start = int(from.At[0]), from.At[1]
+	from, err := from.of(s.op, 2, 0)
+	if err != nil {
+		return nil, err
 	}
-	return it, nil
+	if from.At[0] > int64(len(s.paths)) {
+		return nil, misfit("file %d of %d", from.At[0], len(s.paths))
+	}
+	return &fileIterator{files: s, at: int(from.At[0]), start: from.At[1]}, nil
 }
 
 type fileIterator struct {
@@ -193,12 +190,12 @@ func (f *openFile) size() (int64, error) {
 func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	const buffer = 1 << 16
 	if seeker, ok := f.File.(io.Seeker); ok {
-		size, err := f.size()
+		info, err := f.Stat()
 		if err != nil {
 			return nil, err
 		}
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && offset > size {
-			return nil, misfit("byte %d of a file of %d", offset, size)
+		if info.Mode().IsRegular() && offset > info.Size() {
+			return nil, misfit("byte %d of a file of %d", offset, info.Size())
 		}
 		_, err = seeker.Seek(offset, io.SeekStart)
 		return bufio.NewReaderSize(f.File, buffer), err

@@ -3,27 +3,11 @@ package input
 import "context"
 
 // item is an element on its way through a pipeline: one that is there, or row number row of a
-// table, which nobody has cut out yet. Operations that only pass elements on hand items on, so that
-// a batch of rows can be cut out at once.
+// table, which nobody has cut out yet.
 type item struct {
 	of  *rows // nil for an element that is there
 	row int
 	e   Element
-}
-
-// itemizer is an Iterator that tells its elements as items. Next and nextItem may be mixed: each
-// takes the next element.
-type itemizer interface {
-	nextItem(ctx context.Context) (item, error)
-}
-
-// nextItem takes the next element of any iterator.
-func nextItem(ctx context.Context, it Iterator) (item, error) {
-	if lazy, ok := it.(itemizer); ok {
-		return lazy.nextItem(ctx)
-	}
-	e, err := it.Next(ctx)
-	return item{e: e}, err
 }
 
 // element cuts the row out, unless the element is there already.
@@ -34,14 +18,6 @@ func (i item) element() Element {
 	return i.of.at(i.row)
 }
 
-// whole is Next in terms of nextItem.
-func whole(i item, err error) (Element, error) {
-	if err != nil {
-		return Element{}, err
-	}
-	return i.element(), nil
-}
-
 // run is the elements from an item on: n rows of a table that follow each other, or one element
 // that is there.
 type run struct {
@@ -49,8 +25,11 @@ type run struct {
 	n int
 }
 
-// runner is an itemizer that can tell several elements at once.
+// runner is an Iterator that tells its elements as runs. Operations that only pass elements on hand
+// runs on, so that a batch of rows can be cut out at once. Next and nextRun may be mixed: each takes
+// the next elements.
 type runner interface {
+	// nextRun returns at least one element, and no more than most.
 	nextRun(ctx context.Context, most int) (run, error)
 }
 
@@ -59,8 +38,17 @@ func nextRun(ctx context.Context, it Iterator, most int) (run, error) {
 	if lazy, ok := it.(runner); ok {
 		return lazy.nextRun(ctx, most)
 	}
-	i, err := nextItem(ctx, it)
-	return run{i, 1}, err
+	e, err := it.Next(ctx)
+	return run{item{e: e}, 1}, err
+}
+
+// next is Next in terms of nextRun.
+func next(ctx context.Context, it runner) (Element, error) {
+	r, err := it.nextRun(ctx, 1)
+	if err != nil {
+		return Element{}, err
+	}
+	return r.element(), nil
 }
 
 // appendRun appends to runs, or to the last of them if next goes on where that one ends.

@@ -9,7 +9,7 @@ import (
 // errExited is the result of a function that ended its goroutine instead of returning one.
 var errExited = fault(errkind.RuntimeError, "call function", "return an error instead of calling runtime.Goexit", "a function of the dataset ended its goroutine")
 
-// foreign is a source of the user's, foreignFiles one of files.
+// foreign is a source of the user's.
 type foreign struct{ Source }
 
 func (f foreign) Open(ctx context.Context, pass Pass, from State) (it Iterator, err error) {
@@ -21,14 +21,9 @@ func (f foreign) Open(ctx context.Context, pass Pass, from State) (it Iterator, 
 	return foreignIterator{in}, nil
 }
 
-type foreignFiles struct {
-	foreign
-	files FileSharder
-}
-
-func (f foreignFiles) ShardFiles(num, index int) (src Source, err error) {
+func (f foreign) ShardFiles(num, index int) (src Source, err error) {
 	defer errkind.Recover("input: the source", &err)
-	part, err := f.files.ShardFiles(num, index)
+	part, err := shardFiles(f.Source, num, index)
 	if err != nil {
 		return nil, err
 	}

@@ -32,17 +32,9 @@ const (
 
 // String returns the constant's name.
 func (p Policy) String() string {
-	switch p {
-	case Off:
-		return "Off"
-	case Auto:
-		return "Auto"
-	case File:
-		return "File"
-	case Data:
-		return "Data"
-	case Hint:
-		return "Hint"
+	names := [...]string{"Off", "Auto", "File", "Data", "Hint"}
+	if i := int(p) + 1; i >= 0 && i < len(names) {
+		return names[i]
 	}
 	return fmt.Sprintf("Policy(%d)", int8(p))
 }
@@ -54,7 +46,8 @@ func divide(src Source, policy Policy, processes, process int) (Source, Policy, 
 	case Off, Data:
 		return src, policy, nil
 	case Hint:
-		return placeHints(src, processes, process), Hint, nil
+		part, err := placeHints(src, processes, process)
+		return part, Hint, err
 	case File, Auto:
 		if policy == File && processes == 1 {
 			return src, File, nil
@@ -77,41 +70,21 @@ func divide(src Source, policy Policy, processes, process int) (Source, Policy, 
 // process) in its place, as TensorFlow does for shard(SHARD_HINT, SHARD_HINT). Without that policy
 // the dataset cannot be opened.
 func (d Dataset) ShardHint() Dataset {
-	return d.then(func(in Source) Source { return hint{in} })
+	return d.then(func(in Source) Source {
+		return derivation{in, unchanged, func(context.Context, Source, Pass, State) (Iterator, error) {
+			return nil, fault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
+		}, true}
+	})
 }
 
-type hint struct{ in Source }
-
-func (h hint) Info() Info { return h.in.Info() }
-
-func (h hint) Open(context.Context, Pass, State) (Iterator, error) {
-	return nil, fault(errkind.FailedPreconditionError, "shard hint", "use it, or Shard(num, index) instead", "the dataset was not given to Distribute with the policy Hint")
-}
-
-func (h hint) ShardFiles(num, index int) (Source, error) {
-	in, err := shardFiles(h.in, num, index)
-	return hint{in}, err
-}
-
-func placeHints(src Source, num, index int) Source {
-	switch s := src.(type) {
-	case hint:
-		return Dataset{placeHints(s.in, num, index)}.Shard(num, index).src
-	case derivation:
-		s.in = placeHints(s.in, num, index)
-		return s
-	case cacheSource:
-		in := placeHints(s.in, num, index)
-		if num > 1 {
-			return cacheSource{in: in, all: &store{}}
-		}
-		return cacheSource{in: in, all: s.all}
-	case concatenation:
-		out := make(concatenation, len(s))
-		for i, part := range s {
-			out[i] = placeHints(part, num, index)
-		}
-		return out
+func placeHints(src Source, num, index int) (Source, error) {
+	c, ok := src.(composite)
+	if !ok {
+		return src, nil
 	}
-	return src
+	src, err := c.remade(func(in Source) (Source, error) { return placeHints(in, num, index) }, num == 1)
+	if d, ok := src.(derivation); ok && d.hint {
+		return Dataset{d.in}.Shard(num, index).src, err
+	}
+	return src, err
 }

@@ -53,16 +53,11 @@ func BatchSizes(global, replicas, processes, process int) ([]int, error) {
 	return sizes, nil
 }
 
-// share is the spec of one replica's part: the batch dimension is known if n divides it.
-func share(spec Spec, n int) Spec {
+// recut is the spec of batches that are cut anew: rows is their number of rows for batches of some.
+func recut(spec Spec, rows func(of int) int) Spec {
 	return mapDims(spec, func(dims []int) []int {
-		if len(dims) == 0 {
-			return dims
-		}
-		if dims[0] >= 0 && dims[0]%n == 0 {
-			dims[0] /= n
-		} else {
-			dims[0] = Unknown
+		if len(dims) > 0 {
+			dims[0] = rows(dims[0])
 		}
 		return dims
 	})
@@ -75,7 +70,12 @@ func (d Dataset) Rebatch(n int) Dataset {
 		return fail("rebatch", "give a number from 1", "into %d chunks", n)
 	}
 	return d.derive(func(info Info) Info {
-		info.Spec, info.recut = share(info.Spec, n), true
+		info.Spec, info.recut = recut(info.Spec, func(of int) int {
+			if of >= 0 && of%n == 0 {
+				return of / n
+			}
+			return Unknown
+		}), true
 		info.Cardinality = info.Cardinality.times(int64(n))
 		switch {
 		case info.BatchSize > 0 && info.BatchSize%n == 0:
@@ -139,13 +139,11 @@ func (d Dataset) RebatchSizes(sizes []int) Dataset {
 	spec := d.Info().Spec
 	return d.derive(func(info Info) Info {
 		known := slices.Min(sizes) == slices.Max(sizes)
-		info.Spec = mapDims(info.Spec, func(dims []int) []int {
-			if len(dims) > 0 && known && dims[0] >= 0 && dims[0]%sizes[0] == 0 {
-				dims[0] = sizes[0]
-			} else if len(dims) > 0 {
-				dims[0] = Unknown
+		info.Spec = recut(info.Spec, func(of int) int {
+			if known && of >= 0 && of%sizes[0] == 0 {
+				return sizes[0]
 			}
-			return dims
+			return Unknown
 		})
 		info.BatchSize, info.recut = Unknown, true
 		if known {
@@ -230,9 +228,5 @@ func (c *cutter) nothing(ctx context.Context) (Element, error) {
 }
 
 func (c *cutter) State() (State, error) {
-	ended := int64(0)
-	if c.ended {
-		ended = 1
-	}
-	return c.state("sizes", int64(c.which), ended)
+	return c.state("sizes", int64(c.which), flag(c.ended))
 }

@@ -14,20 +14,13 @@ func (d Dataset) Repeat(count int) Dataset {
 		info.Cardinality = info.Cardinality.times(int64(count))
 		return info
 	}, func(ctx context.Context, in Source, pass Pass, from State) (Iterator, error) {
-		r := &repeater{in: in, count: int64(count), outer: pass}
-		inner := State{}
-		if !from.IsZero() {
-			if err := from.want("repeat", 2, 1); err != nil {
-				return nil, err
-			}
-			r.epoch, r.some, inner = from.At[0], from.At[1] != 0, from.In[0]
-		}
-		var err error
-		r.it, err = in.Open(ctx, r.pass(), inner)
+		from, err := from.of("repeat", 2, 1)
 		if err != nil {
 			return nil, err
 		}
-		return r, nil
+		r := &repeater{in: in, count: int64(count), outer: pass, epoch: from.At[0], some: from.At[1] != 0}
+		r.it, err = in.Open(ctx, r.pass(), from.In[0])
+		return r, err
 	})
 }
 
@@ -48,22 +41,17 @@ func (r *repeater) pass() Pass {
 	return Pass{Epoch: epoch}
 }
 
-func (r *repeater) Next(ctx context.Context) (Element, error) { return whole(r.nextItem(ctx)) }
-
-func (r *repeater) nextItem(ctx context.Context) (item, error) {
-	one, err := r.nextRun(ctx, 1)
-	return one.item, err
-}
+func (r *repeater) Next(ctx context.Context) (Element, error) { return next(ctx, r) }
 
 func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
 	if r.count >= 0 && r.epoch >= r.count {
 		return run{}, io.EOF
 	}
 	for {
-		next, err := nextRun(ctx, r.it, most)
+		some, err := nextRun(ctx, r.it, most)
 		if err != io.EOF {
 			r.some = r.some || err == nil
-			return next, err
+			return some, err
 		}
 		// The finished pass stays open at the last end, so that its position can be saved.
 		if !r.some || r.count >= 0 && r.epoch+1 >= r.count {
@@ -81,11 +69,7 @@ func (r *repeater) nextRun(ctx context.Context, most int) (run, error) {
 }
 
 func (r *repeater) State() (State, error) {
-	some := int64(0)
-	if r.some {
-		some = 1
-	}
-	return stateOver("repeat", r.it, r.epoch, some)
+	return stateOver("repeat", r.it, r.epoch, flag(r.some))
 }
 
 func (r *repeater) Close() error { return r.it.Close() }

@@ -26,22 +26,17 @@ type taker struct {
 	done, n int64
 }
 
-func (t *taker) Next(ctx context.Context) (Element, error) { return whole(t.nextItem(ctx)) }
-
-func (t *taker) nextItem(ctx context.Context) (item, error) {
-	one, err := t.nextRun(ctx, 1)
-	return one.item, err
-}
+func (t *taker) Next(ctx context.Context) (Element, error) { return next(ctx, t) }
 
 func (t *taker) nextRun(ctx context.Context, most int) (run, error) {
 	if t.done >= t.n {
 		return run{}, io.EOF
 	}
-	next, err := nextRun(ctx, t.Iterator, int(min(int64(most), t.n-t.done)))
+	r, err := nextRun(ctx, t.Iterator, int(min(int64(most), t.n-t.done)))
 	if err == nil {
-		t.done += int64(next.n)
+		t.done += int64(r.n)
 	}
-	return next, err
+	return r, err
 }
 
 func (t *taker) State() (State, error) { return stateOver("take", t.Iterator, t.done) }
@@ -89,17 +84,17 @@ type picker struct {
 	keep func(pos int64) bool
 }
 
-func (p *picker) Next(ctx context.Context) (Element, error) { return whole(p.nextItem(ctx)) }
+func (p *picker) Next(ctx context.Context) (Element, error) { return next(ctx, p) }
 
-func (p *picker) nextItem(ctx context.Context) (item, error) {
+func (p *picker) nextRun(ctx context.Context, _ int) (run, error) {
 	for {
-		i, err := nextItem(ctx, p.Iterator)
+		r, err := nextRun(ctx, p.Iterator, 1)
 		if err != nil {
-			return item{}, err
+			return run{}, err
 		}
 		p.pos++
 		if p.keep(p.pos - 1) {
-			return i, nil
+			return r, nil
 		}
 	}
 }
@@ -133,46 +128,27 @@ func (c concatenation) Info() Info {
 		}
 		info.Spec = spec
 		info.Cardinality = info.Cardinality.plus(next.Cardinality)
-		info.Files, info.recut = info.Files || next.Files, info.recut || next.recut
-		switch {
-		case info.BatchSize == 0 || next.BatchSize == 0:
-			info.BatchSize = 0
-		case info.BatchSize != next.BatchSize:
-			info.BatchSize = Unknown
-		}
+		info.join(next)
 	}
 	return info
 }
 
-func (c concatenation) ShardFiles(num, index int) (Source, error) {
-	out := make(concatenation, len(c))
-	for i, s := range c {
-		part, err := shardFiles(s, num, index)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = part
-	}
-	return out, nil
+func (c concatenation) remade(f func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := each(c, f)
+	return concatenation(out), err
 }
 
 func (c concatenation) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	it := &concatenator{parts: c, pass: pass}
-	inner := State{}
-	if !from.IsZero() {
-		if err := from.want("concatenate", 1, 1); err != nil {
-			return nil, err
-		}
-		if from.At[0] >= int64(len(c)) {
-			return nil, misfit("part %d of %d", from.At[0], len(c))
-		}
-		it.at, inner = int(from.At[0]), from.In[0]
-	}
-	var err error
-	if it.in, err = c[it.at].Open(ctx, pass, inner); err != nil {
+	from, err := from.of("concatenate", 1, 1)
+	if err != nil {
 		return nil, err
 	}
-	return it, nil
+	if from.At[0] >= int64(len(c)) {
+		return nil, misfit("part %d of %d", from.At[0], len(c))
+	}
+	it := &concatenator{parts: c, pass: pass, at: int(from.At[0])}
+	it.in, err = c[it.at].Open(ctx, pass, from.In[0])
+	return it, err
 }
 
 type concatenator struct {
@@ -182,18 +158,13 @@ type concatenator struct {
 	in    Iterator
 }
 
-func (c *concatenator) Next(ctx context.Context) (Element, error) { return whole(c.nextItem(ctx)) }
-
-func (c *concatenator) nextItem(ctx context.Context) (item, error) {
-	one, err := c.nextRun(ctx, 1)
-	return one.item, err
-}
+func (c *concatenator) Next(ctx context.Context) (Element, error) { return next(ctx, c) }
 
 func (c *concatenator) nextRun(ctx context.Context, most int) (run, error) {
 	for {
-		next, err := nextRun(ctx, c.in, most)
+		r, err := nextRun(ctx, c.in, most)
 		if err != io.EOF || c.at+1 >= len(c.parts) {
-			return next, err
+			return r, err
 		}
 		if err := c.in.Close(); err != nil {
 			return run{}, err

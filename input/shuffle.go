@@ -113,14 +113,14 @@ func (s *shuffler) reread(ctx context.Context, base int64, want []int64) error {
 	}
 	s.buf = make([]slot, len(want))
 	for ord := base; ord < s.pulled; ord++ {
-		it, err := nextItem(ctx, s.in)
+		r, err := nextRun(ctx, s.in, 1)
 		if err == io.EOF {
 			return misfit("the data ends at element %d, the position is %d", ord, s.pulled)
 		} else if err != nil {
 			return err
 		}
 		if i, ok := places[ord]; ok {
-			s.buf[i] = slot{ord, it}
+			s.buf[i] = slot{ord, r.item}
 		}
 	}
 	return nil
@@ -136,12 +136,12 @@ func (s *shuffler) pull(ctx context.Context) (slot, error) {
 		s.marks = append(s.marks, bookmark{s.pulled, state})
 		s.forget()
 	}
-	it, err := nextItem(ctx, s.in)
+	r, err := nextRun(ctx, s.in, 1)
 	if err != nil {
 		return slot{}, err
 	}
 	s.pulled++
-	return slot{s.pulled - 1, it}, nil
+	return slot{s.pulled - 1, r.item}, nil
 }
 
 // forget drops the marks that no element in the buffer needs any more.
@@ -155,21 +155,21 @@ func (s *shuffler) forget() {
 	}
 }
 
-func (s *shuffler) Next(ctx context.Context) (Element, error) { return whole(s.nextItem(ctx)) }
+func (s *shuffler) Next(ctx context.Context) (Element, error) { return next(ctx, s) }
 
-func (s *shuffler) nextItem(ctx context.Context) (item, error) {
+func (s *shuffler) nextRun(ctx context.Context, _ int) (run, error) {
 	for !s.ended && len(s.buf) < s.size {
 		h, err := s.pull(ctx)
 		if err == io.EOF {
 			s.ended = true
 			break
 		} else if err != nil {
-			return item{}, err
+			return run{}, err
 		}
 		s.buf = append(s.buf, h)
 	}
 	if len(s.buf) == 0 {
-		return item{}, io.EOF
+		return run{}, io.EOF
 	}
 	i := s.below(len(s.buf))
 	out := s.buf[i]
@@ -177,16 +177,12 @@ func (s *shuffler) nextItem(ctx context.Context) (item, error) {
 	s.buf[i] = s.buf[last]
 	s.buf[last] = slot{}
 	s.buf = s.buf[:last]
-	return out.item, nil
+	return run{out.item, 1}, nil
 }
 
 func (s *shuffler) State() (State, error) {
 	s.forget()
-	ended := int64(0)
-	if s.ended {
-		ended = 1
-	}
-	at := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.pulled, ended, s.marks[0].ord}
+	at := []int64{int64(s.rng >> 32), int64(s.rng & 0xffffffff), s.pulled, flag(s.ended), s.marks[0].ord}
 	for _, h := range s.buf {
 		at = append(at, h.ord)
 	}

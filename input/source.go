@@ -102,25 +102,17 @@ type indexer struct {
 }
 
 func openIndexed(op string, n int, from State, table *rows, get func(int) item) (Iterator, error) {
-	it := &indexer{op: op, n: n, get: get, table: table}
-	if !from.IsZero() {
-		if err := from.want(op, 1, 0); err != nil {
-			return nil, err
-		}
-		if from.At[0] > int64(n) {
-			return nil, misfit("element %d of %d", from.At[0], n)
-		}
-		it.pos = int(from.At[0])
+	from, err := from.of(op, 1, 0)
+	if err != nil {
+		return nil, err
 	}
-	return it, nil
+	if from.At[0] > int64(n) {
+		return nil, misfit("element %d of %d", from.At[0], n)
+	}
+	return &indexer{op: op, n: n, pos: int(from.At[0]), get: get, table: table}, nil
 }
 
-func (it *indexer) Next(ctx context.Context) (Element, error) { return whole(it.nextItem(ctx)) }
-
-func (it *indexer) nextItem(ctx context.Context) (item, error) {
-	r, err := it.nextRun(ctx, 1)
-	return r.item, err
-}
+func (it *indexer) Next(ctx context.Context) (Element, error) { return next(ctx, it) }
 
 func (it *indexer) nextRun(ctx context.Context, most int) (run, error) {
 	if err := ctx.Err(); err != nil {
@@ -181,12 +173,9 @@ func FromSeq(open func(ctx context.Context, pass Pass) iter.Seq2[Element, error]
 func (s seqSource) Info() Info { return s.info }
 
 func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	skip := int64(0)
-	if !from.IsZero() {
-		if err := from.want("seq", 1, 0); err != nil {
-			return nil, err
-		}
-		skip = from.At[0]
+	from, err := from.of("seq", 1, 0)
+	if err != nil {
+		return nil, err
 	}
 	// The iterator outlives the call that opens it, so it must not die with that call's deadline.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -201,7 +190,7 @@ func (s seqSource) Open(ctx context.Context, pass Pass, from State) (Iterator, e
 		seq(yield)
 	})
 	it.next, it.stop = next, func() { cancel(); stop() }
-	if err := drop(ctx, it, skip); err != nil {
+	if err := drop(ctx, it, from.At[0]); err != nil {
 		it.Close()
 		return nil, err
 	}

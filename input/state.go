@@ -33,6 +33,15 @@ func ParseState(data []byte) (State, error) {
 	return s, nil
 }
 
+// of returns a position of op with that many counters and inputs: s if that is one, and the start for
+// the zero State.
+func (s State) of(op string, at, in int) (State, error) {
+	if s.IsZero() {
+		return State{Op: op, At: make([]int64, at), In: make([]State, in)}, nil
+	}
+	return s, s.want(op, at, in)
+}
+
 // want checks that the state was written by op with the given number of counters, none negative,
 // and inputs.
 func (s State) want(op string, at, in int) error {

@@ -290,12 +290,3 @@ func (s *Steps) Close() error {
 	s.err = errClosed
 	return errors.Join(errs...)
 }
-
-func (s *Steps) each(ctx context.Context, yield func(Step, error) bool) {
-	for {
-		step, err := s.Next(ctx)
-		if err == io.EOF || !yield(step, err) || err != nil {
-			return
-		}
-	}
-}

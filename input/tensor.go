@@ -48,41 +48,12 @@ type values[T Value] []T
 func stored[T Value](flat []T) storage { return (*values[T])(&flat) }
 
 func (v *values[T]) kind() Kind {
-	var zero T
-	switch any(zero).(type) {
-	case bool:
-		return Bool
-	case int8:
-		return Int8
-	case int16:
-		return Int16
-	case int32:
-		return Int32
-	case int64:
-		return Int64
-	case uint8:
-		return Uint8
-	case uint16:
-		return Uint16
-	case uint32:
-		return Uint32
-	case uint64:
-		return Uint64
-	case float16.Float16:
-		return Float16
-	case bfloat16.BFloat16:
-		return BFloat16
-	case float32:
-		return Float32
-	case float64:
-		return Float64
-	case complex64:
-		return Complex64
-	case complex128:
-		return Complex128
-	default:
-		return String
+	for k := range kinds {
+		if _, ok := kinds[k].empty.(*values[T]); ok {
+			return Kind(k)
+		}
 	}
+	return Invalid // which no T is
 }
 
 func (v *values[T]) len() int                  { return len(*v) }

@@ -40,13 +40,7 @@ func (z zip) Info() Info {
 		default:
 			info.Cardinality = min(info.Cardinality, next.Cardinality)
 		}
-		switch {
-		case info.BatchSize == 0 || next.BatchSize == 0:
-			info.BatchSize = 0
-		case info.BatchSize != next.BatchSize:
-			info.BatchSize = Unknown
-		}
-		info.Files, info.recut = info.Files || next.Files, info.recut || next.recut
+		info.join(next)
 	}
 	info.Spec = Tuple(specs...)
 	for _, s := range specs {
@@ -57,31 +51,19 @@ func (z zip) Info() Info {
 	return info
 }
 
-func (z zip) ShardFiles(num, index int) (Source, error) {
-	out := make(zip, len(z))
-	for i, s := range z {
-		part, err := shardFiles(s, num, index)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = part
-	}
-	return out, nil
+func (z zip) remade(f func(Source) (Source, error), _ bool) (Source, error) {
+	out, err := each(z, f)
+	return zip(out), err
 }
 
 func (z zip) Open(ctx context.Context, pass Pass, from State) (Iterator, error) {
-	if !from.IsZero() {
-		if err := from.want("zip", 0, len(z)); err != nil {
-			return nil, err
-		}
+	from, err := from.of("zip", 0, len(z))
+	if err != nil {
+		return nil, err
 	}
 	it := make(zipIterator, 0, len(z))
 	for i, s := range z {
-		inner := State{}
-		if !from.IsZero() {
-			inner = from.In[i]
-		}
-		one, err := s.Open(ctx, pass, inner)
+		one, err := s.Open(ctx, pass, from.In[i])
 		if err != nil {
 			return nil, errors.Join(err, it.Close())
 		}
