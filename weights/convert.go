@@ -24,15 +24,6 @@ type form struct {
 	turn turn
 }
 
-// sameTypes are the dtypes whose bytes safetensors has as they are in memory.
-var sameTypes = map[dtypes.DType]safetensors.DType{
-	dtypes.Bool: safetensors.Bool,
-	dtypes.Int8: safetensors.I8, dtypes.Int16: safetensors.I16, dtypes.Int32: safetensors.I32, dtypes.Int64: safetensors.I64,
-	dtypes.Uint8: safetensors.U8, dtypes.Uint16: safetensors.U16, dtypes.Uint32: safetensors.U32, dtypes.Uint64: safetensors.U64,
-	dtypes.Float16: safetensors.F16, dtypes.BFloat16: safetensors.BF16, dtypes.Float32: safetensors.F32, dtypes.Float64: safetensors.F64,
-	dtypes.Complex64: safetensors.C64,
-}
-
 // readers are the floats of a file as float64.
 var readers = map[safetensors.DType]func(src []byte, at int) float64{
 	safetensors.F64:  func(src []byte, at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(src[8*at:])) },
@@ -118,16 +109,13 @@ func half(x float64, exponent, fraction int) (bits uint32, ok bool) {
 	return sign | min(bits, inf), bits < inf
 }
 
-// convertible returns how elements of a file's dtype become those of a variable's, with something
-// added.
-func convertible(file string, to dtypes.DType) (form, error) { return formOf(file, to, 0) }
-
+// formOf returns how elements of a file's dtype become those of a variable's, with something added.
 func formOf(file string, to dtypes.DType, add float64) (form, error) {
 	from := safetensors.DType(file)
-	same := sameTypes[to] == from && from != ""
+	same := safetensors.Of(to) == from && from != ""
 	if same && add == 0 {
 		size := from.Bits() / 8
-		return form{size, size, true, movers[size], map[int]turn{2: turn2, 4: turn4}[size]}, nil
+		return form{size, size, true, mover(size), map[int]turn{2: turn2, 4: turn4}[size]}, nil
 	}
 	read, write := readers[from], writers[to]
 	if read == nil || write == nil {
@@ -193,42 +181,26 @@ func narrow(dst []byte, into, step int, src []byte, at, n int) bool {
 	return ok
 }
 
-// movers move elements of so many bytes.
-var movers = map[int]func(dst []byte, into, step int, src []byte, at, n int) bool{
-	1: func(dst []byte, into, step int, src []byte, at, n int) bool {
-		for i := range n {
-			dst[into+i*step] = src[at+i]
-		}
-		return true
-	},
-	2: func(dst []byte, into, step int, src []byte, at, n int) bool {
+// mover moves elements of so many bytes.
+func mover(size int) func(dst []byte, into, step int, src []byte, at, n int) bool {
+	return func(dst []byte, into, step int, src []byte, at, n int) bool {
 		if step == 1 {
-			copy(dst[2*into:2*(into+n)], src[2*at:])
+			copy(dst[size*into:size*(into+n)], src[size*at:])
 			return true
 		}
 		for i := range n {
-			binary.LittleEndian.PutUint16(dst[2*(into+i*step):], binary.LittleEndian.Uint16(src[2*(at+i):]))
+			to, from := dst[size*(into+i*step):], src[size*(at+i):]
+			switch size {
+			case 1:
+				to[0] = from[0]
+			case 2:
+				binary.LittleEndian.PutUint16(to, binary.LittleEndian.Uint16(from))
+			case 4:
+				binary.LittleEndian.PutUint32(to, binary.LittleEndian.Uint32(from))
+			case 8:
+				binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(from))
+			}
 		}
 		return true
-	},
-	4: func(dst []byte, into, step int, src []byte, at, n int) bool {
-		if step == 1 {
-			copy(dst[4*into:4*(into+n)], src[4*at:])
-			return true
-		}
-		for i := range n {
-			binary.LittleEndian.PutUint32(dst[4*(into+i*step):], binary.LittleEndian.Uint32(src[4*(at+i):]))
-		}
-		return true
-	},
-	8: func(dst []byte, into, step int, src []byte, at, n int) bool {
-		if step == 1 {
-			copy(dst[8*into:8*(into+n)], src[8*at:])
-			return true
-		}
-		for i := range n {
-			binary.LittleEndian.PutUint64(dst[8*(into+i*step):], binary.LittleEndian.Uint64(src[8*(at+i):]))
-		}
-		return true
-	},
+	}
 }

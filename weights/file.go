@@ -218,12 +218,8 @@ func (f *File) openPart(fsys fs.FS, name string) (*part, error) {
 			return nil, inFile(name, t.Name, errkind.Fault{Reason: fmt.Sprintf("file %q has a tensor of this name too", other.part.name),
 				Hint: "take files of one model"})
 		}
-		dims := make([]int, len(t.Shape))
-		for i, d := range t.Shape {
-			dims[i] = int(d)
-		}
 		f.places[t.Name] = location{p, len(f.tensors)}
-		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: dims, File: name})
+		f.tensors = append(f.tensors, Tensor{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: name})
 	}
 	return p, nil
 }

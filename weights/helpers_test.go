@@ -78,11 +78,7 @@ func file(t testing.TB, tensors ...tensor) []byte {
 	var specs []safetensors.Spec
 	data := map[string][]byte{}
 	for _, x := range tensors {
-		dims := make([]int64, len(x.dims))
-		for i, d := range x.dims {
-			dims[i] = int64(d)
-		}
-		specs = append(specs, safetensors.Spec{Name: x.name, DType: x.dtype, Shape: dims})
+		specs = append(specs, safetensors.Spec{Name: x.name, DType: x.dtype, Shape: x.dims})
 		data[x.name] = x.bytes(x.dtype)
 	}
 	var out bytes.Buffer
@@ -143,7 +139,7 @@ func text(t testing.TB, path, content string) {
 func openRaw(t testing.TB, dtype safetensors.DType, data string, n int) *weights.File {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, safetensors.Write(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int64{int64(n)}}}, nil, func(_ safetensors.Info, w io.Writer) error {
+	require.NoError(t, safetensors.Write(&out, []safetensors.Spec{{Name: "x", DType: dtype, Shape: []int{n}}}, nil, func(_ safetensors.Info, w io.Writer) error {
 		_, err := io.WriteString(w, data)
 		return err
 	}))

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -133,14 +134,10 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 		return nil
 	}
 	m.plan.tensors[t.Name] = t
-	shape := make([]int64, len(t.Shape))
-	for i, d := range t.Shape {
-		shape[i] = int64(d)
-	}
 	var uses []view
 	for _, target := range m.rules[rule].To {
 		path := expand(target.Variable, groups)
-		c := candidate{tensor: t, target: target, view: wholeView(shape), slice: -1}
+		c := candidate{tensor: t, target: target, view: wholeView(t.Shape), slice: -1}
 		fail := func(problem Problem, hint, format string, args ...any) {
 			m.told[path] = true
 			faults = append(faults, Fault{Problem: problem, Tensor: t.Name, Variable: path, Detail: fmt.Sprintf(format, args...), Hint: hint})
@@ -201,7 +198,7 @@ func unusedElements(shape []int, uses []view) int64 {
 			return 0
 		}
 	}
-	slices.SortFunc(runs, func(a, b [2]int64) int { return int(min(1, max(-1, a[0]-b[0]))) })
+	slices.SortFunc(runs, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	end := int64(0)
 	for _, r := range runs {
 		if r[1] > end {
@@ -224,7 +221,7 @@ func (v view) runs() [][2]int64 {
 	for _, d := range v.dims {
 		all = append(all, d...)
 	}
-	slices.SortFunc(all, func(a, b factor) int { return int(min(1, max(-1, b.stride-a.stride))) })
+	slices.SortFunc(all, func(a, b factor) int { return cmp.Compare(b.stride, a.stride) })
 	all = normal(all)
 	last := all[len(all)-1]
 	runs, length := [][2]int64{{v.offset, v.offset}}, int64(1)

@@ -116,7 +116,7 @@ func (m *matcher) place(c *candidate, v *Variable, fail func(*candidate, Problem
 	if !slices.Equal(got, p.size[lead:]) {
 		return mismatch()
 	}
-	if _, err := convertible(c.tensor.DType, v.DType); err != nil {
+	if _, err := formOf(c.tensor.DType, v.DType, 0); err != nil {
 		fail(c, NoForm, "", "%v", err)
 		return p, false
 	}

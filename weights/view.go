@@ -17,12 +17,12 @@ type view struct {
 type factor struct{ size, stride int64 }
 
 // wholeView is a tensor as it lies in the file, row-major.
-func wholeView(shape []int64) view {
+func wholeView(shape []int) view {
 	v := view{dims: make([][]factor, len(shape))}
 	stride := int64(1)
 	for d := len(shape) - 1; d >= 0; d-- {
-		v.dims[d] = []factor{{shape[d], stride}}
-		stride *= shape[d]
+		v.dims[d] = []factor{{int64(shape[d]), stride}}
+		stride *= int64(shape[d])
 	}
 	return v
 }

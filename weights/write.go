@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
@@ -72,11 +70,10 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 		if len(w.of[t.Name]) == 0 {
 			return inFile(dir, t.Name, errkind.Fault{Reason: "no variable has it", Hint: "leave it out", Class: errkind.ValueError})
 		}
-		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType)}
-		bytes := int64(spec.DType.Bits() / 8)
-		for _, d := range t.Shape {
-			spec.Shape = append(spec.Shape, int64(d))
-			bytes *= int64(d)
+		spec := safetensors.Spec{Name: t.Name, DType: safetensors.DType(t.DType), Shape: t.Shape}
+		bytes, err := spec.Bytes()
+		if err != nil {
+			return inFile(dir, t.Name, errkind.Fault{Reason: "not written", Err: err})
 		}
 		if len(parts) == 0 || used > 0 && used+bytes > opts.MaxFileBytes {
 			parts, used = append(parts, nil), 0
@@ -179,13 +176,7 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 
 // fill puts a piece of a variable into its tensor.
 func (w *weightWriter) fill(data []byte, t safetensors.Info, of placedPiece) error {
-	to := dtypes.InvalidDType
-	for dtype, file := range sameTypes {
-		if file == t.DType {
-			to = dtype
-		}
-	}
-	form, err := formOf(string(sameTypes[of.DType]), to, -of.add)
+	form, err := formOf(string(safetensors.Of(of.DType)), t.DType.GoMLX(), -of.add)
 	if err != nil {
 		return err
 	}

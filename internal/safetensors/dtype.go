@@ -3,6 +3,8 @@ package safetensors
 import (
 	"math"
 	"math/bits"
+
+	"github.com/gomlx/compute/dtypes"
 )
 
 // DType is the name of an element type, as the format writes it.
@@ -54,8 +56,29 @@ func (d DType) Bits() int {
 	return 0
 }
 
+// sameTypes are the dtypes of GoMLX whose bytes in memory are those of a file, by the file's type.
+var sameTypes = map[DType]dtypes.DType{
+	Bool: dtypes.Bool, I8: dtypes.Int8, I16: dtypes.Int16, I32: dtypes.Int32, I64: dtypes.Int64,
+	U8: dtypes.Uint8, U16: dtypes.Uint16, U32: dtypes.Uint32, U64: dtypes.Uint64,
+	F16: dtypes.Float16, BF16: dtypes.BFloat16, F32: dtypes.Float32, F64: dtypes.Float64, C64: dtypes.Complex64,
+}
+
+// GoMLX returns the dtype whose bytes in memory are those of the file, and dtypes.InvalidDType if
+// there is none.
+func (d DType) GoMLX() dtypes.DType { return sameTypes[d] }
+
+// Of is the inverse of [DType.GoMLX]; it returns "" if there is no such type.
+func Of(dtype dtypes.DType) DType {
+	for d, same := range sameTypes {
+		if same == dtype {
+			return d
+		}
+	}
+	return ""
+}
+
 // size is the number of bytes of a tensor.
-func (d DType) size(shape []int64) (int64, error) {
+func (d DType) size(shape []int) (int64, error) {
 	width := d.Bits()
 	if width == 0 {
 		return 0, invalid("unknown dtype %q", string(d))

@@ -39,7 +39,7 @@ func doing(op, subject string, err error) error {
 type Spec struct {
 	Name  string
 	DType DType
-	Shape []int64 // row-major, none for a scalar
+	Shape []int // row-major, none for a scalar
 }
 
 // Bytes returns the length of the tensor's data. The error says that there is no such tensor: its
@@ -176,29 +176,29 @@ func (d *decoder) metadata() (map[string]string, error) {
 }
 
 // counts reads an array of whole numbers from 0.
-func (d *decoder) counts(what string) ([]int64, error) {
+func (d *decoder) counts(what string) ([]int, error) {
 	if err := d.expect('[', what); err != nil {
 		return nil, err
 	}
-	var out []int64
+	var out []int
 	for d.More() {
 		t, err := d.token()
 		if err != nil {
 			return nil, err
 		}
 		number, _ := t.(json.Number)
-		v, err := strconv.ParseUint(number.String(), 10, 63)
+		v, err := strconv.ParseUint(number.String(), 10, strconv.IntSize-1)
 		if err != nil {
 			return nil, invalid("%s holds %v, not a whole number from 0", what, t)
 		}
-		out = append(out, int64(v))
+		out = append(out, int(v))
 	}
 	return out, d.expect(']', what)
 }
 
 func (d *decoder) tensor(name string) (Info, error) {
 	t := Info{Spec: Spec{Name: name}}
-	var offsets []int64
+	var offsets []int
 	fields := 0
 	what := "tensor " + strconv.Quote(name)
 	err := d.object(what, func(key string) (err error) {
@@ -223,7 +223,7 @@ func (d *decoder) tensor(name string) (Info, error) {
 	if fields != 3 || len(offsets) != 2 || offsets[1] < offsets[0] {
 		return Info{}, invalid("%s needs dtype, shape and two ascending data_offsets", what)
 	}
-	t.Offset, t.Bytes = offsets[0], offsets[1]-offsets[0]
+	t.Offset, t.Bytes = int64(offsets[0]), int64(offsets[1]-offsets[0])
 	size, err := t.DType.size(t.Shape)
 	if err != nil {
 		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: what, Err: err}
@@ -289,9 +289,9 @@ func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []In
 	for _, t := range layout {
 		entry(t.Name, struct {
 			DType   DType    `json:"dtype"`
-			Shape   []int64  `json:"shape"`
+			Shape   []int    `json:"shape"`
 			Offsets [2]int64 `json:"data_offsets"`
-		}{t.DType, append([]int64{}, t.Shape...), [2]int64{t.Offset, t.Offset + t.Bytes}})
+		}{t.DType, append([]int{}, t.Shape...), [2]int64{t.Offset, t.Offset + t.Bytes}})
 	}
 	header = append(header, '}')
 	header = append(header, bytes.Repeat([]byte{' '}, (align-len(header)%align)%align)...)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPartOfATensorIsReadAlone(t *testing.T) {
-	file := write(t, []Spec{{"x", U8, []int64{10}}, {"y", U16, []int64{1}}}, nil, map[string][]byte{"x": []byte("0123456789"), "y": {1, 2}})
+	file := write(t, []Spec{{"x", U8, []int{10}}, {"y", U16, []int{1}}}, nil, map[string][]byte{"x": []byte("0123456789"), "y": {1, 2}})
 	f, err := New(&counting{r: bytes.NewReader(file)}, int64(len(file)))
 	require.NoError(t, err)
 	before := f.src.(*counting).bytes

@@ -62,18 +62,18 @@ func TestFileOfTheOfficialPackageIsRead(t *testing.T) {
 	assert.Equal(t, map[string]string{"format": "np", "note": `a "quoted" é`}, f.Metadata())
 	for name, want := range map[string]struct {
 		dtype DType
-		shape []int64
+		shape []int
 		data  any
 	}{
-		"weights":                  {F32, []int64{2, 3}, []float32{0, .25, .5, .75, 1, 1.25}},
-		"bias":                     {F64, []int64{2}, []float64{1.5, -2.5}},
+		"weights":                  {F32, []int{2, 3}, []float32{0, .25, .5, .75, 1, 1.25}},
+		"bias":                     {F64, []int{2}, []float64{1.5, -2.5}},
 		"steps":                    {I64, nil, int64(7)},
-		"mask":                     {Bool, []int64{3}, []uint8{1, 0, 1}},
-		"bytes":                    {U8, []int64{5}, []uint8{0, 1, 2, 3, 4}},
-		"half":                     {F16, []int64{2, 1}, []uint16{0x3800, 0x7bff}},
-		"brain":                    {BF16, []int64{2}, []uint16{0x3f80, 0xc060}},
-		"empty":                    {I32, []int64{0, 4}, []int32{}},
-		`name with "quotes" and é`: {I8, []int64{1}, []int8{-1}},
+		"mask":                     {Bool, []int{3}, []uint8{1, 0, 1}},
+		"bytes":                    {U8, []int{5}, []uint8{0, 1, 2, 3, 4}},
+		"half":                     {F16, []int{2, 1}, []uint16{0x3800, 0x7bff}},
+		"brain":                    {BF16, []int{2}, []uint16{0x3f80, 0xc060}},
+		"empty":                    {I32, []int{0, 4}, []int32{}},
+		`name with "quotes" and é`: {I8, []int{1}, []int8{-1}},
 	} {
 		info, ok := f.Tensor(name)
 		require.True(t, ok, name)
@@ -90,7 +90,7 @@ func TestFileOfTheOfficialPackageIsRead(t *testing.T) {
 func TestWrittenFileIsByteIdenticalToTheOfficialOne(t *testing.T) {
 	// These are the bytes that safetensors 0.8.0 writes for the same tensors. Its order differs
 	// from Layout's only between types of the same size.
-	tensors := []Spec{{"b", U8, []int64{2}}, {"a", F32, []int64{1}}, {"c", F32, nil}}
+	tensors := []Spec{{"b", U8, []int{2}}, {"a", F32, []int{1}}, {"c", F32, nil}}
 	got := write(t, tensors, map[string]string{"z": "1"}, map[string][]byte{"a": {1, 2, 3, 4}, "b": {5, 6}, "c": {7, 8, 9, 10}})
 	header := `{"__metadata__":{"z":"1"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"c":{"dtype":"F32","shape":[],"data_offsets":[4,8]},"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}}`
 	header += strings.Repeat(" ", (8-len(header)%8)%8)
@@ -106,7 +106,7 @@ func TestRoundTripOfRandomTensors(t *testing.T) {
 		for i := range rng.IntN(6) {
 			s := Spec{Name: fmt.Sprintf("t%d<&>\u2028\n", i), DType: types[rng.IntN(len(types))]}
 			for range rng.IntN(4) {
-				s.Shape = append(s.Shape, int64(rng.IntN(4)))
+				s.Shape = append(s.Shape, rng.IntN(4))
 			}
 			if s.DType.Bits() < 8 {
 				s.Shape = append(s.Shape, 4)
@@ -156,7 +156,7 @@ func TestOfficialPackageReadsOurFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ours.safetensors")
 	data := map[string][]byte{"bytes é": {1, 2, 3},
 		"floats": binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.5)), math.Float32bits(-2))}
-	require.NoError(t, WriteFile(path, []Spec{{"bytes é", U8, []int64{1, 3}}, {"floats", F32, []int64{2}}, {"none", I64, []int64{0}}}, map[string]string{"by": "go"},
+	require.NoError(t, WriteFile(path, []Spec{{"bytes é", U8, []int{1, 3}}, {"floats", F32, []int{2}}, {"none", I64, []int{0}}}, map[string]string{"by": "go"},
 		func(i Info, w io.Writer) error {
 			_, err := w.Write(data[i.Name])
 			return err
@@ -182,7 +182,7 @@ func Example() {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.safetensors")
 
-	mask := Spec{Name: "mask", DType: U8, Shape: []int64{2, 2}}
+	mask := Spec{Name: "mask", DType: U8, Shape: []int{2, 2}}
 	err = WriteFile(path, []Spec{mask}, map[string]string{"step": "12"}, func(t Info, w io.Writer) error {
 		_, err := w.Write([]byte{1, 0, 0, 1})
 		return err

@@ -27,7 +27,7 @@ func pieces(sizes ...int) func(Info, io.Writer) error {
 }
 
 func TestWriteRefusesWhatDoesNotFollowTheFormat(t *testing.T) {
-	tensors := []Spec{{"", U8, []int64{2}}, {"b", U8, []int64{2}}, {"none", U8, []int64{0}}}
+	tensors := []Spec{{"", U8, []int{2}}, {"b", U8, []int{2}}, {"none", U8, []int{0}}}
 	require.NoError(t, Write(io.Discard, tensors, nil, pieces(2)))
 	require.NoError(t, Write(io.Discard, tensors, nil, pieces(1, 0, 1)))
 	assert.ErrorIs(t, Write(io.Discard, tensors, nil, pieces(1)), ErrFormat, "too short")
@@ -37,9 +37,9 @@ func TestWriteRefusesWhatDoesNotFollowTheFormat(t *testing.T) {
 		"twice":    {{"a", U8, nil}, {"a", U8, nil}},
 		"reserved": {{"__metadata__", U8, nil}},
 		"dtype":    {{"a", "X", nil}},
-		"negative": {{"a", U8, []int64{-1}}},
-		"too much": {{"a", U64, []int64{math.MaxInt64}}},
-		"sum":      {{"a", U8, []int64{math.MaxInt64}}, {"b", U8, []int64{math.MaxInt64}}},
+		"negative": {{"a", U8, []int{-1}}},
+		"too much": {{"a", U64, []int{math.MaxInt64}}},
+		"sum":      {{"a", U8, []int{math.MaxInt64}}, {"b", U8, []int{math.MaxInt64}}},
 		"no text":  {{"\xff", U8, nil}},
 	} {
 		assert.ErrorIs(t, Write(io.Discard, bad, nil, pieces()), ErrFormat, name)
@@ -61,7 +61,7 @@ func (f *failing) Write(p []byte) (int, error) {
 
 func TestAFailedWriteIsTheError(t *testing.T) {
 	for after := range 2 {
-		assert.ErrorIs(t, Write(&failing{after: after}, []Spec{{"a", U8, []int64{2}}}, nil, pieces(1, 1)), errDisk)
+		assert.ErrorIs(t, Write(&failing{after: after}, []Spec{{"a", U8, []int{2}}}, nil, pieces(1, 1)), errDisk)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
 		}
 		return out
 	}
-	one := []Spec{{"a", U8, []int64{2}}}
+	one := []Spec{{"a", U8, []int{2}}}
 	assert.ErrorIs(t, WriteFile(path, one, nil, pieces(1)), ErrFormat, "one byte lacks")
 	broken := &fs.PathError{Op: "read", Path: "elsewhere", Err: errDisk}
 	assert.ErrorIs(t, WriteFile(path, one, nil, func(Info, io.Writer) error { return broken }), broken)

@@ -54,13 +54,8 @@ type variable struct {
 
 // inFile describes a variable that lies in one tensor file.
 func inFile(info Info, t safetensors.Info, data int64) variable {
-	g := region{offset: data + t.Offset, bytes: t.Bytes}
-	count := int64(1)
-	for _, d := range t.Shape {
-		g.start, g.size = append(g.start, 0), append(g.size, int(d))
-		count *= d
-	}
-	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, element: t.Bytes / max(count, 1), regions: []region{g}}
+	g := region{start: make([]int, len(t.Shape)), size: t.Shape, offset: data + t.Offset, bytes: t.Bytes}
+	return variable{Info: info, dtype: t.DType, bytes: t.Bytes, element: int64(t.DType.Bits() / 8), regions: []region{g}}
 }
 
 // FileOptions says how a tensor file is read. The zero value works.

@@ -352,11 +352,9 @@ func (s *saveJob) collect(ctx context.Context, hosts []hostPart) error {
 		if waited := time.Since(began); waited >= m.opts.Patience || m.hurried() {
 			return s.noPart(missing, waited, failing)
 		}
-		timer := time.NewTimer(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond)))
 		select {
-		case <-timer.C:
+		case <-time.After(min(pause, max(m.opts.Patience-time.Since(began), time.Millisecond))):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
 		pause = min(2*pause, time.Second)
@@ -373,15 +371,12 @@ func (s *saveJob) partOf(ctx context.Context, host int) (part hostPart, err erro
 	if err != nil {
 		return hostPart{}, err
 	}
-	p := &partManifest{}
-	if err := unseal(data, partFormat, p); err != nil {
+	p, err := parsePart(data, s.step, s.name, host, s.m.hosts)
+	if err != nil {
 		return hostPart{}, err
 	}
 	if p.Failed != "" {
 		return hostPart{}, s.noPart([]int{host}, 0, errkind.New(errkind.UnavailableError, p.Failed))
-	}
-	if p.Step != s.step || p.Save != s.name || p.Host != host || p.Hosts != s.m.hosts {
-		return hostPart{}, malformed("part %d of %d is of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)
 	}
 	o, err := s.m.store.Open(ctx, shardsName(s.step, s.name, host))
 	if errors.Is(err, storage.ErrNotExist) {

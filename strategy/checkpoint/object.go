@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
@@ -66,7 +67,7 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) erro
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrClosed):
-		return closedCheckpoint(o.name)
+		return &errkind.Fault{Match: ErrClosed, Reason: o.name, Hint: "open it again"}
 	case ctx.Err() != nil:
 		return faultOf(v.Path, "not read", "", ctx.Err())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

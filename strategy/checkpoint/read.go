@@ -1,8 +1,8 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -58,27 +58,23 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 // damaged one.
 func (c *Checkpoint) verify(ctx context.Context, all []*source) error {
 	errs := make([]error, len(all))
-	var next, failed atomic.Int64
-	failed.Store(int64(len(all)))
+	var failed atomic.Bool
 	var group errgroup.Group
-	for range min(2, runtime.GOMAXPROCS(0)) {
+	group.SetLimit(readers())
+	for i, p := range all { // all before one that failed have begun
+		if failed.Load() {
+			break
+		}
 		group.Go(func() error {
-			for i := next.Add(1) - 1; i < failed.Load(); i = next.Add(1) - 1 {
-				if err := all[i].verify(ctx); err != nil {
-					errs[i] = err
-					failed.Store(min(failed.Load(), i))
-				}
+			errs[i] = p.verify(ctx)
+			if errs[i] != nil {
+				failed.Store(true)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // verify reads the variable and compares it with its checksums, if it has any.
@@ -107,10 +103,6 @@ func (p *source) verify(ctx context.Context) error {
 
 // errNotOpened is the error of the zero Checkpoint.
 var errNotOpened = error(&errkind.Fault{Match: ErrClosed, Reason: "the checkpoint was not opened", Hint: "use Manager.Open"})
-
-func closedCheckpoint(path string) error {
-	return &errkind.Fault{Match: ErrClosed, Reason: path, Hint: "open it again"}
-}
 
 // Tensor reads one saved value and compares its checksum, as tf.train.load_variable does. The
 // caller owns the tensor. The error of a path that was not saved matches [ErrNone].

@@ -19,17 +19,17 @@ type restore struct {
 
 	targets []Variable
 	parts   []*source // of the checkpoint's variables
-	// variables get from in parts on the devices, and are at places.
+	// variables get from in parts on the devices; placed says of the checkpoint's variables which.
 	variables []*strategy.Variable
 	from      []lazy.Parts
-	places    []int
+	placed    []bool
 }
 
 // sharedBy returns the strategy of a group's variables that several processes share, or nil.
 func sharedBy(g Group) *strategy.TPUStrategy {
 	for _, v := range g.Variables {
-		if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok && of.Strategy().NumProcesses() > 1 {
-			return of.Strategy()
+		if s := strategyOf(v); s != nil && s.NumProcesses() > 1 {
+			return s
 		}
 	}
 	return nil
@@ -47,16 +47,13 @@ func (r *restore) plan() (err error) {
 	if r.targets, err = r.c.match(r.group, r.opts); err != nil {
 		return err
 	}
-	r.parts = make([]*source, len(r.c.variables))
+	r.parts, r.placed = make([]*source, len(r.c.variables)), make([]bool, len(r.c.variables))
 	for i := range r.c.variables {
 		r.parts[i] = r.c.parts(&r.c.variables[i])
-	}
-	for i := range r.c.variables {
 		v, ok := inParts(r.targets[i])
-		if !ok || len(r.variables) > 0 && v.Strategy() != r.variables[0].Strategy() {
-			continue
+		if r.placed[i] = ok && (len(r.variables) == 0 || v.Strategy() == r.variables[0].Strategy()); r.placed[i] {
+			r.variables, r.from = append(r.variables, v), append(r.from, r.parts[i])
 		}
-		r.variables, r.from, r.places = append(r.variables, v), append(r.from, r.parts[i]), append(r.places, i)
 	}
 	return nil
 }
@@ -116,7 +113,7 @@ func (r *restore) check(ctx context.Context) error {
 	}
 	var rest []*source
 	for i, p := range r.parts {
-		if _, ok := inParts(r.targets[i]); !ok && r.wanted(i) {
+		if !r.placed[i] && r.wanted(i) {
 			rest = append(rest, p)
 		}
 	}
@@ -150,13 +147,9 @@ func (r *restore) agree(ctx context.Context, mine error) error {
 
 // others restores what does not go to the devices in parts, in the order of the save.
 func (r *restore) others(ctx context.Context) error {
-	done := map[int]bool{}
-	for _, i := range r.places {
-		done[i] = true
-	}
 	for i := range r.c.variables {
 		v := &r.c.variables[i]
-		if done[i] || !r.wanted(i) {
+		if r.placed[i] || !r.wanted(i) {
 			continue
 		}
 		value, err := r.c.tensor(ctx, v)

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -46,7 +47,7 @@ func (r Retention) drop(saved []savedStep) (steps []int64) {
 		return nil
 	}
 	saved = slices.Clone(saved)
-	slices.SortFunc(saved, func(a, b savedStep) int { return int(min(max(a.step-b.step, -1), 1)) })
+	slices.SortFunc(saved, func(a, b savedStep) int { return cmp.Compare(a.step, b.step) })
 	keep := map[int64]bool{}
 	var best []savedStep
 	for i, s := range saved {
@@ -56,13 +57,10 @@ func (r Retention) drop(saved []savedStep) (steps []int64) {
 		}
 	}
 	slices.SortFunc(best, func(a, b savedStep) int {
-		switch {
-		case a.value == b.value:
-			return int(min(max(b.step-a.step, -1), 1))
-		case (a.value < b.value) != r.Maximize:
-			return -1
+		if r.Maximize {
+			a.value, b.value = b.value, a.value
 		}
-		return 1
+		return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(b.step, a.step))
 	})
 	for _, s := range best[:min(r.Best, len(best))] {
 		keep[s.step] = true

@@ -54,11 +54,7 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 			return nil, memory, faultOf(p.values[r.variable].Path, "the name of its part is another variable's", "give the variable another path", nil)
 		}
 		byName[name] = r
-		shape := make([]int64, len(r.size))
-		for d, n := range r.size {
-			shape[d] = int64(n)
-		}
-		specs = append(specs, safetensors.Spec{Name: name, DType: p.specs[r.variable].DType, Shape: shape})
+		specs = append(specs, safetensors.Spec{Name: name, DType: p.specs[r.variable].DType, Shape: r.size})
 	}
 	header, layout, err := safetensors.Header(specs, metadata, alignment)
 	if err != nil {

@@ -64,7 +64,7 @@ type hostPart struct {
 type shardedValue struct {
 	Path            string            `json:"path"`
 	DType           safetensors.DType `json:"dtype"`
-	Shape           []int64           `json:"shape"`
+	Shape           []int             `json:"shape"`
 	Trainable       bool              `json:"trainable"`
 	Synchronization string            `json:"synchronization"`
 	Aggregation     string            `json:"aggregation"`
@@ -233,6 +233,18 @@ func parseSharded(data []byte) (*shardedManifest, error) {
 	return m, nil
 }
 
+// parsePart decodes the manifest of a host's part of a save by so many hosts.
+func parsePart(data []byte, step int64, save string, host, hosts int) (*partManifest, error) {
+	p := &partManifest{}
+	if err := unseal(data, partFormat, p); err != nil {
+		return nil, err
+	}
+	if p.Step != step || p.Save != save || p.Host != host || p.Hosts != hosts {
+		return nil, malformed("it is part %d of %d of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save)
+	}
+	return p, nil
+}
+
 // saveName reports whether a name can be a save's.
 func saveName(name string) bool {
 	return !strings.ContainsAny(name, "/.") && storage.CheckName(name) == nil
@@ -264,11 +276,9 @@ func (r partRegion) regionOf(object int, v *variable, fileBytes int64) (region, 
 	}
 	g.sums = make([]checksum, blocks(n))
 	for i := range g.sums {
-		sum, err := strconv.ParseUint(r.CRC32C[8*i:8*i+8], 16, 32)
-		if err != nil {
+		if err := g.sums[i].UnmarshalText([]byte(r.CRC32C[8*i : 8*i+8])); err != nil {
 			return g, malformed("a region of variable %q has the checksum %q", v.Path, r.CRC32C[8*i:8*i+8])
 		}
-		g.sums[i] = checksum(sum)
 	}
 	return g, nil
 }
@@ -283,12 +293,4 @@ func rulesOf(synchronization, aggregation string) (strategy.VariableSynchronizat
 		}
 	}
 	return 0, 0, false
-}
-
-// strategyOf returns the strategy that a variable is on the devices of, or nil.
-func strategyOf(v Variable) *strategy.TPUStrategy {
-	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
-		return of.Strategy()
-	}
-	return nil
 }

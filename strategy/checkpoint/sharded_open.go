@@ -51,23 +51,16 @@ func manifestIn(ctx context.Context, s storage.Store, step int64) (plain *manife
 	if plain, sharded, err = verified(data, path); err != nil {
 		return nil, nil, err
 	}
+	var got int64
 	if plain != nil {
-		err = ofStep(plain.Step, step, path)
+		got = plain.Step
 	} else {
-		err = ofStep(sharded.Step, step, path)
+		got = sharded.Step
 	}
-	if err != nil {
-		return nil, nil, err
+	if got != step {
+		return nil, nil, &CorruptError{File: path, Reason: fmt.Sprintf("it is of step %d", got)}
 	}
 	return plain, sharded, nil
-}
-
-// ofStep returns an error unless a manifest is of the step where it lies.
-func ofStep(got, want int64, path string) error {
-	if got == want {
-		return nil
-	}
-	return &CorruptError{File: path, Reason: fmt.Sprintf("it is of step %d", got)}
 }
 
 // openSharded opens a checkpoint in shards, whose manifest is verified.
@@ -132,12 +125,9 @@ func (c *Checkpoint) readPart(ctx context.Context, s storage.Store, host int) (*
 	if want := m.Hosts[host]; int64(len(data)) != want.Bytes || checksum(0).plus(data) != want.CRC32C {
 		return nil, corrupt(fmt.Sprintf("it has %d bytes of checksum %s, %d of %s were written", len(data), checksum(0).plus(data), want.Bytes, want.CRC32C), nil)
 	}
-	p := &partManifest{}
-	if err := unseal(data, partFormat, p); err != nil {
+	p, err := parsePart(data, m.Step, m.Save, host, len(m.Hosts))
+	if err != nil {
 		return nil, corrupt("no part", err)
-	}
-	if p.Step != m.Step || p.Save != m.Save || p.Host != host || p.Hosts != len(m.Hosts) {
-		return nil, corrupt(fmt.Sprintf("it is part %d of %d of step %d, save %s", p.Host, p.Hosts, p.Step, p.Save), nil)
 	}
 	return p, nil
 }

@@ -59,6 +59,14 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 	return p, nil
 }
 
+// strategyOf returns the strategy that a variable is on the devices of, or nil.
+func strategyOf(v Variable) *strategy.TPUStrategy {
+	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
+		return of.Strategy()
+	}
+	return nil
+}
+
 // describe says what the group's variables are, and how their tensors are called.
 func (p *plan) describe(g Group) error {
 	paths, names := map[string]bool{}, map[string]bool{}
@@ -77,7 +85,7 @@ func (p *plan) describe(g Group) error {
 		errs = append(errs, err)
 		spec, err := specOf(path, tensorName(path, names), v.Shape())
 		errs = append(errs, err)
-		value := shardedValue{Path: path, DType: spec.DType, Shape: append([]int64{}, spec.Shape...), Trainable: true,
+		value := shardedValue{Path: path, DType: spec.DType, Shape: append([]int{}, spec.Shape...), Trainable: true,
 			Synchronization: synchronization.String(), Aggregation: aggregation.String()}
 		if t, ok := v.(interface{ Trainable() bool }); ok {
 			value.Trainable = t.Trainable()
@@ -140,7 +148,7 @@ func (p *plan) tensorName(r plannedRegion) string {
 	whole := true
 	ranges := make([]string, len(r.size))
 	for d, n := range r.size {
-		whole = whole && int64(n) == spec.Shape[d]
+		whole = whole && n == spec.Shape[d]
 		ranges[d] = fmt.Sprintf("%d:%d", r.start[d], r.start[d]+n)
 	}
 	if whole {
