@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/gomlx/gomlx/core/tensors"
@@ -53,6 +54,9 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 	}
 	return c.verify(ctx, mine)
 }
+
+// readers is how many parts are read at a time, while others are copied to the devices.
+func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
 // verify reads variables and compares them with their checksums. The error is that of the first
 // damaged one.

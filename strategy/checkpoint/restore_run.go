@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -35,13 +34,6 @@ func sharedBy(g Group) *strategy.TPUStrategy {
 	return nil
 }
 
-// inParts returns the variable if its value is one on all replicas, so that each device gets its
-// part of what was saved as it is.
-func inParts(v Variable) (*strategy.Variable, bool) {
-	placed, ok := v.(*strategy.Variable)
-	return placed, ok && placed.Synchronization() == strategy.OnWrite && !placed.LocalWrites() && placed.Shape().Size() > 0
-}
-
 // plan says which variable gets its value how.
 func (r *restore) plan() (err error) {
 	if r.targets, err = r.c.match(r.group, r.opts); err != nil {
@@ -63,9 +55,6 @@ func (r *restore) room() bool { return len(r.variables) == 0 || r.machine().Room
 
 // machine is that of the variables.
 func (r *restore) machine() machine { return inside.Of[machine](r.variables[0].Strategy()) }
-
-// readers is how many parts are read at a time, while others are copied to the devices.
-func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
 // together reads all that goes to the devices to memory beside what they hold, compares everything,
 // and lets the new values take the places of the old.

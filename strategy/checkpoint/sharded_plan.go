@@ -59,14 +59,6 @@ func planOf(ctx context.Context, g Group, s *strategy.TPUStrategy, hosts int) (*
 	return p, nil
 }
 
-// strategyOf returns the strategy that a variable is on the devices of, or nil.
-func strategyOf(v Variable) *strategy.TPUStrategy {
-	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
-		return of.Strategy()
-	}
-	return nil
-}
-
 // describe says what the group's variables are, and how their tensors are called.
 func (p *plan) describe(g Group) error {
 	paths, names := map[string]bool{}, map[string]bool{}

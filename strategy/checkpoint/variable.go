@@ -145,6 +145,21 @@ func (s storeVariable) RestoreValue(_ context.Context, value *tensors.Tensor) er
 	return nil
 }
 
+// strategyOf returns the strategy that a variable is on the devices of, or nil.
+func strategyOf(v Variable) *strategy.TPUStrategy {
+	if of, ok := v.(interface{ Strategy() *strategy.TPUStrategy }); ok {
+		return of.Strategy()
+	}
+	return nil
+}
+
+// inParts returns the variable if its value is one on all replicas, so that each device gets its
+// part of what was saved as it is.
+func inParts(v Variable) (*strategy.Variable, bool) {
+	placed, ok := v.(*strategy.Variable)
+	return placed, ok && placed.Synchronization() == strategy.OnWrite && !placed.LocalWrites() && placed.Shape().Size() > 0
+}
+
 // componentRules is what a variable of a strategy says of its components.
 type componentRules interface {
 	Synchronization() strategy.VariableSynchronization
