@@ -104,7 +104,7 @@ type encoder struct {
 	b     *BPE
 	known []shortWord
 	ranks []int32
-	queue mergeQueue
+	queue heap[place]
 	links []link
 }
 
@@ -189,6 +189,11 @@ type link struct {
 	prev, next int32
 }
 
+// place is where two tokens can be joined: the number of the merge, and of the left one's link.
+type place uint64
+
+func (p place) before(o place) bool { return p < o }
+
 // joinLong is join for long words, in time n log n: a word may be a whole file.
 func (e *encoder) joinLong(tokens []int32) []int32 {
 	links := e.links[:0]
@@ -202,7 +207,7 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 			return
 		}
 		if rank := e.b.table.get(links[i].id, links[links[i].next].id); rank != math.MaxInt32 {
-			e.queue.push(uint64(rank)<<32 | uint64(i))
+			e.queue.push(place(rank)<<32 | place(i))
 		}
 	}
 	for i := range tokens {
@@ -231,40 +236,6 @@ func (e *encoder) joinLong(tokens []int32) []int32 {
 		out = append(out, links[i].id)
 	}
 	return out
-}
-
-// mergeQueue is a heap of numbers, the least first.
-type mergeQueue []uint64
-
-func (q *mergeQueue) push(v uint64) {
-	h := append(*q, v)
-	i := len(h) - 1
-	for i > 0 && h[(i-1)/2] > v {
-		h[i] = h[(i-1)/2]
-		i = (i - 1) / 2
-	}
-	h[i] = v
-	*q = h
-}
-
-func (q *mergeQueue) pop() uint64 {
-	h := *q
-	top, v := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	for i := 0; len(h) > 0; {
-		kid := 2*i + 1
-		if kid+1 < len(h) && h[kid+1] < h[kid] {
-			kid++
-		}
-		if kid >= len(h) || h[kid] >= v {
-			h[i] = v
-			break
-		}
-		h[i] = h[kid]
-		i = kid
-	}
-	*q = h
-	return top
 }
 
 // pairTable finds the number of a merge by its two tokens.

@@ -7,14 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 )
 
-// fault returns an error of a kind: what op found wrong, and what to do.
-func fault(kind errkind.Kind, op, hint, format string, args ...any) error {
-	return &errkind.Fault{Op: "text: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: kind}
-}
-
-// wrong is the fault of a value that op cannot take.
+// wrong is the error of a value that op cannot take: what is wrong with it, and what to do.
 func wrong(op, hint, format string, args ...any) error {
-	return fault(errkind.ValueError, op, hint, format, args...)
+	return &errkind.Fault{Op: "text: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }
 
 // within puts the operation, and what it was about, before an error from further inside.

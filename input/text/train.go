@@ -101,7 +101,7 @@ type trainer struct {
 	words [][]int32 // of each different word
 	times []int64   // how often the word is there
 	pairs map[uint64]*pairCount
-	heap  pairHeap
+	heap  heap[heapPair] // the pair to join first on top
 }
 
 func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error) {
@@ -250,38 +250,4 @@ type heapPair struct {
 
 func (r heapPair) before(o heapPair) bool {
 	return r.count > o.count || r.count == o.count && r.pair < o.pair
-}
-
-// pairHeap has the pair to join first on top.
-type pairHeap []heapPair
-
-func (q *pairHeap) push(v heapPair) {
-	h := append(*q, v)
-	i := len(h) - 1
-	for i > 0 && v.before(h[(i-1)/2]) {
-		h[i] = h[(i-1)/2]
-		i = (i - 1) / 2
-	}
-	h[i] = v
-	*q = h
-}
-
-func (q *pairHeap) pop() heapPair {
-	h := *q
-	top, v := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	for i := 0; len(h) > 0; {
-		kid := 2*i + 1
-		if kid+1 < len(h) && h[kid+1].before(h[kid]) {
-			kid++
-		}
-		if kid >= len(h) || !h[kid].before(v) {
-			h[i] = v
-			break
-		}
-		h[i] = h[kid]
-		i = kid
-	}
-	*q = h
-	return top
 }

@@ -98,10 +98,7 @@ func at(text []byte, i int) (class, int) {
 	if b := text[i]; b < utf8.RuneSelf {
 		return ascii[b], i + 1
 	}
-	r, n := utf8.DecodeRune(text[i:])
-	if r == utf8.RuneError && n == 1 {
-		return other, i + 1
-	}
+	r, n := utf8.DecodeRune(text[i:]) // of what is not UTF-8, one byte of the class other
 	return classOf(r), i + n
 }
 
