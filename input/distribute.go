@@ -138,45 +138,28 @@ func Distribute(ds Dataset, opts Options) (*DistributedDataset, error) {
 	if opts.Replication == PerReplica {
 		return nil, unsupported("distribute", "use FromFunction", "one dataset has one pipeline for each process, not the replication PerReplica")
 	}
-	src, policy, err := divide(ds.source(), opts.Policy, opts.Processes, opts.Process)
+	read := func(of division, process int) (parts, error) {
+		return cut(ds.source(), opts.Policy, of, process, opts.Rule)
+	}
+	c, err := read(division{opts.Replicas, opts.Processes}, opts.Process)
 	if err != nil {
 		return nil, err
 	}
-	of := division{opts.Replicas, opts.Processes}
-	if opts.Policy == Auto && policy == Data && opts.Processes > 1 && opts.Logger != nil {
+	if opts.Policy == Auto && c.policy == Data && opts.Processes > 1 && opts.Logger != nil {
 		opts.Logger.Warn("input: the dataset reads no files that could be shared out, so every process runs the whole pipeline and takes its part of the elements; "+
-			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", policy.String())
+			"use the policy Off, and a dataset that each process divides by itself, to avoid the redundant work", "processes", opts.Processes, "policy", c.policy.String())
 	}
-	info := src.Info()
-	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, policy: policy, card: info.Cardinality, rows: Unknown, whole: true}
-	if opts.Replicas > 1 {
-		if err := checkBatched(info); err != nil {
-			return nil, err
-		}
+	d := &DistributedDataset{opts: opts, local: opts.Replicas / opts.Processes, streams: []Dataset{c.stream}, dealt: c.dealt, policy: c.policy, rule: c.rule, card: c.card,
+		rows: Unknown, global: c.global, whole: true, batched: c.batched}
+	if c.global >= 1 {
+		d.rows = (c.global + opts.Replicas - 1) / opts.Replicas
 	}
-	global, _ := rowsOfBatch(info)
-	if d.global = global; global >= 1 {
-		d.rows = (global + opts.Replicas - 1) / opts.Replicas
-	}
-	c, err := cut(src, policy, of, opts.Process, opts.Rule)
-	if err != nil {
-		return nil, err
-	}
-	if d.rule = c.rule; c.rule != RuleAuto {
-		d.card = c.card
-	}
-	d.streams, d.dealt = []Dataset{c.stream}, c.dealt
 	d.pipelines = func(of division, process int) ([]Dataset, bool, error) {
-		src, policy, err := divide(ds.source(), opts.Policy, of.processes, process)
-		if err != nil {
-			return nil, false, err
-		}
-		c, err := cut(src, policy, of, process, opts.Rule)
+		c, err := read(of, process)
 		return []Dataset{c.stream}, c.dealt, err
 	}
-	d.batched = info.BatchSize != 0
 	// Chunks dealt to the processes come to the same number everywhere.
-	d.vote = opts.Processes > 1 && (policy != Data || d.rule != Chunks)
+	d.vote = opts.Processes > 1 && (c.policy != Data || c.rule != Chunks)
 	d.settle(c.stream.Info().Spec, ds.Info()) // the undivided dataset's, which is the same on all processes
 	return d, nil
 }
@@ -203,21 +186,30 @@ func rowsOfBatch(info Info) (rows int, sure bool) {
 
 // parts is a stream of the replicas' parts of batches.
 type parts struct {
-	stream Dataset
-	rule   Rule
-	card   Cardinality
-	dealt  bool // to the processes of all replicas' parts, one after the other
+	stream  Dataset
+	policy  Policy
+	rule    Rule
+	card    Cardinality
+	dealt   bool // to the processes of all replicas' parts, one after the other
+	global  int  // rows of the batches that are cut, below 1 if not known
+	batched bool // they are known to be batches
 }
 
-// cut appends to what one process of a division reads what makes its replicas' parts of it. For one
-// replica nothing is cut.
+// cut divides what one process of a division reads of a source, and makes its replicas' parts of it.
+// For one replica nothing is cut.
 func cut(src Source, policy Policy, of division, process int, rule Rule) (p parts, err error) {
+	if src, policy, err = divide(src, policy, of.processes, process); err != nil {
+		return p, err
+	}
 	info := src.Info()
-	p = parts{stream: Dataset{src}, rule: RuleAuto, card: info.Cardinality}
+	global, sure := rowsOfBatch(info)
+	p = parts{stream: Dataset{src}, policy: policy, rule: RuleAuto, card: info.Cardinality, global: global, batched: info.BatchSize != 0}
 	if of.replicas <= 1 {
 		return p, nil
 	}
-	global, sure := rowsOfBatch(info)
+	if err := checkBatched(info); err != nil {
+		return p, err
+	}
 	if p.rule = rule; rule == RuleAuto {
 		p.rule = Sizes
 		if policy == Data || global < 1 || !sure {

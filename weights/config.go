@@ -115,27 +115,30 @@ const (
 // check refuses sizes and numbers that no model has: who lists the tensors of 2^31 layers has no
 // memory left.
 func (c Config) check() error {
+	bad := func(name, format string, args ...any) error {
+		return &errkind.Fault{Op: name, Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
+	}
 	for _, n := range []struct {
 		name       string
 		size, most int
 	}{{"layers", c.Layers, maxDepth}, {"width", c.Width, maxWidth}, {"heads", c.Heads, maxHeads},
 		{"heads of keys", c.KeyHeads, maxHeads}, {"size of heads", c.HeadSize, maxHeadSize}, {"hidden width", c.Hidden, maxHidden}, {"vocabulary", c.Vocabulary, maxVocabulary}} {
 		if n.size < 1 {
-			return &errkind.Fault{Op: n.name, Reason: fmt.Sprintf("%d; at least 1", n.size), Class: errkind.ValueError}
+			return bad(n.name, "%d; at least 1", n.size)
 		}
 		if n.size > n.most {
-			return &errkind.Fault{Op: n.name, Reason: fmt.Sprintf("%d; at most %d", n.size, n.most), Class: errkind.ValueError}
+			return bad(n.name, "%d; at most %d", n.size, n.most)
 		}
 	}
 	// Written so that a NaN is refused.
 	if !(c.Epsilon > 0 && c.Epsilon < 1) {
-		return &errkind.Fault{Op: "rms_norm_eps", Reason: fmt.Sprintf("%g; more than 0 and less than 1", c.Epsilon), Class: errkind.ValueError}
+		return bad("rms_norm_eps", "%g; more than 0 and less than 1", c.Epsilon)
 	}
 	if !(c.RotaryBase >= 1 && c.RotaryBase <= math.MaxFloat32) {
-		return &errkind.Fault{Op: "rope_theta", Reason: fmt.Sprintf("%g; from 1 to the largest float32", c.RotaryBase), Class: errkind.ValueError}
+		return bad("rope_theta", "%g; from 1 to the largest float32", c.RotaryBase)
 	}
 	if c.Heads%c.KeyHeads != 0 {
-		return &errkind.Fault{Reason: fmt.Sprintf("%d heads do not share %d heads of keys evenly", c.Heads, c.KeyHeads), Class: errkind.ValueError}
+		return bad("", "%d heads do not share %d heads of keys evenly", c.Heads, c.KeyHeads)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -87,42 +88,24 @@ func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size, cell
 			jobs = append(jobs, j.split(bytes)...)
 		}
 	}
-	if len(jobs) == 1 || bytes < concurrentBytes {
-		scratch := scratches.Get().(*[]byte)
-		defer scratches.Put(scratch)
-		for _, j := range jobs {
-			if err := j.run(ctx, f, into, *scratch); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	queue := make(chan *job, len(jobs))
-	for _, j := range jobs {
-		queue <- j
+	group.SetLimit(1)
+	if bytes >= concurrentBytes {
+		group.SetLimit(runtime.GOMAXPROCS(0))
 	}
-	close(queue)
-	for range runtime.GOMAXPROCS(0) {
+	for _, j := range jobs {
 		group.Go(func() error {
 			scratch := scratches.Get().(*[]byte)
 			defer scratches.Put(scratch)
-			for j := range queue {
-				if err := j.run(ctx, f, into, *scratch); err != nil {
-					return err
-				}
-			}
-			return nil
+			return j.run(ctx, f, into, *scratch)
 		})
 	}
 	return group.Wait()
 }
 
 func (p *Plan) variable(path string) *Variable {
-	for i := range p.variables {
-		if p.variables[i].Path == path {
-			return &p.variables[i]
-		}
+	if i := slices.IndexFunc(p.variables, func(v Variable) bool { return v.Path == path }); i >= 0 {
+		return &p.variables[i]
 	}
 	return nil
 }
