@@ -43,20 +43,26 @@ func Start(t testing.TB, bucket string) *Server {
 	return &Server{Proxy: proxy, server: server}
 }
 
-// clientOptions are those with which Google's client comes to a proxy.
-func clientOptions(p *faultproxy.Proxy) []option.ClientOption {
-	return []option.ClientOption{option.WithEndpoint(p.URL() + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
-}
-
 // Open opens a store in a bucket, through Google's client and the proxy.
 func (s *Server) Open(t testing.TB, bucket string, opts blobstore.Options) *blobstore.Store {
 	t.Helper()
-	client, err := gcloud.NewClient(context.Background(), clientOptions(s.Proxy)...)
+	return open(t, s.Proxy, bucket, opts)
+}
+
+// open opens a store through a proxy.
+func open(t testing.TB, p *faultproxy.Proxy, bucket string, opts blobstore.Options, more ...option.ClientOption) *blobstore.Store {
+	t.Helper()
+	client, err := gcloud.NewClient(context.Background(), append(clientOptions(p.URL()), more...)...)
 	require.NoError(t, err)
 	store, err := gcs.New(client, bucket, opts, client.Close)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store
+}
+
+// clientOptions are those with which Google's client comes to a server.
+func clientOptions(url string) []option.ClientOption {
+	return []option.ClientOption{option.WithEndpoint(url + "/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}})}
 }
 
 // Object returns what the server holds, without the proxy, and whether it is there.
@@ -86,12 +92,7 @@ func (s *Server) Second(t testing.TB, bucket string, opts blobstore.Options) (*f
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
 	// The server takes the short form of reads at the first proxy's address only.
-	client, err := gcloud.NewClient(context.Background(), append(clientOptions(proxy), gcloud.WithJSONReads())...)
-	require.NoError(t, err)
-	store, err := gcs.New(client, bucket, opts, client.Close)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return proxy, store
+	return proxy, open(t, proxy, bucket, opts, gcloud.WithJSONReads())
 }
 
 // Put puts an object into the server, without the proxy, as another writer does.

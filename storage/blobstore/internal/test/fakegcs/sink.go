@@ -17,7 +17,6 @@ import (
 
 	gcloud "cloud.google.com/go/storage"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/api/option"
 )
 
 // Sink is a server that takes uploads in chunks, sums them up and keeps none, and that answers reads
@@ -46,7 +45,7 @@ func StartSink(t testing.TB) *Sink {
 
 // Client is Google's client for the sink.
 func (s *Sink) Client(t testing.TB) *gcloud.Client {
-	client, err := gcloud.NewClient(context.Background(), option.WithEndpoint(s.server.URL+"/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}))
+	client, err := gcloud.NewClient(context.Background(), clientOptions(s.server.URL)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client

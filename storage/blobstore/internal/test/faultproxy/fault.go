@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -52,26 +53,12 @@ var names = map[Fault]string{None: "none", Unavailable: "unavailable", TooMany: 
 
 // String returns the fault's name.
 func (f Fault) String() string {
-	if name, ok := names[f]; ok {
-		return name
-	}
-	return fmt.Sprintf("fault %d", int(f))
+	return cmp.Or(names[f], fmt.Sprintf("fault %d", int(f)))
 }
 
-// status is the code that the proxy answers by itself; 0 if it forwards the request.
-func (f Fault) status() int {
-	switch f {
-	case Unavailable:
-		return http.StatusServiceUnavailable
-	case TooMany:
-		return http.StatusTooManyRequests
-	case Unauthorized:
-		return http.StatusUnauthorized
-	case Forbidden:
-		return http.StatusForbidden
-	}
-	return 0
-}
+// statuses are the codes that the proxy answers by itself.
+var statuses = map[Fault]int{Unavailable: http.StatusServiceUnavailable, TooMany: http.StatusTooManyRequests,
+	Unauthorized: http.StatusUnauthorized, Forbidden: http.StatusForbidden}
 
 // Chooser says what happens to a request; n counts the requests from 1. Calls come one at a time.
 type Chooser func(r *http.Request, n int) Fault

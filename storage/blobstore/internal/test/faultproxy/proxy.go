@@ -81,12 +81,8 @@ func (p *Proxy) URL() string { return "http://" + p.Host() }
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.client.CloseIdleConnections()
-	return errors.Join(err, ignoreClosed(p.listener.Close()))
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+	if closed := p.listener.Close(); !errors.Is(closed, net.ErrClosed) {
+		err = errors.Join(err, closed)
 	}
 	return err
 }
@@ -137,7 +133,7 @@ func (p *Proxy) next(r *http.Request) (Fault, func(*http.Request)) {
 // ServeHTTP forwards one request, with its fault.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, rival := p.next(r)
-	if code := f.status(); code != 0 {
+	if code := statuses[f]; code != 0 {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -167,14 +163,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a = p.last[key]
 		p.mu.Unlock()
 	}
-	for range times(f) {
-		if a != nil && f != Twice {
-			break
-		}
-		if a, err = p.forward(r, body); err != nil {
-			reset(w)
-			return
-		}
+	if a == nil {
+		a, err = p.forward(r, body)
+	}
+	if err == nil && f == Twice {
+		a, err = p.forward(r, body)
+	}
+	if err != nil {
+		reset(w)
+		return
 	}
 	if r.Method == http.MethodGet && len(a.body) < 1<<20 && f != Stale {
 		p.mu.Lock()
@@ -182,13 +179,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.mu.Unlock()
 	}
 	give(w, r, a, f)
-}
-
-func times(f Fault) int {
-	if f == Twice {
-		return 2
-	}
-	return 1
 }
 
 // forward sends a request on and reads all of its answer.
