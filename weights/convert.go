@@ -188,17 +188,22 @@ func mover(size int) func(dst []byte, into, step int, src []byte, at, n int) boo
 			copy(dst[size*into:size*(into+n)], src[size*at:])
 			return true
 		}
-		for i := range n {
-			to, from := dst[size*(into+i*step):], src[size*(at+i):]
-			switch size {
-			case 1:
-				to[0] = from[0]
-			case 2:
-				binary.LittleEndian.PutUint16(to, binary.LittleEndian.Uint16(from))
-			case 4:
-				binary.LittleEndian.PutUint32(to, binary.LittleEndian.Uint32(from))
-			case 8:
-				binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(from))
+		switch size { // a loop for each, as these are most of the time
+		case 1:
+			for i := range n {
+				dst[into+i*step] = src[at+i]
+			}
+		case 2:
+			for i := range n {
+				binary.LittleEndian.PutUint16(dst[2*(into+i*step):], binary.LittleEndian.Uint16(src[2*(at+i):]))
+			}
+		case 4:
+			for i := range n {
+				binary.LittleEndian.PutUint32(dst[4*(into+i*step):], binary.LittleEndian.Uint32(src[4*(at+i):]))
+			}
+		case 8:
+			for i := range n {
+				binary.LittleEndian.PutUint64(dst[8*(into+i*step):], binary.LittleEndian.Uint64(src[8*(at+i):]))
 			}
 		}
 		return true
