@@ -39,9 +39,6 @@ type Info struct {
 	// BatchSize is the number of rows of a full batch, 0 for elements that are no batches, and
 	// Unknown for batches of a size that is not known beforehand.
 	BatchSize int
-	// Files is true if the elements are read from files, which several processes can divide among
-	// themselves.
-	Files bool
 
 	// recut is true if an operation after Batch may have changed the batches' numbers of rows:
 	// BatchSize is then expected, and not certain enough to cut by.
@@ -56,7 +53,7 @@ func (info *Info) join(next Info) {
 	case info.BatchSize != next.BatchSize:
 		info.BatchSize = Unknown
 	}
-	info.Files, info.recut = info.Files || next.Files, info.recut || next.recut
+	info.recut = info.recut || next.recut
 }
 
 // Pass tells a source which pass over the data is opened: Epoch is 0 for the first, and Repeat

@@ -47,7 +47,7 @@ func fromFiles(paths []string, opts FileOptions, op string, spec Spec, format fu
 }
 
 func (s files) Info() Info {
-	info := Info{Spec: s.spec, Cardinality: UnknownCardinality, Files: true}
+	info := Info{Spec: s.spec, Cardinality: UnknownCardinality}
 	if len(s.paths) == 0 {
 		info.Cardinality = 0
 	}
