@@ -99,11 +99,10 @@ type prefetcher struct {
 	cancel context.CancelFunc
 	ctx    context.Context // of the goroutines, ended by Close
 
-	queue   chan *pendingElement
-	started bool
-	all     sync.WaitGroup
-	first   *pendingElement // taken from the queue, not handed out yet
-	end     error
+	queue chan *pendingElement // nil before the first Next
+	all   sync.WaitGroup
+	first *pendingElement // taken from the queue, not handed out yet
+	end   error
 
 	mark  State // position of the input, since elements before what was handed out
 	since int64
@@ -129,13 +128,10 @@ func (a *prefetcher) start(ctx context.Context) {
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	// The consumer waits for one result while depth more are on their way.
 	a.queue = make(chan *pendingElement, a.depth)
-	a.started = true
-	a.all.Add(1)
-	go a.produce()
+	a.all.Go(a.produce)
 }
 
 func (a *prefetcher) produce() {
-	defer a.all.Done()
 	defer close(a.queue)
 	slots := make(chan struct{}, a.depth)
 	for n := 0; ; n++ {
@@ -150,15 +146,13 @@ func (a *prefetcher) produce() {
 			case <-a.ctx.Done():
 				return
 			}
-			a.all.Add(1)
-			go func() {
-				defer a.all.Done()
+			a.all.Go(func() {
 				defer func() { <-slots }()
 				defer close(p.done)
 				e := p.e
 				p.e, p.err = Element{}, errExited
 				p.e, p.err = a.fn(a.ctx, e)
-			}()
+			})
 		}
 		select {
 		case a.queue <- p:
@@ -189,7 +183,7 @@ func (a *prefetcher) Next(ctx context.Context) (Element, error) {
 	if a.end != nil {
 		return Element{}, a.end
 	}
-	if !a.started {
+	if a.queue == nil {
 		a.start(ctx)
 	}
 	if a.first == nil {
@@ -232,7 +226,7 @@ func (a *prefetcher) State() (State, error) {
 }
 
 func (a *prefetcher) Close() error {
-	if a.started {
+	if a.queue != nil {
 		a.cancel()
 		for range a.queue { // until the producer closes it
 		}

@@ -122,7 +122,7 @@ func (u *unbatcher) nextRun(ctx context.Context, most int) (run, error) {
 		u.table = nil
 	}
 	if u.table == nil {
-		u.table = &rows{of: u.current, n: u.n}
+		u.table = &rows{u.current}
 	}
 	r := run{item{of: u.table, row: u.next}, min(most, u.n-u.next)}
 	u.next += r.n

@@ -36,7 +36,7 @@ func (c cacheSource) remade(f func(Source) (Source, error), same bool) (_ Source
 
 func (c cacheSource) Open(ctx context.Context, _ Pass, from State) (Iterator, error) {
 	if list := c.all.Load(); list != nil {
-		return openIndexed("cache", len(*list), from, nil, func(i int) item { return (*list)[i] })
+		return memory{op: "cache", n: len(*list), get: func(i int) item { return (*list)[i] }}.Open(ctx, Pass{}, from)
 	}
 	from, err := from.of("cache", 1, 0)
 	if err != nil {

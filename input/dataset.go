@@ -120,7 +120,7 @@ func (d Dataset) Err() error {
 
 func (d Dataset) source() Source {
 	if d.src == nil {
-		return elements{}
+		return memory{op: "elements"}
 	}
 	return d.src
 }

@@ -82,22 +82,7 @@ func (n Nest[T]) Get(key string) (Nest[T], bool) {
 
 // Leaves returns the leaves in visiting order, as tf.nest.flatten does.
 func (n Nest[T]) Leaves() []T {
-	count := n.count()
-	if count == 0 {
-		return nil
-	}
-	return n.appendLeaves(make([]T, 0, count))
-}
-
-// count is the number of leaves.
-func (n Nest[T]) count() (c int) {
-	if n.shape == nestLeaf {
-		return 1
-	}
-	for i := range n.kids {
-		c += n.kids[i].count()
-	}
-	return c
+	return n.appendLeaves(make([]T, 0, max(1, len(n.kids))))
 }
 
 func (n Nest[T]) appendLeaves(out []T) []T {
@@ -114,19 +99,11 @@ func (n Nest[T]) appendLeaves(out []T) []T {
 // leaf is "".
 func (n Nest[T]) Paths() []string {
 	var out []string
-	n.visit("", func(path string, _ T) { out = append(out, path) })
+	_, _ = MapNest(n, func(path string, leaf T) (T, error) {
+		out = append(out, path)
+		return leaf, nil
+	})
 	return out
-}
-
-func (n Nest[T]) visit(path string, f func(path string, leaf T)) {
-	switch n.shape {
-	case nestLeaf:
-		f(path, n.leaf)
-	case nestTuple, nestDict:
-		for i, kid := range n.kids {
-			kid.visit(n.step(path, i), f)
-		}
-	}
 }
 
 func (n Nest[T]) step(path string, i int) string {

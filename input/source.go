@@ -5,14 +5,32 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// elements is a list of elements in memory.
-type elements struct {
-	list []Element
+// memory is a source of n elements that are found by number.
+type memory struct {
+	op   string
+	n    int
 	spec Spec
+	get  func(i int) item
+	// table, if not nil, says that element i is its row i.
+	table *rows
+}
+
+func (s memory) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(s.n)} }
+
+func (s memory) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
+	from, err := from.of(s.op, 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	if from.At[0] > int64(s.n) {
+		return nil, misfit("element %d of %d", from.At[0], s.n)
+	}
+	return &indexer{memory: s, pos: int(from.At[0])}, nil
 }
 
 // FromElements returns a dataset of the given elements. Its spec holds what all elements agree on;
@@ -31,20 +49,12 @@ func FromElements(list ...Element) Dataset {
 			break
 		}
 	}
-	return Dataset{elements{list: append([]Element(nil), list...), spec: spec}}
-}
-
-func (s elements) Info() Info { return Info{Spec: s.spec, Cardinality: Cardinality(len(s.list))} }
-
-func (s elements) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("elements", len(s.list), from, nil, func(i int) item { return item{e: s.list[i]} })
+	list = slices.Clone(list)
+	return Dataset{memory{op: "elements", n: len(list), spec: spec, get: func(i int) item { return item{e: list[i]} }}}
 }
 
 // rows is a list of the rows of one element.
-type rows struct {
-	of Element
-	n  int
-}
+type rows struct{ of Element }
 
 // FromSlices returns a dataset of the rows of e: element i holds row i of every component, without
 // the leading axis. All components need the same number of rows. FromSlices copies no rows: the
@@ -54,16 +64,9 @@ func FromSlices(e Element) Dataset {
 	if err != nil {
 		return Dataset{failure{within("from slices", "", err)}}
 	}
-	return Dataset{&rows{of: e, n: n}}
-}
-
-func (s *rows) Info() Info {
-	spec := mapDims(SpecOf(s.of), func(dims []int) []int { return dims[1:] })
-	return Info{Spec: spec, Cardinality: Cardinality(s.n)}
-}
-
-func (s *rows) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("slices", s.n, from, s, func(i int) item { return item{of: s, row: i} })
+	table := &rows{e}
+	spec := mapDims(SpecOf(e), func(dims []int) []int { return dims[1:] })
+	return Dataset{memory{op: "slices", n: n, spec: spec, table: table, get: func(i int) item { return item{of: table, row: i} }}}
 }
 
 // at is row i, which must be in range.
@@ -72,44 +75,18 @@ func (s *rows) at(i int) Element {
 	return e
 }
 
-// counter is the numbers 0 to n-1.
-type counter int
-
 // Range returns a dataset of the int64 scalars 0 to n-1, as tf.data's Dataset.range does.
 func Range(n int) Dataset {
 	if n < 0 {
 		return fail("range", "give a number from 0", "of %d numbers", n)
 	}
-	return Dataset{counter(n)}
+	return Dataset{memory{op: "range", n: n, spec: Leaf(TensorSpec{Kind: Int64}), get: func(i int) item { return item{e: Leaf(Scalar(int64(i)))} }}}
 }
 
-func (c counter) Info() Info {
-	return Info{Spec: Leaf(TensorSpec{Kind: Int64}), Cardinality: Cardinality(c)}
-}
-
-func (c counter) Open(_ context.Context, _ Pass, from State) (Iterator, error) {
-	return openIndexed("range", int(c), from, nil, func(i int) item { return item{e: Leaf(Scalar(int64(i)))} })
-}
-
-// indexer iterates over n elements found by number; its position is that number.
+// indexer iterates over elements in memory; its position is a number.
 type indexer struct {
-	op  string
-	n   int
+	memory
 	pos int
-	get func(i int) item
-	// table, if not nil, says that element i is its row i.
-	table *rows
-}
-
-func openIndexed(op string, n int, from State, table *rows, get func(int) item) (Iterator, error) {
-	from, err := from.of(op, 1, 0)
-	if err != nil {
-		return nil, err
-	}
-	if from.At[0] > int64(n) {
-		return nil, misfit("element %d of %d", from.At[0], n)
-	}
-	return &indexer{op: op, n: n, pos: int(from.At[0]), get: get, table: table}, nil
 }
 
 func (it *indexer) Next(ctx context.Context) (Element, error) { return next(ctx, it) }

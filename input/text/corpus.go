@@ -59,15 +59,14 @@ func (o *CorpusOptions) say(format string, args ...any) {
 // Prepare reads the text of a file, or the sources of Go's standard library if path is empty, and
 // prepares it; see [PrepareFiles].
 func Prepare(ctx context.Context, path string, o CorpusOptions) (*Corpus, error) {
+	var files Files
+	var err error
 	if path == "" {
 		o.say("reading the sources of Go's standard library")
-		files, err := StandardLibrary(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return PrepareFiles(ctx, files, o)
+		files, err = StandardLibrary(ctx)
+	} else {
+		files, err = File(path)
 	}
-	files, err := File(path)
 	if err != nil {
 		return nil, err
 	}
