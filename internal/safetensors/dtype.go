@@ -37,40 +37,30 @@ const (
 	U64        DType = "U64"
 )
 
-// Bits returns the size of one element in bits, and 0 for a type that the format does not have.
-func (d DType) Bits() int {
-	switch d {
-	case F4:
-		return 4
-	case F6E2M3, F6E3M2:
-		return 6
-	case Bool, U8, I8, F8E5M2, F8E4M3, F8E8M0, F8E4M3FNUZ, F8E5M2FNUZ:
-		return 8
-	case I16, U16, F16, BF16:
-		return 16
-	case I32, U32, F32:
-		return 32
-	case C64, F64, I64, U64:
-		return 64
-	}
-	return 0
+// types are, of each element type, the bits of an element and the dtype of GoMLX whose bytes in
+// memory are those of a file, if there is one.
+var types = map[DType]struct {
+	bits int
+	same dtypes.DType
+}{
+	Bool: {8, dtypes.Bool}, I8: {8, dtypes.Int8}, U8: {8, dtypes.Uint8}, I16: {16, dtypes.Int16}, U16: {16, dtypes.Uint16},
+	I32: {32, dtypes.Int32}, U32: {32, dtypes.Uint32}, I64: {64, dtypes.Int64}, U64: {64, dtypes.Uint64},
+	F16: {16, dtypes.Float16}, BF16: {16, dtypes.BFloat16}, F32: {32, dtypes.Float32}, F64: {64, dtypes.Float64}, C64: {64, dtypes.Complex64},
+	F4: {bits: 4}, F6E2M3: {bits: 6}, F6E3M2: {bits: 6},
+	F8E5M2: {bits: 8}, F8E4M3: {bits: 8}, F8E8M0: {bits: 8}, F8E4M3FNUZ: {bits: 8}, F8E5M2FNUZ: {bits: 8},
 }
 
-// sameTypes are the dtypes of GoMLX whose bytes in memory are those of a file, by the file's type.
-var sameTypes = map[DType]dtypes.DType{
-	Bool: dtypes.Bool, I8: dtypes.Int8, I16: dtypes.Int16, I32: dtypes.Int32, I64: dtypes.Int64,
-	U8: dtypes.Uint8, U16: dtypes.Uint16, U32: dtypes.Uint32, U64: dtypes.Uint64,
-	F16: dtypes.Float16, BF16: dtypes.BFloat16, F32: dtypes.Float32, F64: dtypes.Float64, C64: dtypes.Complex64,
-}
+// Bits returns the size of one element in bits, and 0 for a type that the format does not have.
+func (d DType) Bits() int { return types[d].bits }
 
 // GoMLX returns the dtype whose bytes in memory are those of the file, and dtypes.InvalidDType if
 // there is none.
-func (d DType) GoMLX() dtypes.DType { return sameTypes[d] }
+func (d DType) GoMLX() dtypes.DType { return types[d].same }
 
 // Of is the inverse of [DType.GoMLX]; it returns "" if there is no such type.
 func Of(dtype dtypes.DType) DType {
-	for d, same := range sameTypes {
-		if same == dtype {
+	for d, t := range types {
+		if t.same == dtype && dtype != dtypes.InvalidDType {
 			return d
 		}
 	}
