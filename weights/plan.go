@@ -29,9 +29,14 @@ type PlanOptions struct {
 
 // Plan says of what parts of which tensors each variable is made. It is immutable.
 type Plan struct {
-	variables []Variable // those that tensors fill
-	pieces    map[string][]piece
+	variables []filled // those that tensors fill
 	tensors   map[string]Tensor
+}
+
+// filled is a variable and the boxes that make it up.
+type filled struct {
+	Variable
+	pieces []piece
 }
 
 // piece is a box of a variable, and where its elements are in a tensor.
@@ -53,7 +58,7 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 		return nil, err
 	}
 	m := &matcher{rules: rules, patterns: patterns, used: make([]bool, len(rules)), known: map[string]*Variable{}, opts: opts,
-		plan: &Plan{pieces: map[string][]piece{}, tensors: map[string]Tensor{}}, found: map[string][]candidate{}, told: map[string]bool{}}
+		plan: &Plan{tensors: map[string]Tensor{}}, found: map[string][]candidate{}, told: map[string]bool{}}
 	for i := range variables {
 		v := variables[i]
 		v.Shape = slices.Clone(v.Shape)
@@ -82,9 +87,10 @@ func NewPlan(tensors []Tensor, variables []Variable, rules Rules, opts PlanOptio
 // Variables returns the variables that tensors fill, in the order in which they were given, and
 // then those that the plan creates.
 func (p *Plan) Variables() []Variable {
-	all := slices.Clone(p.variables)
-	for i := range all {
-		all[i].Shape = slices.Clone(all[i].Shape)
+	all := make([]Variable, len(p.variables))
+	for i, v := range p.variables {
+		all[i] = v.Variable
+		all[i].Shape = slices.Clone(v.Shape)
 	}
 	return all
 }
@@ -251,7 +257,7 @@ func (v view) runs() [][2]int64 {
 func (p *Plan) Tensors() (names []string) {
 	seen := map[string]bool{}
 	for _, v := range p.variables {
-		for _, piece := range p.pieces[v.Path] {
+		for _, piece := range v.pieces {
 			if !seen[piece.tensor] {
 				seen[piece.tensor] = true
 				names = append(names, piece.tensor)

@@ -47,10 +47,11 @@ func (p *Plan) Read(ctx context.Context, f *File, path string, start, size []int
 // devices hold of a variable is read so at once: a row of the file is one range for all of them.
 // Each size is a multiple of the number of cells.
 func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size, cells []int, into []byte) error {
-	v := p.variable(path)
-	if v == nil {
+	i := slices.IndexFunc(p.variables, func(v filled) bool { return v.Path == path })
+	if i < 0 {
 		return &errkind.Fault{Op: "weights: read", Subject: fmt.Sprintf("variable %q", path), Reason: "no tensor fills it", Class: errkind.ValueError}
 	}
+	v := &p.variables[i]
 	bytes := int(v.DType.Size())
 	ok := len(start) == len(v.Shape) && len(size) == len(v.Shape) && len(cells) == len(v.Shape)
 	for d := 0; ok && d < len(size); d++ {
@@ -67,8 +68,14 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 	if err := p.move(ctx, f, v, start, size, cells, into); err != nil {
 		return err
 	}
-	for _, part := range p.paths(f, path) {
-		if err := part.check(); err != nil {
+	checked := map[*part]bool{}
+	for _, piece := range v.pieces {
+		of := f.places[piece.tensor].part
+		if of == nil || checked[of] {
+			continue
+		}
+		checked[of] = true
+		if err := of.check(); err != nil {
 			return err
 		}
 	}
@@ -76,11 +83,11 @@ func (p *Plan) ReadCells(ctx context.Context, f *File, path string, start, size,
 }
 
 // move reads the pieces of a box: those of much by several goroutines.
-func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size, cells []int, into []byte) error {
+func (p *Plan) move(ctx context.Context, f *File, v *filled, start, size, cells []int, into []byte) error {
 	bytes := len(into)
 	var jobs []*job
-	for _, piece := range p.pieces[v.Path] {
-		j, err := p.job(v, piece, start, size, cells)
+	for _, piece := range v.pieces {
+		j, err := p.job(&v.Variable, piece, start, size, cells)
 		if err != nil {
 			return err
 		}
@@ -101,11 +108,4 @@ func (p *Plan) move(ctx context.Context, f *File, v *Variable, start, size, cell
 		})
 	}
 	return group.Wait()
-}
-
-func (p *Plan) variable(path string) *Variable {
-	if i := slices.IndexFunc(p.variables, func(v Variable) bool { return v.Path == path }); i >= 0 {
-		return &p.variables[i]
-	}
-	return nil
 }

@@ -48,8 +48,7 @@ func (m *matcher) settle(path string) {
 		return
 	}
 	m.cover(v, pieces, fail)
-	m.plan.variables = append(m.plan.variables, *v)
-	m.plan.pieces[path] = pieces
+	m.plan.variables = append(m.plan.variables, filled{*v, pieces})
 }
 
 // inferred is the shape of a variable that its tensors make.

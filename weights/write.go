@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -60,8 +59,8 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 	}
 	w := &weightWriter{plan: p, of: map[string][]placedPiece{}, values: map[string][]byte{}, value: value}
 	for _, v := range p.variables {
-		for _, piece := range p.pieces[v.Path] {
-			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v, piece})
+		for _, piece := range v.pieces {
+			w.of[piece.tensor] = append(w.of[piece.tensor], placedPiece{v.Variable, piece})
 		}
 	}
 	var parts [][]safetensors.Spec
@@ -194,14 +193,4 @@ func (w *weightWriter) fill(data []byte, t safetensors.Info, of placedPiece) err
 		}
 		return nil
 	})
-}
-
-// paths lists the files of a plan that a variable's elements are in.
-func (p *Plan) paths(f *File, path string) (parts []*part) {
-	for _, piece := range p.pieces[path] {
-		if of, ok := f.places[piece.tensor]; ok && !slices.Contains(parts, of.part) {
-			parts = append(parts, of.part)
-		}
-	}
-	return parts
 }

@@ -36,19 +36,13 @@ func (p *source) ReadCells(ctx context.Context, start, size, cells []int, into [
 		n *= int64(cell[d])
 	}
 	var boxes []box
-	index := make([]int, len(cells))
-	for at := int64(0); at < int64(len(into)); at += n {
-		from := make([]int, len(start))
-		for d := range start {
-			from[d] = start[d] + index[d]*cell[d]
+	for i := 0; int64(i)*n < int64(len(into)); i++ {
+		from, rest := slices.Clone(start), i
+		for d := len(cells) - 1; d >= 0; d-- {
+			from[d] += rest % cells[d] * cell[d]
+			rest /= cells[d]
 		}
-		boxes = append(boxes, box{from, cell, into[at : at+n]})
-		for d := len(index) - 1; d >= 0; d-- {
-			if index[d]++; index[d] < cells[d] {
-				break
-			}
-			index[d] = 0
-		}
+		boxes = append(boxes, box{from, cell, into[int64(i)*n:][:n]})
 	}
 	return p.read(ctx, into, boxes...)
 }

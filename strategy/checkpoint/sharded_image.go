@@ -54,7 +54,7 @@ func newImage(p *plan, host int, metadata map[string]string, memory []byte) (*im
 			return nil, memory, faultOf(p.values[r.variable].Path, "the name of its part is another variable's", "give the variable another path", nil)
 		}
 		byName[name] = r
-		specs = append(specs, safetensors.Spec{Name: name, DType: p.specs[r.variable].DType, Shape: r.size})
+		specs = append(specs, safetensors.Spec{Name: name, DType: p.values[r.variable].DType, Shape: r.size})
 	}
 	header, layout, err := safetensors.Header(specs, metadata, alignment)
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // plan says which host saves what: each box of each variable once. It is the same on every host.
 type plan struct {
 	values  []shardedValue
-	specs   []safetensors.Spec
+	names   []string // of the variables' tensors
 	regions []plannedRegion
 }
 
@@ -82,7 +81,7 @@ func (p *plan) describe(g Group) error {
 		if t, ok := v.(interface{ Trainable() bool }); ok {
 			value.Trainable = t.Trainable()
 		}
-		p.specs, p.values = append(p.specs, spec), append(p.values, value)
+		p.names, p.values = append(p.names, spec.Name), append(p.values, value)
 	}
 	return errors.Join(errs...)
 }
@@ -136,15 +135,14 @@ func boxesOf(i int, v *strategy.Variable, load []int64) (all []plannedRegion) {
 // tensorName is the name of a region in its host's tensor file: the variable's, with the indices
 // where it is not all of it, as in "dense/weights[0:4,8:16]".
 func (p *plan) tensorName(r plannedRegion) string {
-	spec := p.specs[r.variable]
-	whole := true
+	name, whole := p.names[r.variable], true
 	ranges := make([]string, len(r.size))
 	for d, n := range r.size {
-		whole = whole && n == spec.Shape[d]
+		whole = whole && n == p.values[r.variable].Shape[d]
 		ranges[d] = fmt.Sprintf("%d:%d", r.start[d], r.start[d]+n)
 	}
 	if whole {
-		return spec.Name
+		return name
 	}
-	return fmt.Sprintf("%s[%s]", spec.Name, strings.Join(ranges, ","))
+	return fmt.Sprintf("%s[%s]", name, strings.Join(ranges, ","))
 }
