@@ -28,15 +28,15 @@ func (s *Store) again(ctx context.Context, op, object string, f func(ctx context
 		if err == nil {
 			return nil
 		}
-		e := &Error{Op: op, Place: s.place, Object: object, Attempts: attempt, Passed: time.Since(start), Err: err}
+		e := &Error{Op: op, Place: s.opts.Place, Object: object, Attempts: attempt, Passed: time.Since(start), Err: err}
 		if ctx.Err() != nil {
 			e.Err = ended(ctx)
 			return e
 		}
-		e.Reason = s.service.reasonOf(err)
-		e.Hint = s.service.hint(e.Reason)
+		e.Reason = s.opts.Service.reasonOf(err)
+		e.Hint = s.opts.Service.hint(e.Reason)
 		pause := time.Duration(rand.Int64N(int64(wait))) + wait/8
-		if !e.Reason.again() || e.Passed+pause > s.patience {
+		if !e.Reason.again() || e.Passed+pause > s.opts.Patience {
 			return e
 		}
 		select {
@@ -61,7 +61,7 @@ func ended(ctx context.Context) error {
 func (s *Store) once(ctx context.Context, f func(ctx context.Context, g *guard) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	g := &guard{limit: s.stall, cancel: cancel}
+	g := &guard{limit: s.opts.Stall, cancel: cancel}
 	err := f(ctx, g)
 	if err != nil && context.Cause(ctx) == errStalled {
 		return fmt.Errorf("%w: %v", errStalled, err) //nolint:errorlint // the error is that of the context which the guard ended

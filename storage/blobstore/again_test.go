@@ -20,7 +20,7 @@ import (
 // TestTheWaitsGrowAndEndWithThePatience holds the waits to what the guide says of them.
 func TestTheWaitsGrowAndEndWithThePatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{place: "gs://bucket", patience: DefaultPatience, stall: DefaultStall}
+		s := &Store{opts: Options{Place: "gs://bucket", Patience: DefaultPatience, Stall: DefaultStall}}
 		start := time.Now()
 		var waits []time.Duration
 		last := start
@@ -49,7 +49,7 @@ func TestTheWaitsGrowAndEndWithThePatience(t *testing.T) {
 // TestAnAttemptInWhichNothingMovesIsGivenUp has a service that never answers.
 func TestAnAttemptInWhichNothingMovesIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{place: "gs://bucket", patience: DefaultPatience, stall: DefaultStall}
+		s := &Store{opts: Options{Place: "gs://bucket", Patience: DefaultPatience, Stall: DefaultStall}}
 		start := time.Now()
 		err := s.again(t.Context(), "list", "", func(ctx context.Context, g *guard) error {
 			return g.do(func() error { <-ctx.Done(); return ctx.Err() })

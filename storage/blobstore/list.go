@@ -21,7 +21,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]storage.Info, error)
 	for token := blob.FirstPageToken; len(token) > 0; {
 		err := s.again(ctx, "list", prefix, func(ctx context.Context, g *guard) error {
 			return g.do(func() error {
-				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix, BeforeList: s.service.List})
+				page, next, err := s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: s.prefix + prefix, BeforeList: s.opts.Service.List})
 				if err != nil {
 					return noBucket(err)
 				}
@@ -64,7 +64,7 @@ func (s *Store) Check(ctx context.Context) error {
 
 func (s *Store) ask(ctx context.Context, g *guard) error {
 	return g.do(func() error {
-		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix, BeforeList: s.service.List})
+		_, _, err := s.bucket.ListPage(ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: s.prefix, BeforeList: s.opts.Service.List})
 		return noBucket(err)
 	})
 }

@@ -28,7 +28,7 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 	o := &object{store: s, name: name}
 	err := s.again(ctx, "open", name, func(ctx context.Context, g *guard) error {
 		r, err := o.reader(ctx, g, 0, headBytes)
-		if err != nil && s.service.status(err) == http.StatusRequestedRangeNotSatisfiable {
+		if err != nil && s.opts.Service.status(err) == http.StatusRequestedRangeNotSatisfiable {
 			return o.empty(ctx, g) // which has no range
 		}
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Open(ctx context.Context, name string) (storage.Object, error) {
 		}
 		defer r.Close()
 		o.size, o.modified = r.Size(), r.ModTime()
-		o.sum, o.summed = s.service.sum(r)
+		o.sum, o.summed = s.opts.Service.sum(r)
 		head := make([]byte, min(o.size, headBytes))
 		if _, err := fill(g, r, head); err != nil {
 			return err
@@ -100,10 +100,10 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	case offset < 0:
 		return wrong("read", "count bytes from 0", "offset %d of %s", offset, o.name)
 	case offset+int64(len(p)) > o.size:
-		return &Error{Op: "read", Place: s.place, Object: o.name, Reason: Refused, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
+		return &Error{Op: "read", Place: s.opts.Place, Object: o.name, Reason: Refused, Err: io.ErrUnexpectedEOF, Hint: "read what lies before its end"}
 	case offset+int64(len(p)) <= int64(len(o.head)):
 		if ctx.Err() != nil {
-			return &Error{Op: "read", Place: s.place, Object: o.name, Err: ended(ctx)}
+			return &Error{Op: "read", Place: s.opts.Place, Object: o.name, Err: ended(ctx)}
 		}
 		copy(p, o.head[offset:])
 		return nil
@@ -115,7 +115,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, offset int64) error {
 			return err
 		}
 		defer r.Close()
-		sum, summed := s.service.sum(r)
+		sum, summed := s.opts.Service.sum(r)
 		if r.Size() != o.size || !r.ModTime().Equal(o.modified) || summed && o.summed && sum != o.sum {
 			return errReplaced
 		}

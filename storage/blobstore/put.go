@@ -182,12 +182,12 @@ func (u *upload) send(p []byte) {
 func (u *upload) open(whole bool) {
 	s := u.content.store
 	opts := &blob.WriterOptions{
-		BufferSize: s.chunk, MaxConcurrency: concurrency, ContentType: "application/octet-stream",
+		BufferSize: s.opts.ChunkBytes, MaxConcurrency: concurrency, ContentType: "application/octet-stream",
 		Metadata: map[string]string{mark: u.content.id}, IfNotExist: u.content.absent,
 	}
-	if s.service.Upload != nil {
+	if s.opts.Service.Upload != nil {
 		opts.BeforeWrite = func(as func(any) bool) (err error) {
-			u.stored, err = s.service.Upload(as, Upload{Whole: whole, CRC32C: u.crc, Retry: s.stall / 2})
+			u.stored, err = s.opts.Service.Upload(as, Upload{Whole: whole, CRC32C: u.crc, Retry: s.opts.Stall / 2})
 			return err
 		}
 	}

@@ -42,15 +42,10 @@ const (
 
 // Store is a [storage.Store] over a bucket. It is safe for concurrent use.
 type Store struct {
-	bucket   *blob.Bucket
-	place    string
-	prefix   string // empty, or with a slash at its end
-	chunk    int
-	patience time.Duration
-	stall    time.Duration
-	service  Service
-	keepOpen bool
-	also     []func() error
+	bucket *blob.Bucket
+	opts   Options // with the usual values for those that are zero
+	prefix string  // empty, or with a slash at its end
+	also   []func() error
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -65,9 +60,9 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 	if opts.ChunkBytes < 0 || opts.Patience < 0 || opts.Stall < 0 {
 		return nil, wrong("new", "0 stands for the usual value", "chunks of %d bytes, patience %s, stall %s", opts.ChunkBytes, opts.Patience, opts.Stall)
 	}
-	s := &Store{bucket: bucket, place: cmp.Or(opts.Place, "bucket/"+opts.Prefix), chunk: cmp.Or(opts.ChunkBytes, DefaultChunkBytes),
-		patience: cmp.Or(opts.Patience, DefaultPatience), stall: cmp.Or(opts.Stall, DefaultStall), service: opts.Service,
-		keepOpen: opts.KeepOpen, also: also}
+	opts.Place, opts.ChunkBytes = cmp.Or(opts.Place, "bucket/"+opts.Prefix), cmp.Or(opts.ChunkBytes, DefaultChunkBytes)
+	opts.Patience, opts.Stall = cmp.Or(opts.Patience, DefaultPatience), cmp.Or(opts.Stall, DefaultStall)
+	s := &Store{bucket: bucket, opts: opts, also: also}
 	if opts.Prefix != "" {
 		if err := storage.CheckName(opts.Prefix); err != nil {
 			return nil, err
@@ -78,12 +73,12 @@ func New(bucket *blob.Bucket, opts Options, also ...func() error) (*Store, error
 }
 
 // String returns the place.
-func (s *Store) String() string { return s.place }
+func (s *Store) String() string { return s.opts.Place }
 
 // Close closes the bucket. Operations that are under way may fail.
 func (s *Store) Close() error {
 	var err error
-	if !s.keepOpen {
+	if !s.opts.KeepOpen {
 		err = s.bucket.Close()
 	}
 	for _, f := range s.also {
