@@ -3,6 +3,7 @@ package input
 import (
 	"context"
 	"io"
+	"slices"
 )
 
 // Batch stacks size consecutive elements on a new axis 0, as tf.data's Dataset.batch does. If the
@@ -80,7 +81,7 @@ func (b *batcher) State() (State, error) { return stateOver("batch", b.Iterator)
 func (d Dataset) Unbatch() Dataset {
 	return d.derive(func(info Info) Info {
 		rows := leadingDim(info.Spec)
-		if !info.Spec.IsZero() && rankZero(info.Spec) {
+		if slices.ContainsFunc(info.Spec.Leaves(), func(s TensorSpec) bool { return len(s.Dims) == 0 }) {
 			return Info{Cardinality: UnknownCardinality}
 		}
 		info.Spec = mapDims(info.Spec, func(dims []int) []int { return dims[1:] })
@@ -96,15 +97,6 @@ func (d Dataset) Unbatch() Dataset {
 		u := &unbatcher{pieces: pieces{Iterator: in}}
 		return u, u.restore(ctx, at[0], rowsOf)
 	}))
-}
-
-func rankZero(spec Spec) bool {
-	for _, s := range spec.Leaves() {
-		if len(s.Dims) == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 type unbatcher struct {

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -69,12 +70,7 @@ func (r Replication) String() string { return enum.Name(r, "PerWorker", "PerRepl
 
 // normalize fills in the defaults and checks what does not depend on the data.
 func (o Options) normalize() (Options, error) {
-	if o.Replicas == 0 {
-		o.Replicas = 1
-	}
-	if o.Processes == 0 {
-		o.Processes = 1
-	}
+	o.Replicas, o.Processes = cmp.Or(o.Replicas, 1), cmp.Or(o.Processes, 1)
 	switch {
 	case o.Replicas < 0 || o.Processes < 0 || o.Process < 0 || o.Process >= o.Processes:
 		return o, wrong("options", "count processes from 0, and give at least one replica", "process %d of %d with %d replicas", o.Process, o.Processes, o.Replicas)

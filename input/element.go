@@ -106,10 +106,7 @@ func merge(a, b Spec) (Spec, bool) {
 
 // staticSpec reports whether every dimension of every component is known.
 func staticSpec(spec Spec) bool {
-	if spec.IsZero() {
-		return false
-	}
-	return !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
+	return !spec.IsZero() && !slices.ContainsFunc(spec.Leaves(), func(s TensorSpec) bool { return !s.Static() })
 }
 
 // leadingDim is the known first dimension that all components share, else Unknown.

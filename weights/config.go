@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -73,7 +74,7 @@ func ReadConfig(dir string) (Config, error) {
 		return fail(errkind.NotImplementedError, nil, "write Rules for it", "its dense layers have biases")
 	}
 	c := Config{Type: j.Type, Layers: j.Layers, Width: j.Width, Heads: j.Heads, KeyHeads: j.Heads, Hidden: j.Hidden, Vocabulary: j.Vocabulary,
-		Epsilon: j.Epsilon, RotaryBase: j.Base, Tied: j.Type == "gemma"}
+		Epsilon: cmp.Or(j.Epsilon, 1e-6), RotaryBase: cmp.Or(j.Base, 10000), Tied: j.Type == "gemma"}
 	if j.KeyHeads != nil {
 		c.KeyHeads = *j.KeyHeads
 	}
@@ -89,16 +90,8 @@ func ReadConfig(dir string) (Config, error) {
 	if j.Tied != nil {
 		c.Tied = *j.Tied
 	}
-	if c.Epsilon == 0 {
-		c.Epsilon = 1e-6
-	}
-	if c.RotaryBase == 0 {
-		c.RotaryBase = 10000
-	}
 	if s := j.Scaling; s != nil {
-		if c.RotaryScaling = s.Type; c.RotaryScaling == "" {
-			c.RotaryScaling = s.Old
-		}
+		c.RotaryScaling = cmp.Or(s.Type, s.Old)
 	}
 	if err := c.check(); err != nil {
 		return fail(errkind.ValueError, err, "", "its sizes do not fit")

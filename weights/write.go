@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,16 +40,10 @@ const defaultFileBytes = 5_000_000_000
 //
 // The directory is made, with its parents; one that has weights already is an error.
 func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value func(ctx context.Context, v Variable) ([]byte, error), opts WriteOptions) error {
-	if opts.MaxFileBytes == 0 {
-		opts.MaxFileBytes = defaultFileBytes
-	}
-	meta := maps.Clone(opts.Metadata)
-	if meta == nil {
-		meta = map[string]string{}
-	}
-	if meta["format"] == "" {
-		meta["format"] = "pt"
-	}
+	most := cmp.Or(opts.MaxFileBytes, defaultFileBytes)
+	meta := map[string]string{}
+	maps.Copy(meta, opts.Metadata)
+	meta["format"] = cmp.Or(meta["format"], "pt")
 	for _, name := range []string{SingleName, IndexName} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return inFile(filepath.Join(dir, name), "", errkind.Fault{Reason: "it is there already", Hint: "name another directory", Class: errkind.ValueError, Err: fs.ErrExist})
@@ -74,7 +69,7 @@ func (p *Plan) Write(ctx context.Context, dir string, tensors []Tensor, value fu
 		if err != nil {
 			return inFile(dir, t.Name, errkind.Fault{Reason: "not written", Err: err})
 		}
-		if len(parts) == 0 || used > 0 && used+bytes > opts.MaxFileBytes {
+		if len(parts) == 0 || used > 0 && used+bytes > most {
 			parts, used = append(parts, nil), 0
 		}
 		parts[len(parts)-1] = append(parts[len(parts)-1], spec)

@@ -1,6 +1,7 @@
 package gomlxdata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,6 @@ type Options struct {
 // each time: shuffle with input's Shuffle. FromTrain copies the tensors of each batch and then
 // frees the batch, as its owner has to.
 func FromTrain(ds train.Dataset, opts Options) input.Dataset {
-	size := opts.BatchSize
-	if size == 0 {
-		size = input.Unknown
-	}
 	open := func(context.Context, input.Pass) iter.Seq2[input.Element, error] {
 		return func(yield func(input.Element, error) bool) {
 			for batch, err := range ds.Iter() {
@@ -48,7 +45,7 @@ func FromTrain(ds train.Dataset, opts Options) input.Dataset {
 			}
 		}
 	}
-	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count, BatchSize: size})
+	return input.FromSeq(open, input.SeqOptions{Spec: opts.Spec, Count: opts.Count, BatchSize: cmp.Or(opts.BatchSize, input.Unknown)})
 }
 
 // take converts a batch and frees it.

@@ -47,8 +47,12 @@ func checkCounts(training, heldOut *Tokens) error {
 	return nil
 }
 
-// unigram counts the targets of t, each token once more than it is there.
-func unigram(ctx context.Context, t *Tokens) (counts []float64, total float64, err error) {
+// unigram counts the targets of t, each token once more than it is there, for figures of held-out
+// texts.
+func unigram(ctx context.Context, t, heldOut *Tokens) (counts []float64, total float64, err error) {
+	if err := checkCounts(t, heldOut); err != nil {
+		return nil, 0, err
+	}
 	counts = make([]float64, t.vocabulary)
 	for i := range counts {
 		counts[i] = 1
@@ -60,10 +64,7 @@ func unigram(ctx context.Context, t *Tokens) (counts []float64, total float64, e
 // Unigram returns the bits per byte of the held-out texts for a reader who knows only how common
 // each token is in training: each token has the probability (count + 1) / (tokens + vocabulary).
 func Unigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
-	if err := checkCounts(training, heldOut); err != nil {
-		return 0, err
-	}
-	counts, total, err := unigram(ctx, training)
+	counts, total, err := unigram(ctx, training, heldOut)
 	if err != nil {
 		return 0, err
 	}
@@ -82,10 +83,7 @@ const bigramPrior = 8
 // follows which how often in training. Token b has after token a the probability
 // (count(a, b) + 8 u(b)) / (count(a) + 8), where u is the probability of [Unigram].
 func Bigram(ctx context.Context, training, heldOut *Tokens) (float64, error) {
-	if err := checkCounts(training, heldOut); err != nil {
-		return 0, err
-	}
-	counts, total, err := unigram(ctx, training)
+	counts, total, err := unigram(ctx, training, heldOut)
 	if err != nil {
 		return 0, err
 	}

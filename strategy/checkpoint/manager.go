@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -119,9 +120,7 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 	if opts.Patience < 0 {
 		return nil, wrong("manager", "0 is ten minutes", "a patience of %v", opts.Patience)
 	}
-	if opts.Patience == 0 {
-		opts.Patience = defaultPatience
-	}
+	opts.Patience = cmp.Or(opts.Patience, defaultPatience)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

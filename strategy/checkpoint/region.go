@@ -207,12 +207,7 @@ func alone(all []*runs, start, end int64) (one *runs) {
 
 // continues reports whether the block at a place is read through memory of its own too.
 func continues(all []*runs, at int64) bool {
-	for _, r := range all {
-		if r.n > 0 && r.end > at && r.short() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(r *runs) bool { return r.n > 0 && r.end > at && r.short() })
 }
 
 // blocks reads whole blocks of a region, from a place in it on: of a file one at a time, which is

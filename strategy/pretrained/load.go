@@ -1,6 +1,7 @@
 package pretrained
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -106,9 +107,7 @@ func planOf(s *strategy.TPUStrategy, store *model.Store, tensors []weights.Tenso
 	}
 	po := weights.PlanOptions{}
 	if !traced {
-		if po.Create = opts.DType; po.Create == dtypes.InvalidDType {
-			po.Create = dtypes.Float32
-		}
+		po.Create = cmp.Or(opts.DType, dtypes.Float32)
 	}
 	return weights.NewPlan(tensors, variables, rules, po)
 }
