@@ -187,17 +187,10 @@ func (m *matcher) match(t Tensor) (faults []Fault) {
 
 // unusedElements counts the elements of a tensor that no view has.
 func unusedElements(shape []int, uses []view) int64 {
-	total := int64(1)
-	for _, d := range shape {
-		total *= int64(d)
-	}
+	total := int64(elements(shape))
 	var runs [][2]int64
 	for _, v := range uses {
-		n := int64(1)
-		for _, d := range v.dims {
-			n *= sizeOf(d)
-		}
-		if n == total {
+		if int64(elements(v.shape())) == total {
 			return 0
 		}
 		if runs = append(runs, v.runs()...); len(runs) > maxRuns {

@@ -131,13 +131,6 @@ func advice(got, want []int) string {
 	a, b := slices.Clone(got), slices.Clone(want)
 	slices.Sort(a)
 	slices.Sort(b)
-	elements := func(dims []int) int {
-		n := 1
-		for _, d := range dims {
-			n *= d
-		}
-		return n
-	}
 	switch {
 	case slices.Equal(a, b) && len(got) == 2:
 		return "add the step {Transpose: []int{1, 0}}"
@@ -151,19 +144,12 @@ func advice(got, want []int) string {
 
 // cover finds elements of a variable that no tensor fills, or two.
 func (m *matcher) cover(v *Variable, pieces []piece, fail func(*candidate, Problem, string, string, ...any)) {
-	filled, all := 0, 1
-	for _, d := range v.Shape {
-		all *= d
-	}
+	filled, all := 0, elements(v.Shape)
 	stacked := map[int][]*piece{} // by the first index, where that is one
 	var rest []*piece
 	for i := range pieces {
 		p := &pieces[i]
-		n := 1
-		for _, d := range p.size {
-			n *= d
-		}
-		filled += n
+		filled += elements(p.size)
 		var others []*piece
 		if len(p.size) > 0 && p.size[0] == 1 {
 			others = append(slices.Clone(rest), stacked[p.start[0]]...)

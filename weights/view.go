@@ -36,6 +36,15 @@ func (v view) shape() []int {
 	return dims
 }
 
+// elements is the number of elements of a box or a tensor.
+func elements(size []int) int {
+	n := 1
+	for _, d := range size {
+		n *= d
+	}
+	return n
+}
+
 func sizeOf(dim []factor) int64 {
 	n := int64(1)
 	for _, f := range dim {
@@ -98,11 +107,7 @@ func (v view) cut(c Cut) (view, error) {
 
 // reshape reads the same elements in the same order with other dimensions, of which one may be -1.
 func (v view) reshape(dims []int) (view, error) {
-	total := int64(1)
-	for _, d := range v.dims {
-		total *= sizeOf(d)
-	}
-	sizes, err := complete(dims, total)
+	sizes, err := complete(dims, int64(elements(v.shape())))
 	if err != nil {
 		return v, fmt.Errorf("%v becomes %v: %w", v.shape(), dims, err)
 	}

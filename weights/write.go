@@ -152,11 +152,7 @@ func (w *weightWriter) tensor(ctx context.Context, t safetensors.Info) ([]byte, 
 			if err != nil {
 				return nil, err
 			}
-			want := int(of.DType.Size())
-			for _, d := range of.Shape {
-				want *= d
-			}
-			if len(value) != want {
+			if len(value) != int(of.DType.Size())*elements(of.Shape) {
 				return nil, &errkind.Fault{Reason: fmt.Sprintf("%d bytes for variable %q of %s%v", len(value), of.Path, of.DType, of.Shape), Class: errkind.ValueError}
 			}
 			w.values[of.Path] = value
