@@ -104,7 +104,7 @@ func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, store sto
 		}
 	}
 	w.at("the save")
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, Patience: left(ctx)})
+	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, Patience: w.session.opts.budget(w.part)})
 	if err != nil {
 		return nil, err
 	}

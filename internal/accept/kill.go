@@ -29,8 +29,7 @@ func kill(ctx context.Context, w *work) error {
 		}
 		return syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	}
-	wait := left(ctx) * 3 / 4
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.budget(w.part)*3/4)
 	defer cancel()
 	began := time.Now()
 	err := s.exchange.Barrier(ctx, "accept kill")

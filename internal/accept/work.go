@@ -1,11 +1,9 @@
 package accept
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -142,13 +140,4 @@ func (w *work) exactly(check string, dtype pjrt.DType, got, want []byte) {
 	}
 	w.fail("%s: %d of %d elements are wrong; element %d is %s, and %s is right", check, wrong, len(want)/size, first/size,
 		text(dtype, got[first:first+size]), text(dtype, want[first:first+size]))
-}
-
-// left is the time until a context's deadline.
-func left(ctx context.Context) time.Duration {
-	at, ok := ctx.Deadline()
-	if !ok {
-		return time.Hour
-	}
-	return time.Until(at)
 }
