@@ -4,7 +4,7 @@
 //
 //	slice, err := tpu.ParseAccelerator("v5litepod-16")
 //	job := launch.Job{Slice: slice, On: launch.TPUVM, Program: "./examples/multihost"}
-//	script, err := job.Script()
+//	script, err := job.Text(launch.Script)
 //
 // A script sets its trap before it makes anything, notes what it is about to make before it does,
 // refuses a name that is taken, and at its end deletes what it made and looks whether it is gone.

@@ -131,25 +131,25 @@ func (j Job) check() error {
 	if !ok {
 		return wrong("slice", "make it with tpu.ParseAccelerator", "there is none")
 	}
-	slices, hosts, chips := max(j.Slices, 1), j.Slice.Hosts(), chipsPerHost(j.Slice)
+	several, hosts, chips := j.Slices > 1, j.Slice.Hosts(), chipsPerHost(j.Slice)
 	switch {
 	case j.Slices < 0:
 		return wrong("slices", "give a number from 1", "%d", j.Slices)
 	case j.Restarts < 0:
 		return wrong("restarts", "give a number from 0", "%d", j.Restarts)
-	case !known(j.On):
+	case !slices.Contains(Places(), j.On):
 		return wrong("on", "take one of "+join(Places()), "no place %q", j.On)
 	case !m.has(j.On):
 		return wrong("on", "take "+join(m.places()), "%s does not have %s", j.On, m.Generation)
-	case slices > 1 && j.On != Queued && j.On != GKE:
-		return wrong("slices", "take queued or gke", "%s makes one slice, not %d", j.On, slices)
-	case slices > 1 && j.On == GKE && hosts == 1:
+	case several && j.On != Queued && j.On != GKE:
+		return wrong("slices", "take queued or gke", "%s makes one slice, not %d", j.On, j.Slices)
+	case several && j.On == GKE && hosts == 1:
 		return wrong("slices", "take slices of several machines", "GKE joins slices of several machines only, and %s is one machine", j.Slice.Type())
 	case j.On == GCE && hosts > 1:
 		return wrong("on", "take mig", "an instance is one machine, and %s has %d", j.Slice.Type(), hosts)
 	case j.On == MIG && hosts == 1:
 		return wrong("on", "take gce", "a group is a slice of several machines, and %s is one", j.Slice.Type())
-	case m.Type != "" && !contains(m.Chips, chips) && j.On != TPUVM && j.On != Queued:
+	case m.Type != "" && !slices.Contains(m.Chips, chips) && j.On != TPUVM && j.On != Queued:
 		return wrong("slice", fmt.Sprintf("machines have %v", m.Chips), "there is no machine with %d chips of %s", chips, m.Generation)
 	case j.On != GKE && (j.Cluster != "" || j.Location != ""):
 		return wrong("cluster", "leave it out, or take gke", "%s has no clusters", j.On)
@@ -172,15 +172,8 @@ func (j Job) check() error {
 	}
 	for i, argument := range j.Arguments {
 		at, why, hint := strings.IndexByte(argument, 0), "is zero, which ends an argument", "leave it out"
-		if at < 0 && j.On == GKE && !utf8.ValidString(argument) {
-			for at = 0; ; {
-				r, n := utf8.DecodeRuneInString(argument[at:])
-				if r == utf8.RuneError && n == 1 {
-					break
-				}
-				at += n
-			}
-			why, hint = "is not of UTF-8, as a manifest is", "have the program read it from a file"
+		if at < 0 && j.On == GKE {
+			at, why, hint = foreign(argument), "is not of UTF-8, as a manifest is", "have the program read it from a file"
 		}
 		if at >= 0 {
 			return wrong("arguments", hint, "byte %d of argument %d (%.60q) %s", at, i, argument, why)
@@ -189,15 +182,14 @@ func (j Job) check() error {
 	return nil
 }
 
-func known(p Place) bool { return contains(Places(), p) }
-
-func contains[T comparable](list []T, value T) bool {
-	for _, each := range list {
-		if each == value {
-			return true
+// foreign returns the place of the first byte of a text that is not of UTF-8, or -1.
+func foreign(text string) int {
+	for i, r := range text {
+		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 // join writes places as "a, b or c".
@@ -262,10 +254,7 @@ func Quote(word string) string {
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r == utf8.RuneError || !unicode.IsPrint(r):
-			n := utf8.RuneLen(r)
-			if r == utf8.RuneError && !strings.HasPrefix(word[i:], string(r)) {
-				n = 1 // a byte that is not of UTF-8
-			}
+			_, n := utf8.DecodeRuneInString(word[i:]) // 1 of a byte that is not of UTF-8
 			for _, c := range []byte(word[i : i+n]) {
 				fmt.Fprintf(&b, `\%03o`, c) // octal has three digits and no more
 			}

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/tpu"
@@ -107,17 +106,5 @@ func (m Machines) places() (list []Place) {
 	return list
 }
 
-// machineType is the type of a machine of so many chips.
-func (m Machines) machineType(chips int) string { return fmt.Sprintf(m.Type, chips) }
-
 // chipsPerHost is the number of chips of each machine of a slice.
 func chipsPerHost(a tpu.Accelerator) int { return a.Chips() / a.Hosts() }
-
-// topology is the shape as gcloud and GKE write it: 4x4, 2x2x1.
-func topology(a tpu.Accelerator) string {
-	s := a.Shape()
-	if a.Generation().Dims == 2 {
-		return fmt.Sprintf("%dx%d", s[0], s[1])
-	}
-	return fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2])
-}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"strconv"
@@ -27,18 +28,17 @@ const install = `go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy insta
 // view is what the templates read.
 type view struct {
 	Job
+	Machines
 	Title, Look, ID        string
 	Binary, Install        string
 	Shape, Topology        string
 	MachineType            string
 	ImageProject, BootDisk string
-	Accelerator            string
 	ManifestImage          string
 	Hosts, ChipsPerHost    int
 	Grace                  int
 	Stuck                  int
 	Crashed, Fruitless     int
-	CLibrary               string
 	ArgumentsYAML          string
 	Checks                 []form
 	Words                  string // the arguments for a shell, each with a space behind it
@@ -85,18 +85,17 @@ func (j Job) Text(part Part) (string, error) {
 func (j Job) view() view {
 	m, _ := MachinesFor(j.Slice.Generation().Name)
 	a := j.Slice
-	v := view{Job: j, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
-		Topology: topology(a), ImageProject: ImageProject, BootDisk: "100GB", Accelerator: m.Accelerator, CLibrary: m.CLibrary,
+	_, shape, _ := strings.Cut(a.String(), ":")
+	v := view{Job: j, Machines: m, ID: j.name(), Binary: j.binary(), Install: install, Hosts: a.Hosts(), ChipsPerHost: chipsPerHost(a),
+		Topology: shape, ImageProject: ImageProject, BootDisk: "100GB",
 		Copies: j.On != GKE, Grace: 60, Stuck: command.Unavailable, Crashed: crashed, Fruitless: fruitless}
 	v.Name, v.Slices = v.ID, max(j.Slices, 1)
-	if v.Command == "" {
-		v.Command = "package internal/launch"
-	}
+	v.Command = cmp.Or(v.Command, "package internal/launch")
 	if !printable(v.Command) { // which would leave its comment
 		v.Command = strconv.Quote(v.Command)
 	}
 	if m.Type != "" {
-		v.MachineType = m.machineType(v.ChipsPerHost)
+		v.MachineType = fmt.Sprintf(m.Type, v.ChipsPerHost)
 	}
 	if v.Spot {
 		v.Grace = 25 // the machine is gone 30 seconds after the notice
@@ -105,27 +104,23 @@ func (j Job) view() view {
 	if usual, err := tpu.ParseAccelerator(a.Type()); err != nil || usual != a {
 		v.Shape = fmt.Sprintf("--type=%s --topology=%s", a.Generation().TypePrefix, v.Topology)
 	}
-	var words []string
+	var words, list []string
 	for _, argument := range j.Arguments {
-		words = append(words, Quote(argument))
+		words, list = append(words, Quote(argument)), append(list, scalar(argument))
 	}
 	v.Words = strings.Join(append(words, ""), " ")
-	list := make([]string, len(j.Arguments))
-	for i, argument := range j.Arguments {
-		list[i] = scalar(argument)
-	}
 	v.ArgumentsYAML = "[" + strings.Join(list, ", ") + "]"
 	v.Checks = j.forms()
 	v.Title = j.title()
 	switch j.On {
 	case TPUVM, Queued:
-		v.Image = orElse(j.Image, m.Runtime)
+		v.Image = cmp.Or(j.Image, m.Runtime)
 		v.Look = "gcloud compute tpus tpu-vm list --zone=ZONE; gcloud compute tpus queued-resources list --zone=ZONE"
 	case GCE, MIG:
-		v.Image = orElse(j.Image, m.ImageFamily)
+		v.Image = cmp.Or(j.Image, m.ImageFamily)
 		v.Look = "gcloud compute instances list; gcloud compute instance-groups managed list"
 	case GKE:
-		v.cluster(m)
+		v.cluster()
 	}
 	if j.On == GCE {
 		// An instance's metadata need not say that it is a slice by itself.
@@ -135,16 +130,16 @@ func (j Job) view() view {
 }
 
 // cluster works out what only GKE needs.
-func (v *view) cluster(m Machines) {
+func (v *view) cluster() {
 	v.Look = "gcloud container node-pools list --cluster=CLUSTER --location=LOCATION"
-	v.Policy = m.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
+	v.Policy = v.Generation == "tpu7x" && v.Hosts > 1 // GKE makes the policies of older generations itself
 	v.ManifestImage = v.Job.Image
 	if v.ManifestImage == "" && v.Project != "" && v.Zone != "" {
 		region := v.Zone[:max(strings.LastIndexByte(v.Zone, '-'), 0)]
 		v.ManifestImage = fmt.Sprintf("%s-docker.pkg.dev/%s/tpustrategy/%s:latest", region, v.Project, v.ID)
 	}
-	v.Image = orElse(v.Job.Image, "$REGION-docker.pkg.dev/$PROJECT/tpustrategy/$NAME:latest")
-	v.BuildWith = fmt.Sprintf("docker build -f Dockerfile -t %s . # in the folder of the Go module", orElse(v.ManifestImage, "IMAGE"))
+	v.Image = cmp.Or(v.Job.Image, "$REGION-docker.pkg.dev/$PROJECT/tpustrategy/$NAME:latest")
+	v.BuildWith = fmt.Sprintf("docker build -f Dockerfile -t %s . # in the folder of the Go module", cmp.Or(v.ManifestImage, "IMAGE"))
 	if v.Hosts == 1 {
 		v.Resource, v.Selector = "job", "job-name"
 		v.State = `kubectl get job "$NAME" --output=jsonpath='{.status.conditions[?(@.status=="True")].type}'`
@@ -188,13 +183,6 @@ func (j Job) title() string {
 		text += ", on spot machines"
 	}
 	return text + "."
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // render fills in a template. Those of this package fit the view.
