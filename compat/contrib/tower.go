@@ -54,10 +54,7 @@ func (a Arithmetic) Call(f *strategy.Function, args ...any) ([]any, error) {
 	if a.rc == nil {
 		return nil, noDevices("call", "run it in a strategy's scope")
 	}
-	operands := make([]any, len(args))
-	for i, x := range args {
-		operands[i] = operand(x)
-	}
+	operands, _ := mapAll(args, func(x any) (any, error) { return operand(x), nil })
 	return a.rc.Call(f, operands...)
 }
 
@@ -152,7 +149,7 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 		})
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
-		args, err := d.wrapAll("merge call", merged)
+		args, err := mapAll(merged, func(x any) (any, error) { return d.wrap("merge call", x) })
 		if err != nil {
 			return nil, err
 		}

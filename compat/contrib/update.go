@@ -44,27 +44,23 @@ func (u *UpdateContext) Read() (any, error) {
 }
 
 // Assign writes the component and returns its new value.
-func (u *UpdateContext) Assign(x any) (any, error) {
-	if u.variable == nil {
-		return nil, u.none("assign")
-	}
-	return u.variable.Assign(u.ctx, x)
-}
+func (u *UpdateContext) Assign(x any) (any, error) { return u.write("assign", (*Variable).Assign, x) }
 
 // AssignAdd adds to the component.
 func (u *UpdateContext) AssignAdd(x any) (any, error) {
-	if u.variable == nil {
-		return nil, u.none("assign_add")
-	}
-	return u.variable.AssignAdd(u.ctx, x)
+	return u.write("assign_add", (*Variable).AssignAdd, x)
 }
 
 // AssignSub subtracts from the component.
 func (u *UpdateContext) AssignSub(x any) (any, error) {
+	return u.write("assign_sub", (*Variable).AssignSub, x)
+}
+
+func (u *UpdateContext) write(op string, write func(*Variable, context.Context, any) (any, error), x any) (any, error) {
 	if u.variable == nil {
-		return nil, u.none("assign_sub")
+		return nil, u.none(op)
 	}
-	return u.variable.AssignSub(u.ctx, x)
+	return write(u.variable, u.ctx, x)
 }
 
 func (u *UpdateContext) none(op string) error {

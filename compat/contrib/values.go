@@ -117,29 +117,34 @@ func (d *DistributionStrategy) wrap(op string, nest any) (any, error) {
 	})
 }
 
+// held reports whether x is a value of this package, and returns it; nil of a nil pointer.
+func held(x any) (p *perDevice, ok bool) {
+	switch x := x.(type) {
+	case *PerDevice:
+		if x != nil {
+			p = &x.perDevice
+		}
+		return p, true
+	case *Mirrored:
+		if x != nil {
+			p = &x.perDevice
+		}
+		return p, true
+	}
+	return nil, false
+}
+
 // unwrap is the inverse of wrap, for what goes into package strategy. Variables stay: see
 // componentsOf.
 func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
-		var p *perDevice
-		switch x := x.(type) {
-		case *PerDevice:
-			if x != nil {
-				p = &x.perDevice
-			}
-		case *Mirrored:
-			if x != nil {
-				p = &x.perDevice
-			}
-		case *Variable:
-			if x != nil && x.d != d && d != byDefault {
-				return nil, otherStrategy(op, "variable "+x.Name())
-			}
-			return x, nil
-		default:
-			return x, nil
+		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != byDefault {
+			return nil, otherStrategy(op, "variable "+v.Name())
 		}
+		p, ok := held(x)
 		switch {
+		case !ok:
+			return x, nil
 		case p == nil:
 			return nil, fault(errkind.TypeError, op, "give a value", "no value")
 		case p.d != d && d == byDefault:
@@ -153,41 +158,18 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 
 // componentsOf puts a tower's components in the place of the variables among its arguments.
 func (d *DistributionStrategy) componentsOf(op string, tower int, args []any) ([]any, error) {
-	out := make([]any, len(args))
-	for i, arg := range args {
-		var err error
-		if out[i], err = mapNest(op, arg, func(x any) (any, error) {
+	return mapAll(args, func(arg any) (any, error) {
+		return mapNest(op, arg, func(x any) (any, error) {
 			if v, ok := x.(*Variable); ok && v != nil {
 				return eager.Of(v.inner.Strategy()).Component(v.inner, tower)
 			}
 			return x, nil
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+		})
+	})
 }
 
 func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {
-	out := make([]any, len(args))
-	for i, arg := range args {
-		var err error
-		if out[i], err = d.unwrap(op, arg); err != nil {
-			return nil, fmt.Errorf("contrib: argument %d: %w", i, err)
-		}
-	}
-	return out, nil
-}
-
-func (d *DistributionStrategy) wrapAll(op string, args []any) ([]any, error) {
-	out := make([]any, len(args))
-	for i, arg := range args {
-		var err error
-		if out[i], err = d.wrap(op, arg); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return mapAll(args, func(arg any) (any, error) { return d.unwrap(op, arg) })
 }
 
 // Broadcast copies a host value, or one tower's tensor, to all towers, as
@@ -235,19 +217,11 @@ func (d *DistributionStrategy) Broadcast(ctx context.Context, value any, to ...e
 // To returns where a variable or a value is, as the destination of a reduction or a broadcast.
 // [eager.ToDevices] names devices.
 func To[T *Variable | *PerDevice | *Mirrored](x T) eager.Destination {
-	switch x := any(x).(type) {
-	case *Variable:
-		if x != nil {
-			return eager.To(x.inner)
-		}
-	case *PerDevice:
-		if x != nil {
-			return destinationOf(x.value)
-		}
-	case *Mirrored:
-		if x != nil {
-			return destinationOf(x.value)
-		}
+	if v, ok := any(x).(*Variable); ok && v != nil {
+		return eager.To(v.inner)
+	}
+	if p, _ := held(x); p != nil {
+		return destinationOf(p.value)
 	}
 	return eager.Destination{}
 }
