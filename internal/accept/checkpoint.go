@@ -49,11 +49,11 @@ func checkpoints(ctx context.Context, w *work) (err error) {
 			last.Variables = logical.Rules{logical.Match("hidden", logical.SplitInto(1, last.LogicalDevices))}
 		}
 	}
-	want, err := w.saveAndGoOn(ctx, first, store)
+	want, err := w.goOn(ctx, first, store, w.save)
 	if err != nil {
 		return fmt.Errorf("saving: %w", err)
 	}
-	got, err := w.restoreAndGoOn(ctx, last, store)
+	got, err := w.goOn(ctx, last, store, w.restore)
 	if err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
@@ -88,7 +88,8 @@ func (w *work) removeCheckpoints(ctx context.Context, whole storage.Store) error
 // checkpointSteps are taken before the save, and again after it.
 const checkpointSteps = 3
 
-func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, store storage.Store) (losses []float64, err error) {
+// goOn takes the steps after the save, once reach has brought a training on a mesh to there.
+func (w *work) goOn(ctx context.Context, opts strategy.Options, store storage.Store, reach func(context.Context, *train.Step, *checkpoint.Manager) error) (losses []float64, err error) {
 	s, err := w.strategy(opts)
 	if err != nil {
 		return nil, err
@@ -98,52 +99,51 @@ func (w *work) saveAndGoOn(ctx context.Context, opts strategy.Options, store sto
 	if err != nil {
 		return nil, err
 	}
-	for i := range checkpointSteps {
-		if _, err := trainOn(ctx, step, i); err != nil {
-			return nil, err
-		}
-	}
-	w.at("the save")
 	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true, Patience: w.session.opts.budget(w.part)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	began := time.Now()
-	if err := m.Save(ctx, checkpointSteps, checkpoint.Strategy(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
+	if err := reach(ctx, step, m); err != nil {
 		return nil, err
+	}
+	for i := range checkpointSteps {
+		value, err := trainOn(ctx, step, checkpointSteps+i)
+		if err != nil {
+			return nil, err
+		}
+		losses = append(losses, value)
+	}
+	return losses, nil
+}
+
+// save takes the first steps and saves.
+func (w *work) save(ctx context.Context, step *train.Step, m *checkpoint.Manager) error {
+	for i := range checkpointSteps {
+		if _, err := trainOn(ctx, step, i); err != nil {
+			return err
+		}
+	}
+	w.at("the save")
+	s, began := step.Strategy(), time.Now()
+	if err := m.Save(ctx, checkpointSteps, checkpoint.Strategy(s, step.Store()), checkpoint.SaveOptions{Metadata: map[string]string{"accept": "1"}}); err != nil {
+		return err
 	}
 	blocked := time.Since(began)
 	if err := m.Wait(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	w.figure(Figure{Name: "save, step blocked", Value: blocked.Seconds() * 1e3, Unit: "ms"})
 	w.figure(Figure{Name: "save, until it is whole", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
-	if err := s.Barrier(ctx, "accept saved"); err != nil {
-		return nil, err
-	}
-	return goOn(ctx, step)
+	return s.Barrier(ctx, "accept saved")
 }
 
-func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, store storage.Store) (losses []float64, err error) {
-	s, err := w.strategy(opts)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	step, err := trainingStep(s, "float32")
-	if err != nil {
-		return nil, err
-	}
-	m, err := checkpoint.NewManager(ctx, store, checkpoint.ManagerOptions{Strategy: s, TakeOver: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+// restore restores what was saved.
+func (w *work) restore(ctx context.Context, step *train.Step, m *checkpoint.Manager) (err error) {
 	began := time.Now()
 	c, passed, err := m.LatestIntact(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for _, p := range passed {
@@ -153,21 +153,9 @@ func (w *work) restoreAndGoOn(ctx context.Context, opts strategy.Options, store 
 		w.fail("the checkpoint is of step %d with metadata %v", c.Step(), c.Metadata())
 	}
 	w.at("the restore")
-	if err := c.Restore(ctx, checkpoint.Strategy(s, step.Store()), checkpoint.RestoreOptions{}); err != nil {
-		return nil, err
+	if err := c.Restore(ctx, checkpoint.Strategy(step.Strategy(), step.Store()), checkpoint.RestoreOptions{}); err != nil {
+		return err
 	}
 	w.figure(Figure{Name: "restore, checked", Value: time.Since(began).Seconds() * 1e3, Unit: "ms"})
-	return goOn(ctx, step)
-}
-
-// goOn takes the steps after the save.
-func goOn(ctx context.Context, step *train.Step) (losses []float64, err error) {
-	for i := range checkpointSteps {
-		value, err := trainOn(ctx, step, checkpointSteps+i)
-		if err != nil {
-			return nil, err
-		}
-		losses = append(losses, value)
-	}
-	return losses, nil
+	return nil
 }

@@ -2,7 +2,6 @@ package accept
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -172,15 +171,10 @@ func collectives(ctx context.Context, w *work) error {
 	return w.calls(ctx, collectiveCalls(w.n()))
 }
 
-func (w *work) collective(ctx context.Context, g grouping, dtype pjrt.DType, kinds []string) (err error) {
+func (w *work) collective(ctx context.Context, g grouping, dtype pjrt.DType, kinds []string) error {
 	p := collectiveProgram(g, dtype, kinds)
 	w.at("%s", p.name)
-	l, err := w.session.load(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	return l.answers(ctx, w.session, func(d, _ int) []byte {
+	return w.session.answers(ctx, p, func(d, _ int) []byte {
 		var values []int
 		for j := range p.in[0].dims[0] {
 			values = append(values, given(d, j))

@@ -79,8 +79,7 @@ func Compile(ctx context.Context, slice *system.Slice, done func(name string, op
 		return maskedFunction(s, strategy.FunctionOptions{SplitBatch: true}), nil
 	})
 	with("donation", strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) {
-		f, _ := donatingFunction(s, sizesOf("tpu"))
-		return f, nil
+		return donatingFunction(s, sizesOf("tpu")), nil
 	})
 	for _, own := range []bool{false, true} {
 		with(fmt.Sprintf("random own=%t", own), strategy.Options{}, nil, func(s *strategy.TPUStrategy) (compilable, error) { return randomFunction(s, own), nil })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -129,7 +130,7 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 	if len(found) == 0 {
 		return []string{"there are no devices"}, nil
 	}
-	for _, slice := range slices.Sorted(mapKeys(slicesOf)) {
+	for _, slice := range slices.Sorted(maps.Keys(slicesOf)) {
 		w, o := checkSlice(slicesOf[slice], expected)
 		wrong, odd = append(wrong, w...), append(odd, o...)
 	}
@@ -143,16 +144,6 @@ func CheckDevices(found []Device, expected tpu.Topology, generation *tpu.Generat
 		}
 	}
 	return wrong, odd
-}
-
-func mapKeys[V any](m map[int]V) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // checkSlice is CheckDevices for the devices of one slice.
@@ -210,13 +201,13 @@ func checkSlice(found []Device, expected tpu.Topology) (wrong, odd []string) {
 	if len(processes) != expected.NumTasks() {
 		odd = append(odd, fmt.Sprintf("%d processes, and the table has %d hosts", len(processes), expected.NumTasks()))
 	}
-	first := slices.Min(slices.Collect(mapKeys(processes)))
-	for _, p := range slices.Sorted(mapKeys(processes)) {
+	numbers := slices.Sorted(maps.Keys(processes))
+	for _, p := range numbers {
 		switch tasks := processes[p]; {
 		case len(tasks) > 1:
 			slices.Sort(tasks)
 			odd = append(odd, fmt.Sprintf("process %d has devices of the table's hosts %v", p, tasks))
-		case tasks[0] != p-first:
+		case tasks[0] != p-numbers[0]:
 			odd = append(odd, fmt.Sprintf("process %d has the devices of the table's host %d", p, tasks[0]))
 		}
 	}

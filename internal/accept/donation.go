@@ -14,13 +14,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// donatedBytes is the size of the variable that is updated in place.
-func (sz sizes) donatedShape() shapes.Shape {
-	return shapes.Make(dtypes.Float32, sz.donated/4)
-}
+// donatedShape is that of the variable that is updated in place.
+func (sz sizes) donatedShape() shapes.Shape { return shapes.Make(dtypes.Float32, sz.donated/4) }
 
 // donatingFunction adds 1 to a variable of a store.
-func donatingFunction(s *strategy.TPUStrategy, sz sizes) (*strategy.Function, *model.Store) {
+func donatingFunction(s *strategy.TPUStrategy, sz sizes) *strategy.Function {
 	store := model.NewStore()
 	store.VariableWithValue("/held", tensors.FromShape(sz.donatedShape()))
 	return s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
@@ -28,7 +26,7 @@ func donatingFunction(s *strategy.TPUStrategy, sz sizes) (*strategy.Function, *m
 		next := graph.AddScalar(v.NodeValue(rc.Graph()), 1)
 		v.SetNodeValue(next)
 		return []*graph.Node{graph.ReduceMax(next)}
-	}, strategy.FunctionOptions{Name: "accept donation", Store: store}), store
+	}, strategy.FunctionOptions{Name: "accept donation", Store: store})
 }
 
 // donation updates a variable ten times. The program has to say that the result takes the
@@ -40,7 +38,7 @@ func donation(ctx context.Context, w *work) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	sz := w.sizes()
-	f, _ := donatingFunction(s, sz)
+	f := donatingFunction(s, sz)
 	compiled, err := f.Compiled(ctx)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package accept
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,15 +90,9 @@ func dtypesPart(ctx context.Context, w *work) error {
 	return nil
 }
 
-func (w *work) dtype(ctx context.Context, t pjrt.DType) (err error) {
+func (w *work) dtype(ctx context.Context, t pjrt.DType) error {
 	n := w.n()
-	p := dtypeProgram(t, n)
-	l, err := w.session.load(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	return l.answers(ctx, w.session, func(d, _ int) []byte {
+	return w.session.answers(ctx, dtypeProgram(t, n), func(d, _ int) []byte {
 		var values []int
 		for j := range dtypeValues {
 			values = append(values, dtypeGiven(d, j))
@@ -109,47 +102,22 @@ func (w *work) dtype(ctx context.Context, t pjrt.DType) (err error) {
 		what, dtype := [...]string{"doubled", "as F32", "added up"}[i], t
 		var right []byte
 		for j := range dtypeValues {
-			v := dtypeGiven(d, j)
-			if t == pjrt.Pred {
-				v = min(v, 1)
-			}
-			switch i {
+			switch v := dtypeGiven(d, j); i {
 			case 0:
-				right = append(right, combined(t, v, v)...)
+				right = append(right, total(t, 2*v, 2)...)
 			case 1:
+				if t == pjrt.Pred {
+					v = min(v, 1)
+				}
 				dtype, right = pjrt.F32, appendNumber(right, pjrt.F32, v)
 			case 2:
-				right = append(right, summed(t, n, j)...)
+				sum := 0
+				for d := range n {
+					sum += dtypeGiven(d, j)
+				}
+				right = append(right, total(t, sum, n)...)
 			}
 		}
 		w.exactly(fmt.Sprintf("%s %s, device %d", t, what, d), dtype, data, right)
 	})
-}
-
-// combined is the sum of two elements; complex ones are v + (v+1)i.
-func combined(t pjrt.DType, a, b int) []byte {
-	switch t {
-	case pjrt.Pred:
-		return numbers(t, max(a, b))
-	case pjrt.C64:
-		return numbers(pjrt.F32, a+b, a+b+2)
-	case pjrt.C128:
-		return numbers(pjrt.F64, a+b, a+b+2)
-	}
-	return numbers(t, a+b)
-}
-
-// summed is the sum of an element over the devices.
-func summed(t pjrt.DType, n, j int) []byte {
-	sum := 0
-	for d := range n {
-		sum += dtypeGiven(d, j)
-	}
-	switch t {
-	case pjrt.C64:
-		return numbers(pjrt.F32, sum, sum+n)
-	case pjrt.C128:
-		return numbers(pjrt.F64, sum, sum+n)
-	}
-	return numbers(t, sum)
 }

@@ -50,10 +50,8 @@ func appendNumber(b []byte, t pjrt.DType, v int) []byte {
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 	case pjrt.F64:
 		return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
-	case pjrt.C64:
-		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v))), math.Float32bits(float32(v+1)))
-	case pjrt.C128:
-		return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v))), math.Float64bits(float64(v+1)))
+	case pjrt.C64, pjrt.C128:
+		return append(b, total(t, v, 1)...)
 	}
 	for i := range t.HostBytes() {
 		b = append(b, byte(uint64(v)>>(8*i)))
@@ -67,6 +65,17 @@ func numbers(t pjrt.DType, values ...int) (b []byte) {
 		b = appendNumber(b, t, v)
 	}
 	return b
+}
+
+// total is the sum of so many elements: complex ones are v + (v+1)i.
+func total(t pjrt.DType, sum, terms int) []byte {
+	switch t {
+	case pjrt.C64:
+		return numbers(pjrt.F32, sum, sum+terms)
+	case pjrt.C128:
+		return numbers(pjrt.F64, sum, sum+terms)
+	}
+	return numbers(t, sum)
 }
 
 // text shows an element.

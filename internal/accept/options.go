@@ -67,7 +67,7 @@ func (o Options) Check() error {
 	}
 	var names []string
 	for _, p := range parts {
-		names = append(names, p.name)
+		names = append(names, p.Name)
 	}
 	for _, name := range slices.Concat(o.Only, o.Skip) {
 		if !slices.Contains(names, name) {
@@ -95,14 +95,14 @@ func (o Options) wanted(name string) bool {
 }
 
 // budget is the time of a part.
-func (o Options) budget(p part) time.Duration {
-	if t, ok := o.Seams.Times[p.name]; ok {
+func (o Options) budget(p Part) time.Duration {
+	if t, ok := o.Seams.Times[p.Name]; ok {
 		return t
 	}
 	if o.Quick {
-		return p.quick
+		return p.Quick
 	}
-	return p.full
+	return p.Full
 }
 
 // Whole returns the time of the whole run.

@@ -2,13 +2,14 @@ package accept
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
-// part is a piece of a run.
-type part struct {
-	name, says  string
-	full, quick time.Duration
+// Part is a piece of a run: its name, what it does, and its time, in a quick run too.
+type Part struct {
+	Name, Says  string
+	Full, Quick time.Duration
 	run         func(ctx context.Context, w *work) error
 }
 
@@ -20,11 +21,11 @@ const killPart = "kill"
 
 // parts are all of them, in their order. Their times add up to 15 minutes at most, those of a quick
 // run to 2.
-var parts []part
+var parts []Part
 
 func init() {
 	const s = time.Second
-	parts = []part{
+	parts = []Part{
 		{startPart, "opens the devices, together with the other hosts", 180 * s, 30 * s, start},
 		{"versions", "what is installed, and whether all hosts have the same", 10 * s, 3 * s, versions},
 		{"environment", "what the resolver and the host say", 5 * s, 2 * s, environment},
@@ -45,17 +46,5 @@ func init() {
 	}
 }
 
-// PartInfo describes a part.
-type PartInfo struct {
-	Name, Says  string
-	Full, Quick time.Duration
-}
-
 // Parts returns the parts in their order.
-func Parts() []PartInfo {
-	var all []PartInfo
-	for _, p := range parts {
-		all = append(all, PartInfo{p.name, p.says, p.full, p.quick})
-	}
-	return all
-}
+func Parts() []Part { return slices.Clone(parts) }

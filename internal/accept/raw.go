@@ -94,8 +94,6 @@ func (s *session) load(ctx context.Context, p raw) (*executable, error) {
 	return l, nil
 }
 
-func (l *executable) close() error { return l.x.Close() }
-
 // put copies the arguments to this host's devices.
 func (l *executable) put(ctx context.Context, s *session, value func(replica, argument int) []byte) ([][]*pjrt.Buffer, error) {
 	rows := make([][]*pjrt.Buffer, len(l.at))
@@ -154,7 +152,12 @@ func closeRows(rows [][]*pjrt.Buffer) (err error) {
 }
 
 // answers runs a program once, and calls got with each result of this host's devices.
-func (l *executable) answers(ctx context.Context, s *session, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
+func (s *session) answers(ctx context.Context, p raw, value func(replica, argument int) []byte, got func(replica, result int, data []byte)) (err error) {
+	l, err := s.load(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.x.Close()) }()
 	args, err := l.put(ctx, s, value)
 	if err != nil {
 		return err
@@ -171,32 +174,22 @@ func (l *executable) answers(ctx context.Context, s *session, value func(replica
 			if err := b.ToHost(ctx, data); err != nil {
 				return err
 			}
-			if got != nil {
-				got(l.index[d], i, data)
-			}
+			got(l.index[d], i, data)
 		}
 	}
 	return nil
 }
 
-// ones is a program whose answer needs every device.
-var ones = raw{name: "devices", in: []tensorType{{pjrt.S32, []int{8}}}, out: []tensorType{{pjrt.S32, []int{8}}}}
-
-// devicesProgram is the program that says that all devices answer.
+// devicesProgram is the program that says that all devices answer: each is needed for what it gives.
 func devicesProgram(n int) raw {
-	p := ones
-	p.body = collectiveText("all_reduce", 0, p.in[0], p.out[0], [][]int{sequence(n)})
-	return p
+	t := tensorType{pjrt.S32, []int{8}}
+	return raw{name: "devices", in: []tensorType{t}, out: []tensorType{t}, body: collectiveText("all_reduce", 0, t, t, [][]int{sequence(n)})}
 }
 
 // tryDevices says whether the devices answer within a time.
-func (s *session) tryDevices(ctx context.Context) (err error) {
-	l, err := s.load(ctx, devicesProgram(len(s.devices())))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	return l.answers(ctx, s, func(int, int) []byte { return make([]byte, 32) }, nil)
+func (s *session) tryDevices(ctx context.Context) error {
+	zeros := func(int, int) []byte { return make([]byte, 32) }
+	return s.answers(ctx, devicesProgram(len(s.devices())), zeros, func(int, int, []byte) {})
 }
 
 // sequence is 0, 1, ... n-1.

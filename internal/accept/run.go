@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	ctx, cancel := within(ctx, whole, fmt.Errorf("the time of the whole run, %v, is over: --budget gives it longer", whole))
 	defer cancel()
 	for _, p := range parts {
-		if o.wanted(p.name) {
+		if o.wanted(p.Name) {
 			s.one(ctx, p)
 		}
 	}
@@ -63,8 +64,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // one runs a part, and exchanges what came of it with the other hosts.
-func (s *session) one(ctx context.Context, p part) {
-	w := &work{session: s, part: p, out: Outcome{Part: p.name, Host: s.report.Host, Budget: s.opts.budget(p).Seconds()}}
+func (s *session) one(ctx context.Context, p Part) {
+	w := &work{session: s, part: p, out: Outcome{Part: p.Name, Host: s.report.Host, Budget: s.opts.budget(p).Seconds()}}
 	switch {
 	case s.stuck != "":
 		w.out.Status, w.out.Findings = NotRun, []string{s.stuck}
@@ -78,8 +79,7 @@ func (s *session) one(ctx context.Context, p part) {
 	running := w.out
 	running.Status = Running
 	s.opts.Tell(running)
-	came := w.do(ctx)
-	out := w.result(came)
+	out := w.result(w.do(ctx))
 	out.Host = s.report.Host // known after start
 	if s.sys == nil {
 		s.add(out)
@@ -88,15 +88,15 @@ func (s *session) one(ctx context.Context, p part) {
 		}
 		return
 	}
-	if p.name == killPart { // nobody meets any more
+	if p.Name == killPart { // nobody meets any more
 		s.add(out)
 		s.stuck = "a host was ended, as asked"
 		return
 	}
-	all := []Outcome{out}
-	if err := s.meet(ctx, p, out, &all); err != nil {
+	all, err := s.meet(ctx, p, out)
+	if err != nil {
 		s.add(out)
-		s.stuck = fmt.Sprintf("after the part %s the devices do not answer: %v", p.name, err)
+		s.stuck = fmt.Sprintf("after the part %s the devices do not answer: %v", p.Name, err)
 		return
 	}
 	for _, o := range all {
@@ -114,55 +114,68 @@ const meeting = 10 * time.Second
 
 // meet gives each host the outcomes of all. Where a part was cut it also tries the devices, whose
 // queue may hold a launch that never ends.
-func (s *session) meet(ctx context.Context, p part, mine Outcome, all *[]Outcome) error {
+func (s *session) meet(ctx context.Context, p Part, mine Outcome) (all []Outcome, err error) {
 	wait := meeting
 	if s.sys.NumProcesses() > 1 {
 		wait += s.opts.budget(p) // another may still be at it
 	}
 	ctx, cancel := within(context.WithoutCancel(ctx), wait, fmt.Errorf("no answer in %v", wait))
 	defer cancel()
+	came := make(chan []Outcome, 1)
+	back, err := s.await(ctx, time.Second, func() error {
+		all, err := s.swap(ctx, p, mine)
+		came <- all
+		return err
+	})
+	if !back {
+		return nil, &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("no answer in %v", wait), Class: errkind.DeadlineExceededError}
+	}
+	return <-came, err
+}
+
+// swap gives this host's outcome for those of all.
+func (s *session) swap(ctx context.Context, p Part, mine Outcome) ([]Outcome, error) {
+	if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
+		if err := s.tryDevices(ctx); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.exchange.GatherBytes(ctx, "accept "+p.Name, text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Outcome, len(rows))
+	for i, row := range rows {
+		if err := json.Unmarshal(row, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	if s.sys.Platform() != "cpu" || s.opts.Seams.Figure != nil { // whose devices share processors
+		compareHosts(all)
+	}
+	return all, nil
+}
+
+// await calls f, which sees the end of ctx and then has a while to return, unless a call in it does not
+// come back: then it is left behind.
+func (s *session) await(ctx context.Context, while time.Duration, f func() error) (back bool, err error) {
 	done := make(chan error, 1)
-	go func() {
-		if mine.Status == Failed || mine.Status == Hung || s.sys.NumProcesses() > 1 {
-			if err := s.tryDevices(ctx); err != nil {
-				done <- err
-				return
-			}
-		}
-		text, err := json.Marshal(mine)
-		if err != nil {
-			done <- err
-			return
-		}
-		rows, err := s.exchange.GatherBytes(ctx, "accept "+p.name, text)
-		if err != nil {
-			done <- err
-			return
-		}
-		got := make([]Outcome, len(rows))
-		for i, row := range rows {
-			if err := json.Unmarshal(row, &got[i]); err != nil {
-				done <- err
-				return
-			}
-		}
-		if s.sys.Platform() != "cpu" || s.opts.Seams.Figure != nil { // whose devices share processors
-			compareHosts(got)
-		}
-		*all = got
-		done <- nil
-	}()
+	go func() { done <- f() }()
 	select {
 	case err := <-done:
-		return err
+		return true, err
 	case <-ctx.Done():
 	}
-	select { // it sees the end of the context, unless a call does not come back
+	select {
 	case err := <-done:
-		return err
-	case <-time.After(time.Second):
+		return true, err
+	case <-time.After(while):
 		s.left = true
-		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("no answer in %v", wait), Class: errkind.DeadlineExceededError}
+		return false, nil
 	}
 }
 
@@ -178,9 +191,9 @@ func (s *session) close(ctx context.Context) {
 	}
 }
 
-// do runs a part within its time. It returns Hung if the part has not come back.
-func (w *work) do(ctx context.Context) (came Status) {
-	budget := w.session.opts.budget(w.part)
+// do runs a part within its time. hung says that the part has not come back.
+func (w *work) do(ctx context.Context) (hung bool) {
+	budget, seams := w.session.opts.budget(w.part), w.session.opts.Seams
 	ctx, cancel := within(ctx, budget, fmt.Errorf("the time of the part, %v, is over", budget))
 	defer cancel()
 	began := time.Now()
@@ -189,33 +202,19 @@ func (w *work) do(ctx context.Context) (came Status) {
 		w.out.Seconds = time.Since(began).Seconds()
 		w.mu.Unlock()
 	}()
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() { done <- err }()
+	late := cmp.Or(seams.Patience, patience)
+	back, err := w.session.await(ctx, late, func() (err error) {
 		defer errkind.Recover("panic", &err)
-		if before := w.session.opts.Seams.Before; before != nil {
-			err = before(ctx, w.session.report.Host, w.part.name)
+		if seams.Before != nil {
+			if err := seams.Before(ctx, w.session.report.Host, w.part.Name); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = w.part.run(ctx, w)
-		}
-	}()
-	late := w.session.opts.Seams.Patience
-	if late == 0 {
-		late = patience
-	}
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		select {
-		case err = <-done:
-		case <-time.After(late):
-			w.session.left = true
-			w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
-			return Hung
-		}
+		return w.part.run(ctx, w)
+	})
+	if !back {
+		w.fail("no answer in %v: %v", budget+late, context.Cause(ctx))
+		return true
 	}
 	if p := (*errkind.PanicError)(nil); errors.As(err, &p) {
 		stack := strings.Split(p.Stack, "\n")
@@ -230,5 +229,5 @@ func (w *work) do(ctx context.Context) (came Status) {
 		}
 		w.fail("%s%v", doing, err)
 	}
-	return Passed
+	return false
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
 // sizes are how much data the measurements take, in bytes but for the matrices.
@@ -68,7 +69,7 @@ func (w *work) timed(ctx context.Context, p raw, launches int, value func(argume
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = errors.Join(err, l.x.Close()) }()
 	data := map[int][]byte{}
 	args, err := l.put(ctx, w.session, func(_, i int) []byte {
 		if data[i] == nil {
@@ -170,10 +171,7 @@ func memoryBandwidth(ctx context.Context, w *work) error {
 		return err
 	}
 	f := Figure{Name: "memory, read and written", Value: 2 * float64(sz.memory) / t.Seconds() / 1e9, Unit: "GB/s"}
-	if a, known, _ := w.session.accelerator(); known {
-		f.Of = a.Generation().HBMBandwidth / float64(a.Generation().DevicesPerChip) / 1e9
-	}
-	w.against(f)
+	w.against(f, func(of tpu.Generation) float64 { return of.HBMBandwidth / 1e9 })
 	return nil
 }
 
@@ -222,18 +220,20 @@ func matmul(ctx context.Context, w *work) error {
 	}
 	n := float64(sz.matrix)
 	f := Figure{Name: "matmul bfloat16, a device", Value: 2 * n * n * n * float64(sz.products) / t.Seconds() / 1e12, Unit: "TFLOP/s"}
-	if a, known, _ := w.session.accelerator(); known {
-		f.Of = a.Generation().PeakFLOPS / float64(a.Generation().DevicesPerChip) / 1e12
-	}
-	w.against(f)
+	w.against(f, func(of tpu.Generation) float64 { return of.PeakFLOPS / 1e12 })
 	return nil
 }
 
 // slow is the part of a published value below which a figure is a finding.
 const slow = 0.5
 
-// against records a figure, with a finding where it is far below the published value.
-func (w *work) against(f Figure) {
+// against records a figure, with a finding where it is far below a device's part of a chip's published
+// value.
+func (w *work) against(f Figure, published func(tpu.Generation) float64) {
+	if a, known, _ := w.session.accelerator(); known {
+		g := a.Generation()
+		f.Of = published(g) / float64(g.DevicesPerChip)
+	}
 	if f = w.figure(f); f.Of > 0 && f.Value < slow*f.Of {
 		w.finding("slow: %s", f)
 	}

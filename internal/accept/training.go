@@ -243,7 +243,7 @@ func (w *work) train(ctx context.Context, c trainCase, want []float64) (err erro
 		for i := range got {
 			b := math.Float64bits(got[i])
 			data := []byte{byte(b >> 48), byte(b >> 56)}
-			seam(w.session.report.Host, w.part.name, c.name, data)
+			seam(w.session.report.Host, w.part.Name, c.name, data)
 			got[i] = math.Float64frombits(b&(1<<48-1) | uint64(data[0])<<48 | uint64(data[1])<<56)
 		}
 	}

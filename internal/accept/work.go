@@ -13,7 +13,7 @@ import (
 // work is a part under way. A part that was left behind may go on to call it.
 type work struct {
 	session *session
-	part    part
+	part    Part
 
 	mu     sync.Mutex
 	out    Outcome
@@ -63,7 +63,7 @@ func (w *work) fact(name, format string, args ...any) {
 // figure records what was measured, and returns it.
 func (w *work) figure(f Figure) Figure {
 	if seam := w.session.opts.Seams.Figure; seam != nil {
-		f.Value = seam(w.session.report.Host, w.part.name, f)
+		f.Value = seam(w.session.report.Host, w.part.Name, f)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,15 +81,15 @@ func (w *work) at(format string, args ...any) {
 }
 
 // result takes the outcome; what a part that was left behind adds later is lost.
-func (w *work) result(came Status) Outcome {
+func (w *work) result(hung bool) Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sealed = true
-	if came == Hung && w.doing != "" {
+	if hung && w.doing != "" {
 		w.out.Failures = append(w.out.Failures, "it was at "+w.doing)
 	}
 	switch {
-	case came == Hung:
+	case hung:
 		w.out.Status = Hung
 	case len(w.out.Failures) > 0:
 		w.out.Status = Failed
@@ -120,7 +120,7 @@ func (w *work) strategy(opts strategy.Options) (*strategy.TPUStrategy, error) {
 func (w *work) exactly(check string, dtype pjrt.DType, got, want []byte) {
 	if seam := w.session.opts.Seams.Answer; seam != nil {
 		got = slices.Clone(got)
-		seam(w.session.report.Host, w.part.name, check, got)
+		seam(w.session.report.Host, w.part.Name, check, got)
 	}
 	if slices.Equal(got, want) {
 		return
