@@ -41,11 +41,16 @@ func (c *Cache) Attend(queries, keys, values *graph.Node) *graph.Node {
 	return graph.Reshape(graph.Einsum("bhgqs,"+layout+"->bqhgk", weights, v), shape...)
 }
 
-// causal is the mask of whole sequences, [rows, n, n]: each token sees those up to its own.
-func causal(keys, values *graph.Node) *graph.Node {
+// checkHeads refuses keys and values that are not of one shape.
+func checkHeads(keys, values *graph.Node) {
 	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
 		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
 	}
+}
+
+// causal is the mask of whole sequences, [rows, n, n]: each token sees those up to its own.
+func causal(keys, values *graph.Node) *graph.Node {
+	checkHeads(keys, values)
 	g, rows, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	places := shapes.Make(dtypes.Int32, n, n)
 	mask := graph.LessOrEqual(graph.Iota(g, places, 1), graph.Iota(g, places, 0))

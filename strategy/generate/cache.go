@@ -2,6 +2,7 @@ package generate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -50,15 +51,13 @@ func (c *Cache) Positions(tokens *graph.Node) *graph.Node {
 // The returned keys and values have the dtype of those that were given; the cache keeps them in
 // Options.DType.
 func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *graph.Node) {
-	if keys.Rank() != 4 || !keys.Shape().Equal(values.Shape()) {
-		fail("update of the cache", "give both as [rows, tokens, heads, size]", "keys of shape %s and values of %s", keys.Shape(), values.Shape())
-	}
+	checkHeads(keys, values)
 	g, shape := keys.Graph(), keys.Shape().Dimensions
 	byHeads := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) }
 	if c == nil {
 		return byHeads(keys), byHeads(values), causal(keys, values)
 	}
-	if want := []int{c.rows, c.tokens, c.opts.KeyHeads, c.opts.HeadSize}; !equal(shape, want) {
+	if want := []int{c.rows, c.tokens, c.opts.KeyHeads, c.opts.HeadSize}; !slices.Equal(shape, want) {
 		fail("update of the cache", "set Options.KeyHeads and Options.HeadSize to those of the model",
 			"keys of %v, where the cache has room for %v (rows, tokens, heads, size)", shape, want)
 	}
@@ -66,7 +65,7 @@ func (c *Cache) Update(keys, values *graph.Node) (allKeys, allValues, mask *grap
 	zero := graph.Const(g, int32(0))
 	at := []*graph.Node{layer, zero, zero, c.slot, zero}
 	add := func(v *strategy.Variable, x *graph.Node) *graph.Node {
-		x = graph.InsertAxes(graph.ConvertDType(byHeads(x), c.dtype()), 0)
+		x = graph.InsertAxes(graph.ConvertDType(byHeads(x), c.opts.DType), 0)
 		all := c.rc.Assign(v, graph.DynamicUpdateSlice(c.rc.Read(v), x, at))
 		sizes := append([]int{1}, v.Shape().Dimensions[1:]...)
 		one := graph.DynamicSlice(all, []*graph.Node{layer, zero, zero, zero, zero}, sizes)
@@ -113,19 +112,13 @@ func (c *Cache) check() {
 	case c.calls == 0:
 		fail("model", "call Cache.Attend, or Cache.Update, in each of its attention layers", "it does not use the cache")
 	case !c.looped && c.calls != c.opts.Layers:
-		wrongLayers(c.calls, c.opts.Layers)
+		panic(layersFault(c.calls, c.opts.Layers))
 	}
-}
-
-func wrongLayers(calls, layers int) {
-	panic(layersFault(calls, layers))
 }
 
 func layersFault(calls, layers int) error {
 	return fault("model", "set Options.Layers to the number of attention layers", "%d layers used the cache, which has room for %d", calls, layers)
 }
-
-func equal(a, b []int) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 // fault is an error of this package, of kind ValueError.
 func fault(subject, hint, reason string, args ...any) error {

@@ -39,7 +39,11 @@ func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error)
 	}
 	defer leave()
 	c := &Programs{}
-	args := g.promptShapes()
+	rows := g.state.rows * g.strategy.NumReplicasInSync()
+	args := []any{ // as readPrompts has them, but for the slot
+		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptChunk), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
+		shapes.Make(dtypes.Float32, rows, 3),
+	}
 	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
 		v, err := inside.Of[machine](g.strategy).Outline(shape)
 		if err != nil {

@@ -74,6 +74,7 @@ type state struct {
 	opts   Options
 	rows   int // of a replica
 	length int // of the cache: slots
+	all    []*strategy.Variable
 
 	keys, values *strategy.Variable // [layers, rows, key heads, length, head size]
 	layer        *strategy.Variable // scalar: the next layer's number
@@ -132,7 +133,7 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 		o.Batch = prompts
 	}
 	t := &state{opts: o, rows: o.rows(g.strategy), length: o.Length + o.PromptChunk}
-	kept := shapes.Make(t.dtype(), o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
+	kept := shapes.Make(o.DType, o.Layers, t.rows, o.KeyHeads, t.length, o.HeadSize)
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	of := []struct {
 		v     **strategy.Variable
@@ -155,25 +156,17 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 			opts[i].Annotation = o.Split
 		}
 	}
-	all, err := inside.Of[machine](g.strategy).State(ctx, dims, opts)
-	if err != nil {
+	var err error
+	if t.all, err = inside.Of[machine](g.strategy).State(ctx, dims, opts); err != nil {
 		return err
 	}
 	for i, x := range of {
-		*x.v = all[i]
+		*x.v = t.all[i]
 	}
 	g.state = t
 	g.prompts = g.strategy.Function(g.readPrompts, strategy.FunctionOptions{Name: "generate_prompts", Store: g.store, SplitBatch: true})
 	return nil
 }
-
-// variables lists the state.
-func (t *state) variables() []*strategy.Variable {
-	return []*strategy.Variable{t.keys, t.values, t.layer, t.slot, t.made, t.count, t.row, t.seed, t.knobs, t.stop}
-}
-
-// dtype is that of the cache.
-func (t *state) dtype() dtypes.DType { return t.opts.DType }
 
 // Close releases what the generator has on the devices. The model's variables stay.
 func (g *Generator) Close() error {
@@ -194,7 +187,7 @@ func (g *Generator) drop() error {
 	}
 	if g.state != nil {
 		errs = append(errs, g.prompts.Close())
-		for _, v := range g.state.variables() {
+		for _, v := range g.state.all {
 			errs = append(errs, v.Close())
 		}
 	}

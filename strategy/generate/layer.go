@@ -25,7 +25,7 @@ func (c *Cache) Layer(layer int) (keys, values *graph.Node) {
 func (c *Cache) SetLayer(layer int, keys, values *graph.Node) {
 	c.own("SetLayer", layer)
 	g := keys.Graph()
-	want := shapes.Make(c.dtype(), c.keys.Shape().Dimensions[1:]...)
+	want := shapes.Make(c.opts.DType, c.keys.Shape().Dimensions[1:]...)
 	if !keys.Shape().Equal(want) || !values.Shape().Equal(want) {
 		fail("layer of the cache", "give what Cache.Layer returned, updated", "keys of shape %s and values of %s, not %s", keys.Shape(), values.Shape(), want)
 	}

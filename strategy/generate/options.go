@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -27,20 +28,8 @@ func (o *Options) fill(s *strategy.TPUStrategy) error {
 	if err := o.Precision.Validate(); err != nil {
 		return &errkind.Fault{Op: "generate", Subject: "Options.Precision", Class: errkind.ValueError, Err: err}
 	}
-	if o.Chunk == 0 {
-		o.Chunk = 32
-	}
-	o.Chunk = min(o.Chunk, o.Length)
-	if o.PromptChunk == 0 {
-		o.PromptChunk = 64
-	}
-	o.PromptChunk = min(o.PromptChunk, o.Length)
-	if o.DType == dtypes.InvalidDType {
-		o.DType = o.Precision.Compute
-	}
-	if o.DType == dtypes.InvalidDType {
-		o.DType = dtypes.Float32
-	}
+	o.Chunk, o.PromptChunk = min(cmp.Or(o.Chunk, 32), o.Length), min(cmp.Or(o.PromptChunk, 64), o.Length)
+	o.DType = cmp.Or(o.DType, o.Precision.Compute, dtypes.Float32)
 	if !o.DType.IsFloat() {
 		return fault("Options.DType", "use a float dtype", "a cache of %s", o.DType)
 	}

@@ -2,9 +2,9 @@ package generate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -49,7 +49,7 @@ func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node
 	c.check()
 	g.checkStore(known)
 	want := append(append([]int{}, tokens.Shape().Dimensions...), o.Vocabulary)
-	if out == nil || !out.DType().IsFloat() || !equal(out.Shape().Dimensions, want) {
+	if out == nil || !out.DType().IsFloat() || !slices.Equal(out.Shape().Dimensions, want) {
 		shape := "nothing"
 		if out != nil {
 			shape = out.Shape().String()
@@ -115,26 +115,11 @@ func (g *Generator) decoder(v variant) *decoder {
 }
 
 // bind makes the decoder ready to be launched.
-func (d *decoder) bind(ctx context.Context) (*strategy.Binding, error) {
+func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
 	if d.bound == nil {
-		bound, err := d.function.Bind(ctx)
-		if err != nil {
-			return nil, err
-		}
-		d.bound = bound
+		d.bound, err = d.function.Bind(ctx)
 	}
-	return d.bound, nil
-}
-
-// promptShapes are the first arguments of the program that reads prompts; which tokens end a row,
-// and the slot, follow.
-func (g *Generator) promptShapes() []any {
-	t := g.state
-	rows := t.rows * g.strategy.NumReplicasInSync()
-	return []any{
-		shapes.Make(dtypes.Int32, rows, t.opts.PromptChunk), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
-		shapes.Make(dtypes.Float32, rows, 3),
-	}
+	return d.bound, err
 }
 
 // storePaths are the variables of a store that has some that are trained, nil for another.

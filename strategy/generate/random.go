@@ -15,11 +15,8 @@ import (
 func gumbel(seed, place *graph.Node, n int) *graph.Node {
 	g := seed.Graph()
 	shape := shapes.Make(dtypes.Uint32, place.Shape().Dim(0), n)
-	column := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
-	half := func(i int) *graph.Node {
-		return column(graph.Squeeze(graph.Slice(seed, graph.AxisRange(), graph.AxisElem(i)), 1))
-	}
-	bits, _ := threefry(half(0), half(1), column(graph.ConvertDType(place, dtypes.Uint32)), graph.Iota(g, shape, 1))
+	wide := func(x *graph.Node) *graph.Node { return graph.BroadcastToShape(graph.InsertAxes(x, -1), shape) }
+	bits, _ := threefry(wide(column(seed, 0)), wide(column(seed, 1)), wide(graph.ConvertDType(place, dtypes.Uint32)), graph.Iota(g, shape, 1))
 	// 23 bits, in the middle of their intervals, so that neither 0 nor 1 is among them.
 	u := graph.ConvertDType(graph.BitwiseShiftRightLogicalScalar(bits, uint32(9)), dtypes.Float32)
 	u = graph.MulScalar(graph.AddScalar(u, 0.5), 1.0/(1<<23))
