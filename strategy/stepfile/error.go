@@ -1,6 +1,7 @@
 package stepfile
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -40,8 +41,7 @@ const (
 )
 
 // reasons are, for each reason, a phrase and what to do where the error knows nothing better.
-var reasons = [...]struct{ text, hint string }{
-	{},
+var reasons = map[Reason]struct{ text, hint string }{
 	NotAFile:    {"it is no step file", "give a file that Save wrote"},
 	Damaged:     {"it is damaged", "copy the file again, or save the step again"},
 	Version:     {"it has another version", "save the step again with this version of the module"},
@@ -58,10 +58,7 @@ var reasons = [...]struct{ text, hint string }{
 
 // String returns a phrase, such as "it is damaged".
 func (r Reason) String() string {
-	if r < 1 || int(r) >= len(reasons) {
-		return fmt.Sprintf("Reason(%d)", int(r))
-	}
-	return reasons[r].text
+	return cmp.Or(reasons[r].text, fmt.Sprintf("Reason(%d)", int(r)))
 }
 
 // Error says why a compiled step cannot be saved or loaded.
@@ -82,11 +79,7 @@ func (e *Error) Error() string {
 	if e.Variable != "" {
 		what += fmt.Sprintf(": variable %q", e.Variable)
 	}
-	hint := e.Hint
-	if hint == "" && e.Reason > 0 && int(e.Reason) < len(reasons) {
-		hint = reasons[e.Reason].hint
-	}
-	return errkind.Text(what, e.Detail, e.Err, hint)
+	return errkind.Text(what, e.Detail, e.Err, cmp.Or(e.Hint, reasons[e.Reason].hint))
 }
 
 // Kind returns DataLossError for a file that is damaged, NotImplementedError for a step that cannot
@@ -104,10 +97,12 @@ func (e *Error) Kind() errkind.Kind {
 // Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
+// problems are the reasons of what the strategy finds.
+var problems = map[saved.Problem]Reason{
+	saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported, saved.OtherArguments: Arguments,
+}
+
 // fail makes an error of what the strategy found.
 func fail(m saved.Misfit) error {
-	reason := map[saved.Problem]Reason{
-		saved.Damaged: Damaged, saved.BadVariable: Variable, saved.Unsupported: Unsupported, saved.OtherArguments: Arguments,
-	}[m.Problem]
-	return &Error{Reason: reason, Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
+	return &Error{Reason: problems[m.Problem], Variable: m.Variable, Detail: m.Detail, Hint: m.Hint, Err: m.Err}
 }

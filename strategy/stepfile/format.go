@@ -31,9 +31,7 @@ func encode(h header, text, program []byte) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(magic)
 	for _, part := range [][]byte{head, text, program} {
-		var size [8]byte
-		binary.LittleEndian.PutUint64(size[:], uint64(len(part)))
-		b.Write(size[:])
+		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
 		b.Write(part)
 	}
 	sum := sha256.Sum256(b.Bytes())

@@ -20,16 +20,8 @@ import (
 type header struct {
 	Version int    `json:"version"`
 	Step    string `json:"step"`
-	// Identity is the plugin's: see [cache.PluginIdentity].
-	Identity string `json:"plugin"`
-	// Devices is the kind of the devices.
-	Devices string `json:"devices"`
-	// Topology names the slice; Mesh, IDs and Coordinates are what counts.
-	Topology    string              `json:"topology"`
-	Mesh        tpu.Coordinates     `json:"mesh"`
-	IDs         [][]int             `json:"device_ids"`
-	Coordinates [][]tpu.Coordinates `json:"coordinates"`
-	Axes        []sharding.Axis     `json:"axes"`
+	target
+	Axes []sharding.Axis `json:"axes"`
 	// LogicalAxes are those of a replica, where they have names; Axes has their pieces.
 	LogicalAxes []sharding.Axis `json:"logical_axes,omitempty"`
 	Arguments   []tensor        `json:"arguments"`
@@ -51,6 +43,16 @@ type header struct {
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
 	Metrics   *metrics     `json:"metrics,omitempty"`
+}
+
+// target is a saved.Target. Plugin is the identity of [cache.PluginIdentity].
+type target struct {
+	Plugin      string              `json:"plugin"`
+	Devices     string              `json:"devices"`
+	Topology    string              `json:"topology"`
+	Mesh        tpu.Coordinates     `json:"mesh"`
+	IDs         [][]int             `json:"device_ids"`
+	Coordinates [][]tpu.Coordinates `json:"coordinates"`
 }
 
 // tensor is a spmd.ShardedTensor.
@@ -132,15 +134,14 @@ func (a annotation) in() (logical.Annotation, error) {
 
 // tensorOut is an argument or a result as the file has it.
 func tensorOut(p spmd.ShardedTensor) tensor {
-	var cut *replicaShard
-	if p.Over.Is() {
-		cut = &replicaShard{p.Over.Dim, p.Over.Size}
-	}
-	return tensor{
-		Over: cut,
+	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
 		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
 	}
+	if p.Over.Is() {
+		t.Over = new(replicaShard(p.Over))
+	}
+	return t
 }
 
 // in is the argument or result of a file.
@@ -148,7 +149,7 @@ func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
 	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
 	if t.Over != nil {
-		p.Over = spmd.ReplicaShard{Dim: t.Over.Dim, Size: t.Over.Size}
+		p.Over = spmd.ReplicaShard(*t.Over)
 		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
 			return p, fmt.Errorf("tensor %q: %v in parts of %s", t.Name, p.Local, p.Over)
 		}
@@ -169,8 +170,7 @@ func (t tensor) in() (p spmd.ShardedTensor, err error) {
 func headerOf(s *saved.Step) header {
 	padding := strategy.Padding(s.Padding)
 	h := header{
-		Version: version, Step: s.Name, Identity: s.Target.Plugin, Devices: s.Target.Devices, Topology: s.Target.Topology, Mesh: s.Target.Mesh,
-		IDs: s.Target.IDs, Coordinates: s.Target.Coordinates, Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
+		Version: version, Step: s.Name, target: target(s.Target), Axes: s.Module.Mesh.Axes(), Updates: s.Updates, Steps: s.Steps,
 		SplitBatch: s.SplitBatch, LocalBatch: s.LocalBatch, PadRagged: padding == strategy.MaskPadding, Keep: padding == strategy.KeepPadding, Training: s.Training, Mirrored: s.Mirrored,
 		NonFinite: s.Guard.Mode, Gradients: s.Guard.Gradients, Metrics: metricsOut(s.Metrics),
 	}
@@ -184,7 +184,10 @@ func headerOf(s *saved.Step) header {
 		t, argument := tensorOut(a), s.Arguments[i]
 		t.Variable, t.Ragged, t.Sizes = argument.Variable, argument.Ragged, argument.Sizes
 		if d := argument.Distributed; d != nil {
-			t.Distributed = variableOut(d)
+			t.Distributed = &variable{
+				Synchronization: strategy.VariableSynchronization(d.Synchronization).String(),
+				Aggregation:     strategy.VariableAggregation(d.Aggregation).String(), LocalWrites: d.LocalWrites,
+			}
 		}
 		h.Arguments = append(h.Arguments, t)
 	}
@@ -209,10 +212,7 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		return nil, err
 	}
 	s := &saved.Step{
-		Name: h.Step, Module: m, Code: code, Updates: h.Updates, Steps: h.Steps,
-		Target: saved.Target{
-			Plugin: h.Identity, Devices: h.Devices, Topology: h.Topology, Mesh: h.Mesh, IDs: h.IDs, Coordinates: h.Coordinates,
-		},
+		Name: h.Step, Module: m, Code: code, Updates: h.Updates, Steps: h.Steps, Target: saved.Target(h.target),
 		SplitBatch: h.SplitBatch, LocalBatch: h.LocalBatch, Padding: int(h.padding()), Training: h.Training, Mirrored: h.Mirrored,
 		Guard: saved.Guard{Mode: h.NonFinite, Gradients: h.Gradients},
 	}
@@ -267,14 +267,6 @@ type variable struct {
 	Synchronization string `json:"synchronization"`
 	Aggregation     string `json:"aggregation"`
 	LocalWrites     bool   `json:"local_writes,omitempty"`
-}
-
-// variableOut is a distributed variable as the file has it.
-func variableOut(v *saved.Variable) *variable {
-	return &variable{
-		Synchronization: strategy.VariableSynchronization(v.Synchronization).String(),
-		Aggregation:     strategy.VariableAggregation(v.Aggregation).String(), LocalWrites: v.LocalWrites,
-	}
 }
 
 // in is the distributed variable that an argument is.

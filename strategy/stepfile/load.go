@@ -147,8 +147,8 @@ func namesAxes(step *saved.Step) bool {
 // fits compares what a step was compiled for with what the strategy runs on.
 func (h header) fits(here saved.Target) error {
 	switch {
-	case h.Identity != here.Plugin:
-		return &Error{Reason: Plugin, Detail: fmt.Sprintf("%q, and here is %q", h.Identity, here.Plugin)}
+	case h.Plugin != here.Plugin:
+		return &Error{Reason: Plugin, Detail: fmt.Sprintf("%q, and here is %q", h.Plugin, here.Plugin)}
 	case h.Devices != here.Devices:
 		return &Error{Reason: Devices, Detail: fmt.Sprintf("%q, and here are %q", h.Devices, here.Devices)}
 	case h.Mesh != here.Mesh:
