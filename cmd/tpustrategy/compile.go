@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,11 +199,7 @@ func (a *app) record() string {
 // write writes the report files and shows the outcomes, also those whose file could not be written.
 func (c *compileCmd) write(a *app, root *cli, all []ahead.Outcome) error {
 	unwritten := ahead.WriteReports(c.Report, all)
-	show := ahead.WriteText
-	if root.JSON {
-		show = func(w io.Writer, all []ahead.Outcome) error { return ahead.WriteJSON(w, all) }
-	}
-	if err := show(a.stdout, all); err != nil {
+	if err := ahead.Show(a.stdout, all, root.JSON); err != nil {
 		return err
 	}
 	if unwritten != nil {

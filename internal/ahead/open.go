@@ -3,6 +3,7 @@ package ahead
 import (
 	"context"
 	"errors"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,28 +65,27 @@ func Describe(ctx context.Context, name, plugin string) (*system.Slice, error) {
 // Open opens a strategy over a topology. plugin is the path of its plugin, or empty to look for
 // one. done closes what was opened.
 func Open(ctx context.Context, topology, plugin string, opts strategy.Options) (s *strategy.TPUStrategy, done func(), err error) {
+	var under io.Closer
 	if n := CPUDevices(topology); n > 0 {
-		sys, err := system.Open(ctx, system.Options{CPUDevices: n, Plugin: plugin})
-		if err != nil {
+		var sys *system.System
+		if sys, err = system.Open(ctx, system.Options{CPUDevices: n, Plugin: plugin}); err != nil {
 			return nil, nil, err
 		}
-		if s, err = strategy.New(sys, opts); err != nil {
-			return nil, nil, errors.Join(err, sys.Close())
+		under = sys
+		s, err = strategy.New(sys, opts)
+	} else {
+		var slice *system.Slice
+		if slice, err = Describe(ctx, topology, plugin); err != nil {
+			return nil, nil, err
 		}
-		return s, func() {
-			_ = s.Close()
-			_ = sys.Close()
-		}, nil
+		under = slice
+		s, err = strategy.NewAheadOfTime(slice, opts)
 	}
-	slice, err := Describe(ctx, topology, plugin)
 	if err != nil {
-		return nil, nil, err
-	}
-	if s, err = strategy.NewAheadOfTime(slice, opts); err != nil {
-		return nil, nil, errors.Join(err, slice.Close())
+		return nil, nil, errors.Join(err, under.Close())
 	}
 	return s, func() {
 		_ = s.Close()
-		_ = slice.Close()
+		_ = under.Close()
 	}, nil
 }

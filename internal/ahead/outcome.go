@@ -81,8 +81,11 @@ func WriteJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// WriteText writes outcomes for a person: the reports, and of several topologies the errors.
-func WriteText(w io.Writer, all []Outcome) error {
+// Show writes outcomes as JSON, or for a person: the reports, and of several topologies the errors.
+func Show(w io.Writer, all []Outcome, asJSON bool) error {
+	if asJSON {
+		return WriteJSON(w, all)
+	}
 	for i, o := range all {
 		if i > 0 {
 			fmt.Fprintln(w)

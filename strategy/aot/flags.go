@@ -60,21 +60,18 @@ func AddFlags(to *flag.FlagSet) *Flags {
 // [Flags.Main] reports.
 func (f *Flags) Requested() bool { return f.Topology+f.Report+f.Save+f.Text+f.Plan != "" }
 
-// given says whether a flag was given.
-func (f *Flags) given(name string) (is bool) {
-	if f.set != nil {
-		f.set.Visit(func(one *flag.Flag) { is = is || one.Name == name })
-	}
-	return is
-}
-
-// options are the flags that were given, but for what the report has of its own, and where it goes: the
-// program's own are among them.
-func (f *Flags) options() map[string]string {
+// given are the values of the flags that were given; the program's own are among them.
+func (f *Flags) given() map[string]string {
 	given := map[string]string{}
 	if f.set != nil {
 		f.set.Visit(func(one *flag.Flag) { given[one.Name] = one.Value.String() })
 	}
+	return given
+}
+
+// options are the flags that were given, but for what the report has of its own, and where it goes.
+func (f *Flags) options() map[string]string {
+	given := f.given()
 	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "mends", "json", "by", "plugin", "out"} {
 		delete(given, name)
 	}

@@ -90,24 +90,18 @@ func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) 
 // compiled writes what came of compilations.
 func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
 	err := ahead.WriteReports(r.flags.Report, all)
-	show := ahead.WriteText
-	if r.flags.JSON {
-		show = func(w io.Writer, all []ahead.Outcome) error { return ahead.WriteJSON(w, all) }
-	}
-	if unshown := show(stdout, all); unshown != nil {
+	if unshown := ahead.Show(stdout, all, r.flags.JSON); unshown != nil {
 		err = incomplete(unshown)
 	}
-	if err == nil {
-		if failure := ahead.FirstFailure(all); failure != nil {
-			err = failure
-		}
+	failure := ahead.FirstFailure(all)
+	if err != nil {
+		failure = ahead.FailureOf(err)
 	}
-	if err == nil {
+	if failure == nil {
 		return nil
 	}
-	failure := *ahead.FailureOf(err)
 	failure.Reported = true
-	return &failure
+	return failure
 }
 
 func incomplete(err error) error {
@@ -157,10 +151,11 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 		}
 	}()
 	opts, told := r.opts, r.opts.Phases
-	if r.flags.given("replicas") {
+	given := r.flags.given()
+	if given["replicas"] != "" {
 		opts.Replicas = r.flags.Replicas
 	}
-	if r.flags.given("logical") {
+	if given["logical"] != "" {
 		opts.LogicalDevices = r.flags.Logical
 	}
 	opts.Phases = func(p phase.Phase) {
