@@ -3,8 +3,6 @@ package contrib
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -54,14 +52,6 @@ func updateDefault(ctx context.Context, op string, v *Variable, fn UpdateFunc, a
 	u := &UpdateContext{d: byDefault, variable: v}
 	u.ctx = context.WithValue(ctx, updateKey{}, u)
 	return errkind.Guard("contrib: the update function", func() (any, error) { return fn(u, plain...) })
-}
-
-// devicesOfFirst returns where the variable lives whose name comes first.
-func devicesOfFirst(variables []*Variable) []string {
-	if len(variables) == 0 {
-		return nil
-	}
-	return slices.MinFunc(variables, func(a, b *Variable) int { return strings.Compare(a.Name(), b.Name()) }).Devices()
 }
 
 // mirroredDefault is a value as it is.

@@ -68,11 +68,13 @@ func (d *DistributionStrategy) reduceAll(ctx context.Context, call, method strin
 	}
 	inner := make([]eager.ReducePair, len(pairs))
 	for i, p := range pairs {
-		value, done, err := d.reducible(ctx, p.Value)
+		value, made, err := d.reducible(ctx, p.Value)
 		if err != nil {
 			return nil, at(i, err)
 		}
-		defer done()
+		if made {
+			defer value.(strategy.Value).Close()
+		}
 		inner[i] = eager.ReducePair{Value: value, To: destinationOf(value)}
 		if len(p.To) == 1 {
 			inner[i].To = p.To[0]
@@ -114,28 +116,27 @@ func (d *DistributionStrategy) checkDestination(ctx context.Context, to eager.De
 	return err
 }
 
-// reducible returns a value or a variable that package eager reduces; done releases what was made
-// for it.
-func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner any, done func(), err error) {
-	keep := func() {}
+// reducible returns a value or a variable that package eager reduces; made says that it was made for
+// that, and is to be closed.
+func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner any, made bool, err error) {
 	switch x := value.(type) {
 	case *PerDevice:
 		v, err := d.unwrap("reduce", x)
 		if err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		if p, ok := v.(strategy.Value); ok {
-			return p, keep, nil
+			return p, false, nil
 		}
-		return nil, nil, fault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
+		return nil, false, fault(errkind.TypeError, "reduce", "reduce tensors", "values that are no tensors: %v", v)
 	case *Variable:
 		if x == nil || x.d != d {
-			return nil, nil, otherStrategy("reduce", "the variable")
+			return nil, false, otherStrategy("reduce", "the variable")
 		}
 		if !x.TowerLocal() {
 			break
 		}
-		return x.inner, keep, nil
+		return x.inner, false, nil
 	case *Mirrored:
 	default:
 		if !d.IsSingleTower() {
@@ -143,11 +144,11 @@ func (d *DistributionStrategy) reducible(ctx context.Context, value any) (inner 
 		}
 		p, err := d.strategy.PerReplica(ctx, []any{value}, logical.Annotation{})
 		if err != nil {
-			return nil, nil, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: errkind.AssertionError}
+			return nil, false, &errkind.Fault{Op: "contrib: reduce", Reason: fmt.Sprintf("a value of type %T", value), Err: err, Class: errkind.AssertionError}
 		}
-		return p, func() { _ = p.Close() }, nil
+		return p, true, nil
 	}
-	return nil, nil, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
+	return nil, false, fault(errkind.AssertionError, "reduce", "give what CallForEachTower returns", "a %T is no PerDevice value", value)
 }
 
 // ReducePair is a value of BatchReduce and its destination; without a destination, To is empty.

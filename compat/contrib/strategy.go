@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -73,10 +74,13 @@ func (d *DistributionStrategy) WorkerDeviceIndex() any {
 // NonSlotDevices returns where state that belongs to no variable lives: TensorFlow's
 // non_slot_devices. The variables matter to the [Default] alone.
 func (d *DistributionStrategy) NonSlotDevices(variables ...*Variable) []string {
-	if d == byDefault {
-		return devicesOfFirst(variables)
+	switch {
+	case d != byDefault:
+		return eager.Of(d.strategy).NonSlotDevices()
+	case len(variables) == 0:
+		return nil
 	}
-	return eager.Of(d.strategy).NonSlotDevices()
+	return slices.MinFunc(variables, func(a, b *Variable) int { return strings.Compare(a.Name(), b.Name()) }).Devices()
 }
 
 // Scope returns ctx in the strategy's cross-tower context, as DistributionStrategy.scope enters it;
