@@ -60,7 +60,19 @@ func (w *work) call(ctx context.Context, c call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	results, err := c.function(s).Run(ctx, c.args...)
+	return w.each(ctx, s, c.function(s), c.args, func(r int, got []*tensors.Tensor) error {
+		for i, want := range c.right(r) {
+			if err := w.same(fmt.Sprintf("%s, result %d, replica %d", c.name, i, r), got[i], want); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each runs a function, and calls do with its results on each replica of this host.
+func (w *work) each(ctx context.Context, s *strategy.TPUStrategy, f *strategy.Function, args []any, do func(replica int, results []*tensors.Tensor) error) (err error) {
+	results, err := f.Run(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -69,15 +81,15 @@ func (w *work) call(ctx context.Context, c call) (err error) {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	for _, r := range s.LocalReplicas() {
-		for i, want := range c.right(r) {
-			got, err := results[i].Local(ctx, r)
-			if err != nil {
+	for _, replica := range s.LocalReplicas() {
+		local := make([]*tensors.Tensor, len(results))
+		for i, r := range results {
+			if local[i], err = r.Local(ctx, replica); err != nil {
 				return err
 			}
-			if err := w.same(fmt.Sprintf("%s, result %d, replica %d", c.name, i, r), got, want); err != nil {
-				return err
-			}
+		}
+		if err := do(replica, local); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -191,24 +203,16 @@ func regionCall(size [2]int, axes []string, g int, what string) call {
 				})
 		},
 		right: func(r int) []any {
-			x := func(d, j int) int32 { return int32((r*rows + d*2*g + j) % 61) }
-			var sum, whole, exchanged, shifted, last []int32
-			for j := range 2 * g {
-				var total int32
-				for d := range g {
-					total += x(d, j)
+			x := func(d, j int) int { return (r*rows + d*2*g + j) % 61 }
+			of := func(kind string, devices int) (all []int32) {
+				for d := range devices {
+					for _, v := range rightCollective(kind, g, d, x) {
+						all = append(all, int32(v))
+					}
 				}
-				sum, last = append(sum, total), append(last, x(g-1, j))
+				return all
 			}
-			for d := range g {
-				for j := range 2 * g {
-					whole, shifted = append(whole, x(d, j)), append(shifted, x((d+g-1)%g, j))
-				}
-				for from := range g {
-					exchanged = append(exchanged, x(from, 2*d), x(from, 2*d+1))
-				}
-			}
-			return []any{sum, whole, sum, exchanged, shifted, last}
+			return []any{of("all_reduce", 1), of("all_gather", 1), of("reduce_scatter", g), of("all_to_all", g), of("collective_permute", g), of("broadcast", 1)}
 		},
 	}
 }

@@ -3,6 +3,7 @@ package accept
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
@@ -104,47 +105,51 @@ func collectiveProgram(g grouping, dtype pjrt.DType, kinds []string) raw {
 // given is element j of what device d brings: small numbers, so that sums of many are exact.
 func given(d, j int) int { return (5*d + 3*j) % 7 }
 
-// rightCollective is what a device receives.
-func rightCollective(kind string, g grouping, device int) (out []int) {
-	var group []int
-	at := 0
+// of returns the group of a device, and where in it the device is.
+func (g grouping) of(device int) (members []int, at int) {
 	for _, members := range g.groups {
-		for i, d := range members {
-			if d == device {
-				group, at = members, i
-			}
+		if at := slices.Index(members, device); at >= 0 {
+			return members, at
 		}
 	}
-	size := len(group)
-	sum, most := make([]int, 2*size), make([]int, 2*size)
-	for j := range sum {
-		for _, d := range group {
-			sum[j] += given(d, j)
-			most[j] = max(most[j], given(d, j))
+	return nil, -1
+}
+
+// rightCollective is what member at of a group of so many receives, where member m brings x(m, 0) to
+// x(m, 2*size-1).
+func rightCollective(kind string, size, at int, x func(member, j int) int) (out []int) {
+	take := func(member, from, to int) {
+		for j := from; j < to; j++ {
+			out = append(out, x(member, j))
 		}
 	}
 	switch kind {
-	case "all_reduce":
-		return sum
-	case "all_reduce_max":
-		return most
-	case "reduce_scatter":
-		return sum[2*at : 2*at+2]
 	case "all_gather":
-		for _, d := range group {
-			for j := range 2 * size {
-				out = append(out, given(d, j))
-			}
+		for m := range size {
+			take(m, 0, 2*size)
 		}
 	case "all_to_all":
-		for _, d := range group {
-			out = append(out, given(d, 2*at), given(d, 2*at+1))
+		for m := range size {
+			take(m, 2*at, 2*at+2)
 		}
 	case "collective_permute":
-		from := group[(at+size-1)%size]
+		take((at+size-1)%size, 0, 2*size)
+	case "broadcast": // of the last
+		take(size-1, 0, 2*size)
+	default:
 		for j := range 2 * size {
-			out = append(out, given(from, j))
+			sum, most := 0, 0
+			for m := range size {
+				sum, most = sum+x(m, j), max(most, x(m, j))
+			}
+			if kind == "all_reduce_max" {
+				sum = most
+			}
+			out = append(out, sum)
 		}
+	}
+	if kind == "reduce_scatter" {
+		return out[2*at : 2*at+2]
 	}
 	return out
 }
@@ -181,6 +186,8 @@ func (w *work) collective(ctx context.Context, g grouping, dtype pjrt.DType, kin
 		}
 		return numbers(dtype, values...)
 	}, func(d, i int, data []byte) {
-		w.exactly(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, numbers(dtype, rightCollective(kinds[i], g, d)...))
+		members, at := g.of(d)
+		right := rightCollective(kinds[i], len(members), at, func(m, j int) int { return given(members[m], j) })
+		w.exactly(fmt.Sprintf("%s over %s of %s, device %d", kinds[i], g.name, dtype, d), dtype, data, numbers(dtype, right...))
 	})
 }

@@ -26,21 +26,15 @@ type Device struct {
 
 // describe reads a device. Without coordinates of its own it has those of the topology.
 func describe(d *pjrt.DeviceDescription, topology tpu.Topology) Device {
-	out := Device{ID: d.ID(), Process: d.ProcessIndex(), Kind: d.Kind()}
 	attributes := d.Attributes()
+	slice, _ := attributes["slice_index"].(int64)
+	out := Device{ID: d.ID(), Process: d.ProcessIndex(), Kind: d.Kind(), Slice: int(slice)}
 	if coords, ok := attributes["coords"].([]int64); ok && len(coords) == 3 {
-		for i, c := range coords {
-			out.Coords[i] = int(c)
-		}
-		if core, ok := attributes["core_on_chip"].(int64); ok {
-			out.Coords[3] = int(core)
-		}
+		core, _ := attributes["core_on_chip"].(int64)
+		out.Coords = [4]int{int(coords[0]), int(coords[1]), int(coords[2]), int(core)}
 	} else if at, ok := topology.CoordinatesOfDevice(d.ID()); ok {
 		out.Coords = at
 		out.Process, _ = topology.TaskOfDevice(d.ID())
-	}
-	if slice, ok := attributes["slice_index"].(int64); ok {
-		out.Slice = int(slice)
 	}
 	return out
 }

@@ -51,20 +51,10 @@ func donation(ctx context.Context, w *work) (err error) {
 	var before, peak int64
 	for i := range 10 {
 		w.at("update %d", i)
-		results, err := f.Run(ctx)
+		err := w.each(ctx, s, f, nil, func(_ int, got []*tensors.Tensor) error {
+			return w.same("the variable's maximum", got[0], []float32{float32(i + 1)})
+		})
 		if err != nil {
-			return err
-		}
-		for _, r := range s.LocalReplicas() {
-			got, err := results[0].Local(ctx, r)
-			if err != nil {
-				return err
-			}
-			if err := w.same("the variable's maximum", got, []float32{float32(i + 1)}); err != nil {
-				return err
-			}
-		}
-		if err := results[0].Close(); err != nil {
 			return err
 		}
 		device, _ := w.sys().Device(s.LocalDevices()[0])

@@ -59,28 +59,28 @@ type Seams struct {
 
 // Check refuses options that cannot be run, as [Run] does.
 func (o Options) Check() error {
-	if o.Open == nil {
-		return &errkind.Fault{Op: "accept", Reason: "Options.Open is nil", Hint: "give a function that opens the devices", Class: errkind.ValueError}
-	}
-	if o.Budget < 0 {
-		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("a budget of %v", o.Budget), Hint: "give a positive time", Class: errkind.ValueError}
-	}
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.Name)
 	}
-	for _, name := range slices.Concat(o.Only, o.Skip) {
-		if !slices.Contains(names, name) {
-			return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("there is no part %q", name), Hint: "the parts are " + strings.Join(names, ", "), Class: errkind.ValueError}
-		}
-	}
-	if o.Kill != nil && *o.Kill < 0 {
-		return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf("there is no host %d to end", *o.Kill), Hint: "hosts count from 0", Class: errkind.ValueError}
-	}
-	if slices.Contains(o.Skip, startPart) {
-		return &errkind.Fault{Op: "accept", Reason: "the part start cannot be left out", Hint: "all other parts need what it opens", Class: errkind.ValueError}
+	unknown := slices.DeleteFunc(slices.Concat(o.Only, o.Skip), func(name string) bool { return slices.Contains(names, name) })
+	switch {
+	case o.Open == nil:
+		return invalid("give a function that opens the devices", "Options.Open is nil")
+	case o.Budget < 0:
+		return invalid("give a positive time", "a budget of %v", o.Budget)
+	case len(unknown) > 0:
+		return invalid("the parts are "+strings.Join(names, ", "), "there is no part %q", unknown[0])
+	case o.Kill != nil && *o.Kill < 0:
+		return invalid("hosts count from 0", "there is no host %d to end", *o.Kill)
+	case slices.Contains(o.Skip, startPart):
+		return invalid("all other parts need what it opens", "the part start cannot be left out")
 	}
 	return nil
+}
+
+func invalid(hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: "accept", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }
 
 // wanted says whether a part is to be run.

@@ -58,30 +58,22 @@ func (w *work) draw(ctx context.Context, own bool) (steps [][]float32, err error
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f := randomFunction(s, own)
 	for range 2 {
-		results, err := f.Run(ctx)
-		if err != nil {
-			return nil, err
-		}
 		var first []float32
-		for i, r := range s.LocalReplicas() {
-			x, err := results[0].Local(ctx, r)
-			if err != nil {
-				return nil, err
-			}
-			mean, err := results[1].Local(ctx, r)
-			if err != nil {
-				return nil, err
-			}
-			numbers := tensors.MustCopyFlatData[float32](x)
-			if m := tensors.ToScalar[float32](mean); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
+		err := w.each(ctx, s, f, nil, func(r int, got []*tensors.Tensor) error {
+			numbers := tensors.MustCopyFlatData[float32](got[0])
+			if m := tensors.ToScalar[float32](got[1]); m < 0.45 || m > 0.55 || slices.Min(numbers) < 0 || slices.Max(numbers) >= 1 {
 				w.fail("own=%t, replica %d: not uniform from 0 to 1: mean %g, from %g to %g", own, r, m, slices.Min(numbers), slices.Max(numbers))
 			}
 			switch {
-			case i == 0:
+			case first == nil:
 				first = numbers
 			case slices.Equal(first, numbers) == own:
 				w.fail("own=%t: replicas %d and %d draw equal numbers: %t", own, s.LocalReplicas()[0], r, !own)
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 		steps = append(steps, first)
 	}

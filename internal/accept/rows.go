@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -96,23 +97,21 @@ func (w *work) feedPadded(ctx context.Context, s *strategy.TPUStrategy) (err err
 		if err != nil {
 			return err
 		}
-		results, err := masked.Run(ctx, b.Args()...)
-		if err != nil {
-			return err
-		}
 		part := all[min(taken*batch, len(all)):min((taken+1)*batch, len(all))]
 		var total float32
 		for _, v := range part {
 			total += v
 		}
-		for i, want := range []float32{total, float32(len(part))} {
-			got, err := results[i].Local(ctx, s.LocalReplicas()[0])
-			if err != nil {
-				return err
+		err = w.each(ctx, s, masked, b.Args(), func(r int, got []*tensors.Tensor) error {
+			for i, want := range []float32{total, float32(len(part))} {
+				if err := w.same(fmt.Sprintf("padded batch %d, result %d, replica %d", taken, i, r), got[i], []float32{want}); err != nil {
+					return err
+				}
 			}
-			if err := w.same(fmt.Sprintf("padded batch %d, result %d", taken, i), got, []float32{want}); err != nil {
-				return err
-			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		taken++
 	}
