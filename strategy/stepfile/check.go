@@ -106,10 +106,7 @@ func (h header) module(text []byte) (*spmd.Module, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(placed.Global) < len(placed.Local) || len(placed.Shard) != len(placed.Global) {
-				return nil, fmt.Errorf("tensor %q has shapes %v, %v and %v", t.Name, placed.Local, placed.Global, placed.Shard)
-			}
-			if placed.Donated && (placed.Result < 0 || placed.Result >= len(h.Results)) {
+			if placed.Donated && placed.Result >= len(h.Results) {
 				return nil, fmt.Errorf("tensor %q is donated to result %d of %d", t.Name, placed.Result, len(h.Results))
 			}
 			if err := h.checkShape(mesh, replica, placed); err != nil {
@@ -150,7 +147,7 @@ func (h header) check(m *spmd.Module) error {
 		}
 		if t.PerStep {
 			loop = true
-			if t.Variable || t.Donated || h.Steps < 1 || len(t.Global) == 0 || t.Global[0] != h.Steps || t.Shard[0] != h.Steps {
+			if t.Variable || t.Donated || h.Steps < 1 || t.Shard[0] != h.Steps { // t.Global begins with them: see checkShape
 				return fmt.Errorf("tensor %q has shape %v for %d steps", t.Name, t.Global, h.Steps)
 			}
 		}

@@ -53,7 +53,7 @@ func Encode(header, text, program []byte) []byte {
 
 // Decode reads a step file as far as can be without devices.
 func Decode(file []byte) error {
-	h, text, _, err := decode(file)
+	h, text, _, err := decode(bytes.NewReader(file), "")
 	if err != nil {
 		return err
 	}

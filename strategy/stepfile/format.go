@@ -39,35 +39,55 @@ func encode(h header, text, program []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decode is the inverse of encode. Errors are [*Error].
-func decode(data []byte) (h header, text, program []byte, err error) {
+// The bounds of a step file's parts: a header has some hundred bytes a variable, and compilers
+// neither take texts nor give programs of 2 GiB.
+const (
+	maxHeader = 256 << 20
+	maxPart   = 2 << 30
+)
+
+// decode reads a step file as far as its parts say it goes, so that what is none, and what has no
+// end, is not read on. sum is the hash it must have, or "". Errors are [*Error], beside those of r.
+func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 	}
-	if !bytes.HasPrefix(data, []byte(magic)) {
+	whole, size := sha256.New(), 0
+	take := func(n uint64) (data []byte) { // fewer bytes where the file ends
+		if err == nil {
+			data, err = io.ReadAll(io.TeeReader(io.LimitReader(r, int64(n)), whole))
+			size += len(data)
+		}
+		return data
+	}
+	if begin := take(uint64(len(magic))); err == nil && string(begin) != magic {
 		return fail(NotAFile, "it does not begin as one")
 	}
-	if len(data) < len(magic)+sha256.Size {
-		return fail(Damaged, "it ends after %d bytes", len(data))
-	}
-	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
-	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
-		return fail(Damaged, "its checksum is wrong")
-	}
-	rest := body[len(magic):]
 	var parts [3][]byte
-	for i := range parts {
-		if len(rest) < 8 {
-			return fail(Damaged, "part %d is missing", i)
+	for i, limit := range [...]uint64{maxHeader, maxPart, maxPart} {
+		length := take(8)
+		if len(length) < 8 {
+			break
 		}
-		n := binary.LittleEndian.Uint64(rest)
-		if rest = rest[8:]; n > uint64(len(rest)) {
-			return fail(Damaged, "part %d has %d bytes of %d", i, len(rest), n)
+		n := binary.LittleEndian.Uint64(length)
+		if n > limit {
+			return fail(Damaged, "a part of it has %d bytes, at most %d are read", n, limit)
 		}
-		parts[i], rest = rest[:n], rest[n:]
+		parts[i] = take(n)
 	}
-	if len(rest) > 0 {
+	body := whole.Sum(nil)
+	stored, more := take(sha256.Size), take(1)
+	switch found := hex.EncodeToString(whole.Sum(nil)); {
+	case err != nil:
+		return header{}, nil, nil, &errkind.Fault{Op: "stepfile: read", Err: err}
+	case sum != "" && !strings.EqualFold(found, sum):
+		return fail(Hash, "its SHA-256 is %s, not %s", found, sum)
+	case len(stored) < sha256.Size:
+		return fail(Damaged, "it ends after %d bytes", size)
+	case len(more) > 0:
 		return fail(Damaged, "there is more after its end")
+	case !bytes.Equal(body, stored):
+		return fail(Damaged, "its checksum is wrong")
 	}
 	var said struct{ Version int }
 	if err := json.Unmarshal(parts[0], &said); err != nil {
@@ -80,63 +100,4 @@ func decode(data []byte) (h header, text, program []byte, err error) {
 		return fail(Damaged, "its header: %v", err)
 	}
 	return h, parts[1], parts[2], nil
-}
-
-// The bounds of a step file's parts: a header has some hundred bytes a variable, and compilers
-// neither take texts nor give programs of 2 GiB.
-const (
-	maxHeader = 256 << 20
-	maxPart   = 2 << 30
-)
-
-// read reads a step file as far as its parts say it goes, so that what is none, and what has no
-// end, is not read on. sum is the hash it must have, or "".
-func read(r io.Reader, sum string) ([]byte, error) {
-	var data bytes.Buffer
-	take := func(n int64) error {
-		got, err := io.CopyN(&data, r, n)
-		if got < n && err == io.EOF {
-			return nil // decode says what is missing
-		}
-		if err != nil {
-			return &errkind.Fault{Op: "stepfile: read", Err: err}
-		}
-		return nil
-	}
-	finish := func() ([]byte, error) {
-		if sum == "" {
-			return data.Bytes(), nil
-		}
-		hash := sha256.Sum256(data.Bytes())
-		if found := hex.EncodeToString(hash[:]); !strings.EqualFold(found, sum) {
-			return nil, &Error{Reason: Hash, Detail: fmt.Sprintf("its SHA-256 is %s, not %s", found, sum)}
-		}
-		return data.Bytes(), nil
-	}
-	if err := take(int64(len(magic))); err != nil {
-		return nil, err
-	}
-	if data.String() != magic {
-		return data.Bytes(), nil // decode refuses it
-	}
-	for _, limit := range []uint64{maxHeader, maxPart, maxPart} {
-		at := data.Len()
-		if err := take(8); err != nil {
-			return nil, err
-		}
-		if data.Len() < at+8 {
-			return finish()
-		}
-		n := binary.LittleEndian.Uint64(data.Bytes()[at:])
-		if n > limit {
-			return nil, &Error{Reason: Damaged, Detail: fmt.Sprintf("a part of it has %d bytes, at most %d are read", n, limit)}
-		}
-		if err := take(int64(n)); err != nil {
-			return nil, err
-		}
-	}
-	if err := take(sha256.Size + 1); err != nil { // one byte more shows that it goes on
-		return nil, err
-	}
-	return finish()
 }

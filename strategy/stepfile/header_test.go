@@ -1,6 +1,7 @@
 package stepfile
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -64,7 +65,7 @@ func TestAStepIsTheSameAfterItsFile(t *testing.T) {
 	want := everyKind(t)
 	data, err := encode(headerOf(want), want.Module.Text, want.Code)
 	require.NoError(t, err)
-	h, text, code, err := decode(data)
+	h, text, code, err := decode(bytes.NewReader(data), "")
 	require.NoError(t, err)
 	got, err := h.step(text, code)
 	require.NoError(t, err)

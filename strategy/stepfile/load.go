@@ -88,11 +88,7 @@ func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *mode
 		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: fmt.Sprintf("%d options", len(opts)), Hint: "give one", Class: errkind.ValueError}
 	}
 	o := append(slices.Clone(opts), Options{})[0]
-	data, err := read(r, o.SHA256)
-	if err != nil {
-		return nil, nil, err
-	}
-	h, text, code, err := decode(data)
+	h, text, code, err := decode(r, o.SHA256)
 	if err != nil {
 		return nil, nil, err
 	}
