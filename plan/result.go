@@ -80,7 +80,7 @@ func (r *Result) Best() (*Candidate, error) {
 			why += fmt.Sprintf(", %d %s", counts[v], v)
 		}
 	}
-	return nil, &errkind.Fault{Op: "plan", Reason: "none of the plans can be run: " + strings.TrimPrefix(why, ", "), Hint: hint, Class: kind, Match: errNone}
+	return nil, &errkind.Fault{Op: "plan", Reason: "none of the plans can be run: " + strings.TrimPrefix(why, ", "), Hint: hint, Class: kind}
 }
 
 func (r *Result) counts() map[Verdict]int {

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -328,6 +327,3 @@ func (s *search) whole(ctx context.Context) error {
 	}
 	return nil
 }
-
-// errNone is matched by the error of a result without a plan that fits.
-var errNone = errors.New("plan: no plan fits")

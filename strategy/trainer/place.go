@@ -44,7 +44,7 @@ const maxCopy = 1 << 30
 // copies returns the hook that fetches the table of an earlier life of the run, which goes before the
 // hook that writes it, and the one that puts the files into Out, which goes behind all that write.
 // Where Out is a folder there is nothing to copy.
-func (f *Flags) copies(table string, pictures ...string) (fetch, put []fit.Hook) {
+func (f *Flags) copies(table, curve string) (fetch, put []fit.Hook) {
 	if f.local == f.Out {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (f *Flags) copies(table string, pictures ...string) (fetch, put []fit.Hook)
 			return nil
 		}
 		return with(ctx, func(store storage.Store) error {
-			for _, name := range append([]string{table}, pictures...) {
+			for _, name := range []string{table, curve} {
 				data, err := files.Read(filepath.Join(f.local, name), maxCopy)
 				if errors.Is(err, os.ErrNotExist) {
 					continue

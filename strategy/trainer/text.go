@@ -89,12 +89,11 @@ func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, 
 			return err
 		},
 		End: func(ctx context.Context, s *fit.State, err error) error {
-			switch {
-			case err != nil:
-			case s.First():
+			if !s.First() {
+				w = io.Discard
+			}
+			if err == nil {
 				err = write(ctx, o.Length-len(tokens), w)
-			default:
-				err = write(ctx, o.Length-len(tokens), io.Discard)
 			}
 			return errors.Join(err, g.Close())
 		},
