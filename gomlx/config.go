@@ -46,41 +46,46 @@ func wrong(config, option, reason, hint string, cause error) error {
 	return &errkind.Fault{Match: ErrConfig, Subject: subject, Reason: reason, Hint: hint, Err: cause, Class: errkind.Or(cause, errkind.ValueError)}
 }
 
-// readers read the value of each option into a config. They return what is wrong, and what is
-// possible.
-var readers = map[string]func(c *config, value string) (reason, hint string){
-	"plugin": func(c *config, value string) (string, string) {
-		if !slices.Contains([]string{"cpu", "tpu", "cuda"}, value) && !filepath.IsAbs(value) {
+// option is an option of a configuration string.
+type option struct {
+	name string
+	// read reads the option's value into a config. It returns what is wrong, and what is possible.
+	read func(c *config, value string) (reason, hint string)
+}
+
+// options are all, in the order of the documentation.
+var options = []option{
+	{"plugin", func(c *config, value string) (string, string) {
+		if !isKind(value) && !filepath.IsAbs(value) {
 			return fmt.Sprintf("%q is no plugin", value), "give cpu, tpu, cuda or the absolute path of one"
 		}
 		c.plugin = value
 		return "", ""
-	},
-	"devices": func(c *config, value string) (string, string) { return count(&c.devices, value) },
-	"logical": func(c *config, value string) (string, string) { return count(&c.logical, value) },
-	"axes":    readAxes,
-	"rules": func(c *config, value string) (string, string) {
-		c.rules = value
-		if value == "" {
-			return "it is empty", "name a JSON file, or built-in sets: " + strings.Join(logical.BuiltinNames(), ", ")
+	}},
+	{"devices", func(c *config, value string) (string, string) { return count(&c.devices, value) }},
+	{"logical", func(c *config, value string) (string, string) { return count(&c.logical, value) }},
+	{"axes", readAxes},
+	{"rules", func(c *config, value string) (string, string) {
+		return given(&c.rules, value, "name a JSON file, or built-in sets: "+strings.Join(logical.BuiltinNames(), ", "))
+	}},
+	{"precision", func(c *config, value string) (string, string) {
+		for _, p := range []lowering.Precision{lowering.PrecisionDefault, lowering.PrecisionHigh, lowering.PrecisionHighest} {
+			if strings.EqualFold(p.String(), value) {
+				c.precision = &p
+				return "", ""
+			}
 		}
-		return "", ""
-	},
-	"cache": func(c *config, value string) (string, string) {
-		c.cache = value
-		if value == "" {
-			return "it is empty", "name a directory"
-		}
-		return "", ""
-	},
-	"explain": func(c *config, value string) (string, string) {
+		return fmt.Sprintf("%q is no precision", value), "give default, high or highest"
+	}},
+	{"cache", func(c *config, value string) (string, string) { return given(&c.cache, value, "name a directory") }},
+	{"explain", func(c *config, value string) (string, string) {
 		c.explain = value == "1"
 		if value != "0" && value != "1" {
 			return fmt.Sprintf("%q is no answer", value), "give 1 or 0"
 		}
 		return "", ""
-	},
-	"topology": func(c *config, value string) (string, string) {
+	}},
+	{"topology", func(c *config, value string) (string, string) {
 		c.topology = strings.TrimSpace(value)
 		if cpuDevices(c.topology) > 0 {
 			return "", ""
@@ -89,34 +94,26 @@ var readers = map[string]func(c *config, value string) (reason, hint string){
 			return err.Error(), "give an accelerator type such as v5litepod-16, a shape such as v5e:4x4, several slices such as 2x v5e-256, GPUs such as h100:8, or cpu:8"
 		}
 		return "", ""
-	},
-	"report": func(c *config, value string) (string, string) {
-		c.report = value
-		if value == "" {
-			return "it is empty", "name a file; one that ends in .html becomes a page, and any other JSON"
-		}
-		return "", ""
-	},
-	"plan": func(c *config, value string) (string, string) {
-		c.plan = value
-		if value == "" {
-			return "it is empty", "name a file: with topology= the best plan is written to it, and otherwise followed"
-		}
-		return "", ""
-	},
-	"precision": func(c *config, value string) (string, string) {
-		for _, p := range []lowering.Precision{lowering.PrecisionDefault, lowering.PrecisionHigh, lowering.PrecisionHighest} {
-			if strings.EqualFold(p.String(), value) {
-				c.precision = &p
-				return "", ""
-			}
-		}
-		return fmt.Sprintf("%q is no precision", value), "give default, high or highest"
-	},
+	}},
+	{"report", func(c *config, value string) (string, string) {
+		return given(&c.report, value, "name a file; one that ends in .html becomes a page, and any other JSON")
+	}},
+	{"plan", func(c *config, value string) (string, string) {
+		return given(&c.plan, value, "name a file: with topology= the best plan is written to it, and otherwise followed")
+	}},
 }
 
-// optionNames are the options in the order of the documentation.
-var optionNames = []string{"plugin", "devices", "logical", "axes", "rules", "precision", "cache", "explain", "topology", "report", "plan"}
+// isKind reports whether a plugin is named by its kind.
+func isKind(plugin string) bool { return slices.Contains([]string{"cpu", "tpu", "cuda"}, plugin) }
+
+// given reads an option that may be any text but an empty one.
+func given(to *string, value, otherwise string) (reason, hint string) {
+	*to = value
+	if value == "" {
+		return "it is empty", otherwise
+	}
+	return "", ""
+}
 
 // maxDevices bounds the numbers that a string may ask for.
 const maxDevices = 1 << 17
@@ -170,7 +167,7 @@ func parseConfig(text string) (*config, error) {
 	if strings.TrimSpace(text) == "" {
 		return c, nil
 	}
-	given := map[string]bool{}
+	seen := map[string]bool{}
 	items, ok := splitItems(text)
 	if !ok {
 		return fail("", "a quoted value does not end", `end it with " before the next comma`)
@@ -178,27 +175,31 @@ func parseConfig(text string) (*config, error) {
 	for i, item := range items {
 		name, value, has := strings.Cut(item, "=")
 		name = strings.TrimSpace(name)
-		if i == 0 && !has && (slices.Contains([]string{"cpu", "tpu", "cuda"}, name) || filepath.IsAbs(name)) {
+		if i == 0 && !has && (isKind(name) || filepath.IsAbs(name)) {
 			name, value, has = "plugin", name, true
 		}
-		read := readers[name]
+		at := slices.IndexFunc(options, func(o option) bool { return o.name == name })
 		switch {
 		case name == "" && !has:
 			return fail("", "there is nothing between two commas", "leave one out")
-		case read == nil:
-			return fail(strconv.Quote(name), "there is none of that name", "the options are "+strings.Join(optionNames, ", ")+
+		case at < 0:
+			var names []string
+			for _, o := range options {
+				names = append(names, o.name)
+			}
+			return fail(strconv.Quote(name), "there is none of that name", "the options are "+strings.Join(names, ", ")+
 				`; a value with a comma stands in double quotes, as cache="/a,b"`)
 		case !has:
 			return fail(name, "it has no value", "write "+name+"=...")
-		case given[name]:
+		case seen[name]:
 			return fail(name, "it is given twice", "give it once")
 		}
-		given[name] = true
+		seen[name] = true
 		value, err := unquoted(value)
 		if err != nil {
 			return fail(name, err.Error(), `write \" and \\ within double quotes`)
 		}
-		if reason, hint := read(c, value); reason != "" {
+		if reason, hint := options[at].read(c, value); reason != "" {
 			return fail(name, reason, hint)
 		}
 	}
@@ -210,10 +211,7 @@ func (c *config) check() error {
 	fail := func(option, reason, hint string) error {
 		return wrong(c.text, option, reason, hint, nil)
 	}
-	size := 1
-	for _, axis := range c.axes {
-		size *= axis.Size
-	}
+	size := Options{Axes: c.axes}.replica()
 	switch {
 	case c.axes != nil && c.logical != 0 && c.logical != size:
 		return fail("axes", fmt.Sprintf("they make %d logical devices, and logical is %d", size, c.logical), "leave logical out")
