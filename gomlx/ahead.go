@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,7 +68,7 @@ func NewAheadOfTime(slice *system.Slice, reportFile string, opts Options) (*Back
 	if opts.Compiler, err = opts.aheadCompiler(a.line); err != nil {
 		return nil, failed("NewAheadOfTime", "", err)
 	}
-	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) *mesh.Machine { return mesh.Describe(slice, of) })
+	return newAhead(a, lowering.TargetTPU, slice.Topology(), opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Describe(slice, of), nil })
 }
 
 // lineTo returns a line that says how far compilations are.
@@ -123,28 +122,17 @@ func newAheadOnCPU(sys *system.System, reportFile string, opts Options) (*Backen
 		}
 		return record.Executable(), x.Close()
 	}
-	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) *mesh.Machine { return mesh.Compiling(topology, "cpu", compile, of) })
+	return newAhead(a, lowering.TargetCPU, topology, opts, func(of mesh.Options) (*mesh.Machine, error) { return mesh.Compiling(topology, "cpu", compile, of), nil })
 }
 
 // newAhead returns a backend without devices of its own.
-func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) *mesh.Machine) (*Backend, error) {
-	opts.Name = opts.name()
-	b := &Backend{opts: opts, ahead: a, holds: newResources(ErrFinalized)}
-	ids := slices.Concat(topology.DeviceIDs()...)
-	var err error
-	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
+func newAhead(a *aheadTarget, target lowering.Target, topology tpu.Topology, opts Options, machine func(mesh.Options) (*mesh.Machine, error)) (*Backend, error) {
+	b := &Backend{opts: opts, ahead: a}
+	if err := b.open(context.Background(), topology, target, "ahead of time for "+a.target.String(), machine); err != nil {
 		return nil, err
-	}
-	if err := opts.validate(b.mesh); err != nil {
-		return nil, err
-	}
-	b.machine = machine(opts.machine(context.Background(), ids, b.logical))
-	if opts.Target != nil {
-		target = *opts.Target
 	}
 	a.host.life = b.machine.Life
-	a.host.opts = Options{Name: b.opts.Name, Target: &target, Precision: opts.Precision, Random: opts.Random}
-	b.lowers(target, "ahead of time for "+a.target.String(), len(ids), func(compute.DeviceNum) string { return "a device of " + a.target.Name })
+	a.host.opts = Options{Name: b.opts.Name, Target: b.opts.Target, Precision: opts.Precision, Random: opts.Random}
 	b.owned = append(b.owned, a.host.Close)
 	return b, nil
 }
@@ -168,13 +156,13 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 		if err != nil {
 			return nil, fail("topology", err)
 		}
-		return c.closing(sys.Close, n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.report, opts) })
+		return c.over(n, opts, func(opts Options) (*Backend, error) { return newAheadOnCPU(sys, c.report, opts) }, sys.Close)
 	}
 	slice, err := system.Describe(ctx, c.topology, system.DescribeOptions{Plugin: path})
 	if err != nil {
 		return nil, fail("topology", err)
 	}
-	return c.closing(slice.Close, slice.Facts().Devices, opts, func(opts Options) (*Backend, error) {
+	return c.over(slice.Facts().Devices, opts, func(opts Options) (*Backend, error) {
 		planned, err := c.planned(slice, opts)
 		if err != nil {
 			return nil, err
@@ -184,28 +172,7 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 			b.ahead.plan = planned
 		}
 		return b, err
-	})
-}
-
-// closing makes a backend that closes what was opened for it.
-func (c *config) closing(end func() error, devices int, opts Options, open func(Options) (*Backend, error)) (*Backend, error) {
-	b, err := func() (*Backend, error) {
-		mesh, _, err := meshOf(devices, opts)
-		if err != nil {
-			return nil, err
-		}
-		with, err := c.withRules(mesh, opts)
-		if err != nil {
-			return nil, err
-		}
-		return open(with)
-	}()
-	if err != nil {
-		return nil, errors.Join(err, end())
-	}
-	b.owned = append(b.owned, end)
-	b.noteIdle()
-	return b, nil
+	}, slice.Close)
 }
 
 // executeAhead is Execute of a backend that compiles ahead of time.
@@ -222,26 +189,25 @@ func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]com
 		}
 		return nil, stopped
 	}
-	run := &hostRun{of: &b.ahead.host, program: p}
+	var values []promise
 	for i, input := range inputs {
-		v, err := input.(*Buffer).memory.value()
+		h := input.(*Buffer).memory
+		v, err := h.value()
 		if err != nil {
 			return nil, err
 		}
-		run.inputs = append(run.inputs, v)
-		if i < len(donate) && donate[i] {
-			h := input.(*Buffer).memory
-			_ = h.end(ErrDonated)
-			_ = b.holds.Free(h)
+		values = append(values, v)
+		if donate[i] {
+			h.give(nil, false)
 		}
 	}
-	out := make([]compute.Buffer, len(p.Outputs))
-	for r, shape := range p.Outputs {
-		buf, err := b.newBuffer(&memory{backend: b, shape: shape.Clone(), later: &later{run: run, result: r}})
+	var out []compute.Buffer
+	for r, result := range b.ahead.host.results(p, values) {
+		buf, err := b.newBuffer(&memory{backend: b, shape: p.Outputs[r].Clone(), later: result})
 		if err != nil {
 			return nil, err
 		}
-		out[r] = buf
+		out = append(out, buf)
 	}
 	return out, nil
 }
@@ -252,7 +218,7 @@ func (c *executableState) report(donated []bool) error {
 	mask, key := c.useful(donated)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.variants == nil {
 		return ErrFinalized
 	}
 	if c.reported == nil {
@@ -291,7 +257,10 @@ func (c *executableState) compileAhead(donated []bool) error {
 	x, _, err := b.machine.Build(b.machine.Life, c.program.Name, pjrt.Program{Code: m.Text, Trusted: true}, b.machine.Options(1), nil)
 	now.Stage, now.Err = phase.Done, err
 	a.line.Phase(now)
-	in := report.Input{Target: a.target, Options: b.opts.reported(), Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
+	in := report.Input{Target: a.target, Refused: report.RefusalOf(err), LoweringSeconds: lowered.Seconds(), CompilingSeconds: time.Since(start).Seconds()}
+	if b.opts.RulesName != "" {
+		in.Options = map[string]string{"rules": b.opts.RulesName}
+	}
 	stopped.Err = err
 	switch {
 	case err == nil:
@@ -320,14 +289,6 @@ func (c *executableState) compileAhead(donated []bool) error {
 		}))
 	}
 	return stopped
-}
-
-// reported are the options that a report names.
-func (o Options) reported() map[string]string {
-	if o.RulesName == "" {
-		return nil
-	}
-	return map[string]string{"rules": o.RulesName}
 }
 
 // laidOut sets how the results lie that were left to the partitioner, as far as the compiled program tells

@@ -33,13 +33,17 @@ type AheadOfTimeError struct {
 // Error returns a line that says what has stopped the program, and the report on the lines below it.
 func (e *AheadOfTimeError) Error() string {
 	var b strings.Builder
-	switch {
-	case e.Plans != nil && e.Err == nil:
-		return fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask\n\n", e.Program, e.Topology) + planText(e.File, e.Plans)
-	case e.Plans != nil:
-		var text strings.Builder
-		_ = e.Plans.WriteText(&text) // a strings.Builder takes everything
-		return errkind.Text(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "") + "\n\n" + text.String()
+	if e.Plans != nil {
+		what := fmt.Sprintf("gomlx: program %q is planned for %s and not run, as plan= and topology= ask", e.Program, e.Topology)
+		if e.Err != nil {
+			what = errkind.Text(fmt.Sprintf("gomlx: planning program %q for %s", e.Program, e.Topology), "", e.Err, "")
+		}
+		b.WriteString(what + "\n\n")
+		_ = e.Plans.WriteText(&b) // a strings.Builder takes everything
+		if e.Err == nil {
+			fmt.Fprintf(&b, "\nthe best plan is in %[1]s: run with GOMLX_BACKEND=tpustrategy:plan=%[1]s\n", e.File)
+		}
+		return b.String()
 	}
 	told := e.Explanation != nil && e.Explanation.Report != nil
 	compiled := told && !e.Explanation.Report.Memory.Refused

@@ -54,74 +54,52 @@ func (h *hostPrograms) Close() error {
 	return h.on.Close()
 }
 
-// hostRun is an execution of a program that has no data or no variables. It happens when one of its
-// results is read.
-type hostRun struct {
-	of      *hostPrograms
-	program *lowering.Program
-	inputs  []hostValue
+// promise gives a tensor in host memory, which must not be written. It may execute the programs first that
+// make the tensor.
+type promise func() ([]byte, error)
 
-	once    sync.Once
-	results [][]byte
-	err     error
-}
-
-// hostValue is a tensor in host memory, or one that an execution gives later.
-type hostValue struct {
-	bytes []byte
-	later *later
-}
-
-// later is a result of an execution.
-type later struct {
-	run    *hostRun
-	result int
-}
-
-// bytes returns the tensor, which must not be written.
-func (v hostValue) get() ([]byte, error) {
-	if v.later == nil {
-		return v.bytes, nil
+// results returns the results of a program that has no data or no variables. It is executed, after the
+// programs that its inputs need, when one of its results is read.
+func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise {
+	run := sync.OnceValues(func() ([][]byte, error) {
+		defer func() { inputs = nil }() // which may be large
+		on, err := h.backend()
+		if err != nil {
+			return nil, err
+		}
+		return on.executeFor(p, inputs)
+	})
+	out := make([]promise, len(p.Outputs))
+	for r := range out {
+		out[r] = func() ([]byte, error) {
+			results, err := run()
+			if err != nil {
+				return nil, err
+			}
+			return results[r], nil
+		}
 	}
-	return v.later.get()
+	return out
 }
 
-func (l *later) get() ([]byte, error) {
-	l.run.once.Do(l.run.run)
-	if l.run.err != nil {
-		return nil, l.run.err
-	}
-	return l.run.results[l.result], nil
-}
-
-// run executes the program, and all programs before it that it needs.
-func (r *hostRun) run() {
-	on, err := r.of.backend()
-	if err != nil {
-		r.err = err
-		return
-	}
-	r.results, r.err = r.execute(on)
-	r.inputs = nil // which may be large
-}
-
-func (r *hostRun) execute(on *Backend) ([][]byte, error) {
-	p, err := spmd.Unmarked(r.program)
+// executeFor executes a program for another backend.
+func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, error) {
+	unmarked, err := spmd.Unmarked(p)
 	if err != nil {
 		return nil, err
 	}
-	exe, err := on.compile(p)
+	exe, err := b.compile(unmarked)
 	if err != nil {
 		return nil, err
 	}
 	defer exe.Finalize()
 	var inputs []compute.Buffer
-	for i, v := range r.inputs {
-		tensor, err := v.get()
+	for i, value := range values {
+		tensor, err := value()
 		if err != nil {
 			return nil, err
 		}
-		buf, err := on.newBuffer(&memory{backend: on, shape: r.program.Parameters[i], host: tensor})
+		buf, err := b.newBuffer(&memory{backend: b, shape: p.Parameters[i], host: tensor})
 		if err != nil {
 			return nil, err
 		}

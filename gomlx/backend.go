@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
+	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -57,47 +58,52 @@ func newOn(life context.Context, sys *system.System, opts Options) (*Backend, er
 	if err := sys.Check(); err != nil {
 		return nil, failed("New", "", err)
 	}
-	opts.Name = opts.name()
-	b := &Backend{opts: opts, holds: newResources(ErrFinalized)}
-	ids := slices.Concat(sys.Topology().DeviceIDs()...)
-	var err error
-	if b.mesh, b.logical, err = meshOf(len(ids), opts); err != nil {
-		return nil, err
-	}
-	if err := opts.validate(b.mesh); err != nil {
-		return nil, err
-	}
-	if b.machine, err = mesh.On(sys, b.opts.machine(life, ids, b.logical)); err != nil {
-		return nil, failed("New", "", err)
-	}
 	target := lowering.TargetTPU
 	if sys.Platform() == "cpu" {
 		target = lowering.TargetCPU
 	}
-	if opts.Target != nil {
-		target = *opts.Target
+	b := &Backend{opts: opts}
+	err := b.open(life, sys.Topology(), target, sys.Platform(), func(of mesh.Options) (*mesh.Machine, error) { return mesh.On(sys, of) })
+	if err != nil {
+		return nil, err
 	}
-	b.lowers(target, sys.Platform(), len(ids), func(num compute.DeviceNum) string {
-		if err := b.has(num); err != nil {
-			return err.Error()
-		}
-		return b.machine.All[num].DebugString()
-	})
 	return b, nil
 }
 
-// lowers makes the part of the backend that writes programs.
-func (b *Backend) lowers(target lowering.Target, platform string, devices int, describe func(compute.DeviceNum) string) {
+// open makes the backend's machine over the devices of a topology, and the part that writes programs, for
+// target unless Options.Target says another.
+func (b *Backend) open(life context.Context, topology tpu.Topology, target lowering.Target, platform string, machine func(mesh.Options) (*mesh.Machine, error)) (err error) {
+	b.holds = newResources()
+	b.opts.Name = b.opts.name()
+	if b.opts.Target == nil {
+		b.opts.Target = &target
+	}
+	ids := slices.Concat(topology.DeviceIDs()...)
+	if b.mesh, b.logical, err = meshOf(len(ids), b.opts); err != nil {
+		return err
+	}
+	if err := b.opts.validate(b.mesh); err != nil {
+		return err
+	}
+	b.machine, err = machine(mesh.Options{
+		Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, b.logical.Size())), Compiler: b.opts.Compiler, Closed: ErrFinalized,
+		Differ: func(what string, _ []string, differing []int) error {
+			return &MismatchError{What: what, Differing: differing}
+		},
+	})
+	if err != nil {
+		return failed("New", "", err)
+	}
 	lowered := lowering.Options{
-		Target: target, Precision: b.opts.Precision, Random: b.opts.Random,
+		Target: *b.opts.Target, Precision: b.opts.Precision, Random: b.opts.Random,
 		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
 		Numbered: true, Origins: true,
 		Compile:           b.compile,
 		Data:              data{b},
 		Name:              b.opts.Name,
-		Description:       fmt.Sprintf("%s: %s, %d device(s) as %v", b.opts.Name, platform, devices, b.mesh),
-		NumDevices:        devices,
-		DeviceDescription: describe,
+		Description:       fmt.Sprintf("%s: %s, %d device(s) as %v", b.opts.Name, platform, len(ids), b.mesh),
+		NumDevices:        len(ids),
+		DeviceDescription: b.describe,
 	}
 	if b.mesh.Size() > 1 {
 		lowered.WholeAlong = func(f *lowering.Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
@@ -105,14 +111,18 @@ func (b *Backend) lowers(target lowering.Target, platform string, devices int, d
 		}
 	}
 	b.Backend = lowering.New(lowered)
+	return nil
 }
 
-// machine describes the machine of a backend's devices.
-func (o Options) machine(life context.Context, ids []int, replica sharding.Mesh) mesh.Options {
-	return mesh.Options{Speaker: "gomlx", Within: life, Groups: slices.Collect(slices.Chunk(ids, replica.Size())), Compiler: o.Compiler, Closed: ErrFinalized,
-		Differ: func(what string, _ []string, differing []int) error {
-			return &MismatchError{What: what, Differing: differing}
-		}}
+// describe says what a device is.
+func (b *Backend) describe(num compute.DeviceNum) string {
+	if b.ahead != nil {
+		return "a device of " + b.ahead.target.Name
+	}
+	if err := b.has(num); err != nil {
+		return err.Error()
+	}
+	return b.machine.All[num].DebugString()
 }
 
 // meshOf is the mesh over so many devices, and its logical axes.

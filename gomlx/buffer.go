@@ -33,8 +33,8 @@ type memory struct {
 	mu         sync.Mutex
 	host       []byte       // row-major, as the plugin takes it; nil if the value is on devices only
 	placements []*placement // the layouts that it is in, the last used first
-	// later is the value ahead of time, if it is a program's result.
-	later *later
+	// later gives the value ahead of time, if it is a program's result.
+	later promise
 	gone  error // why it cannot be used
 	// users is how many executions are taking the value as it is, and owned whether one takes it for
 	// good; see claim.go.
@@ -150,7 +150,7 @@ func (h *memory) readLocked(dst []byte) error {
 		copy(dst, h.host)
 		return nil
 	case h.later != nil:
-		tensor, err := h.later.get()
+		tensor, err := h.later()
 		copy(dst, tensor)
 		return err
 	}
@@ -181,10 +181,14 @@ func (h *memory) bytes() ([]byte, error) {
 }
 
 // value returns the value ahead of time, where it is nowhere but in host memory or still to come.
-func (h *memory) value() (hostValue, error) {
+func (h *memory) value() (promise, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return hostValue{h.host, h.later}, h.gone
+	if h.later != nil {
+		return h.later, h.gone
+	}
+	host := h.host
+	return func() ([]byte, error) { return host, nil }, h.gone
 }
 
 // layLocked brings the value into a layout, if it is not in it, and returns its parts.

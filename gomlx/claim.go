@@ -18,49 +18,31 @@ import (
 // An execution owns before it uses, and does not wait when what it wants to use is owned, so none
 // waits for another in a circle.
 
-// claim takes the donated inputs and becomes a user of the others. After an error nothing is
-// claimed.
+// claim takes the donated inputs and becomes a user of the others, until release. After an error nothing
+// is claimed. donate has a value for each input.
 func (e *Executable) claim(inputs []compute.Buffer, donate []bool) error {
-	for i, d := range donate {
-		if !d {
-			continue
-		}
-		if err := inputs[i].(*Buffer).memory.own(); err != nil {
-			disown(inputs[:i], donate)
-			return e.input(i, twice(inputs, donate, i, err))
-		}
-	}
-	for i, input := range inputs {
-		if len(donate) != 0 && donate[i] {
-			continue
-		}
-		if err := input.(*Buffer).memory.use(); err != nil {
-			leave(inputs[:i], donate)
-			disown(inputs, donate)
-			return e.input(i, twice(inputs, donate, i, err))
+	for _, donated := range [...]bool{true, false} {
+		for i, input := range inputs {
+			if donate[i] != donated {
+				continue
+			}
+			if err := input.(*Buffer).memory.claim(donated); err != nil {
+				release(inputs[:i], donate, donated)
+				if !donated {
+					release(inputs, donate, true)
+				}
+				return e.input(i, twice(inputs, donate, i, err))
+			}
 		}
 	}
 	return nil
 }
 
-// release ends what claim began.
-func release(inputs []compute.Buffer, donate []bool) {
-	leave(inputs, donate)
-	disown(inputs, donate)
-}
-
-func disown(inputs []compute.Buffer, donate []bool) {
+// release ends what claim began, of the inputs that are donated or of the others.
+func release(inputs []compute.Buffer, donate []bool, donated bool) {
 	for i, input := range inputs {
-		if len(donate) != 0 && donate[i] {
-			input.(*Buffer).memory.disown()
-		}
-	}
-}
-
-func leave(inputs []compute.Buffer, donate []bool) {
-	for i, input := range inputs {
-		if len(donate) == 0 || !donate[i] {
-			input.(*Buffer).memory.leave()
+		if donate[i] == donated {
+			input.(*Buffer).memory.release(donated)
 		}
 	}
 }
@@ -75,7 +57,7 @@ func twice(inputs []compute.Buffer, donate []bool, i int, err error) error {
 		return gone
 	}
 	for k, other := range inputs {
-		if k == i || len(donate) == 0 || !donate[k] || other.(*Buffer).memory != h {
+		if k == i || !donate[k] || other.(*Buffer).memory != h {
 			continue
 		}
 		if donate[i] {
@@ -103,31 +85,17 @@ func (h *memory) usable() error {
 	return nil
 }
 
-// use becomes a user of the value, until leave.
-func (h *memory) use() error {
+// claim becomes a user of the value, or waits for the users and makes it that of one execution, until
+// release.
+func (h *memory) claim(donated bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.usable(); err != nil {
 		return err
 	}
-	h.users++
-	return nil
-}
-
-func (h *memory) leave() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.users--; h.users == 0 && h.idle != nil {
-		h.idle.Broadcast()
-	}
-}
-
-// own waits for the users and makes the value that of one execution, until disown.
-func (h *memory) own() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.usable(); err != nil {
-		return err
+	if !donated {
+		h.users++
+		return nil
 	}
 	h.owned = true
 	for h.users > 0 {
@@ -136,17 +104,20 @@ func (h *memory) own() error {
 		}
 		h.idle.Wait()
 	}
-	if h.gone != nil {
-		h.owned = false
-		return h.gone
-	}
-	return nil
+	h.owned = h.gone == nil
+	return h.gone
 }
 
-func (h *memory) disown() {
+func (h *memory) release(donated bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.owned = false
+	if donated {
+		h.owned = false
+		return
+	}
+	if h.users--; h.users == 0 && h.idle != nil {
+		h.idle.Broadcast()
+	}
 }
 
 // lay brings a value that is claimed into a layout, if it is not in it, and returns its parts.

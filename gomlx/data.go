@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
@@ -48,4 +50,51 @@ func readAs(name string, spec sharding.Spec) *sharding.Spec {
 	}
 	inside := sharding.NewSpec(dims...)
 	return &inside
+}
+
+// A dataset in memory is an argument of the program that gathers a batch from it. Split over the
+// replicas, all of it would be moved for each batch.
+
+// tables says which arguments of a program are only ever read by looking up rows.
+func tables(p *lowering.Program) []bool {
+	main := p.Main()
+	number := numbers(main)
+	looked, read := make([]bool, len(main.Parameters)), make([]bool, len(main.Parameters))
+	for _, s := range main.Body {
+		table := -1
+		if rowsOf(s) {
+			if i, ok := number[s.Operands[0]]; ok {
+				table, looked[i] = i, true
+			}
+		}
+		at := 0
+		s.Reads(func(v *ir.Value) {
+			if i, ok := number[v]; ok && (i != table || at > 0) {
+				read[i] = true
+			}
+			at++
+		})
+	}
+	for i := range looked {
+		looked[i] = looked[i] && !read[i]
+	}
+	return looked
+}
+
+// numbers are the places of a function's parameters.
+func numbers(f *ir.Function) map[*ir.Value]int {
+	all := map[*ir.Value]int{}
+	for i, v := range f.Parameters {
+		all[v.Value] = i
+	}
+	return all
+}
+
+// rowsOf reports whether a statement looks up rows of its first operand: by dimension 0.
+func rowsOf(s *ir.Statement) bool {
+	if s.Op != "stablehlo.gather" {
+		return false
+	}
+	numbers := s.Attribute("dimension_numbers")
+	return numbers != nil && strings.Contains(string(numbers.Append(nil)), "start_index_map = [0")
 }

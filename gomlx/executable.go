@@ -3,6 +3,7 @@ package gomlx
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
 // Executable is a computation that runs. A graph that GoMLX did not distribute runs on all devices,
@@ -34,14 +36,12 @@ type executableState struct {
 	places  []logical.Placement // of the parameters
 
 	mu          sync.Mutex
-	variants    map[string]*variant // by the donated parameters that a result may take the place of, or by the devices that GoMLX names
-	built       []*variant          // in the order in which they were compiled
+	variants    map[string]*variant // by the donated parameters that a result may take the place of, or by the devices that GoMLX names; nil once closed
 	last        *variant            // that was found, for lastDonated
 	lastDonated []bool
 	reported    map[string]error // as variants, of a backend that compiles ahead of time
 	// explained is set once Options.Explain has spoken of the program.
 	explained bool
-	closed    bool
 }
 
 // compile is lowering's Options.Compile.
@@ -84,7 +84,7 @@ func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical
 		dims := p.Parameters[i].Dimensions
 		place := PlaceData(b.mesh, dims)
 		if table[i] && !place.Spec.IsReplicated() {
-			place = placeTable(dims)
+			place = logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a table: any of its rows may be asked for"}
 		}
 		if isVariable(name) {
 			place, err = b.opts.Rules.Place(b.mesh, name, dims)
@@ -107,14 +107,11 @@ func (c *executableState) distributed() bool {
 func (c *executableState) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
 	var errs []error
-	for _, v := range c.built {
-		if err := v.exe.Close(); err != nil {
-			errs = append(errs, err)
-		}
+	for _, key := range slices.Sorted(maps.Keys(c.variants)) {
+		errs = append(errs, c.variants[key].exe.Close())
 	}
-	c.variants, c.built, c.last = nil, nil, nil
+	c.variants, c.last = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -162,6 +159,9 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	if len(donate) != 0 && len(donate) != len(inputs) {
 		return nil, fmt.Errorf("%d donate flags for %d inputs", len(donate), len(inputs))
 	}
+	if len(donate) == 0 {
+		donate = make([]bool, len(inputs))
+	}
 	per := len(p.Parameters)
 	for i, input := range inputs {
 		switch buf, ok := input.(*Buffer); {
@@ -195,7 +195,8 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 	if err := e.claim(inputs, donate); err != nil {
 		return nil, err
 	}
-	defer release(inputs, donate)
+	defer release(inputs, donate, true)
+	defer release(inputs, donate, false)
 	if err := e.agreeOn(inputs); err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (e *Executable) executeGlobal(inputs []compute.Buffer, donate []bool) ([]co
 		return nil, err
 	}
 	for i, input := range inputs {
-		if i < len(donate) && donate[i] {
+		if donate[i] {
 			input.(*Buffer).memory.give(taken[i], mask[i])
 		}
 	}

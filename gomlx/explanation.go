@@ -138,7 +138,7 @@ func (e *Explanation) parametersText(b *strings.Builder) {
 		if n := state[p.Name]; n > 0 {
 			why += fmt.Sprintf("; with its state (%d)", n)
 		}
-		fmt.Fprintf(t, "  %s\t%s%v\t%v\t%s\t%s\n", p.Name, p.DType, dims(p.Shape), dims(p.Shard), p.splitText(), why)
+		fmt.Fprintf(t, "  %s\t%s%v\t%v\t%s\t%s\n", p.Name, p.DType, p.Shape, p.Shard, p.splitText(), why)
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 }
@@ -150,8 +150,6 @@ func (p Tensor) splitText() string {
 	}
 	return p.Spec
 }
-
-func dims(shape []int) []int { return append([]int{}, shape...) }
 
 // resultsText counts the results: those that take a parameter's place, and the others by how they
 // lie.
@@ -165,19 +163,15 @@ func (e *Explanation) resultsText(b *strings.Builder) {
 	}
 	for _, r := range e.Results {
 		if !r.Variable {
-			others = append(others, fmt.Sprintf("%s%v %s", r.DType, dims(r.Shape), r.splitText()))
+			others = append(others, fmt.Sprintf("%s%v %s", r.DType, r.Shape, r.splitText()))
 		}
 	}
 	fmt.Fprintf(b, "  results: %d", len(e.Results))
 	if updated > 0 {
 		fmt.Fprintf(b, ", of which %d take the memory of a parameter", updated)
 	}
-	const most = 6
-	if n := len(others); n > most {
-		others = append(others[:most], fmt.Sprintf("and %d more", n-most))
-	}
 	if len(others) > 0 {
-		b.WriteString("; " + strings.Join(others, ", "))
+		b.WriteString("; " + few(others, 6))
 	}
 	b.WriteString("\n")
 }
@@ -187,7 +181,7 @@ func (e *Explanation) wholeText(b *strings.Builder) {
 	var lines []string
 	for _, p := range e.Parameters {
 		if p.Whole != "" {
-			lines = append(lines, fmt.Sprintf("    %s %v: %s\n", p.Name, dims(p.Shape), p.Whole))
+			lines = append(lines, fmt.Sprintf("    %s %v: %s\n", p.Name, p.Shape, p.Whole))
 		}
 	}
 	if len(lines) > 0 {

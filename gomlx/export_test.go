@@ -37,5 +37,6 @@ func Refuse(b *Backend, answer error) {
 
 func compilesBy(b *Backend, compile func(context.Context, pjrt.Program, pjrt.CompileOptions) (*pjrt.Executable, error)) {
 	was := b.machine
-	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, b.opts.machine(context.Background(), slices.Concat(was.Topology().DeviceIDs()...), b.logical))
+	groups := slices.Collect(slices.Chunk(slices.Concat(was.Topology().DeviceIDs()...), b.logical.Size()))
+	b.machine = mesh.Compiling(was.Topology(), was.Platform(), compile, mesh.Options{Speaker: "gomlx", Within: context.Background(), Groups: groups, Closed: ErrFinalized})
 }

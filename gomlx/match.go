@@ -27,10 +27,7 @@ func match(p *lowering.Program, donated []bool) []int {
 	candidate := func(result, parameter int) bool {
 		return parameter < len(donated) && donated[parameter] && main.Results[result].Type.Equal(main.Parameters[parameter].Type)
 	}
-	parameters, made := map[*ir.Value]int{}, map[*ir.Value]*ir.Statement{}
-	for i, v := range main.Parameters {
-		parameters[v.Value] = i
-	}
+	parameters, made := numbers(main), map[*ir.Value]*ir.Statement{}
 	for _, s := range main.Body {
 		for _, v := range s.Results {
 			made[v] = s

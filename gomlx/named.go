@@ -42,27 +42,24 @@ func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, er
 	key := fmt.Sprint("on ", devices)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.variants == nil {
 		return nil, ErrFinalized
 	}
-	if v, ok := c.variants[key]; ok {
+	return c.known(key, func() (*variant, error) {
+		p, err := spmd.Unmarked(c.program)
+		if err != nil {
+			return nil, err
+		}
+		text, err := p.Text()
+		if err != nil {
+			return nil, err
+		}
+		v := &variant{}
+		if err := v.load(b, p.Name, text, b.machine.OptionsOn(devices, p.Replicas)); err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
+		}
 		return v, nil
-	}
-	p, err := spmd.Unmarked(c.program)
-	if err != nil {
-		return nil, err
-	}
-	text, err := p.Text()
-	if err != nil {
-		return nil, err
-	}
-	v := &variant{}
-	if err := v.load(b, p.Name, text, b.machine.OptionsOn(devices, p.Replicas)); err != nil {
-		return nil, failed("compile", fmt.Sprintf("program %q", p.Name), err)
-	}
-	c.variants[key] = v
-	c.built = append(c.built, v)
-	return v, nil
+	})
 }
 
 // executeNamed runs the program on devices that GoMLX names.
@@ -75,7 +72,8 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 	if err := e.claim(inputs, donate); err != nil {
 		return nil, err
 	}
-	defer release(inputs, donate)
+	defer release(inputs, donate, true)
+	defer release(inputs, donate, false)
 	args, results := mesh.Table(len(v.rows), len(p.Parameters)), mesh.Table(len(v.rows), len(p.Outputs))
 	devices := e.state.devices(defaultDevice)
 	for i, input := range inputs {
@@ -88,7 +86,7 @@ func (e *Executable) executeNamed(inputs []compute.Buffer, donate []bool, defaul
 		return nil, err
 	}
 	for i, input := range inputs {
-		if i < len(donate) && donate[i] {
+		if donate[i] {
 			input.(*Buffer).memory.give(nil, false)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
@@ -141,12 +140,4 @@ func (c *config) planned(slice *system.Slice, opts Options) (*planning, error) {
 		return nil, wrong(c.text, "plan", "it cannot be searched for", "", err)
 	}
 	return p, nil
-}
-
-// planText is what a search found, for the error that ends the program.
-func planText(file string, r *plan.Result) string {
-	var b strings.Builder
-	_ = r.WriteText(&b) // a strings.Builder takes everything
-	fmt.Fprintf(&b, "\nthe best plan is in %s: run with GOMLX_BACKEND=tpustrategy:plan=%s\n", file, file)
-	return b.String()
 }

@@ -121,7 +121,8 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 		return wrong(c.text, option, "it cannot be followed", hint, err)
 	}
 	if c.cache != "" {
-		kept, err := cache.Open(c.cache, cache.Options{Logger: warnings(opts.Notes), Compiler: opts.Compiler})
+		warnings := slog.New(slog.NewTextHandler(opts.Notes, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		kept, err := cache.Open(c.cache, cache.Options{Logger: warnings, Compiler: opts.Compiler})
 		if err != nil {
 			return nil, fail("cache", err, "")
 		}
@@ -145,33 +146,39 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 		}
 		return nil, fail("plugin", err, hint)
 	}
-	b, err := c.over(sys, opts)
-	if err != nil {
+	n := sys.Topology().NumDevices()
+	if c.devices != 0 && c.devices != n {
+		err := wrong(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
+			"leave devices out, or choose CPU devices with plugin=cpu", nil)
 		return nil, errors.Join(err, sys.Close())
 	}
-	b.owned = append(b.owned, sys.Close)
-	b.noteIdle()
-	return b, nil
+	return c.over(n, opts, func(opts Options) (*Backend, error) { return New(sys, opts) }, sys.Close)
 }
 
-// over returns the backend over open devices.
-func (c *config) over(sys *system.System, opts Options) (*Backend, error) {
-	if n := sys.Topology().NumDevices(); c.devices != 0 && c.devices != n {
-		return nil, wrong(c.text, "devices", fmt.Sprintf("the %s has %d devices, all of which are used", sys.Platform(), n),
-			"leave devices out, or choose CPU devices with plugin=cpu", nil)
-	}
-	opts, err := c.withPlan(sys.Topology().NumDevices(), opts)
-	if err != nil {
+// over makes a backend over so many devices, by the plan and the rules that the string names. The backend
+// owns what was opened for it: end closes that, also after an error.
+func (c *config) over(devices int, opts Options, open func(Options) (*Backend, error), end func() error) (b *Backend, err error) {
+	defer func() {
+		if err != nil {
+			b, err = nil, errors.Join(err, end())
+		}
+	}()
+	if opts, err = c.withPlan(devices, opts); err != nil {
 		return nil, err
 	}
-	mesh, _, err := meshOf(sys.Topology().NumDevices(), opts)
+	mesh, _, err := meshOf(devices, opts)
 	if err != nil {
 		return nil, err
 	}
 	if opts, err = c.withRules(mesh, opts); err != nil {
 		return nil, err
 	}
-	return New(sys, opts)
+	if b, err = open(opts); err != nil {
+		return nil, err
+	}
+	b.owned = append(b.owned, end)
+	b.noteIdle()
+	return b, nil
 }
 
 // withRules returns the options with the rules that the string names.
@@ -195,25 +202,17 @@ func (c *config) withRules(mesh sharding.Mesh, opts Options) (Options, error) {
 	return opts, nil
 }
 
-// kind returns the plugin's kind, and its path if the string gives one.
-func (c *config) kind() (kind, path string) {
-	switch {
-	case filepath.IsAbs(c.plugin):
-		return "", c.plugin
-	case c.plugin != "":
-		return c.plugin, ""
-	case system.HasTPU():
-		return "tpu", ""
-	}
-	return "cpu", ""
-}
-
 // system returns which devices to open.
 func (c *config) system(opts Options) (system.Options, error) {
-	kind, path := c.kind()
-	o := system.Options{Plugin: path, CPUDevices: c.devices}
-	if kind == "" {
+	o, kind := system.Options{CPUDevices: c.devices}, c.plugin
+	switch {
+	case filepath.IsAbs(kind):
+		o.Plugin = kind
 		return o, nil
+	case kind == "" && system.HasTPU():
+		kind = "tpu"
+	case kind == "":
+		kind = "cpu"
 	}
 	if kind != "cpu" {
 		o.CPUDevices = 0
@@ -231,12 +230,4 @@ func (c *config) system(opts Options) (system.Options, error) {
 	found, err := pjrt.Find(pjrt.FindOptions{Kind: kind, Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: folder, Stat: os.Stat})
 	o.Plugin = found.Path
 	return o, err
-}
-
-// warnings returns a logger of what a cache could not do.
-func warnings(to io.Writer) *slog.Logger {
-	if to == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

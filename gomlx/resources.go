@@ -9,26 +9,22 @@ import (
 )
 
 // resources are what an object has to free at its end, buffers and programs, and what its users, or
-// the garbage collector, may free before, each once. They are pointers. It is safe for concurrent use.
+// the garbage collector, may free before, each once. They are pointers. After its Close the other calls
+// answer with [ErrFinalized]. It is safe for concurrent use.
 type resources struct {
-	ended error // what uses after the end answer
-
 	mu     sync.Mutex
 	live   map[io.Closer]struct{} // nil once closed
 	closed error
 }
 
-// newResources returns an empty set. After its Close the other calls answer with ended.
-func newResources(ended error) *resources {
-	return &resources{ended: ended, live: map[io.Closer]struct{}{}}
-}
+func newResources() *resources { return &resources{live: map[io.Closer]struct{}{}} }
 
 // Track takes charge of r, unless the set is closed: then r is closed at once.
 func (s *resources) Track(r io.Closer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
-		return errors.Join(s.ended, r.Close())
+		return errors.Join(ErrFinalized, r.Close())
 	}
 	s.live[r] = struct{}{}
 	return nil
@@ -51,7 +47,7 @@ func (s *resources) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == nil {
-		return s.ended
+		return ErrFinalized
 	}
 	return nil
 }
@@ -80,15 +76,10 @@ func (s *resources) Close(end func(errs []error) error) error {
 			errs = append(errs, err)
 		}
 	}
-	sortErrors(errs) // the set has no order
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // the set has no order
 	err := end(errs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = err
 	return err
-}
-
-// sortErrors orders errors by their text.
-func sortErrors(errs []error) {
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }

@@ -16,8 +16,7 @@ type counted struct {
 func (c *counted) Close() error { c.closed++; return c.err }
 
 func TestEachIsFreedOnceAndNothingAfterTheEnd(t *testing.T) {
-	ended := errors.New("ended")
-	s := newResources(ended)
+	s := newResources()
 	early, z, a := &counted{}, &counted{err: errors.New("z")}, &counted{err: errors.New("a")}
 	for _, r := range []*counted{early, z, a} {
 		require.NoError(t, s.Track(r))
@@ -34,8 +33,8 @@ func TestEachIsFreedOnceAndNothingAfterTheEnd(t *testing.T) {
 	assert.Equal(t, 1, calls)
 	require.NoError(t, s.Free(z))
 	late := &counted{}
-	require.ErrorIs(t, s.Track(late), ended)
-	require.ErrorIs(t, s.Check(), ended)
+	require.ErrorIs(t, s.Track(late), ErrFinalized)
+	require.ErrorIs(t, s.Check(), ErrFinalized)
 	for _, r := range []*counted{early, z, a, late} {
 		assert.Equal(t, 1, r.closed)
 	}

@@ -102,7 +102,8 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 }
 
 // noteWhole notes, once each, that no data of a program with variables is split over the replicas, which
-// then do the same work, and that variables are not split as the rules say.
+// then do the same work, that variables are not split as the rules say, and which matrices stay whole
+// because no rule of a built-in set is for their names.
 func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	u := &b.rules
 	u.mu.Lock()
@@ -124,28 +125,26 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 			parts = append(parts, name)
 		}
 	}
-	if model && len(whole) > 0 && len(parts) == 0 && !u.batch {
-		u.batch = true
-		b.note(fmt.Sprintf("program %q: every replica computes the whole batch: %s; give batches that the number of replicas divides. Said once; explain=1 says it of each program",
-			p.Name, few(whole)))
+	if model && len(whole) > 0 && len(parts) == 0 {
+		b.noteOnce(&u.batch, p, "every replica computes the whole batch: %s; give batches that the number of replicas divides", few(whole, 3))
 	}
-	if len(unsplit) > 0 && !u.split {
-		u.split = true
-		b.note(fmt.Sprintf("program %q: not split as the rules say: %s; change the rules, or the sizes. Said once; explain=1 says it of each program", p.Name, few(unsplit)))
+	if len(unsplit) > 0 {
+		b.noteOnce(&u.split, p, "not split as the rules say: %s; change the rules, or the sizes", few(unsplit, 3))
 	}
-	b.noteUnknown(p, unknown)
+	// Who writes rules of their own knows which there are.
+	set := b.opts.RulesName
+	if len(unknown) > 0 && set != "" && !strings.HasSuffix(set, ".json") && slices.ContainsFunc(b.logical.Axes(), b.shares) {
+		b.noteOnce(&u.unknown, p, "whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json",
+			set, few(unknown, 3))
+	}
 }
 
-// noteUnknown notes, once, the matrices that stay whole because no rule of a built-in set is for their
-// names. Who writes rules of their own knows which there are.
-func (b *Backend) noteUnknown(p *lowering.Program, unknown []string) {
-	set := b.opts.RulesName
-	if len(unknown) == 0 || b.rules.unknown || set == "" || strings.HasSuffix(set, ".json") || !slices.ContainsFunc(b.logical.Axes(), b.shares) {
-		return
+// noteOnce notes something of a program, unless it was said of another one.
+func (b *Backend) noteOnce(said *bool, p *lowering.Program, format string, args ...any) {
+	if !*said {
+		*said = true
+		b.note(fmt.Sprintf("program %q: "+format+". Said once; explain=1 says it of each program", append([]any{p.Name}, args...)...))
 	}
-	b.rules.unknown = true
-	b.note(fmt.Sprintf("program %q: whole on each device, as no rule of %s is for their names: %s; the devices of a replica do the same work with them: add rules for them by rules=FILE.json. Said once; explain=1 says it of each program",
-		p.Name, set, few(unknown)))
 }
 
 // shares reports whether rules split over an axis of a replica's own devices.
@@ -158,8 +157,7 @@ func (b *Backend) shares(axis sharding.Axis) bool {
 func large(s shapes.Shape) bool { return s.Rank() > 1 && s.Size() >= 1024 }
 
 // few returns some of many texts.
-func few(all []string) string {
-	const most = 3
+func few(all []string, most int) string {
 	if n := len(all); n > most {
 		all = append(slices.Clone(all[:most]), fmt.Sprintf("and %d more", n-most))
 	}

@@ -7,8 +7,10 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
+	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -30,13 +32,8 @@ func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 	mask, text := make([]bool, len(main.Parameters)), make([]byte, len(main.Parameters))
 	for i, v := range main.Parameters {
 		text[i] = '0'
-		if i < len(donated) && donated[i] {
-			for _, r := range main.Results {
-				if r.Type.Equal(v.Type) {
-					mask[i], text[i] = true, '1'
-					break
-				}
-			}
+		if donated[i] && slices.ContainsFunc(main.Results, func(r ir.Result) bool { return r.Type.Equal(v.Type) }) {
+			mask[i], text[i] = true, '1'
 		}
 	}
 	return mask, string(text)
@@ -46,31 +43,42 @@ func (c *executableState) useful(donated []bool) (mask []bool, key string) {
 func (c *executableState) load(donated []bool) (*variant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.variants == nil {
 		return nil, ErrFinalized
 	}
 	if c.last != nil && slices.Equal(c.lastDonated, donated) { // as in every step of a loop
 		return c.last, nil
 	}
 	mask, key := c.useful(donated)
-	if v, ok := c.variants[key]; ok {
+	v, err := c.known(key, func() (*variant, error) {
+		v, err := c.build(mask)
+		if err != nil {
+			return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+		}
+		if told := c.backend.opts.Compiled; told != nil {
+			of := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.places)}
+			if loaded := system.Loaded(v.exe); loaded != nil {
+				of.Program = loaded.Executable()
+			}
+			told(of)
+		}
+		return v, nil
+	})
+	if err == nil {
 		c.last, c.lastDonated = v, slices.Clone(donated)
+	}
+	return v, err
+}
+
+// known returns the variant of a key, which is built on first use. c.mu is held.
+func (c *executableState) known(key string, build func() (*variant, error)) (v *variant, err error) {
+	if v, ok := c.variants[key]; ok {
 		return v, nil
 	}
-	v, err := c.build(mask)
-	if err != nil {
-		return nil, failed("compile", fmt.Sprintf("program %q", c.program.Name), err)
+	if v, err = build(); err == nil {
+		c.variants[key] = v
 	}
-	c.variants[key] = v
-	c.built = append(c.built, v)
-	if told := c.backend.opts.Compiled; told != nil {
-		of := &CompiledProgram{Module: v.module, Placements: slices.Clone(c.places)}
-		if loaded := system.Loaded(v.exe); loaded != nil {
-			of.Program = loaded.Executable()
-		}
-		told(of)
-	}
-	return v, nil
+	return v, err
 }
 
 // frame is the border of the program when these parameters are donated, with the parameter of each
@@ -128,6 +136,30 @@ func (c *executableState) buildOn(frame spmd.Frame, of []int) (*variant, error) 
 	return v, nil
 }
 
+// explains says how a compiled program is split, if that is asked for. It is said once of each program,
+// whatever it is compiled anew for.
+func (c *executableState) explains(v *variant) error {
+	b := c.backend
+	if b.opts.Explain == nil || c.explained {
+		return nil
+	}
+	c.explained = true
+	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
+	if loaded := system.Loaded(v.exe); loaded != nil {
+		topology := b.machine.Topology()
+		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
+		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
+			target.Name = platform
+		}
+		var err error
+		if e.Report, err = reportOf(c.program.Name, v.module, report.Input{Target: target, Program: loaded.Executable()}); err != nil {
+			return err
+		}
+	}
+	b.opts.Explain(e)
+	return nil
+}
+
 // load compiles the variant.
 func (v *variant) load(b *Backend, name string, text []byte, opts pjrt.CompileOptions) (err error) {
 	if v.exe, _, err = b.machine.Build(b.machine.Life, name, pjrt.Program{Code: text, Trusted: true}, opts, nil); err != nil {
@@ -149,7 +181,6 @@ func (b *Backend) launch(v *variant, args, results [][]*pjrt.Buffer, donate []bo
 // lay works out how arguments and results lie on the devices. Of a result that was left open the
 // compiled program tells it.
 func (v *variant) lay(b *Backend, frame spmd.Frame) error {
-	v.args, v.results = nil, nil
 	for _, x := range v.module.Arguments {
 		l, err := b.layout(x)
 		if err != nil {
@@ -160,15 +191,13 @@ func (v *variant) lay(b *Backend, frame spmd.Frame) error {
 	choice := resultShardings{of: system.Loaded(v.exe), results: len(v.module.Results)}
 	for i := range v.module.Results {
 		x := &v.module.Results[i]
+		var l *mesh.Layout
+		var err error
 		if frame.Results[i].Open && b.mesh.Size() > 1 {
-			l, err := choice.layout(b.mesh, x, i)
-			if err != nil {
-				return err
-			}
-			v.results = append(v.results, l)
-			continue
+			l, err = choice.layout(b.mesh, x, i)
+		} else {
+			l, err = b.layout(*x)
 		}
-		l, err := b.layout(*x)
 		if err != nil {
 			return err
 		}

@@ -11,34 +11,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/term"
-
-	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
-
-// explains says how a compiled program is split, if that is asked for. It is said once of each program,
-// whatever it is compiled anew for.
-func (c *executableState) explains(v *variant) error {
-	b := c.backend
-	if b.opts.Explain == nil || c.explained {
-		return nil
-	}
-	c.explained = true
-	e := explain(c.program.Name, v.module, c.places, b.opts.Rules)
-	if loaded := system.Loaded(v.exe); loaded != nil {
-		topology := b.machine.Topology()
-		target := report.Target{Name: topology.Name(), Devices: topology.NumDevices(), Hosts: topology.NumTasks()}
-		if platform := b.machine.Platform(); target.Name == "" || platform == "cpu" {
-			target.Name = platform
-		}
-		var err error
-		if e.Report, err = reportOf(c.program.Name, v.module, report.Input{Target: target, Program: loaded.Executable()}); err != nil {
-			return err
-		}
-	}
-	b.opts.Explain(e)
-	return nil
-}
 
 // note writes a line to Options.Notes. What cannot be written is lost: it is no reason to stop.
 func (b *Backend) note(text string) {
