@@ -182,7 +182,7 @@ func (a *app) fail(c *cli, err error) int {
 	if f.Log != "" && f.Sort == "died" {
 		fmt.Fprintf(a.stderr, "The end of its log:\n%s\n", plain.Text(indent(f.Log, "  ")))
 	}
-	return ahead.Codes[f.Sort]
+	return f.Code()
 }
 
 func (a *app) printJSON(v any) error {

@@ -5,15 +5,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 )
 
 func TestFailuresOfAllKindsHaveTheirExitCode(t *testing.T) {
-	for kind, code := range ahead.Codes {
-		assert.NotZero(t, code, kind)
+	for i, sort := range []string{"failed", "usage", "missing", "memory", "died", "findings"} {
+		assert.Equal(t, i+1, (&failure{Sort: sort}).Code(), sort)
 	}
-	assert.Len(t, ahead.Codes, ahead.Findings, "codes are counted through")
 	f := failureOf(&childError{Doing: "compiling", Err: &child.Error{State: "signal: killed", Tail: "the end"}})
 	assert.Equal(t, &failure{Sort: "died", Message: "compiling: the process died: signal: killed (killed from outside, as the kernel does when memory runs out)", Log: "the end"}, f)
 	assert.Same(t, f, failureOf(f), "a failure from a child stays as it is")

@@ -25,8 +25,15 @@ const (
 	Findings
 )
 
-// Codes are the exit codes of the kinds of failures.
-var Codes = map[string]int{"failed": Failed, "usage": Usage, "missing": Missing, "memory": Memory, "died": Died, "findings": Findings}
+// sorts are the sorts of failures, each with its exit code and the kind of error that stands for it.
+var sorts = map[string]struct {
+	code int
+	kind errkind.Kind
+}{
+	"failed": {Failed, errkind.RuntimeError}, "usage": {Usage, errkind.ValueError}, "missing": {Missing, errkind.NotFoundError},
+	"memory": {Memory, errkind.ResourceExhaustedError}, "died": {Died, errkind.RuntimeError}, "findings": {Findings, errkind.RuntimeError},
+	"interrupted": {0, errkind.CancelledError}, // whose code is the signal's
+}
 
 // UsageError reports a command line that cannot be run.
 type UsageError struct{ Err error }
@@ -76,19 +83,10 @@ type MemoryFailure struct {
 func (f *Failure) Error() string { return f.Message }
 
 // Kind returns the kind of error that stands for the sort.
-func (f *Failure) Kind() errkind.Kind {
-	switch f.Sort {
-	case "usage":
-		return errkind.ValueError
-	case "missing":
-		return errkind.NotFoundError
-	case "memory":
-		return errkind.ResourceExhaustedError
-	case "interrupted":
-		return errkind.CancelledError
-	}
-	return errkind.RuntimeError
-}
+func (f *Failure) Kind() errkind.Kind { return cmp.Or(sorts[f.Sort].kind, errkind.RuntimeError) }
+
+// Code returns the exit code.
+func (f *Failure) Code() int { return sorts[f.Sort].code }
 
 // flags are the flags that stand for options of package strategy.
 var flags = map[string]string{"LogicalDevices": "--logical", "Replicas": "--replicas", "BySlice": "--by-slice", "State": "--shard-state"}
@@ -113,17 +111,10 @@ func FailureOf(err error) *Failure {
 		return f
 	}
 	f = &Failure{Sort: "failed", Message: err.Error()}
-	var usage *UsageError
-	var find *pjrt.FindError
-	var plugin *pjrt.PluginError
 	var died *child.Error
 	var gone *worker.Error
-	var accelerator *tpu.AcceleratorError
-	var assignment *tpu.AssignmentError
 	var compiler *pjrt.Error
 	var memory *strategy.MemoryError
-	var option *strategy.OptionError
-	var annotation *logical.Error
 	switch {
 	case errors.As(err, &memory):
 		f.Sort, f.Log, f.Report = "memory", memory.Log, memory.Report
@@ -132,9 +123,9 @@ func FailureOf(err error) *Failure {
 		f.Sort, f.Log = "died", died.Tail
 	case errors.As(err, &gone) && gone.Reason != worker.NotStarted:
 		f.Sort, f.Log = "died", gone.Tail
-	case errors.As(err, &find), errors.As(err, &plugin):
+	case is[*pjrt.FindError](err), is[*pjrt.PluginError](err):
 		f.Sort = "missing"
-	case errors.As(err, &usage), errors.As(err, &accelerator), errors.As(err, &assignment), errors.As(err, &option), errors.Is(err, tpu.ErrTopology), errors.As(err, &annotation):
+	case is[*UsageError](err), is[*tpu.AcceleratorError](err), is[*tpu.AssignmentError](err), is[*strategy.OptionError](err), errors.Is(err, tpu.ErrTopology), is[*logical.Error](err):
 		f.Sort = "usage"
 		f.Message = cmp.Or(flagText(err), f.Message)
 	case errors.As(err, &compiler):
@@ -144,4 +135,10 @@ func FailureOf(err error) *Failure {
 		}
 	}
 	return f
+}
+
+// is reports whether an error is, or wraps, one of a type.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -124,7 +124,7 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", r.name, f.Message)
-	return ahead.Codes[f.Sort]
+	return f.Code()
 }
 
 // all compiles for each topology.
