@@ -12,6 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/phase"
@@ -123,7 +124,7 @@ func (r *run) fail(stdout, stderr io.Writer, err error) int {
 	if r.flags.JSON && !f.Reported {
 		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", r.name, f.Message)
+	fmt.Fprintf(stderr, "%s: %s\n", r.name, plain.Text(f.Message))
 	return f.Code()
 }
 
