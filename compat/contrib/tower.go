@@ -134,30 +134,27 @@ func (tc *TowerContext) MergeCall(fn MergeFunc, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	merge := func(ctx context.Context, args []any) (any, error) {
+		result, err := fn(ctx, d, args...)
+		if err != nil {
+			return nil, err
+		}
+		return d.unwrap("merge call", result)
+	}
 	if tc.rc == nil {
 		if tc.merging {
 			return nil, misplaced("merge call", "called in a merge call", "call it in the tower's code")
 		}
 		tc.merging = true
 		defer func() { tc.merging = false }()
-		return errkind.Guard("contrib: the merge function", func() (any, error) {
-			result, err := fn(crossDefault(tc.ctx), d, inner...)
-			if err != nil {
-				return nil, err
-			}
-			return d.unwrap("merge call", result)
-		})
+		return errkind.Guard("contrib: the merge function", func() (any, error) { return merge(crossDefault(tc.ctx), inner) })
 	}
 	return tc.rc.MergeCall(func(ctx context.Context, merged ...any) (any, error) {
 		args, err := mapAll(merged, func(x any) (any, error) { return d.wrap("merge call", x) })
 		if err != nil {
 			return nil, err
 		}
-		result, err := fn(ctx, d, args...)
-		if err != nil {
-			return nil, err
-		}
-		return d.unwrap("merge call", result)
+		return merge(ctx, args)
 	}, inner...)
 }
 
@@ -189,15 +186,7 @@ func (d *DistributionStrategy) CallForEachTower(ctx context.Context, fn TowerFun
 	merged, err := eager.Of(d.strategy).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
 		tc := &TowerContext{Arithmetic: Arithmetic{rc}, d: d}
 		tc.ctx = context.WithValue(rc.Context(), towerKey{}, tc)
-		args, err := d.componentsOf("call for each tower", tc.TowerID(), args)
-		if err != nil {
-			return nil, err
-		}
-		result, err := fn(tc, args...)
-		if err != nil {
-			return nil, err
-		}
-		return d.unwrap("call for each tower", result)
+		return d.call("call for each tower", tc.TowerID(), args, func(args ...any) (any, error) { return fn(tc, args...) })
 	}, inner...)
 	if err != nil {
 		return nil, err

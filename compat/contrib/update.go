@@ -122,15 +122,7 @@ func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc)
 	return func(su *eager.UpdateContext, args ...any) (any, error) {
 		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
 		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
-		args, err := d.componentsOf(op, su.ReplicaID(), args)
-		if err != nil {
-			return nil, err
-		}
-		result, err := fn(u, args...)
-		if err != nil {
-			return nil, err
-		}
-		return d.unwrap(op, result)
+		return d.call(op, su.ReplicaID(), args, func(args ...any) (any, error) { return fn(u, args...) })
 	}
 }
 

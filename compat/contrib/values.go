@@ -136,7 +136,7 @@ func held(x any) (p *perDevice, ok bool) {
 }
 
 // unwrap is the inverse of wrap, for what goes into package strategy. Variables stay: see
-// componentsOf.
+// call.
 func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	return mapNest(op, nest, func(x any) (any, error) {
 		if v, ok := x.(*Variable); ok && v != nil && v.d != d && d != byDefault {
@@ -157,9 +157,10 @@ func (d *DistributionStrategy) unwrap(op string, nest any) (any, error) {
 	})
 }
 
-// componentsOf puts a tower's components in the place of the variables among its arguments.
-func (d *DistributionStrategy) componentsOf(op string, tower int, args []any) ([]any, error) {
-	return mapAll(args, func(arg any) (any, error) {
+// call runs the code of a tower or of an update, with the tower's components in the place of the variables
+// among the arguments, and unwraps its result.
+func (d *DistributionStrategy) call(op string, tower int, args []any, code func(args ...any) (any, error)) (any, error) {
+	components, err := mapAll(args, func(arg any) (any, error) {
 		return mapNest(op, arg, func(x any) (any, error) {
 			if v, ok := x.(*Variable); ok && v != nil {
 				return eager.Of(v.inner.Strategy()).Component(v.inner, tower)
@@ -167,6 +168,14 @@ func (d *DistributionStrategy) componentsOf(op string, tower int, args []any) ([
 			return x, nil
 		})
 	})
+	if err != nil {
+		return nil, err
+	}
+	result, err := code(components...)
+	if err != nil {
+		return nil, err
+	}
+	return d.unwrap(op, result)
 }
 
 func (d *DistributionStrategy) unwrapAll(op string, args []any) ([]any, error) {

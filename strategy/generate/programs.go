@@ -41,13 +41,13 @@ func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) [
 func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
 	t, o := g.state, g.opts
 	c := &Cache{rc: rc, state: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.row), 1)}
-	known := g.storePaths()
+	checkStore := g.watchStore()
 	out := o.Precision.Forward(rc.Graph(), []*graph.Node{tokens}, func(in []*graph.Node) []*graph.Node {
 		c.begin()
 		return []*graph.Node{g.model(rc, in[0], c)}
 	})[0]
 	c.check()
-	g.checkStore(known)
+	checkStore()
 	want := append(append([]int{}, tokens.Shape().Dimensions...), o.Vocabulary)
 	if out == nil || !out.DType().IsFloat() || !slices.Equal(out.Shape().Dimensions, want) {
 		shape := "nothing"
@@ -122,28 +122,20 @@ func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
 	return d.bound, err
 }
 
-// storePaths are the variables of a store that has some that are trained, nil for another.
-func (g *Generator) storePaths() map[string]bool {
+// watchStore returns a function that refuses a model which has made variables since then, in a store that
+// had trained ones already.
+func (g *Generator) watchStore() (check func()) {
 	known, trained := map[string]bool{}, false
 	for v := range g.store.IterVariables() {
 		known[v.Path()] = true
 		trained = trained || v.Trainable
 	}
-	if !trained {
-		return nil
-	}
-	return known
-}
-
-// checkStore refuses a model that made variables in a store that had a model's already.
-func (g *Generator) checkStore(known map[string]bool) {
-	if known == nil {
-		return
-	}
-	for v := range g.store.IterVariables() {
-		if !known[v.Path()] {
-			fail("model", "give the store that the model was trained with, and build the model at the same scope",
-				"it makes the variable %q, which the store did not have beside those of another model", v.Path())
+	return func() {
+		for v := range g.store.IterVariables() {
+			if trained && !known[v.Path()] {
+				fail("model", "give the store that the model was trained with, and build the model at the same scope",
+					"it makes the variable %q, which the store did not have beside those of another model", v.Path())
+			}
 		}
 	}
 }
