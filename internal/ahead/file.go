@@ -1,6 +1,7 @@
 package ahead
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,13 +33,12 @@ func CheckPlace(path string) error {
 	case !info.IsDir():
 		return &errkind.Fault{Op: dir, Reason: "it is no directory", Hint: "name a file in a directory", Class: errkind.ValueError}
 	}
-	if err := syscall.Access(dir, accessWrite); err != nil {
+	const write = 2 // W_OK
+	if err := syscall.Access(dir, write); err != nil {
 		return &errkind.Fault{Op: "writing to", Subject: dir, Err: err, Hint: "name a directory that you can write to"}
 	}
 	return nil
 }
-
-const accessWrite = 2 // W_OK
 
 // WriteFile writes a file whole or not at all: an earlier one stays as it is until the new one is
 // on its way under its name. What is no regular file, such as a pipe, is written to directly.
@@ -74,23 +74,19 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return &UsageError{named(err)}
 	}
-	err = write(f)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil && beside == path {
-		return nil
-	}
-	if err == nil && info != nil {
-		err = os.Chmod(beside, info.Mode().Perm())
-	}
-	if err == nil {
-		err = os.Rename(beside, path)
-	}
-	if err != nil {
-		if beside != path {
+	err = cmp.Or(write(f), f.Close())
+	if beside != path {
+		if err == nil && info != nil {
+			err = os.Chmod(beside, info.Mode().Perm())
+		}
+		if err == nil {
+			err = os.Rename(beside, path)
+		}
+		if err != nil {
 			_ = os.Remove(beside)
 		}
+	}
+	if err != nil {
 		return named(err)
 	}
 	return nil
