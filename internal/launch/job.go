@@ -89,6 +89,7 @@ const (
 	imageForm   = `^[A-Za-z0-9][-A-Za-z0-9._/:@]{0,254}$`
 	programForm = `^[A-Za-z0-9._][-A-Za-z0-9._/@]{0,254}$`
 	fetchForm   = `^[A-Za-z0-9_][-A-Za-z0-9._/]{0,200}$`
+	countForm   = `^(0|[1-9][0-9]{0,8})$`
 	bucketForm  = `^gs://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[-A-Za-z0-9._]+)*$`
 )
 
@@ -113,7 +114,7 @@ func (j Job) forms() []form {
 		{"image", "IMAGE", j.Image, imageForm, "letters, digits and -._/:@"},
 		{"program", "", j.Program, programForm, "a Go package, such as ./examples/multihost"},
 		{"fetch", "", j.Fetch, fetchForm, "a path such as accept.jsonl.gz"},
-		{"restarts", "TRIES", "", `^(0|[1-9][0-9]{0,8})$`, "a number"},
+		{"restarts", "TRIES", "", countForm, "a number"},
 		{"restarts", "PAUSE", "", `^[0-9]{1,9}([.][0-9]{1,9})?$`, "a number of seconds"},
 	}
 	if j.On == GKE {
@@ -121,8 +122,8 @@ func (j Job) forms() []form {
 			form{"location", "LOCATION", j.Location, placeForm, "a region or a zone, such as us-west4"})
 	}
 	return append(list, form{"bucket", "BUCKET", j.Bucket, bucketForm, "gs://bucket or gs://bucket/folder"},
-		form{"restarts", "FRUITLESS", "", `^(0|[1-9][0-9]{0,8})$`, "a number"},
-		form{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), `^(0|[1-9][0-9]{0,8})$`, "a number from 0 to 999999999"})
+		form{"restarts", "FRUITLESS", "", countForm, "a number"},
+		form{"restarts", "RESTARTS", strconv.Itoa(j.Restarts), countForm, "a number from 0 to 999999999"})
 }
 
 // check returns what is wrong with the job. All of it is found before anything is rented.

@@ -97,13 +97,8 @@ func (m Machines) has(p Place) bool {
 }
 
 // places are those that have the generation.
-func (m Machines) places() (list []Place) {
-	for _, p := range Places() {
-		if m.has(p) {
-			list = append(list, p)
-		}
-	}
-	return list
+func (m Machines) places() []Place {
+	return slices.DeleteFunc(Places(), func(p Place) bool { return !m.has(p) })
 }
 
 // chipsPerHost is the number of chips of each machine of a slice.
