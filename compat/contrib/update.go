@@ -84,16 +84,9 @@ func (d *DistributionStrategy) Update(ctx context.Context, v *Variable, fn Updat
 	case v.d != d:
 		return nil, otherStrategy("update", fmt.Sprintf("variable %q", v.Name()))
 	}
-	op := fmt.Sprintf("update %q", v.Name())
-	inner, err := d.mirroredArguments(op, args)
-	if err != nil {
-		return nil, err
-	}
-	result, err := eager.Of(d.strategy).Update(ctx, v.inner, d.updateFunc(op, v, fn), inner...)
-	if err != nil {
-		return nil, err
-	}
-	return d.wrap(op, result)
+	return d.update(fmt.Sprintf("update %q", v.Name()), v, fn, args, func(fn eager.UpdateFunc, args []any) (any, error) {
+		return eager.Of(d.strategy).Update(ctx, v.inner, fn, args...)
+	})
 }
 
 // UpdateNonSlot runs fn on the devices that NonSlotDevices gives, with mirrored arguments as they
@@ -107,23 +100,27 @@ func (d *DistributionStrategy) UpdateNonSlot(ctx context.Context, devices []stri
 	if d == byDefault {
 		return updateDefault(ctx, op, nil, fn, args)
 	}
+	return d.update(op, nil, fn, args, func(fn eager.UpdateFunc, args []any) (any, error) {
+		return eager.Of(d.strategy).UpdateNonSlot(ctx, devices, fn, args...)
+	})
+}
+
+// update gives run, a call of package eager, the function of an update of a variable or of none, and its
+// mirrored arguments.
+func (d *DistributionStrategy) update(op string, v *Variable, fn UpdateFunc, args []any, run func(fn eager.UpdateFunc, args []any) (any, error)) (any, error) {
 	inner, err := d.mirroredArguments(op, args)
 	if err != nil {
 		return nil, err
 	}
-	result, err := eager.Of(d.strategy).UpdateNonSlot(ctx, devices, d.updateFunc(op, nil, fn), inner...)
+	result, err := run(func(su *eager.UpdateContext, args ...any) (any, error) {
+		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
+		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
+		return d.call(op, su.ReplicaID(), args, func(args ...any) (any, error) { return fn(u, args...) })
+	}, inner)
 	if err != nil {
 		return nil, err
 	}
 	return d.wrap(op, result)
-}
-
-func (d *DistributionStrategy) updateFunc(op string, v *Variable, fn UpdateFunc) eager.UpdateFunc {
-	return func(su *eager.UpdateContext, args ...any) (any, error) {
-		u := &UpdateContext{Arithmetic: Arithmetic{su.Ops()}, d: d, variable: v, device: su.Device()}
-		u.ctx = context.WithValue(su.Context(), updateKey{}, u)
-		return d.call(op, su.ReplicaID(), args, func(args ...any) (any, error) { return fn(u, args...) })
-	}
 }
 
 // mirrored says whether the value is known to be the same on every tower.
