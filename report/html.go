@@ -15,75 +15,34 @@ import (
 
 var (
 	//go:embed page.html
-	pageText string
+	pageForm string
 	//go:embed page.js
 	pageProgram template.JS
 )
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bytes": Bytes, "size": sizeData, "si": SI, "seconds": Seconds,
-	"accessed": func(x float64) string { return Bytes(int64(x)) },
-	"percent":  percentText,
-	"width":    func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
-	"dims":     dimsText, "layout": Tensor.layout, "dtypes": (*Report).dtypesOf, "predictedParts": (*Prediction).parts, "line": (*Report).line,
-}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
+	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "maps": (*Report).maps,
+	"times": Line.times, "moved": Line.moved, "directions": (*Torus).directions,
+	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
+}).Parse(pageForm))
 
 // WriteHTML writes the report as one page with pictures: the memory of a core and how it is used over
 // the schedule, the predicted time by layer and as a timeline, the slice with who talks to whom, and the
 // parts of the largest tensors on their devices. The page needs no other file and no network, and
 // follows the browser's theme. In a browser that runs no programs it has the figures.
 func (r *Report) WriteHTML(w io.Writer) error {
-	groups := r.Grouped()
 	data := struct {
 		*Report
-		Cards []card
-		Bar   []barPiece
-		Maps  []shardingMap
-		Rows  []Alike
-		More  int
-		// Verdict says whether the program fits.
-		Verdict string
-		// SeveralDTypes says that the collectives have a column of dtypes.
-		SeveralDTypes        bool
-		Peak                 []Values
-		Layers               []layerRow
-		ByGo                 []pageLine
-		MoreLines            int
-		LongestLine          float64
-		Longest              float64
-		MorePeak, MoreLayers int
-		Directions           []linksAlong
-		Style                template.CSS
-		Library, Program     template.JS
-		// Data is what the page's program reads.
-		Data any
-	}{
-		Report: r, Cards: r.cards(), Verdict: r.Memory.verdict(), SeveralDTypes: r.severalDTypes(), Bar: r.Memory.bar(),
-		Rows: groups[:min(len(groups), pageTensors)], More: max(len(groups)-pageTensors, 0), Directions: r.Torus.directions(),
-		Style: uplot.Style, Library: uplot.Program(), Program: pageProgram,
-	}
-	for _, t := range groups {
-		if len(data.Maps) < pageMaps && len(t.Shape) > 0 && t.Role != "result" {
-			data.Maps = append(data.Maps, t.shardingMap(r.LogicalDevices))
-		}
-	}
-	if s := r.Schedule; s != nil {
-		all, layers := s.AtPeak(), s.byLayer()
-		data.Peak, data.MorePeak = all[:min(len(all), pageValues)], max(len(all)-pageValues, 0)
-		data.Layers, data.MoreLayers = layers[:min(len(layers), pageLayers)], max(len(layers)-pageLayers, 0)
-		if len(layers) > 0 {
-			data.Longest = layers[0].Seconds
-		}
-		data.ByGo = r.pageLines()
-		for _, l := range data.ByGo {
-			data.LongestLine = max(data.LongestLine, l.Seconds())
-		}
-		data.ByGo, data.MoreLines = data.ByGo[:min(len(data.ByGo), pageLayers)], max(len(data.ByGo)-pageLayers, 0)
+		Style            template.CSS
+		Library, Program template.JS
+		Data             any // what the page's program reads
+	}{Report: r, Style: uplot.Style, Library: uplot.Program(), Program: pageProgram}
+	if r.Schedule != nil {
 		lines := make([]string, len(r.Lines))
 		for k, l := range r.Lines {
 			lines[k] = l.String()
 		}
-		data.Data = map[string]any{"lines": lines, "schedule": s, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
+		data.Data = map[string]any{"lines": lines, "schedule": r.Schedule, "torus": r.Torus, "collectives": r.Collectives, "limit": r.Memory.Limit}
 	}
 	if err := page.Execute(w, data); err != nil {
 		return &errkind.Fault{Op: "report: write the page", Err: err}
@@ -91,25 +50,20 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// pageLine is a line of Go with its times by what takes them, and what its collectives send.
-type pageLine struct {
-	Line
-	Parts []LayerTime
-	Moved int64
-}
-
-func (r *Report) pageLines() (all []pageLine) {
-	for _, l := range r.ByLine() {
-		one := pageLine{Line: l}
-		for k, seconds := range []float64{l.Products, l.Memory, l.Interconnect, l.Network} {
-			one.Parts = append(one.Parts, LayerTime{Kind: timeKinds[k], Seconds: seconds})
-		}
-		for _, c := range l.Collectives {
-			one.Moved = sum64(one.Moved, c.Moved)
-		}
-		all = append(all, one)
+// times are the predicted times of the line by what takes them.
+func (l Line) times() (all []LayerTime) {
+	for k, seconds := range []float64{l.Products, l.Memory, l.Interconnect, l.Network} {
+		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
 	}
 	return all
+}
+
+// moved is what the line's collectives send.
+func (l Line) moved() (bytes int64) {
+	for _, c := range l.Collectives {
+		bytes = sum64(bytes, c.Moved)
+	}
+	return bytes
 }
 
 // line is a line of Go by its number in Lines; empty if it is not known.
@@ -175,14 +129,6 @@ func (t *Torus) directions() (all []linksAlong) {
 	return all
 }
 
-// What bounds a page.
-const (
-	pageTensors = 100
-	pageMaps    = 12
-	pageValues  = 20
-	pageLayers  = 24
-)
-
 // sizeData is a number of bytes with its exact value beside it.
 func sizeData(n int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, Bytes(n)))
@@ -202,9 +148,9 @@ type barPiece struct {
 	X, Width float64
 }
 
-// bar lays the parts side by side on a scale of which 1000 is the limit, or the total if that is
+// pieces lays the parts side by side on a scale of which 1000 is the limit, or the total if that is
 // more or the limit is not known.
-func (m Memory) bar() []barPiece {
+func (m Memory) pieces() []barPiece {
 	scale := float64(max(m.Limit, m.Total, 1))
 	var bar []barPiece
 	x := 0.0
@@ -229,6 +175,17 @@ type shardingMap struct {
 type tile struct {
 	X, Y, Width, Height int
 	Color, Text         string
+}
+
+// maps are drawings of the largest tensors.
+func (r *Report) maps() (all []shardingMap) {
+	const most = 12
+	for _, t := range r.Grouped() {
+		if len(all) < most && len(t.Shape) > 0 && t.Role != "result" {
+			all = append(all, t.shardingMap(r.LogicalDevices))
+		}
+	}
+	return all
 }
 
 // The longer side of a drawing, and the least of the shorter, in pixels.

@@ -155,3 +155,72 @@ func (t *lineTable) mark(all []Operation, numbers []int) {
 		t.mark(o.Inside, numbers)
 	}
 }
+
+// ByLine returns the lines of Go with their layers and passes together, in the order of [Report].Lines:
+// the longest first. Layer, Pass and Call are what all have in common.
+func (r *Report) ByLine() []Line {
+	at := map[string]int{}
+	var all []Line
+	for _, l := range r.Lines {
+		n, known := at[l.String()+l.File]
+		if !known {
+			at[l.String()+l.File] = len(all)
+			l.Collectives = slices.Clone(l.Collectives)
+			all = append(all, l)
+			continue
+		}
+		all[n].add(l)
+	}
+	slices.SortStableFunc(all, func(a, b Line) int {
+		return cmp.Or(cmp.Compare(b.Seconds(), a.Seconds()), cmp.Compare(b.PeakBytes, a.PeakBytes))
+	})
+	return all
+}
+
+// add adds what another part of the line takes.
+func (l *Line) add(o Line) {
+	l.Products, l.Memory = bounded(l.Products+o.Products), bounded(l.Memory+o.Memory)
+	l.Interconnect, l.Network = bounded(l.Interconnect+o.Interconnect), bounded(l.Network+o.Network)
+	l.PeakBytes = sum64(l.PeakBytes, o.PeakBytes)
+	if l.Layer != o.Layer {
+		l.Layer = ""
+	}
+	if l.Pass != o.Pass {
+		l.Pass = ""
+	}
+	if l.Call != o.Call {
+		l.Call = ""
+	}
+next:
+	for _, c := range o.Collectives {
+		for k := range l.Collectives {
+			if one := &l.Collectives[k]; one.Kind == c.Kind && one.Axis == c.Axis && one.GroupSize == c.GroupSize {
+				one.add(c.Count, 0, 0, c.InLoop)
+				one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
+				continue next
+			}
+		}
+		l.Collectives = append(l.Collectives, c)
+	}
+	sortCollectives(l.Collectives)
+}
+
+// waits is the predicted time of the line for collectives.
+func (l Line) waits() float64 { return l.Interconnect + l.Network }
+
+// move is a collective with the line that it comes from.
+type move struct {
+	Line
+	Collective
+}
+
+// moves are the collectives of lines, those that send most first.
+func moves(lines []Line) (all []move) {
+	for _, l := range lines {
+		for _, c := range l.Collectives {
+			all = append(all, move{l, c})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b move) int { return cmp.Compare(b.Moved, a.Moved) })
+	return all
+}

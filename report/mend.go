@@ -403,3 +403,46 @@ func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotati
 	}
 	return logical.Over(names...)
 }
+
+// side is what a mend takes away, by the sign -, or adds, by +.
+type side struct {
+	Sign  string
+	Lines []Line
+}
+
+func (m Mend) sides() []side { return []side{{"-", m.Removes}, {"+", m.Adds}} }
+
+// Summary says how many annotations were, and what came of it.
+func (m *Mends) Summary() string {
+	text := fmt.Sprintf("%d tried", m.Tried)
+	if m.Refused > 0 {
+		text += fmt.Sprintf(", %d of them refused by the compiler", m.Refused)
+	}
+	if m.Left > 0 {
+		text += fmt.Sprintf(", %d left", m.Left)
+	}
+	if len(m.All) == 0 {
+		text += "; none takes a collective over the logical devices away and is better"
+	}
+	return text
+}
+
+// check refuses figures below 0 in a report that is read.
+func (m *Mends) check() error {
+	if m == nil {
+		return nil
+	}
+	least := float64(min(m.Now.Sent, m.Now.Peak, int64(m.Tried), int64(m.Refused), int64(m.Left)))
+	for _, one := range m.All {
+		least = min(least, float64(one.Count), float64(one.After.Sent), float64(one.After.Peak), one.After.Seconds)
+		for _, l := range slices.Concat(one.Removes, one.Adds) {
+			for _, c := range l.Collectives {
+				least = min(least, float64(c.Moved))
+			}
+		}
+	}
+	if least < 0 || m.Now.Seconds < 0 {
+		return noReport(nil, "a figure of its mends is below 0")
+	}
+	return nil
+}

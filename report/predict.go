@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -84,4 +85,42 @@ func (m *machine) prediction(t times) *Prediction {
 		p.Constants = append(p.Constants, m.constants[name])
 	}
 	return p
+}
+
+// timePart is a part of a predicted time.
+type timePart struct {
+	Name    string
+	Seconds float64
+	Note    string
+}
+
+// parts are what the prediction's time is made of; what a step has none of is left out.
+func (p *Prediction) parts() []timePart {
+	parts := []timePart{{"products", p.Products, ""}, {"memory", p.Memory, ""}}
+	if p.Closed > 0 {
+		parts[0].Note = fmt.Sprintf(", of which %s without the compiler's cycles", Seconds(p.Closed))
+	}
+	for _, x := range []struct {
+		name string
+		Overlap
+	}{{"waits for collectives", p.Interconnect}, {"waits for other slices", p.Network}} {
+		note := ""
+		if x.Hidden > 0 {
+			note = fmt.Sprintf(", and %s more behind other operations", Seconds(x.Hidden))
+		}
+		if x.Overlap != (Overlap{}) {
+			parts = append(parts, timePart{x.name, x.Exposed, note})
+		}
+	}
+	return parts
+}
+
+// uncertain are the constants that are neither published nor the compiler's.
+func (p *Prediction) uncertain() (list []Constant) {
+	for _, c := range p.Constants {
+		if c.Basis == fitted || c.Basis == assumed {
+			list = append(list, c)
+		}
+	}
+	return list
 }

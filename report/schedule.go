@@ -329,3 +329,59 @@ func (s *Schedule) join(count int) {
 		s.Values[k].From, s.Values[k].To = renumbered[min(s.Values[k].From, count)], renumbered[min(s.Values[k].To, count)]
 	}
 }
+
+// During says when the peak is, such as "during fusion.7".
+func (s *Schedule) During() string {
+	if o := numbered(s.Operations, s.PeakAt); o != nil {
+		return "during " + cmp.Or(o.Name, fmt.Sprintf("%d operations", o.Joined))
+	}
+	return "at an operation that is not known"
+}
+
+// numbered is the operation of a number; nil without one.
+func numbered(all []Operation, number int) *Operation {
+	for k := range all {
+		if all[k].Number == number {
+			return &all[k]
+		}
+		if o := numbered(all[k].Inside, number); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// layerRow is the times of a layer by what takes them.
+type layerRow struct {
+	Layer   string
+	Seconds float64
+	Parts   []LayerTime // of all kinds, in order
+}
+
+var timeKinds = []string{"products", "memory", "interconnect", "network"}
+
+// byLayer are the layers, longest first; none without a schedule.
+func (s *Schedule) byLayer() (rows []layerRow) {
+	if s == nil {
+		return nil
+	}
+	at := map[string]int{}
+	for _, x := range s.Layers {
+		n, known := at[x.Layer]
+		if !known {
+			n = len(rows)
+			at[x.Layer] = n
+			row := layerRow{Layer: x.Layer}
+			for _, kind := range timeKinds {
+				row.Parts = append(row.Parts, LayerTime{x.Layer, kind, 0})
+			}
+			rows = append(rows, row)
+		}
+		rows[n].Seconds += x.Seconds
+		if k := slices.Index(timeKinds, x.Kind); k >= 0 {
+			rows[n].Parts[k].Seconds += x.Seconds
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b layerRow) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return rows
+}

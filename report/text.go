@@ -1,47 +1,70 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
-	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"text/template"
 	"unicode"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
 )
+
+//go:embed page.txt
+var textForm string
+
+// functions are what the templates of the text and of the page call.
+var functions = template.FuncMap{
+	"bytes": Bytes, "si": SI, "seconds": Seconds, "percent": percentText,
+	"accessed": func(x float64) string { return Bytes(int64(x)) },
+	"orNone": func(seconds float64) string {
+		if seconds > 0 {
+			return Seconds(seconds)
+		}
+		return "-"
+	},
+	// once is a text in the first row, and nothing in those after it.
+	"once": func(row int, text string) string {
+		if row > 0 {
+			return ""
+		}
+		return text
+	},
+	// first is so many of a list, and beyond the number of the others. JSON has all.
+	"first": func(n int, list any) any {
+		all := reflect.ValueOf(list)
+		return all.Slice(0, min(n, all.Len())).Interface()
+	},
+	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
+	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": Tensor.layout, "layers": (*Schedule).byLayer,
+	"waits": Line.waits, "moves": moves, "sides": Mend.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
+	"predicted": (*Prediction).parts, "uncertain": (*Prediction).uncertain,
+}
+
+var text = template.Must(template.New("text").Funcs(functions).Parse(textForm))
 
 // WriteText writes the report as text for people, in about 80 columns. It writes U+FFFD for a
 // control character in a name, which could move a terminal's cursor.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: %d replicas of %d logical devices\n", r.Step, r.Target, r.Replicas, r.LogicalDevices)
-	for i, name := range slices.Sorted(maps.Keys(r.Options)) {
-		fmt.Fprintf(&b, "%s%s %s", map[bool]string{true: "with ", false: ", "}[i == 0], name, r.Options[name])
+	columns := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	if err := text.Execute(columns, r); err != nil {
+		return &errkind.Fault{Op: "report: write the text", Err: err}
 	}
-	if len(r.Options) > 0 {
-		b.WriteString("\n")
-	}
-	r.memoryText(&b)
-	r.Schedule.text(&b)
-	r.linesText(&b)
-	r.Mends.text(&b)
-	r.tensorsText(&b)
-	r.collectivesText(&b)
-	r.costText(&b)
-	r.Predicted.text(&b)
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "\nnote: %s\n", note)
-	}
-	_, err := io.WriteString(w, strings.Map(printable, b.String()))
+	// A strings.Builder takes everything.
+	_ = columns.Flush()
+	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, b.String()))
 	return err
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) && r != '\n' {
-		return unicode.ReplacementChar
-	}
-	return r
 }
 
 // String prints the target as "v5e:2x4 (8 x TPU v5 lite, hosts: 1)".
@@ -60,34 +83,16 @@ func (t Target) String() string {
 // barWidth is the memory bar's, in characters.
 const barWidth = 50
 
-func (r *Report) memoryText(b *strings.Builder) {
-	m := r.Memory
-	b.WriteString("\nmemory of one core\n")
-	for _, part := range m.parts() {
-		fmt.Fprintf(b, "  %-12s %12s\n", part.Name, Bytes(part.Bytes))
-	}
-	if !m.Refused {
-		fmt.Fprintf(b, "  %-12s %12s\n", "total", Bytes(m.Total))
-	}
-	if m.Peak > 0 {
-		fmt.Fprintf(b, "  %-12s %12s  (the compiler's figure, without the code)\n", "peak", Bytes(m.Peak))
-	}
-	if m.Limit == 0 {
-		fmt.Fprintf(b, "  verdict: %s\n", m.verdict())
-		return
-	}
+// letters is the memory bar of a core whose memory is known, a letter for each part.
+func (m Memory) letters() string {
 	bar := ""
 	for _, part := range m.parts() {
-		if part.Bytes > 0 && part.Name != "aliased" {
+		if part.Bytes > 0 {
 			n := int(float64(barWidth) * float64(part.Bytes) / float64(m.Limit))
 			bar += strings.Repeat(part.Letter, min(n, barWidth-min(len(bar), barWidth)))
 		}
 	}
-	fmt.Fprintf(b, "  [%s%s] of %s\n", bar, strings.Repeat(".", barWidth-len(bar)), Bytes(m.Limit))
-	fmt.Fprintf(b, "  verdict: %s\n", m.verdict())
-	for i, advice := range r.Advice {
-		fmt.Fprintf(b, "  %-12s %s\n", map[bool]string{true: "to fit, try"}[i == 0], advice)
-	}
+	return bar + strings.Repeat(".", barWidth-len(bar))
 }
 
 // verdict says whether the program fits, and by how much.
@@ -123,27 +128,6 @@ func (m Memory) parts() []memoryPart {
 	}
 }
 
-// What bounds the tensors of the text form; JSON has them all.
-const textTensors = 20
-
-func (r *Report) tensorsText(b *strings.Builder) {
-	largest := r.Grouped()
-	if len(largest) == 0 {
-		return
-	}
-	b.WriteString("\ntensors at the step's border, those that are alike together, largest first\n")
-	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  role\tname\tcount\tshape\ton one core\tbytes\tcopies\tlayout")
-	for _, x := range largest[:min(len(largest), textTensors)] {
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%s%v\t%v\t%s\t%d\t%s\n", x.Role, x.Name, x.Count, x.DType, x.Shape, x.Shard, Bytes(x.BytesPerCore), x.Copies, x.layout())
-	}
-	// A strings.Builder takes everything.
-	_ = t.Flush()
-	if n := len(largest) - textTensors; n > 0 {
-		fmt.Fprintf(b, "  and %d more\n", n)
-	}
-}
-
 // overReplicas matches a split that names the axis of the replicas, also as reports had it before, in
 // braces.
 var overReplicas = regexp.MustCompile(`\breplica\b`)
@@ -171,33 +155,6 @@ func (t Tensor) layout() string {
 	return text + ", mirrored"
 }
 
-func (r *Report) collectivesText(b *strings.Builder) {
-	if r.Memory.Refused {
-		return
-	}
-	b.WriteString("\ncollectives of one core in one step\n")
-	if len(r.Collectives) == 0 {
-		b.WriteString("  none\n")
-		return
-	}
-	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	dtypes := r.severalDTypes()
-	heading := ""
-	if dtypes {
-		heading = "\tdtypes"
-	}
-	fmt.Fprintln(t, "  kind\taxis\tcores\tcount\toperands\tsent, at least"+heading)
-	for _, c := range r.Collectives {
-		of := ""
-		if dtypes {
-			of = "\t" + r.dtypesOf(c)
-		}
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s%s\n", c.Kind, c.Axis, c.GroupSize, c.Count, Bytes(c.Bytes), Bytes(c.Moved), of)
-	}
-	// A strings.Builder takes everything.
-	_ = t.Flush()
-}
-
 // severalDTypes says that the collectives carry more than float32, so that their dtypes are worth a
 // column.
 func (r *Report) severalDTypes() bool {
@@ -213,39 +170,6 @@ func (r *Report) dtypesOf(c Collective) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func (r *Report) costText(b *strings.Builder) {
-	c := r.Cost
-	b.WriteString("\ncost, estimated\n")
-	if c.FLOPs >= 0 {
-		fmt.Fprintf(b, "  operations of one core  %s\n", SI(c.FLOPs, "FLOP"))
-	}
-	if c.BytesAccessed >= 0 {
-		fmt.Fprintf(b, "  bytes accessed          %s\n", Bytes(int64(c.BytesAccessed)))
-	}
-	if c.ModelFLOPs > 0 {
-		fmt.Fprintf(b, "  the model asks for      %s on all cores\n", SI(c.ModelFLOPs, "FLOP"))
-	}
-	if c.RooflineSeconds > 0 {
-		fmt.Fprintf(b, "  roofline                %s, operation after operation at the published peak and rate of memory\n", Seconds(c.RooflineSeconds))
-		if c.Untimed > 0 {
-			fmt.Fprintf(b, "                          without %d operations whose time is not known\n", c.Untimed)
-		}
-	}
-	if c.FloorSeconds > 0 {
-		fmt.Fprintf(b, "  at least                %s, all at once\n", Seconds(c.FloorSeconds))
-	}
-	if c.Utilization > 0 {
-		of := "roofline"
-		if c.RooflineSeconds == 0 {
-			of = "least time"
-		}
-		fmt.Fprintf(b, "  utilization             at most %.2f%% of the published peak, %s a core, by that %s\n", 100*c.Utilization, SI(r.Target.PeakFLOPS, "FLOP/s"), of)
-	}
-	if r.CompilingSeconds > 0 {
-		fmt.Fprintf(b, "  to make                 %s to lower, %s to compile\n", Seconds(r.LoweringSeconds), Seconds(r.CompilingSeconds))
-	}
 }
 
 // Bytes returns a number of bytes as text, such as "1.50 MiB".
