@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
@@ -86,12 +85,7 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 	case pjrt.FormatHLO:
 	case pjrt.FormatHLOWithConfig:
 		module = nil
-		if err := fields(p.Code, func(n protowire.Number, v value) error {
-			if n == 1 {
-				module = v.bytes
-			}
-			return nil
-		}); err != nil {
+		if err := decode(p.Code, protoint.Into{1: &module}); err != nil {
 			return nil, err
 		}
 	default:
@@ -99,22 +93,13 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 	}
 	m := &hloModule{computations: map[uint64]*hloComputation{}}
 	order := map[uint64][]uint64{}
-	err := fields(module, func(n protowire.Number, v value) (err error) {
-		switch n {
-		case 3:
-			id, c, err := parseComputation(v.bytes)
+	err := decode(module, protoint.Into{
+		3: func(b []byte) error {
+			id, c, err := parseComputation(b)
 			m.computations[id] = c
 			return err
-		case 6:
-			m.entry = v.number
-		case 7:
-			return parseSchedule(v.bytes, order)
-		case 8:
-			err = m.parseDonated(v.bytes)
-		case 15:
-			m.devices, err = parseAssignment(v.bytes)
-		}
-		return err
+		},
+		6: &m.entry, 7: func(b []byte) error { return parseSchedule(b, order) }, 8: m.parseDonated, 15: one(&m.devices, parseAssignment),
 	})
 	if err != nil {
 		return nil, err
@@ -130,94 +115,58 @@ func parseProgram(p pjrt.Program) (*hloModule, error) {
 
 func parseComputation(b []byte) (id uint64, c *hloComputation, err error) {
 	c = &hloComputation{byID: map[uint64]*hloInstruction{}, parameters: map[uint64]*hloInstruction{}}
-	err = fields(b, func(n protowire.Number, v value) error {
-		switch n {
-		case 2:
-			i, err := parseInstruction(v.bytes)
-			if err != nil {
-				return err
-			}
-			c.instructions = append(c.instructions, i)
-			c.byID[i.id] = i
-			if i.opcode == "parameter" {
-				c.parameters[i.number] = i
-			}
-		case 5:
-			id = v.number
-		case 6:
-			c.root = v.number
+	err = decode(b, protoint.Into{2: each(&c.instructions, parseInstruction), 5: &id, 6: &c.root})
+	for _, i := range c.instructions {
+		c.byID[i.id] = i
+		if i.opcode == "parameter" {
+			c.parameters[i.number] = i
 		}
-		return nil
-	})
+	}
 	return id, c, err
 }
 
 func parseInstruction(b []byte) (*hloInstruction, error) {
 	i := &hloInstruction{}
-	err := fields(b, func(n protowire.Number, v value) error {
-		var err error
-		switch n {
-		case 1:
-			i.name = string(v.bytes)
-		case 2:
-			i.opcode = string(v.bytes)
-		case 3:
-			i.shape, err = parseShape(v.bytes, 0)
-		case 7: // the metadata
-			err = fields(v.bytes, func(n protowire.Number, v value) error {
-				if n == 2 {
-					i.source = strings.ToValidUTF8(string(v.bytes), "\ufffd")
-				}
-				return nil
-			})
-		case 8:
-			i.scalar, i.hasScalar, err = parseScalar(v.bytes)
-		case 9:
-			i.number = v.number
-		case 13:
-			i.index = v.number
-		case 15, 16, 30, 50, 61:
-			err = i.product.parse(n, v)
-		case 28:
-			i.target = string(v.bytes)
-		case 35:
-			i.id = v.number
-		case 36:
-			i.operands, err = v.numbers(i.operands)
-		case 38:
-			i.called, err = v.numbers(i.called)
-		case 43:
-			i.trips, i.cycles = tripCount(v.bytes), estimatedCycles(v.bytes)
-			i.oneRing = bytes.Contains(v.bytes, oneRingEmitter)
-		case 47:
-			i.host = v.number != 0
-		case 49:
-			var group []int
-			group, err = parseGroup(v.bytes)
-			i.groups = append(i.groups, group)
-		case 52:
-			var pair [2]int
-			err = fields(v.bytes, func(n protowire.Number, v value) error {
-				if (n == 1 || n == 2) && v.number < maxDevices {
-					pair[n-1] = int(v.number)
-				}
-				return nil
-			})
-			i.pairs = append(i.pairs, pair)
-		case 63:
-			i.direction = string(v.bytes)
-		case 68:
-			i.slices = bytes.Contains(v.bytes, []byte(slicesHandler))
-			i.exchange = exchangeOf(v.bytes)
-		case 87:
-			i.groups, err = parseDeviceList(v.bytes)
-		case 92: // the iota of a device list, on its own in newer programs
-			i.groups, err = parseIota(v.bytes)
-		case 93:
-			i.groups, err = parseMeshGroups(v.bytes)
+	p := &i.product
+	err := decode(b, protoint.Into{
+		1: &i.name, 2: &i.opcode, 3: one(&i.shape, func(b []byte) (hloShape, error) { return parseShape(b, 0) }),
+		7: protoint.Into{2: &i.source}, 9: &i.number, 13: &i.index, 28: &i.target, 35: &i.id, 36: &i.operands, 38: &i.called, 63: &i.direction,
+		8: func(b []byte) (err error) {
+			i.scalar, i.hasScalar, err = parseScalar(b)
+			return err
+		},
+		15: protoint.Into{1: each(&p.window, parseWindowDim)},
+		16: protoint.Into{7: &p.inputBatch, 8: &p.inputFeature, 10: &p.outputFeature, 6: &p.kernelSpatial, 11: &p.inputSpatial, 12: &p.outSpatial},
+		30: protoint.Into{1: &p.contracting}, 50: &p.featureGroups, 61: &p.batchGroups,
+		43: func(config []byte) error {
+			i.trips, i.cycles = tripCount(config), estimatedCycles(config)
+			i.oneRing = bytes.Contains(config, oneRingEmitter)
+			return nil
+		},
+		47: &i.host,
+		68: func(attributes []byte) error {
+			i.slices = bytes.Contains(attributes, []byte(slicesHandler))
+			i.exchange = exchangeOf(attributes)
+			return nil
+		},
+		52: each(&i.pairs, parsePair),
+		// Groups one by one, in a list, as an iota on its own in newer programs, and of a mesh.
+		49: each(&i.groups, parseGroup), 87: one(&i.groups, parseDeviceList), 92: one(&i.groups, parseIota),
+		93: func(b []byte) (err error) {
+			i.groups, err = parseMeshGroups(b)
 			i.unreadable = i.groups == nil
-		}
-		return err
+			return err
+		},
 	})
+	i.source = strings.ToValidUTF8(i.source, "\ufffd")
 	return i, err
+}
+
+func parsePair(b []byte) (pair [2]int, err error) {
+	var from, to uint64
+	err = decode(b, protoint.Into{1: &from, 2: &to})
+	if max(from, to) < maxDevices {
+		pair = [2]int{int(from), int(to)}
+	}
+	return pair, err
 }

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"google.golang.org/protobuf/encoding/protowire"
+	"errors"
 
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
@@ -12,31 +12,27 @@ const maxDepth = 64
 // maxDevices bounds the devices that a damaged program can speak of.
 const maxDevices = 1 << 20
 
-// value is a field's value: a number, or bytes.
-type value struct {
-	number uint64
-	bytes  []byte
-	packed bool
+// decode reads a message. Errors match ErrProgram.
+func decode(m []byte, to protoint.Into) error {
+	err := to.Read(m)
+	if err != nil && !errors.Is(err, ErrProgram) {
+		return malformed(err, "")
+	}
+	return err
 }
 
-// numbers appends a repeated number, packed or not.
-func (v value) numbers(list []uint64) ([]uint64, error) {
-	list, err := protoint.Numbers(list, protoint.Field{Value: v.number, Bytes: v.bytes})
-	if err != nil {
-		return nil, malformed(err, "")
+// one is the place of a message that parse reads, and each that of a repeated one.
+func one[T any](at *T, parse func([]byte) (T, error)) func([]byte) error {
+	return func(b []byte) (err error) {
+		*at, err = parse(b)
+		return err
 	}
-	return list, nil
 }
 
-// fields walks a message's numbers and length-delimited fields.
-func fields(m []byte, visit func(n protowire.Number, v value) error) error {
-	for f, err := range protoint.Fields(m) {
-		if err != nil {
-			return malformed(err, "")
-		}
-		if err := visit(f.Number, value{f.Value, f.Bytes, f.Bytes != nil}); err != nil {
-			return err
-		}
+func each[T any](list *[]T, parse func([]byte) (T, error)) func([]byte) error {
+	return func(b []byte) error {
+		x, err := parse(b)
+		*list = append(*list, x)
+		return err
 	}
-	return nil
 }

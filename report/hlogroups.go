@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // axisRef is an axis of a mesh, or the part of it that is left after its first pre parts and has
@@ -16,60 +16,30 @@ type axisRef struct {
 // parseMeshGroups reads a MeshAxesReplicaGroupListProto: field 1 is a mesh, whose axes are 1 (a
 // name and, as 2, a size), and field 2 are the axes that the groups run over. It answers nil for a
 // mesh whose devices are not in order.
-func parseMeshGroups(b []byte) (groups [][]int, err error) {
-	var sizes []uint64
+func parseMeshGroups(b []byte) ([][]int, error) {
+	var sizes, devices []uint64
 	var refs []axisRef
-	ordered := true
-	err = fields(b, func(n protowire.Number, v value) error {
-		switch n {
-		case 1:
-			return fields(v.bytes, func(n protowire.Number, v value) error {
-				if n != 1 {
-					ordered = false
-					return nil
-				}
-				size := uint64(0)
-				err := fields(v.bytes, func(n protowire.Number, v value) error {
-					if n == 2 {
-						size = v.number
-					}
-					return nil
-				})
-				sizes = append(sizes, size)
-				return err
-			})
-		case 2:
-			ref, err := parseAxisRef(v.bytes)
-			refs = append(refs, ref)
-			return err
-		}
-		return nil
+	err := decode(b, protoint.Into{
+		1: protoint.Into{
+			1: each(&sizes, func(axis []byte) (size uint64, err error) {
+				err = decode(axis, protoint.Into{2: &size})
+				return size, err
+			}),
+			2: &devices,
+		},
+		2: each(&refs, parseAxisRef),
 	})
-	if err != nil || !ordered {
+	if err != nil || devices != nil {
 		return nil, err
 	}
 	return meshGroups(sizes, refs)
 }
 
 func parseAxisRef(b []byte) (ref axisRef, err error) {
-	err = fields(b, func(n protowire.Number, v value) error {
-		switch n {
-		case 1:
-			ref.axis = v.number
-		case 2:
-			ref.part = true
-			return fields(v.bytes, func(n protowire.Number, v value) error {
-				switch n {
-				case 1:
-					ref.pre = v.number
-				case 2:
-					ref.size = v.number
-				}
-				return nil
-			})
-		}
-		return nil
-	})
+	err = decode(b, protoint.Into{1: &ref.axis, 2: func(b []byte) error {
+		ref.part = true
+		return decode(b, protoint.Into{1: &ref.pre, 2: &ref.size})
+	}})
 	return ref, err
 }
 
@@ -144,48 +114,27 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 // parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an iota that is
 // reshaped and transposed.
 func parseDeviceList(b []byte) (groups [][]int, err error) {
-	err = fields(b, func(n protowire.Number, v value) error {
-		switch n {
-		case 1:
-			group, err := parseGroup(v.bytes)
-			groups = append(groups, group)
-			return err
-		case 2:
-			iota, err := parseIota(v.bytes)
-			groups = append(groups, iota...)
-			return err
-		}
-		return nil
-	})
+	err = decode(b, protoint.Into{1: each(&groups, parseGroup), 2: func(b []byte) error {
+		iota, err := parseIota(b)
+		groups = append(groups, iota...)
+		return err
+	}})
 	return groups, err
 }
 
-func parseGroup(b []byte) (group []int, err error) {
-	err = fields(b, func(n protowire.Number, v value) error {
-		if n != 1 {
-			return nil
-		}
-		if !v.packed {
-			group = append(group, int(min(v.number, maxDevices)))
-		}
-		if group == nil {
-			group = make([]int, 0, len(v.bytes)) // a byte or more each
-		}
-		for b := v.bytes; len(b) > 0; {
-			id, size := protowire.ConsumeVarint(b)
-			if size < 0 {
-				return malformed(protowire.ParseError(size), "")
-			}
-			group, b = append(group, int(min(id, maxDevices))), b[size:]
-		}
-		return nil
-	})
-	for _, id := range group {
+func parseGroup(b []byte) ([]int, error) {
+	var ids []uint64
+	if err := decode(b, protoint.Into{1: &ids}); err != nil {
+		return nil, err
+	}
+	group := make([]int, len(ids))
+	for k, id := range ids {
 		if id >= maxDevices {
 			return nil, malformed(nil, "a device of more than %d", maxDevices)
 		}
+		group[k] = int(id)
 	}
-	return group, err
+	return group, nil
 }
 
 // parseIota reads an IotaReplicaGroupListProto: the numbers from 0 in the shape reshape, transposed
@@ -193,19 +142,7 @@ func parseGroup(b []byte) (group []int, err error) {
 func parseIota(b []byte) ([][]int, error) {
 	var count, size uint64
 	var reshape, perm []uint64
-	err := fields(b, func(n protowire.Number, v value) (err error) {
-		switch n {
-		case 1:
-			count = v.number
-		case 2:
-			size = v.number
-		case 3:
-			reshape, err = v.numbers(reshape)
-		case 4:
-			perm, err = v.numbers(perm)
-		}
-		return err
-	})
+	err := decode(b, protoint.Into{1: &count, 2: &size, 3: &reshape, 4: &perm})
 	if err != nil {
 		return nil, err
 	}

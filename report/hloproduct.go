@@ -3,7 +3,7 @@ package report
 import (
 	"math"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // hloProduct says what a matrix product or a convolution multiplies and sums.
@@ -19,58 +19,10 @@ type hloProduct struct {
 // windowDim is a dimension of a convolution's window.
 type windowDim struct{ size, stride, low, dilation, base int64 }
 
-// parse reads a field of an instruction: 15 the window, 16 a convolution's dimensions, 30 a matrix
-// product's, 50 and 61 the groups.
-func (p *hloProduct) parse(field protowire.Number, v value) error {
-	switch field {
-	case 15:
-		return fields(v.bytes, func(n protowire.Number, v value) error {
-			if n != 1 {
-				return nil
-			}
-			d := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
-			err := fields(v.bytes, func(n protowire.Number, v value) error {
-				for k, to := range map[protowire.Number]*int64{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base} {
-					if n == k {
-						*to = int64(v.number)
-					}
-				}
-				return nil
-			})
-			p.window = append(p.window, d)
-			return err
-		})
-	case 16:
-		return fields(v.bytes, func(n protowire.Number, v value) (err error) {
-			switch n {
-			case 7:
-				p.inputBatch = v.number
-			case 8:
-				p.inputFeature = v.number
-			case 10:
-				p.outputFeature = v.number
-			case 6:
-				p.kernelSpatial, err = v.numbers(p.kernelSpatial)
-			case 11:
-				p.inputSpatial, err = v.numbers(p.inputSpatial)
-			case 12:
-				p.outSpatial, err = v.numbers(p.outSpatial)
-			}
-			return err
-		})
-	case 30:
-		return fields(v.bytes, func(n protowire.Number, v value) (err error) {
-			if n == 1 {
-				p.contracting, err = v.numbers(p.contracting)
-			}
-			return err
-		})
-	case 50:
-		p.featureGroups = v.number
-	case 61:
-		p.batchGroups = v.number
-	}
-	return nil
+func parseWindowDim(b []byte) (windowDim, error) {
+	d := windowDim{size: 1, stride: 1, dilation: 1, base: 1}
+	err := decode(b, protoint.Into{1: &d.size, 2: &d.stride, 3: &d.low, 5: &d.dilation, 6: &d.base})
+	return d, err
 }
 
 // dot counts a matrix product's operations, a multiplication and an addition as two.

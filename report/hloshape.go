@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // hloShape is an array, or a tuple of shapes. Memory is where it lies: 0 is the device's main
@@ -21,51 +21,25 @@ func parseShape(b []byte, depth int) (s hloShape, err error) {
 	if depth > maxDepth {
 		return s, malformed(nil, "tuples in tuples")
 	}
-	err = fields(b, func(n protowire.Number, v value) (err error) {
-		switch n {
-		case 2:
-			s.element = v.number
-		case 3:
-			s.dims, err = v.numbers(s.dims)
-		case 4:
-			var element hloShape
-			element, err = parseShape(v.bytes, depth+1)
-			s.elements = append(s.elements, element)
-		case 5: // the layout
-			err = fields(v.bytes, func(n protowire.Number, v value) (err error) {
-				switch {
-				case n == 1:
-					s.minor, err = v.numbers(s.minor)
-				case n == 6 && s.tile == nil: // the others divide the first
-					err = fields(v.bytes, func(n protowire.Number, v value) (err error) {
-						if n == 1 {
-							s.tile, err = v.numbers(s.tile)
-						}
-						return err
-					})
-				case n == 8:
-					s.memory = v.number
-				}
-				return err
-			})
-		}
-		return err
+	err = decode(b, protoint.Into{
+		2: &s.element, 3: &s.dims, 4: each(&s.elements, func(b []byte) (hloShape, error) { return parseShape(b, depth+1) }),
+		5: protoint.Into{1: &s.minor, 8: &s.memory, 6: func(b []byte) error {
+			if s.tile != nil { // the others divide the first
+				return nil
+			}
+			return decode(b, protoint.Into{1: &s.tile})
+		}},
 	})
 	return s, err
 }
 
 // parseScalar reads the value of a LiteralProto of one integer.
 func parseScalar(b []byte) (n int64, ok bool, err error) {
-	err = fields(b, func(field protowire.Number, v value) error {
-		if field < 4 || field > 7 { // s32s, s64s, u32s and u64s
-			return nil
-		}
-		list, err := v.numbers(nil)
-		if n, ok = 0, len(list) == 1; ok {
-			n = int64(list[0])
-		}
-		return err
-	})
+	var list []uint64
+	err = decode(b, protoint.Into{4: &list, 5: &list, 6: &list, 7: &list}) // s32s, s64s, u32s or u64s
+	if ok = len(list) == 1; ok {
+		n = int64(list[0])
+	}
 	return n, ok, err
 }
 

@@ -3,7 +3,8 @@
 // in, because another package of a program may register the same messages, and a second
 // registration panics.
 //
-// [Fields] walks the fields of a message, those that are varints or bytes. [Numbers] collects a
-// repeated field of numbers, which encoders write one by one or packed; [Int] and [Ints] do so for
-// numbers that have to fit an int32. A malformed message is an error, never a panic.
+// [Into] reads a message into variables, by the numbers of its fields. [Fields] walks the fields, those
+// that are varints or bytes. [Numbers] collects a repeated field of numbers, which encoders write one by
+// one or packed; [Int] and [Ints] do so for numbers that have to fit an int32. A malformed message is an
+// error, never a panic.
 package protoint
