@@ -426,23 +426,3 @@ func (m *Mends) Summary() string {
 	}
 	return text
 }
-
-// check refuses figures below 0 in a report that is read.
-func (m *Mends) check() error {
-	if m == nil {
-		return nil
-	}
-	least := float64(min(m.Now.Sent, m.Now.Peak, int64(m.Tried), int64(m.Refused), int64(m.Left)))
-	for _, one := range m.All {
-		least = min(least, float64(one.Count), float64(one.After.Sent), float64(one.After.Peak), one.After.Seconds)
-		for _, l := range slices.Concat(one.Removes, one.Adds) {
-			for _, c := range l.Collectives {
-				least = min(least, float64(c.Moved))
-			}
-		}
-	}
-	if least < 0 || m.Now.Seconds < 0 {
-		return noReport(nil, "a figure of its mends is below 0")
-	}
-	return nil
-}
