@@ -116,6 +116,8 @@ type collectiveKey struct {
 	size       int
 }
 
+func (one Collective) key() collectiveKey { return collectiveKey{one.Kind, one.Axis, one.GroupSize} }
+
 // lineKey is a kind of collectives of what comes from one place.
 type lineKey struct {
 	collectiveKey
@@ -267,6 +269,13 @@ func (one *Collective) add(times int, bytes, moved int64, unknown bool) {
 	one.Bytes = sum64(one.Bytes, product64(int64(times), bytes))
 	one.Moved = sum64(one.Moved, product64(int64(times), moved))
 	one.InLoop = one.InLoop || unknown
+}
+
+// join adds collectives of the same kind.
+func (one *Collective) join(c Collective) {
+	one.Count = min(one.Count+c.Count, maxRounds)
+	one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
+	one.InLoop = one.InLoop || c.InLoop
 }
 
 // share is n-1 of n parts of so many bytes.

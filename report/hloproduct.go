@@ -77,24 +77,19 @@ const sublanes = 8
 // padded counts the operations of a matrix product or a convolution as a matrix unit does them, with
 // the dimensions that it sums over and puts out filled up to its side; 0 for any other operation.
 func padded(c *hloComputation, i *hloInstruction, tile float64) float64 {
-	operand := func(k int) hloShape {
-		if k < len(i.operands) && c.byID[i.operands[k]] != nil {
-			return c.byID[i.operands[k]].shape
-		}
-		return hloShape{}
-	}
+	left := c.operand(i, 0)
 	fill := func(n, to float64) float64 { return math.Ceil(max(n, 1)/to) * to / max(n, 1) }
 	switch i.opcode {
 	case "dot":
 		summed := 1.0
 		for _, d := range i.product.contracting {
-			summed *= operand(0).dim(d)
+			summed *= left.dim(d)
 		}
 		rank := uint64(len(i.shape.dims))
-		return i.product.dot(operand(0), i.shape) * fill(summed, tile) * fill(i.shape.dim(rank-1), tile) * fill(i.shape.dim(rank-2), sublanes)
+		return i.product.dot(left, i.shape) * fill(summed, tile) * fill(i.shape.dim(rank-1), tile) * fill(i.shape.dim(rank-2), sublanes)
 	case "convolution":
 		p := i.product
-		return p.convolution(operand(0), i.shape) * fill(operand(0).dim(p.inputFeature), tile) * fill(i.shape.dim(p.outputFeature), tile)
+		return p.convolution(left, i.shape) * fill(left.dim(p.inputFeature), tile) * fill(i.shape.dim(p.outputFeature), tile)
 	}
 	return 0
 }

@@ -30,24 +30,16 @@ var moving = []string{
 // flops counts an operation's arithmetic: two for each product that is summed, one for each element
 // otherwise.
 func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops float64) {
-	operand := func(k int) hloShape {
-		if k < len(i.operands) {
-			if o := c.byID[i.operands[k]]; o != nil {
-				return o.shape
-			}
-		}
-		return hloShape{}
-	}
 	switch {
 	case i.opcode == "fusion":
 		w.eachInside(c, i, depth, func(c *hloComputation, i *hloInstruction) { flops += w.flops(c, i, depth) })
 		return flops
 	case i.opcode == "dot":
-		return i.product.dot(operand(0), i.shape)
+		return i.product.dot(c.operand(i, 0), i.shape)
 	case i.opcode == "convolution":
-		return i.product.convolution(operand(0), i.shape)
+		return i.product.convolution(c.operand(i, 0), i.shape)
 	case i.opcode == "reduce":
-		return max(operand(0).count()-i.shape.count(), 0)
+		return max(c.operand(i, 0).count()-i.shape.count(), 0)
 	case i.opcode == "reduce-window", i.opcode == "select-and-scatter":
 		n := i.shape.count()
 		for _, d := range i.product.window {
@@ -55,7 +47,7 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 		}
 		return n
 	case i.opcode == "scatter":
-		return operand(2).count()
+		return c.operand(i, 2).count()
 	case slices.Contains(free, i.opcode), slices.Contains(moving, i.opcode):
 		return 0
 	}
@@ -65,14 +57,7 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 // traffic is what an operation reads and writes. What takes or writes a part of a tensor touches
 // the part.
 func (w *reading) traffic(c *hloComputation, i *hloInstruction, depth int) (t traffic) {
-	shape := func(k int) hloShape {
-		if k < len(i.operands) {
-			if o := c.byID[i.operands[k]]; o != nil {
-				return o.shape
-			}
-		}
-		return hloShape{}
-	}
+	shape := func(k int) hloShape { return c.operand(i, k) }
 	part := func(of, part hloShape) traffic { return of.moved(float64(part.bytes())) }
 	switch i.opcode {
 	case "fusion":
@@ -154,6 +139,14 @@ func (w *reading) used(c *hloComputation, id uint64, all float64, depth int) (by
 		}
 	}
 	return bytes, out
+}
+
+// operand is the shape of an operand, the zero shape if there is none.
+func (c *hloComputation) operand(i *hloInstruction, k int) hloShape {
+	if k < len(i.operands) && c.byID[i.operands[k]] != nil {
+		return c.byID[i.operands[k]].shape
+	}
+	return hloShape{}
 }
 
 // use is an instruction that takes a value as one of its operands.

@@ -123,10 +123,8 @@ func (m *machine) spans(along [3][]bool, chips int) (all []span) {
 // collective is the time of a collective alone on its links, and whether it is known.
 func (m *machine) collective(of *hloModule, c *hloComputation, i *hloInstruction, kind string) (seconds float64, known bool) {
 	var bytes float64
-	for _, id := range i.operands {
-		if operand := c.byID[id]; operand != nil {
-			bytes += float64(operand.shape.bytes())
-		}
+	for k := range i.operands {
+		bytes += float64(c.operand(i, k).bytes())
 	}
 	if kind == "collective-permute" {
 		return m.permute(of.devices, i.pairs, bytes)

@@ -159,18 +159,7 @@ func (t *lineTable) mark(all []Operation, numbers []int) {
 // ByLine returns the lines of Go with their layers and passes together, in the order of [Report].Lines:
 // the longest first. Layer, Pass and Call are what all have in common.
 func (r *Report) ByLine() []Line {
-	at := map[string]int{}
-	var all []Line
-	for _, l := range r.Lines {
-		n, known := at[l.String()+l.File]
-		if !known {
-			at[l.String()+l.File] = len(all)
-			l.Collectives = slices.Clone(l.Collectives)
-			all = append(all, l)
-			continue
-		}
-		all[n].add(l)
-	}
+	all := together(r.Lines, func(l Line) string { return l.String() + l.File }, (*Line).add)
 	slices.SortStableFunc(all, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(b.Seconds(), a.Seconds()), cmp.Compare(b.PeakBytes, a.PeakBytes))
 	})
@@ -191,17 +180,7 @@ func (l *Line) add(o Line) {
 	if l.Call != o.Call {
 		l.Call = ""
 	}
-next:
-	for _, c := range o.Collectives {
-		for k := range l.Collectives {
-			if one := &l.Collectives[k]; one.Kind == c.Kind && one.Axis == c.Axis && one.GroupSize == c.GroupSize {
-				one.add(c.Count, 0, 0, c.InLoop)
-				one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
-				continue next
-			}
-		}
-		l.Collectives = append(l.Collectives, c)
-	}
+	l.Collectives = together(slices.Concat(l.Collectives, o.Collectives), Collective.key, (*Collective).join)
 	sortCollectives(l.Collectives)
 }
 

@@ -201,9 +201,7 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
 		if out.at[at] == nil {
 			out.at[at] = &Collective{Kind: c.Kind, Axis: c.Axis, GroupSize: c.GroupSize}
 		}
-		one := out.at[at]
-		one.add(c.Count, 0, 0, c.InLoop)
-		one.Bytes, one.Moved = sum64(one.Bytes, c.Bytes), sum64(one.Moved, c.Moved)
+		out.at[at].join(*c)
 	}
 	work, w := optimized.worked(Target{}, false, s.machine)
 	if out.flops = work.flops; s.machine != nil {

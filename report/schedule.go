@@ -186,22 +186,16 @@ func (s *Schedule) addValues(r *Report, all []*buffer, lines *lineTable) {
 // bytes first.
 func (s *Schedule) AtPeak() []Values {
 	type kind struct{ role, of, dtype, shape string }
-	at := map[kind]int{}
-	var all []Values
+	var each []Values
 	for _, v := range s.Values {
-		if v.From > s.PeakAt || v.To < s.PeakAt {
-			continue
+		if v.From <= s.PeakAt && s.PeakAt <= v.To {
+			each = append(each, Values{v, v.of(), 1})
 		}
-		of := v.of()
-		k := kind{v.Role, pattern(of), v.DType, dimsText(v.Shape)}
-		if n, known := at[k]; known {
-			all[n].Count++
-			all[n].Of = both(all[n].Of, of)
-			continue
-		}
-		at[k] = len(all)
-		all = append(all, Values{v, of, 1})
 	}
+	all := together(each, func(v Values) kind { return kind{v.Role, pattern(v.Of), v.DType, dimsText(v.Shape)} }, func(first *Values, next Values) {
+		first.Count++
+		first.Of = both(first.Of, next.Of)
+	})
 	slices.SortStableFunc(all, func(a, b Values) int {
 		return cmp.Compare(product64(b.Bytes, int64(b.Count)), product64(a.Bytes, int64(a.Count)))
 	})

@@ -44,16 +44,12 @@ func (r *Report) Summary() Summary {
 	if r.Predicted != nil {
 		s.PredictedSeconds = r.Predicted.Seconds
 	}
-next:
 	for _, c := range r.CollectiveDTypes {
-		for i := range s.Collectives {
-			if one := &s.Collectives[i]; one.Axis == c.Axis && one.Kind == c.Kind && one.DType == c.DType {
-				one.Count += c.Count
-				one.Bytes += c.Bytes
-				continue next
-			}
-		}
 		s.Collectives = append(s.Collectives, SummaryCollective{c.Axis, c.Kind, c.DType, c.Count, c.Bytes})
 	}
+	s.Collectives = together(s.Collectives, func(c SummaryCollective) [3]string { return [3]string{c.Axis, c.Kind, c.DType} }, func(first *SummaryCollective, next SummaryCollective) {
+		first.Count += next.Count
+		first.Bytes += next.Bytes
+	})
 	return s
 }

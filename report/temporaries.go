@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -35,7 +34,6 @@ var inPlace = map[string]bool{
 // temporaries returns the largest values between the operations of the program.
 func (m *hloModule) temporaries() []Temporary {
 	type kind struct{ operation, source, dtype, shape string }
-	at := map[kind]int{}
 	var all []Temporary
 	seen := map[uint64]bool{}
 	var walk func(id uint64, depth int)
@@ -63,17 +61,12 @@ func (m *hloModule) temporaries() []Temporary {
 				for _, d := range s.dims {
 					t.Shape = append(t.Shape, int(d))
 				}
-				k := kind{t.Operation, t.Source, t.DType, fmt.Sprint(t.Shape)}
-				if n, known := at[k]; known {
-					all[n].Count++
-					continue
-				}
-				at[k] = len(all)
 				all = append(all, t)
 			}
 		}
 	}
 	walk(m.entry, 0)
+	all = together(all, func(t Temporary) kind { return kind{t.Operation, t.Source, t.DType, dimsText(t.Shape)} }, func(first *Temporary, _ Temporary) { first.Count++ })
 	slices.SortStableFunc(all, func(a, b Temporary) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), strings.Compare(a.Source, b.Source))
 	})
