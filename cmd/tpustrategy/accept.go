@@ -49,62 +49,48 @@ Examples:
 Ends with a verdict and a file to send back, which holds no secrets. Exit codes: 0 accepted, 6 accepted with findings, 1 failed.`
 }
 
-// acceptRequest asks a child for a run: what the plugin does to its process stays there.
-type acceptRequest struct {
-	CPU         int           `json:"cpu"`
-	Hosts       int           `json:"hosts"`
-	Plugin      string        `json:"plugin"`
-	Accelerator string        `json:"accelerator"`
-	Quick       bool          `json:"quick"`
-	Place       string        `json:"place"`
-	Only        []string      `json:"only"`
-	Skip        []string      `json:"skip"`
-	Kill        *int          `json:"kill"`
-	Budget      time.Duration `json:"budget"`
-}
-
 // acceptAnswer is what came of it.
 type acceptAnswer struct {
 	Report   *accept.Report   `json:"report"`
 	Outcomes []accept.Outcome `json:"outcomes"`
 }
 
-func (c *acceptCmd) request() (*acceptRequest, error) {
+// check refuses a command line that cannot be meant.
+func (c *acceptCmd) check() error {
 	switch {
 	case c.CPU < 0 || c.Hosts < 1 || c.Hosts > 1 && (c.CPU == 0 || c.CPU%c.Hosts != 0):
-		return nil, misused("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
+		return misused("accept", "give --cpu a number of devices that --hosts divides", "--cpu %d, --hosts %d", c.CPU, c.Hosts)
 	case c.Kill < -1:
-		return nil, misused("accept", "hosts count from 0", "--kill %d", c.Kill)
+		return misused("accept", "hosts count from 0", "--kill %d", c.Kill)
 	case c.Budget < 0:
-		return nil, misused("accept", "give a time such as 5m", "--budget %v", c.Budget)
+		return misused("accept", "give a time such as 5m", "--budget %v", c.Budget)
 	}
 	if c.Accelerator != "" {
 		if _, err := tpu.ParseAccelerator(c.Accelerator); err != nil {
-			return nil, refused("accept", err)
+			return refused("accept", err)
 		}
 	}
 	if err := reached("accept", c.Store); err != nil {
-		return nil, err
+		return err
 	}
-	r := &acceptRequest{CPU: c.CPU, Hosts: c.Hosts, Plugin: c.Plugin, Accelerator: c.Accelerator, Quick: c.Quick, Place: c.Store,
-		Only: c.Only, Skip: c.Skip, Budget: c.Budget}
-	if c.Kill >= 0 {
-		r.Kill = &c.Kill
+	if err := c.options().Check(); err != nil {
+		return refused("accept", err)
 	}
-	if err := r.options().Check(); err != nil {
-		return nil, refused("accept", err)
-	}
-	return r, nil
+	return nil
 }
 
-func (r *acceptRequest) options() accept.Options {
-	return accept.Options{Open: r.open, Accelerator: r.Accelerator, Quick: r.Quick, Budget: r.Budget, Only: r.Only, Skip: r.Skip, Place: r.Place, Kill: r.Kill, Getenv: os.Getenv}
+func (c *acceptCmd) options() accept.Options {
+	o := accept.Options{Open: c.open, Accelerator: c.Accelerator, Quick: c.Quick, Budget: c.Budget, Only: c.Only, Skip: c.Skip, Place: c.Store, Getenv: os.Getenv}
+	if c.Kill >= 0 {
+		o.Kill = &c.Kill
+	}
+	return o
 }
 
 // open opens the devices of a host.
-func (r *acceptRequest) open(ctx context.Context, logger *slog.Logger) (*system.System, error) {
-	o := system.Options{CPUDevices: r.CPU, Plugin: r.Plugin, Logger: logger}
-	if r.CPU == 0 && system.HasTPU() {
+func (c *acceptCmd) open(ctx context.Context, logger *slog.Logger) (*system.System, error) {
+	o := system.Options{CPUDevices: c.CPU, Plugin: c.Plugin, Logger: logger}
+	if c.CPU == 0 && system.HasTPU() {
 		o.Metadata = clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: logger})
 		o.Resolver = clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: o.Metadata})
 	}
@@ -112,7 +98,7 @@ func (r *acceptRequest) open(ctx context.Context, logger *slog.Logger) (*system.
 }
 
 // acceptHere is the child's side. It notes each outcome as it is known, and each second that it lives.
-func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
+func acceptHere(ctx context.Context, c *acceptCmd) (*acceptAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -125,8 +111,8 @@ func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
 			child.Note(line)
 		}
 	}
-	if r.Hosts <= 1 {
-		o := r.options()
+	if c.Hosts <= 1 {
+		o := c.options()
 		o.Tell = tell
 		report, err := accept.Run(ctx, o)
 		if err != nil {
@@ -134,26 +120,26 @@ func acceptHere(ctx context.Context, r acceptRequest) (*acceptAnswer, error) {
 		}
 		return &acceptAnswer{report, report.Outcomes}, nil
 	}
-	if r.Place == "" { // they are on one machine, whose disk they share
+	if c.Store == "" { // they are on one machine, whose disk they share
 		var err error
-		if r.Place, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
+		if c.Store, err = os.MkdirTemp("", "tpustrategy-accept-"); err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(r.Place)
+		defer os.RemoveAll(c.Store)
 	}
-	base, err := system.Open(ctx, system.Options{CPUDevices: r.CPU, Plugin: r.Plugin})
+	base, err := system.Open(ctx, system.Options{CPUDevices: c.CPU, Plugin: c.Plugin})
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := simhost.New(base, simhost.Options{Processes: r.Hosts})
+	cluster, err := simhost.New(base, simhost.Options{Processes: c.Hosts})
 	if err != nil {
 		return nil, err
 	}
-	reports, errs := make([]*accept.Report, r.Hosts), make([]error, r.Hosts)
+	reports, errs := make([]*accept.Report, c.Hosts), make([]error, c.Hosts)
 	var all sync.WaitGroup
-	for i := range r.Hosts {
+	for i := range c.Hosts {
 		all.Go(func() {
-			o := r.options()
+			o := c.options()
 			o.Open = func(ctx context.Context, _ *slog.Logger) (*system.System, error) { return cluster.Open(ctx, i) }
 			o.End = func() { cluster.Kill(i) }
 			if i == 0 {
@@ -180,8 +166,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if c.List {
 		return c.list(a, root)
 	}
-	request, err := c.request()
-	if err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	name := c.Output
@@ -195,7 +180,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if err := ahead.CheckPlace(name); err != nil {
 		return refused("accept", err)
 	}
-	report := a.accept(ctx, root, request, acceptWhole*request.options().Whole()+acceptSilence, acceptSilence)
+	report := a.accept(ctx, root, c, acceptWhole*c.options().Whole()+acceptSilence, acceptSilence)
 	if err := ahead.WriteFile(name, func(w io.Writer) error { return accept.WriteArchive(w, report) }); err != nil {
 		return err
 	}
@@ -223,7 +208,7 @@ func (c *acceptCmd) Run(ctx context.Context, a *app, root *cli) error {
 var plainName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // accept runs the parts in a child, and says what came of them also if the child dies.
-func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, limit, silence time.Duration) *accept.Report {
+func (a *app) accept(ctx context.Context, root *cli, c *acceptCmd, limit, silence time.Duration) *accept.Report {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run did not end in %v: --budget gives it longer", limit))
 	defer cancel()
 	began := time.Now()
@@ -240,14 +225,14 @@ func (a *app) accept(ctx context.Context, root *cli, request *acceptRequest, lim
 			a.showOutcome(o)
 		}
 	}
-	answer, err := a.childNoting(ctx, "accept", childRequest{Accept: request}, silence, notice)
+	answer, err := a.childNoting(ctx, "accept", childRequest{Accept: c}, silence, notice)
 	if err == nil {
 		report := answer.Accept.Report
 		report.Outcomes = answer.Accept.Outcomes
 		return report
 	}
 	// What it had done counts, and what it was at is named.
-	report := &accept.Report{Version: accept.Version, Quick: request.Quick, Began: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Outcomes: told}
+	report := &accept.Report{Version: accept.Version, Quick: c.Quick, Began: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(), Outcomes: told}
 	last := accept.Outcome{Part: "start", Status: accept.Failed}
 	if n := len(told); n > 0 && told[n-1].Status == accept.Running {
 		last = told[n-1]

@@ -12,6 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/report/progress"
 )
 
@@ -25,7 +27,7 @@ type childRequest struct {
 	Probe    *probeRequest    `json:"probe,omitempty"`
 	Describe *describeRequest `json:"describe,omitempty"`
 	Compile  *compileRequest  `json:"compile,omitempty"`
-	Accept   *acceptRequest   `json:"accept,omitempty"`
+	Accept   *acceptCmd       `json:"accept,omitempty"`
 	Plan     *planRequest     `json:"plan,omitempty"`
 	Validate *validateRequest `json:"validate,omitempty"`
 }
@@ -34,7 +36,7 @@ type childRequest struct {
 type childAnswer struct {
 	Probe    *probeAnswer      `json:"probe,omitempty"`
 	Describe *sliceDescription `json:"describe,omitempty"`
-	Compile  *compileAnswer    `json:"compile,omitempty"`
+	Compile  *report.Report    `json:"compile,omitempty"`
 	Accept   *acceptAnswer     `json:"accept,omitempty"`
 	Plan     *planAnswer       `json:"plan,omitempty"`
 	Validate []validated       `json:"validate,omitempty"`
@@ -54,33 +56,28 @@ func (e *childError) Unwrap() error { return e.Err }
 // childEnv keeps a plugin's log to itself. What the user has set stays.
 var childEnv = []string{"TPU_LOG_DIR=disabled", "TPU_STDERR_LOG_LEVEL=3", "TF_CPP_MIN_LOG_LEVEL=2", "TPU_MIN_LOG_LEVEL=3"}
 
-// child starts this program again to answer a request. quiet adds childEnv.
-func (a *app) child(ctx context.Context, doing string, request childRequest, quiet bool) (*childAnswer, error) {
-	return a.childOn(ctx, doing, request, quiet, nil)
-}
-
-// childOn is child, with what a compilation notes on a line.
-func (a *app) childOn(ctx context.Context, doing string, request childRequest, quiet bool, line *progress.Line) (*childAnswer, error) {
+// child starts this program again to answer a request, in the environment and with the ears of a command.
+func (a *app) child(ctx context.Context, doing string, request childRequest, command child.Command) (*childAnswer, error) {
 	input, err := json.Marshal(request)
 	if err != nil {
 		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
-	env := a.environ
-	if quiet {
-		env = a.quietly()
+	command.Path, command.Args = a.executable, []string{a.argv0, "child"}
+	output, err := child.Run(ctx, command, input)
+	if died := (*child.Error)(nil); errors.As(err, &died) {
+		return nil, &childError{Doing: doing, Err: died}
 	}
-	command := child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: env}
-	if line != nil {
-		command.Started = line.Process
-		command.Notices = func(text []byte) {
-			if p, ok := noted(text); ok {
-				line.Phase(p)
-				return
-			}
-			lines(line)(text)
-		}
+	if err != nil {
+		return nil, &errkind.Fault{Op: doing, Err: err}
 	}
-	return ask(ctx, doing, command, input)
+	var answer childAnswer
+	if err := json.Unmarshal(output, &answer); err != nil {
+		return nil, &childError{Doing: doing, Err: &child.Error{State: "it gave no answer: " + err.Error()}}
+	}
+	if answer.Error != nil {
+		return nil, answer.Error
+	}
+	return &answer, nil
 }
 
 // quietly is the environment with childEnv.
@@ -95,22 +92,9 @@ func (a *app) quietly() []string {
 	return env
 }
 
-// childTelling is child, with the lines that its work notes.
-func (a *app) childTelling(ctx context.Context, doing string, request childRequest, line *progress.Line) (*childAnswer, error) {
-	input, err := json.Marshal(request)
-	if err != nil {
-		return nil, &errkind.Fault{Op: doing, Err: err}
-	}
-	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.quietly(), Notices: lines(line)}, input)
-}
-
 // childNoting is child, with a function for what its work notes. A child that notes nothing for so long
 // is ended: it is stopped, or its machine is.
 func (a *app) childNoting(ctx context.Context, doing string, request childRequest, silence time.Duration, notice func(line []byte)) (*childAnswer, error) {
-	input, err := json.Marshal(request)
-	if err != nil {
-		return nil, &errkind.Fault{Op: doing, Err: err}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const parts = 10 // in which the silence is counted: none passes while this process is stopped itself
@@ -133,26 +117,46 @@ func (a *app) childNoting(ctx context.Context, doing string, request childReques
 			}
 		}
 	}()
-	return ask(ctx, doing, child.Command{Path: a.executable, Args: []string{a.argv0, "child"}, Env: a.environ, Notices: heard}, input)
+	return a.child(ctx, doing, request, child.Command{Env: a.environ, Notices: heard})
 }
 
-// ask starts a child and reads its answer.
-func ask(ctx context.Context, doing string, command child.Command, input []byte) (*childAnswer, error) {
-	output, err := child.Run(ctx, command, input)
-	if died := (*child.Error)(nil); errors.As(err, &died) {
-		return nil, &childError{Doing: doing, Err: died}
+// note is what a child's work notes for the line of its parent: a line, or a stage of a compilation.
+type note struct {
+	Line string
+	phase.Phase
+	Failed bool // in the place of Err
+}
+
+// send tells the parent.
+func (n note) send() {
+	if data, err := json.Marshal(n); err == nil {
+		child.Note(data)
 	}
-	if err != nil {
-		return nil, &errkind.Fault{Op: doing, Err: err}
+}
+
+func noteLine(text string) { note{Line: text}.send() }
+
+func notePhase(p phase.Phase) {
+	n := note{Phase: p, Failed: p.Err != nil}
+	n.Err = nil
+	n.send()
+}
+
+// shown shows what a child notes on a line of its parent.
+func shown(line *progress.Line) func(data []byte) {
+	return func(data []byte) {
+		var n note
+		switch err := json.Unmarshal(data, &n); {
+		case err != nil:
+		case n.Line != "":
+			line.Now(n.Line)
+		case n.Name != "":
+			if n.Failed {
+				n.Err = errors.New("the child says why")
+			}
+			line.Phase(n.Phase)
+		}
 	}
-	var answer childAnswer
-	if err := json.Unmarshal(output, &answer); err != nil {
-		return nil, &childError{Doing: doing, Err: &child.Error{State: "it gave no answer: " + err.Error()}}
-	}
-	if answer.Error != nil {
-		return nil, answer.Error
-	}
-	return &answer, nil
 }
 
 // workerCmd compiles for programs that use package pjrt/worker and have no worker of their own.
@@ -204,7 +208,7 @@ func (a *app) answer(ctx context.Context, r childRequest) (*childAnswer, error) 
 		v, err := validate(ctx, a, *r.Validate)
 		return &childAnswer{Validate: v}, err
 	case r.Accept != nil:
-		c, err := acceptHere(ctx, *r.Accept)
+		c, err := acceptHere(ctx, r.Accept)
 		return &childAnswer{Accept: c}, err
 	}
 	return nil, misused("child", "ask for a probe, a description or a compilation", "the request asks for nothing")

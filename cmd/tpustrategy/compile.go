@@ -8,6 +8,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/phase"
@@ -167,14 +168,16 @@ func (a *app) compile(ctx context.Context, c *compileCmd, topology, keep string)
 	if c.File != "" { // which has no stages
 		line.Phase(phase.Phase{Name: what, Stage: phase.Compiling, Target: topology, Replicas: 1, LogicalDevices: c.Logical})
 	}
-	answer, err := a.childOn(ctx, doing, childRequest{Compile: &compileRequest{
-		Plugin: found.Path, Topology: topology, Example: c.Example, Size: c.size(), File: c.File,
-		Replicas: c.Replicas, Logical: c.Logical, BySlice: c.BySlice, Whole: c.Whole, Precision: c.Precision, State: c.ShardState, Text: c.Text, Save: c.Save, Mends: c.Mends, Keep: keep, Notes: true,
-	}}, kind != "cpu", line)
+	env := a.environ
+	if kind != "cpu" {
+		env = a.quietly()
+	}
+	answer, err := a.child(ctx, doing, childRequest{Compile: &compileRequest{found.Path, topology, keep, *c}},
+		child.Command{Env: env, Started: line.Process, Notices: shown(line)})
 	if err != nil {
 		return nil, err
 	}
-	return answer.Compile.Report, nil
+	return answer.Compile, nil
 }
 
 // answers is the folder that keeps what compilers answered, by the flag for it.

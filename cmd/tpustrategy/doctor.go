@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
@@ -222,7 +223,11 @@ func (a *app) diagnosePlugin(ctx context.Context, kind string, haveTPU bool) plu
 	request := probeRequest{Path: found.Path, Kind: kind, Client: kind != "tpu" || haveTPU}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, kind == "tpu" && !haveTPU)
+	env := a.environ
+	if kind == "tpu" && !haveTPU {
+		env = a.quietly()
+	}
+	answer, err := a.child(ctx, "opening the "+kind+" plugin", childRequest{Probe: &request}, child.Command{Env: env})
 	if err != nil {
 		d.Error = failureOf(err)
 		return d

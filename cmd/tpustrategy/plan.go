@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -272,24 +271,5 @@ func (a *app) search(ctx context.Context, doing, plugin, keep string, request fu
 	}
 	line := progress.To(a.stderr, progress.Options{Prefix: "tpustrategy: "})
 	defer line.Close()
-	return a.childTelling(ctx, doing, request(found.Path, a.answers(keep)), line)
-}
-
-// lineNote is a line for the parent.
-type lineNote struct{ Line string }
-
-func noteLine(text string) {
-	if data, err := json.Marshal(lineNote{text}); err == nil {
-		child.Note(data)
-	}
-}
-
-// lines shows lines of a child on a line of its parent.
-func lines(line *progress.Line) func(data []byte) {
-	return func(data []byte) {
-		var note lineNote
-		if json.Unmarshal(data, &note) == nil && note.Line != "" {
-			line.Now(note.Line)
-		}
-	}
+	return a.child(ctx, doing, request(found.Path, a.answers(keep)), child.Command{Env: a.quietly(), Notices: shown(line)})
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
@@ -80,7 +81,7 @@ func (a *app) describe(ctx context.Context, name, plugin string) (*sliceDescript
 	case err != nil:
 		return nil, err
 	}
-	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, true)
+	answer, err := a.child(ctx, "describing "+name, childRequest{Describe: &describeRequest{Plugin: found.Path, Name: name}}, child.Command{Env: a.quietly()})
 	if err != nil {
 		return nil, err
 	}

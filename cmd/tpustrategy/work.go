@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
-	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/probe"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -22,80 +19,54 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// compileRequest asks a child to compile a step for one topology.
+// compileRequest asks a child to compile the step of a command for one topology, by the plugin of a path.
+// Keep is a folder that keeps what is compiled; empty keeps nothing.
 type compileRequest struct {
-	// Plugin is the path of the plugin.
-	Plugin   string `json:"plugin"`
-	Topology string `json:"topology"`
-	// Example is the name of a model; without one, File is StableHLO.
-	Example   string    `json:"example,omitempty"`
-	Size      modelSize `json:"size"`
-	File      string    `json:"file,omitempty"`
-	Replicas  int       `json:"replicas,omitempty"`
-	Logical   int       `json:"logical,omitempty"`
-	BySlice   bool      `json:"by_slice,omitempty"`
-	Whole     bool      `json:"whole,omitempty"`
-	Precision string    `json:"precision,omitempty"`
-	State     string    `json:"state,omitempty"`
-	// Notes says that the parent is told of the stages.
-	Notes bool `json:"notes,omitempty"`
-	// Mends asks for other annotations.
-	Mends bool `json:"mends,omitempty"`
-	// Text and Save are files to write the step's StableHLO and the compiled step to.
-	Text string `json:"text,omitempty"`
-	Save string `json:"save,omitempty"`
-	// Keep is a folder that keeps what is compiled; empty keeps nothing.
-	Keep string `json:"keep,omitempty"`
-}
-
-// compileAnswer is what came of it.
-type compileAnswer struct {
-	Report *report.Report `json:"report"`
+	Plugin, Topology, Keep string
+	Command                compileCmd
 }
 
 // compile does a compile request.
-func compile(ctx context.Context, a *app, r compileRequest) (*compileAnswer, error) {
-	if r.File != "" {
+func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, error) {
+	c := &r.Command
+	if c.File != "" {
 		return compileFile(ctx, r)
 	}
-	m, size, err := findModel(r.Example, r.Size)
+	m, size, err := findModel(c.Example, c.size())
 	if err != nil {
 		return nil, err
 	}
-	opts := strategy.Options{Replicas: r.Replicas, LogicalDevices: r.Logical, BySlice: r.BySlice}
+	opts := strategy.Options{Replicas: c.Replicas, LogicalDevices: c.Logical, BySlice: c.BySlice}
 	var policy precision.Policy
-	switch r.Precision {
+	switch c.Precision {
 	case "", "default":
 	case "highest":
 		opts.Precision = lowering.PrecisionHighest
 	default:
-		if policy, err = precision.ParsePolicy(r.Precision); err != nil {
+		if policy, err = precision.ParsePolicy(c.Precision); err != nil {
 			return nil, refused("compile", err)
 		}
 	}
-	if !r.Whole && max(r.Logical, 1) > 1 {
-		opts.Variables = m.rules(r.Logical)
+	if !c.Whole && max(c.Logical, 1) > 1 {
+		opts.Variables = m.rules(c.Logical)
 	}
-	if r.State != "" {
-		state, err := logical.ParseStateSharding(r.State)
+	if c.ShardState != "" {
+		state, err := logical.ParseStateSharding(c.ShardState)
 		if err != nil {
 			return nil, refused("compile", err)
 		}
 		opts.Variables = append(opts.Variables, logical.Share("", state))
 	}
 	opts.Compiling = func(strategy.Compilation) {} // the parent's line says it
-	if r.Notes {
-		opts.Phases = notePhase
-	}
+	opts.Phases = notePhase
 	keeper := &probe.Keeper{Folder: r.Keep}
 	if r.Keep != "" {
 		opts.Compiler = keeper
-	} else if r.Mends && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
+	} else if c.Mends && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
 		if opts.Compiler, err = worker.New(worker.Options{Command: []string{a.executable, "compile-worker"}}); err != nil {
 			return nil, err
 		}
@@ -122,44 +93,14 @@ func compile(ctx context.Context, a *app, r compileRequest) (*compileAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: r.Text, Save: r.Save, Mends: r.Mends, Told: noteLine})
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: c.Text, Save: c.Save, Mends: c.Mends, Told: noteLine})
 	if err != nil {
 		return nil, err
 	}
 	if keeper.Took > 0 { // which may be longer ago
 		rep.CompilingSeconds = keeper.Took.Seconds()
 	}
-	return &compileAnswer{Report: rep}, nil
-}
-
-// phaseNote is a phase.Phase for the parent.
-type phaseNote struct {
-	phase.Phase
-	Failed bool // in the place of Err
-}
-
-// notePhase tells the parent of a stage.
-func notePhase(p phase.Phase) {
-	note := phaseNote{p, p.Err != nil}
-	note.Err = nil
-	if line, err := json.Marshal(note); err == nil {
-		child.Note(line)
-	}
-}
-
-// noted is the stage that a child's line tells of.
-func noted(line []byte) (p phase.Phase, ok bool) {
-	var note struct {
-		phaseNote
-		lineNote
-	}
-	if err := json.Unmarshal(line, &note); err != nil || note.Line != "" {
-		return p, false
-	}
-	if note.Failed {
-		note.Err = errors.New("the child says why")
-	}
-	return note.Phase, true
+	return rep, nil
 }
 
 // replicasOf and partitionsOf read how many devices a module is for.
@@ -181,8 +122,8 @@ func numberOf(expression *regexp.Regexp, text []byte) int {
 const maxProgram = 2<<30 - 1
 
 // compileFile compiles a StableHLO file ahead of time.
-func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) {
-	text, err := files.Read(r.File, maxProgram)
+func compileFile(ctx context.Context, r compileRequest) (*report.Report, error) {
+	text, err := files.Read(r.Command.File, maxProgram)
 	if err != nil {
 		return nil, refused("compile", err)
 	}
@@ -194,27 +135,27 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 		return nil, err
 	}
 	defer slice.Close()
-	replicas, partitions, perReplica := numberOf(replicasOf, text), numberOf(partitionsOf, text), max(r.Logical, 1)
+	replicas, partitions, perReplica := numberOf(replicasOf, text), numberOf(partitionsOf, text), max(r.Command.Logical, 1)
 	if replicas < 1 || partitions < 1 || partitions%perReplica != 0 {
-		return nil, misused("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.File)
+		return nil, misused("compile", "give a number that divides them", "--logical %d does not divide the %d partitions of %s", perReplica, partitions, r.Command.File)
 	}
 	assignment, err := tpu.BuildDeviceAssignment(slice.Topology(), tpu.AssignmentOptions{Replicas: replicas * partitions})
 	if err != nil {
-		return nil, &usageError{Err: &errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.File, replicas*partitions), Err: err}}
+		return nil, &usageError{Err: &errkind.Fault{Op: "compile", Reason: fmt.Sprintf("%s is for %d devices", r.Command.File, replicas*partitions), Err: err}}
 	}
 	var ids []int
 	for _, replica := range assignment.DeviceIDs() {
 		ids = append(ids, replica...)
 	}
 	in := report.Input{
-		Step: filepath.Base(r.File), Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
+		Step: filepath.Base(r.Command.File), Target: report.TargetOf(slice.Facts()), Replicas: replicas * partitions / perReplica, LogicalDevices: perReplica, Text: text,
 	}
 	keeper := &probe.Keeper{Folder: r.Keep}
 	in.Program, err = keeper.CompileTopology(ctx, slice.Description(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{
 		Replicas: replicas, Partitions: partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, partitions)), SPMD: partitions > 1, Shardy: strings.Contains(string(text), "sdy."),
 	})
 	if err != nil {
-		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.File, Err: err})
+		f := ahead.FailureOf(&errkind.Fault{Op: "compiling", Subject: r.Command.File, Err: err})
 		if in.Refused = report.RefusalOf(err); in.Refused != nil {
 			f.Report, _ = report.New(in) // of a program that is not there it reads the text alone
 		}
@@ -225,9 +166,5 @@ func compileFile(ctx context.Context, r compileRequest) (*compileAnswer, error) 
 	if in.Step, err = in.Program.Name(); err != nil {
 		return nil, err
 	}
-	rep, err := report.New(in)
-	if err != nil {
-		return nil, err
-	}
-	return &compileAnswer{Report: rep}, nil
+	return report.New(in)
 }
