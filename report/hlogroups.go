@@ -74,8 +74,8 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 		}
 		cuts[ref.axis] = append(cuts[ref.axis], ref.pre, ref.pre*ref.size)
 	}
-	var dims []uint64
-	var joined []bool
+	var dims, apart, joined []uint64 // the last two are places in dims
+	size := uint64(1)
 	for axis := range sizes {
 		slices.Sort(cuts[axis])
 		points := slices.Compact(cuts[axis])
@@ -83,32 +83,18 @@ func meshGroups(sizes []uint64, refs []axisRef) ([][]int, error) {
 			if points[k]%points[k-1] != 0 {
 				return bad()
 			}
+			place := uint64(len(dims))
 			dims = append(dims, points[k]/points[k-1])
-			joined = append(joined, slices.ContainsFunc(refs, func(r axisRef) bool {
+			if slices.ContainsFunc(refs, func(r axisRef) bool {
 				return r.axis == uint64(axis) && r.pre <= points[k-1] && points[k] <= r.pre*r.size
-			}))
-		}
-	}
-	size := uint64(1)
-	for d := range dims {
-		if joined[d] {
-			size *= dims[d]
-		}
-	}
-	flat, filled := make([]int, total), make([]uint64, total/size)
-	for device := range total {
-		key, rest, stride := uint64(0), device, uint64(1)
-		for d := len(dims) - 1; d >= 0; d-- {
-			if !joined[d] {
-				key += rest % dims[d] * stride
-				stride *= dims[d]
+			}) {
+				joined, size = append(joined, place), size*dims[place]
+			} else {
+				apart = append(apart, place)
 			}
-			rest /= dims[d]
 		}
-		flat[key*size+filled[key]] = int(device)
-		filled[key]++
 	}
-	return cut(flat, int(size)), nil
+	return cut(transposed(dims, append(apart, joined...)), int(size)), nil
 }
 
 // parseDeviceList reads a CollectiveDeviceListProto: groups one by one, or as an iota that is
@@ -167,28 +153,29 @@ func parseIota(b []byte) ([][]int, error) {
 	if product != total {
 		return nil, malformed(nil, "%d devices in the shape %v", total, reshape)
 	}
-	strides := make([]uint64, len(reshape))
-	stride := uint64(1)
-	for axis := len(reshape) - 1; axis >= 0; axis-- {
-		strides[axis] = stride
-		stride *= reshape[axis]
+	return cut(transposed(reshape, perm), int(size)), nil
+}
+
+// transposed are the numbers from 0 of a shape, in the order of its transpose by perm.
+func transposed(shape, perm []uint64) []int {
+	strides, total := make([]uint64, len(shape)), uint64(1)
+	for axis, n := range slices.Backward(shape) {
+		strides[axis] = total
+		total *= n
 	}
-	flat := make([]int, total)
-	index := make([]uint64, len(perm))
-	for k := range total {
-		id := uint64(0)
+	flat, index := make([]int, total), make([]uint64, len(perm))
+	for k := range flat {
 		for place, axis := range perm {
-			id += index[place] * strides[axis]
+			flat[k] += int(index[place] * strides[axis])
 		}
-		flat[k] = int(id)
-		for place := len(perm) - 1; place >= 0; place-- {
-			if index[place]++; index[place] < reshape[perm[place]] {
+		for place, axis := range slices.Backward(perm) {
+			if index[place]++; index[place] < shape[axis] {
 				break
 			}
 			index[place] = 0
 		}
 	}
-	return cut(flat, int(size)), nil
+	return flat
 }
 
 // cut divides a list into groups of a size.

@@ -134,13 +134,7 @@ func sizeData(n int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data>`, n, Bytes(n)))
 }
 
-func dimsText(dims []int) string {
-	parts := make([]string, len(dims))
-	for i, d := range dims {
-		parts[i] = strconv.Itoa(d)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}
+func dimsText(dims []int) string { return strings.ReplaceAll(fmt.Sprint(dims), " ", ", ") }
 
 // barPiece is a piece of the memory bar. X and Width are in thousandths.
 type barPiece struct {

@@ -72,7 +72,7 @@ func (t *lineTable) number(o *ir.Origin) int {
 	if !known {
 		n = len(t.all)
 		t.at[o] = n
-		t.all = append(t.all, Line{File: o.File, Line: o.Line, Function: o.Function, Call: o.Call, Layer: layerName(o), Pass: o.Pass.String()})
+		t.all = append(t.all, lineAt(o))
 	}
 	return n
 }

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"reflect"
 	"strings"
 
@@ -16,13 +14,9 @@ var ErrFormat = errkind.New(errkind.ValueError, "report: not a report")
 // Parse reads the JSON form of a report. It reads version 1 too, and adds a note about that
 // version's figures of loops. Errors match [ErrFormat].
 func Parse(data []byte) (*Report, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
 	var r Report
-	if err := decoder.Decode(&r); err != nil {
+	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, noReport(err, "")
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, noReport(nil, "there is more after it")
 	}
 	if r.Version == 1 {
 		r.Version = FormatVersion

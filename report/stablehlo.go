@@ -2,6 +2,7 @@ package report
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -200,10 +201,5 @@ func (op *operation) parse(text string) {
 // gives reports whether a name is one of the operation's results.
 func (op *operation) gives(name string) bool {
 	name, _, _ = strings.Cut(name, "#")
-	for _, r := range op.results {
-		if r == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(op.results, name)
 }

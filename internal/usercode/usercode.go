@@ -3,6 +3,7 @@ package usercode
 import (
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -21,12 +22,7 @@ func Library(f runtime.Frame) bool {
 }
 
 func hasPrefix(s string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
 // File is the file of a frame by its package's import path, without the folders of the machine that
