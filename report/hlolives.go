@@ -279,7 +279,7 @@ func (l *lives) operation(i *hloInstruction, s slot, operands []*buffer) Operati
 	op := Operation{
 		by:     i,
 		Number: l.count, Name: i.name, Operation: i.opcode, Source: i.source, Layer: layer, Start: s.start, Beside: s.beside,
-		Products: s.times.products, Memory: s.times.memory, Interconnect: s.times.interconnect.Exposed, Network: s.times.network.Exposed,
+		CoreTime: CoreTime{s.times.products, s.times.memory, s.times.interconnect.Exposed, s.times.network.Exposed},
 	}
 	l.extend(operands, l.count)
 	l.count++

@@ -22,7 +22,7 @@ var (
 
 var page = template.Must(template.New("page").Funcs(functions).Funcs(template.FuncMap{
 	"size": sizeData, "dims": dimsText, "line": (*Report).line, "cards": (*Report).cards, "pieces": Memory.pieces, "maps": (*Report).maps,
-	"times": Line.times, "moved": Line.moved, "directions": (*Torus).directions,
+	"moved": Line.moved, "directions": (*Torus).directions,
 	"width": func(x, of float64) template.CSS { return template.CSS(fmt.Sprintf("%.2f%%", 100*x/max(of, 1e-12))) },
 }).Parse(pageForm))
 
@@ -48,14 +48,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		return &errkind.Fault{Op: "report: write the page", Err: err}
 	}
 	return nil
-}
-
-// times are the predicted times of the line by what takes them.
-func (l Line) times() (all []LayerTime) {
-	for k, seconds := range []float64{l.Products, l.Memory, l.Interconnect, l.Network} {
-		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
-	}
-	return all
 }
 
 // moved is what the line's collectives send.

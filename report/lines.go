@@ -27,21 +27,14 @@ type Line struct {
 	// "forward", "backward" or "update".
 	Layer string `json:"layer,omitempty"`
 	Pass  string `json:"pass,omitempty"`
-	// Products, Memory, Interconnect and Network are predicted times, as those of an [Operation]; none
-	// without a prediction. Their sum over all lines is [Prediction].Seconds.
-	Products     float64 `json:"products_seconds,omitempty"`
-	Memory       float64 `json:"memory_seconds,omitempty"`
-	Interconnect float64 `json:"interconnect_seconds,omitempty"`
-	Network      float64 `json:"network_seconds,omitempty"`
+	// CoreTime is none without a prediction. Its sum over all lines is [Prediction].Seconds.
+	CoreTime
 	// PeakBytes is the part of [Schedule].Peak that the line's values take: of a variable, those of the
 	// line that reads it first.
 	PeakBytes int64 `json:"peak_bytes,omitempty"`
 	// Collectives are those that move the line's values, most bytes first.
 	Collectives []Collective `json:"collectives,omitempty"`
 }
-
-// Seconds is the predicted time of the line.
-func (l Line) Seconds() float64 { return l.Products + l.Memory + l.Interconnect + l.Network }
 
 // String is the line as "decoder/model.go:65", or "not known".
 func (l Line) String() string {
@@ -85,9 +78,7 @@ func (t *lineTable) addTimes(all []Operation, rounds float64) {
 			continue
 		}
 		for _, p := range o.by.shares() {
-			l, n := &t.all[t.number(p.origin)], rounds*p.weight
-			l.Products, l.Memory = bounded(l.Products+n*o.Products), bounded(l.Memory+n*o.Memory)
-			l.Interconnect, l.Network = bounded(l.Interconnect+n*o.Interconnect), bounded(l.Network+n*o.Network)
+			t.all[t.number(p.origin)].CoreTime.add(o.CoreTime, rounds*p.weight)
 		}
 	}
 }
@@ -168,8 +159,7 @@ func (r *Report) ByLine() []Line {
 
 // add adds what another part of the line takes.
 func (l *Line) add(o Line) {
-	l.Products, l.Memory = bounded(l.Products+o.Products), bounded(l.Memory+o.Memory)
-	l.Interconnect, l.Network = bounded(l.Interconnect+o.Interconnect), bounded(l.Network+o.Network)
+	l.CoreTime.add(o.CoreTime, 1)
 	l.PeakBytes = sum64(l.PeakBytes, o.PeakBytes)
 	if l.Layer != o.Layer {
 		l.Layer = ""
@@ -183,9 +173,6 @@ func (l *Line) add(o Line) {
 	l.Collectives = together(slices.Concat(l.Collectives, o.Collectives), Collective.key, (*Collective).join)
 	sortCollectives(l.Collectives)
 }
-
-// waits is the predicted time of the line for collectives.
-func (l Line) waits() float64 { return l.Interconnect + l.Network }
 
 // move is a collective with the line that it comes from.
 type move struct {

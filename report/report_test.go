@@ -47,12 +47,12 @@ func sample() *Report {
 		Schedule: &Schedule{
 			Operations: []Operation{
 				{Number: 0, Name: "gather", Operation: "all-gather-start", Layer: "up", InUse: 4 << 30, Beside: &Transfer{On: "interconnect", Seconds: 0.012}},
-				{Number: 1, Name: "loop", Operation: "while", Products: 0.03, Memory: 0.01, InUse: 9 << 30, Rounds: 4, Inside: []Operation{
-					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Line: 1, Products: 0.0075, InUse: 9 << 30},
-					{Number: 3, Joined: 7, Layer: "down", Start: 0.0075, Memory: 0.0025, InUse: 5 << 30},
+				{Number: 1, Name: "loop", Operation: "while", CoreTime: CoreTime{Products: 0.03, Memory: 0.01}, InUse: 9 << 30, Rounds: 4, Inside: []Operation{
+					{Number: 2, Name: "product", Operation: "fusion", Source: "/layers/up", Layer: "up", Line: 1, CoreTime: CoreTime{Products: 0.0075}, InUse: 9 << 30},
+					{Number: 3, Joined: 7, Layer: "down", Start: 0.0075, CoreTime: CoreTime{Memory: 0.0025}, InUse: 5 << 30},
 				}},
-				{Number: 4, Name: "gathered", Operation: "all-gather-done", Start: 0.04, Interconnect: 0.008, InUse: 5 << 30},
-				{Number: 5, Name: "update", Operation: "fusion", Layer: "<b>", Start: 0.048, Memory: 0.002, InUse: 5 << 30},
+				{Number: 4, Name: "gathered", Operation: "all-gather-done", Start: 0.04, CoreTime: CoreTime{Interconnect: 0.008}, InUse: 5 << 30},
+				{Number: 5, Name: "update", Operation: "fusion", Layer: "<b>", Start: 0.048, CoreTime: CoreTime{Memory: 0.002}, InUse: 5 << 30},
 			},
 			Values: []Value{
 				{Role: "temporary", Name: "product", Source: "/layers/up", Layer: "up", Line: 1, DType: "bf16", Shape: []int{1 << 15, 1 << 16}, Bytes: 4 << 30, From: 2, To: 2},
@@ -66,11 +66,11 @@ func sample() *Report {
 		},
 		Lines: []Line{
 			{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "forward",
-				Products: 0.02, Interconnect: 0.002, PeakBytes: 4 << 30, Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}},
-			{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "backward", Products: 0.01, PeakBytes: 1 << 30},
-			{File: "main.go", Line: 12, Function: "main.<b>", Layer: "<b>", Pass: "update", Memory: 0.012, Interconnect: 0.005, PeakBytes: 3 << 30,
+				CoreTime: CoreTime{Products: 0.02, Interconnect: 0.002}, PeakBytes: 4 << 30, Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}},
+			{File: "github.com/me/demo/model/net.go", Line: 41, Function: "model.Net.Loss", Call: "layers.Dense", Layer: "up", Pass: "backward", CoreTime: CoreTime{Products: 0.01}, PeakBytes: 1 << 30},
+			{File: "main.go", Line: 12, Function: "main.<b>", Layer: "<b>", Pass: "update", CoreTime: CoreTime{Memory: 0.012, Interconnect: 0.005}, PeakBytes: 3 << 30,
 				Collectives: []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20}}},
-			{Interconnect: 0.001, PeakBytes: 1 << 30},
+			{CoreTime: CoreTime{Interconnect: 0.001}, PeakBytes: 1 << 30},
 		},
 		Mends: &Mends{Now: MendFigures{Sent: 5 << 20, Seconds: 0.05, Peak: 9 << 30}, Tried: 6, Refused: 1, Left: 3, All: []Mend{
 			{Name: "/up*/<b>", Count: 2, From: "2,1", To: "1,2", After: MendFigures{Sent: 4 << 20, Seconds: 0.048, Peak: 9 << 30}, Removes: []Line{

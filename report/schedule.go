@@ -48,13 +48,8 @@ type Operation struct {
 	Joined int `json:"joined,omitempty"`
 	// Start is the predicted time from the start of the step, or of a round of the loop that it is in.
 	Start float64 `json:"start_seconds,omitempty"`
-	// Products, Memory, Interconnect and Network are the predicted times that it keeps the core for, as
-	// those of a [Prediction]; Interconnect and Network are what is exposed. Of a loop they are those of
-	// all rounds.
-	Products     float64 `json:"products_seconds,omitempty"`
-	Memory       float64 `json:"memory_seconds,omitempty"`
-	Interconnect float64 `json:"interconnect_seconds,omitempty"`
-	Network      float64 `json:"network_seconds,omitempty"`
+	// CoreTime is, of a loop, that of all rounds.
+	CoreTime
 	// Beside is what it starts beside the core.
 	Beside *Transfer `json:"beside,omitempty"`
 	// InUse is the main memory that is in use while it runs, of a loop at most.
@@ -66,8 +61,34 @@ type Operation struct {
 	by *hloInstruction // nil in a report that was read
 }
 
-// Seconds is how long the operation keeps the core.
-func (o Operation) Seconds() float64 { return o.Products + o.Memory + o.Interconnect + o.Network }
+// CoreTime is the predicted time that something keeps a core for, by what takes it, as in a [Prediction].
+// Interconnect and Network are what is exposed.
+type CoreTime struct {
+	Products     float64 `json:"products_seconds,omitempty"`
+	Memory       float64 `json:"memory_seconds,omitempty"`
+	Interconnect float64 `json:"interconnect_seconds,omitempty"`
+	Network      float64 `json:"network_seconds,omitempty"`
+}
+
+// Seconds is the whole time.
+func (t CoreTime) Seconds() float64 { return t.Products + t.Memory + t.Interconnect + t.Network }
+
+// waits is the time for collectives.
+func (t CoreTime) waits() float64 { return t.Interconnect + t.Network }
+
+// add adds a time that is taken so often.
+func (t *CoreTime) add(o CoreTime, n float64) {
+	t.Products, t.Memory = bounded(t.Products+n*o.Products), bounded(t.Memory+n*o.Memory)
+	t.Interconnect, t.Network = bounded(t.Interconnect+n*o.Interconnect), bounded(t.Network+n*o.Network)
+}
+
+// times are the parts, in the order of timeKinds.
+func (t CoreTime) times() (all []LayerTime) {
+	for k, seconds := range []float64{t.Products, t.Memory, t.Interconnect, t.Network} {
+		all = append(all, LayerTime{Kind: timeKinds[k], Seconds: seconds})
+	}
+	return all
+}
 
 // Transfer is what goes on beside a core.
 type Transfer struct {
@@ -265,9 +286,9 @@ func layerTimes(all []Operation) (times []LayerTime) {
 				add(o.Inside, rounds*float64(max(o.Rounds, 1)))
 				continue
 			}
-			for kind, seconds := range map[string]float64{"products": o.Products, "memory": o.Memory, "interconnect": o.Interconnect, "network": o.Network} {
-				if seconds > 0 {
-					sums[key{pattern(o.Layer), kind}] += rounds * seconds
+			for _, t := range o.times() {
+				if t.Seconds > 0 {
+					sums[key{pattern(o.Layer), t.Kind}] += rounds * t.Seconds
 					names[pattern(o.Layer)] = both(cmp.Or(names[pattern(o.Layer)], o.Layer), o.Layer)
 				}
 			}
@@ -302,8 +323,7 @@ func (s *Schedule) join(count int) {
 				into := &out[last]
 				into.Joined = max(into.Joined, 1) + 1
 				into.Name, into.Operation, into.Source = "", "", ""
-				into.Products, into.Memory = into.Products+o.Products, into.Memory+o.Memory
-				into.Interconnect, into.Network = into.Interconnect+o.Interconnect, into.Network+o.Network
+				into.CoreTime.add(o.CoreTime, 1)
 				into.InUse = max(into.InUse, o.InUse)
 				renumbered[o.Number] = into.Number
 				continue
@@ -365,11 +385,7 @@ func (s *Schedule) byLayer() (rows []layerRow) {
 		if !known {
 			n = len(rows)
 			at[x.Layer] = n
-			row := layerRow{Layer: x.Layer}
-			for _, kind := range timeKinds {
-				row.Parts = append(row.Parts, LayerTime{x.Layer, kind, 0})
-			}
-			rows = append(rows, row)
+			rows = append(rows, layerRow{Layer: x.Layer, Parts: CoreTime{}.times()})
 		}
 		rows[n].Seconds += x.Seconds
 		if k := slices.Index(timeKinds, x.Kind); k >= 0 {

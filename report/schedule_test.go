@@ -331,11 +331,11 @@ func TestTensorsThatAreAlikeAreOne(t *testing.T) {
 
 // Loops of nothing, and loops in loops without end, make no endless trace.
 func TestTracesEnd(t *testing.T) {
-	deep := []Operation{{Name: "x", Products: 1}}
+	deep := []Operation{{Name: "x", CoreTime: CoreTime{Products: 1}}}
 	for range 30 {
-		deep = []Operation{{Name: "loop", Products: 1, Rounds: 1 << 30, Inside: deep}}
+		deep = []Operation{{Name: "loop", CoreTime: CoreTime{Products: 1}, Rounds: 1 << 30, Inside: deep}}
 	}
-	for _, operations := range [][]Operation{{{Rounds: 1 << 60, Products: 1, Inside: []Operation{}}}, deep} {
+	for _, operations := range [][]Operation{{{Rounds: 1 << 60, CoreTime: CoreTime{Products: 1}, Inside: []Operation{}}}, deep} {
 		r := &Report{Predicted: &Prediction{Seconds: 1}, Schedule: &Schedule{Operations: operations}}
 		var b bytes.Buffer
 		require.NoError(t, r.WriteTrace(&b))
