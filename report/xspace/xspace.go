@@ -111,33 +111,28 @@ func (p Profile) environment() []byte {
 
 // since copies an XSpace whose lines begin at absolute times, and lets them begin at those since begin.
 func since(space []byte, begin uint64) ([]byte, error) {
-	return edit(space, spacePlanes, func(plane []byte) ([]byte, error) {
-		return edit(plane, planeLines, func(line []byte) ([]byte, error) { return moved(line, begin) })
-	})
+	return edit(space, spacePlanes, inside(planeLines, inside(lineBegin, func(value []byte) ([]byte, error) {
+		if at, n := protowire.ConsumeVarint(value); n == len(value) && at >= begin {
+			return protowire.AppendVarint(nil, at-begin), nil
+		}
+		return value, nil
+	})))
 }
 
-// moved copies a line, with its begin counted from another.
-func moved(line []byte, begin uint64) ([]byte, error) {
-	var out []byte
-	for len(line) > 0 {
-		field, kind, n := protowire.ConsumeTag(line)
-		size := protowire.ConsumeFieldValue(field, kind, line[max(n, 0):])
-		if n < 0 || size < 0 {
-			return nil, malformed(n, size)
+// inside edits the message that a field's value holds.
+func inside(of protowire.Number, do func(value []byte) ([]byte, error)) func(value []byte) ([]byte, error) {
+	return func(value []byte) ([]byte, error) {
+		m, n := protowire.ConsumeBytes(value)
+		if n != len(value) {
+			return value, nil // of another type
 		}
-		if at, _ := protowire.ConsumeVarint(line[n:]); field == lineBegin && kind == protowire.VarintType && at >= begin {
-			out = number(out, field, at-begin)
-		} else {
-			out = append(out, line[:n+size]...)
-		}
-		line = line[n+size:]
+		changed, err := edit(m, of, do)
+		return protowire.AppendBytes(nil, changed), err
 	}
-	return out, nil
 }
 
 // edit copies a message, with another value for each of one field's.
-func edit(m []byte, of protowire.Number, do func([]byte) ([]byte, error)) ([]byte, error) {
-	var out []byte
+func edit(m []byte, of protowire.Number, do func(value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(m) > 0 {
 		if len(m) == 1 && m[0] == 0 { // libtpu ends its data with a byte that is none of the message
 			break
@@ -147,17 +142,13 @@ func edit(m []byte, of protowire.Number, do func([]byte) ([]byte, error)) ([]byt
 		if n < 0 || size < 0 {
 			return nil, malformed(n, size)
 		}
-		if field == of && kind == protowire.BytesType {
-			inner, _ := protowire.ConsumeBytes(m[n:])
-			changed, err := do(inner)
-			if err != nil {
+		value := m[n : n+size]
+		if field == of {
+			if value, err = do(value); err != nil {
 				return nil, err
 			}
-			out = message(out, field, changed)
-		} else {
-			out = append(out, m[:n+size]...)
 		}
-		m = m[n+size:]
+		out, m = append(append(out, m[:n]...), value...), m[n+size:]
 	}
 	return out, nil
 }
