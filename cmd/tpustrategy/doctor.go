@@ -103,12 +103,14 @@ func (c *doctorCmd) Run(ctx context.Context, a *app, root *cli) error {
 	if ctx.Err() != nil {
 		return &errkind.Fault{Op: "doctor", Err: context.Cause(ctx)}
 	}
+	err := error(nil)
 	if root.JSON {
-		if err := a.printJSON(d); err != nil {
-			return err
-		}
+		err = a.printJSON(d)
 	} else {
-		a.printDiagnosis(d)
+		err = diagnosisText.Execute(a.stdout, d)
+	}
+	if err != nil {
+		return err
 	}
 	if !slices.ContainsFunc(d.Runs, func(v verdict) bool { return v.Can }) {
 		return &failure{Sort: "missing", Message: "doctor: nothing would run here; " + strings.Join(d.Actions, "; ")}
