@@ -51,9 +51,10 @@ func (m *hloModule) locate(of *spmd.Module) {
 			i.origin = of.Arguments[i.number].Origin
 		}
 	}
+	inside := &reading{module: m}
 	for _, c := range m.computations {
 		for _, i := range c.instructions {
-			i.parts = m.parts(i)
+			i.parts = inside.parts(i)
 		}
 	}
 	for _, c := range m.computations {
@@ -109,41 +110,26 @@ func (c *hloComputation) apart(i *hloInstruction) {
 
 // parts are where the operations in a fusion, or beside the core, come from. Products take its time, if
 // there are any; otherwise the operations share it by the elements that they make.
-func (m *hloModule) parts(i *hloInstruction) []part {
+func (w *reading) parts(i *hloInstruction) []part {
 	if i.opcode != "fusion" && i.opcode != "async-start" {
 		return nil
 	}
 	products, others := map[*ir.Origin]float64{}, map[*ir.Origin]float64{}
 	var order []*ir.Origin
-	steps := 0
-	var look func(id uint64, depth int)
-	look = func(id uint64, depth int) {
-		inner := m.computations[id]
-		if inner == nil || depth > maxDepth {
-			return
-		}
-		for _, x := range inner.instructions {
-			if steps++; steps > mostScheduled {
-				return
-			}
-			if x.opcode == "fusion" {
-				for _, called := range x.called {
-					look(called, depth+1)
-				}
-				continue
-			}
-			if x.origin == nil || x.opcode == "parameter" || x.opcode == "constant" {
-				continue
-			}
-			if products[x.origin] == 0 && others[x.origin] == 0 {
-				order = append(order, x.origin)
-			}
-			products[x.origin] += padded(inner, x, 1)
-			others[x.origin] += max(x.shape.count(), 1)
-		}
-	}
 	for _, called := range i.called {
-		look(called, 0)
+		inner := w.module.computations[called]
+		for k := 0; inner != nil && k < len(inner.instructions); k++ {
+			w.eachInside(inner, inner.instructions[k], 1, func(c *hloComputation, x *hloInstruction) {
+				if x.origin == nil || x.opcode == "parameter" || x.opcode == "constant" {
+					return
+				}
+				if products[x.origin] == 0 && others[x.origin] == 0 {
+					order = append(order, x.origin)
+				}
+				products[x.origin] += padded(c, x, 1)
+				others[x.origin] += max(x.shape.count(), 1)
+			})
+		}
 	}
 	sum := func(weights map[*ir.Origin]float64) (all float64) {
 		for _, o := range order {
