@@ -92,8 +92,6 @@ func (r *Report) cards() (cards []card) {
 	return cards
 }
 
-func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
-
 // linksAlong is what the links along an axis of a slice carry.
 type linksAlong struct {
 	Axis  string

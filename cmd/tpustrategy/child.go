@@ -13,8 +13,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 	"github.com/tpustrategy/tpustrategy/report"
-	"github.com/tpustrategy/tpustrategy/report/phase"
-	"github.com/tpustrategy/tpustrategy/report/progress"
 )
 
 // Plugins are loaded in child processes only: a compiler that aborts, or is killed for its memory,
@@ -118,45 +116,6 @@ func (a *app) childNoting(ctx context.Context, doing string, request childReques
 		}
 	}()
 	return a.child(ctx, doing, request, child.Command{Env: a.environ, Notices: heard})
-}
-
-// note is what a child's work notes for the line of its parent: a line, or a stage of a compilation.
-type note struct {
-	Line string
-	phase.Phase
-	Failed bool // in the place of Err
-}
-
-// send tells the parent.
-func (n note) send() {
-	if data, err := json.Marshal(n); err == nil {
-		child.Note(data)
-	}
-}
-
-func noteLine(text string) { note{Line: text}.send() }
-
-func notePhase(p phase.Phase) {
-	n := note{Phase: p, Failed: p.Err != nil}
-	n.Err = nil
-	n.send()
-}
-
-// shown shows what a child notes on a line of its parent.
-func shown(line *progress.Line) func(data []byte) {
-	return func(data []byte) {
-		var n note
-		switch err := json.Unmarshal(data, &n); {
-		case err != nil:
-		case n.Line != "":
-			line.Now(n.Line)
-		case n.Name != "":
-			if n.Failed {
-				n.Err = errors.New("the child says why")
-			}
-			line.Phase(n.Phase)
-		}
-	}
 }
 
 // workerCmd compiles for programs that use package pjrt/worker and have no worker of their own.

@@ -24,7 +24,6 @@ const (
 	exitFailed  = ahead.Failed
 	exitUsage   = ahead.Usage
 	exitMissing = ahead.Missing
-	exitDied    = ahead.Died
 )
 
 type (

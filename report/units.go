@@ -1,0 +1,42 @@
+package report
+
+import "fmt"
+
+// Bytes returns a number of bytes as text, such as "1.50 MiB".
+func Bytes(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.2f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// SI returns a number with a decimal prefix and its unit as text, such as "197.00 TFLOP/s".
+func SI(x float64, unit string) string {
+	for _, prefix := range []struct {
+		size float64
+		name string
+	}{{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if x >= prefix.size {
+			return fmt.Sprintf("%.2f %s%s", x/prefix.size, prefix.name, unit)
+		}
+	}
+	return fmt.Sprintf("%.0f %s", x, unit)
+}
+
+// Seconds returns a time in seconds as text, such as "1.25 ms".
+func Seconds(s float64) string {
+	switch {
+	case s >= 1:
+		return fmt.Sprintf("%.2f s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.2f ms", s*1e3)
+	}
+	return fmt.Sprintf("%.1f us", s*1e6)
+}
+
+func percentText(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
