@@ -190,11 +190,9 @@ func (r CloudTPU) node(ctx context.Context, c *Cluster, name string) ([]string, 
 		return nil, err
 	}
 	c.TPU = tpuOf(n)
-	c.TPU.Hosts, err = r.hosts(n)
-	if err != nil {
-		return nil, err
-	}
-	return r.addresses(n)
+	var addresses []string
+	c.TPU.Hosts, addresses, err = r.workers(n)
+	return addresses, err
 }
 
 func tpuOf(n Node) TPU {
@@ -208,40 +206,32 @@ func tpuOf(n Node) TPU {
 // maxSlices bounds the nodes of a queued resource.
 const maxSlices = 1 << 12
 
-func (r CloudTPU) hosts(n Node) ([]string, error) {
+// workers are the hosts of a node, and their addresses with ports.
+func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
-		return nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
+		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
 	}
-	hosts := make([]string, len(n.Endpoints))
+	if len(n.Endpoints) == 0 {
+		return nil, nil, parseError(n.Name, "", "node is READY but has no network endpoints", "ask again in a while")
+	}
 	for i, e := range n.Endpoints {
-		hosts[i] = e.IP
+		host, port := e.IP, e.Port
 		if r.External {
-			hosts[i] = e.ExternalIP
+			host = e.ExternalIP
 		}
-		if !validHost(hosts[i]) {
-			return nil, parseError(fmt.Sprintf("%s: worker %d", n.Name, i), hosts[i], "endpoint has no usable address",
+		if !validHost(host) {
+			return nil, nil, parseError(fmt.Sprintf("%s: worker %d", n.Name, i), host, "endpoint has no usable address",
 				"if External is set, the node needs external addresses")
 		}
-	}
-	if len(hosts) == 0 {
-		return nil, parseError(n.Name, "", "node is READY but has no network endpoints", "ask again in a while")
-	}
-	return hosts, nil
-}
-
-func (r CloudTPU) addresses(n Node) ([]string, error) {
-	hosts, err := r.hosts(n)
-	for i, h := range hosts {
-		port := n.Endpoints[i].Port
 		if port == 0 || r.Port != 0 {
 			port = r.port()
 		}
 		if port < 1 || port > 65535 {
-			return nil, parseError(n.Name, fmt.Sprint(port), "endpoint has no valid port", "set Port")
+			return nil, nil, parseError(n.Name, fmt.Sprint(port), "endpoint has no valid port", "set Port")
 		}
-		hosts[i] = joinPort(h, port)
+		hosts, addresses = append(hosts, host), append(addresses, joinPort(host, port))
 	}
-	return hosts, err
+	return hosts, addresses, nil
 }
 
 func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
@@ -290,7 +280,7 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %s with %d workers", i,
 				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be alike")
 		}
-		hosts, err := r.hosts(n)
+		hosts, addresses, err := r.workers(n)
 		if err == nil && len(all)+len(hosts) > maxTasks {
 			err = parseError(full, "", "more than "+strconv.Itoa(maxTasks)+" workers in all slices", "")
 		}
@@ -298,10 +288,6 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 			return nil, err
 		}
 		c.TPU.Hosts = append(c.TPU.Hosts, hosts...)
-		addresses, err := r.addresses(n)
-		if err != nil {
-			return nil, err
-		}
 		all = append(all, addresses...)
 	}
 	if c.TPU.Multislice.NumSlices > 1 {

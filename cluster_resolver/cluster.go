@@ -1,6 +1,7 @@
 package clusterresolver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -145,14 +146,10 @@ func (c Cluster) MasterFor(t Task) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return masterURL(c.RPCLayer, a), nil
-}
-
-func masterURL(layer, address string) string {
-	if layer == "" || strings.Contains(address, "://") {
-		return address
+	if c.RPCLayer != "" && !strings.Contains(a, "://") {
+		a = c.RPCLayer + "://" + a
 	}
-	return layer + "://" + address
+	return a, nil
 }
 
 // IsChief reports whether this task writes checkpoints and summaries: the chief if the cluster has
@@ -218,7 +215,7 @@ func (c Cluster) String() string {
 		line("visible chips", joinInts(c.TPU.VisibleChips))
 	}
 	if m := c.TPU.Multislice; m.NumSlices > 0 {
-		line("slice", fmt.Sprintf("%d of %d, coordinator %s", m.SliceID, m.NumSlices, orUnknown(m.Coordinator)))
+		line("slice", fmt.Sprintf("%d of %d, coordinator %s", m.SliceID, m.NumSlices, cmp.Or(m.Coordinator, "unknown")))
 	}
 	for _, f := range c.Findings {
 		line("finding", f.String())

@@ -77,71 +77,53 @@ func (m Megascale) complete() bool {
 func ReadEnvironment(getenv Getenv) (Environment, error) {
 	r := envReader{getenv: getenv}
 	e := Environment{
-		WorkerID:        r.index("TPU_WORKER_ID"),
-		TaskID:          r.index("CLOUD_TPU_TASK_ID"),
-		ProcessBounds:   r.bounds("TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"),
-		ChipsPerProcess: r.bounds("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
-		VisibleChips:    r.chips("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
-		AcceleratorType: r.first("TPU_ACCELERATOR_TYPE").text,
-		Topology:        r.first("TPU_TOPOLOGY").text,
-		Name:            r.first("TPU_NAME").text,
-		SkipMetadata:    r.flag("TPU_SKIP_MDS_QUERY"),
+		WorkerID:        read(&r, -1, parseIndex, "TPU_WORKER_ID"),
+		TaskID:          read(&r, -1, parseIndex, "CLOUD_TPU_TASK_ID"),
+		ProcessBounds:   read(&r, Bounds{}, ParseBounds, "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"),
+		ChipsPerProcess: read(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
+		chipsOfHost:     r.text("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
+		VisibleChips:    read(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
+		AcceleratorType: r.text("TPU_ACCELERATOR_TYPE"),
+		Topology:        r.text("TPU_TOPOLOGY"),
+		Name:            r.text("TPU_NAME"),
+		SkipMetadata:    read(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.megascale(),
+		pod:             pod{index: read(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.text("HOSTNAME")},
+		ProcessPort:     read(&r, 0, parsePort, "TPU_PROCESS_PORT"),
+		Hostnames:       read(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
 	}
-	e.pod = pod{index: r.index("JOB_COMPLETION_INDEX") + 1, name: r.first("HOSTNAME").text}
-	if v := r.first("TPU_PROCESS_PORT"); v.text != "" {
-		port, err := parsePort(v.name, v.text)
-		r.keep(err)
-		e.ProcessPort = port
-	}
-	e.chipsOfHost = r.first("TPU_CHIPS_PER_PROCESS_BOUNDS").text == ""
-	if v := r.first("TPU_WORKER_HOSTNAMES"); v.text != "" {
-		hosts, err := ParseHosts(v.name, v.text)
-		r.keep(err)
-		e.Hostnames = hosts
-	}
-	if v := r.first("TPU_PROCESS_ADDRESSES"); v.text != "" {
-		if v.text == "local" { // one process, as Kaggle says it
-			e.ProcessAddresses = []string{joinPort("localhost", cmp.Or(e.ProcessPort, RuntimePort))}
-		} else {
-			list, err := ParseAddresses(v.name, v.text, 0)
-			r.keep(err)
-			e.ProcessAddresses = list
+	e.ProcessAddresses = read(&r, nil, func(source, text string) ([]string, error) {
+		if text == "local" { // one process, as Kaggle says it
+			return []string{joinPort("localhost", cmp.Or(e.ProcessPort, RuntimePort))}, nil
 		}
-	}
+		return ParseAddresses(source, text, 0)
+	}, "TPU_PROCESS_ADDRESSES")
 	return e, errors.Join(r.errs...)
 }
 
+// envReader reads values by name, and collects the errors of those that are malformed.
 type envReader struct {
 	getenv Getenv
 	errs   []error
 }
 
-type envValue struct{ name, text string }
+func (r *envReader) text(name string) string { return strings.TrimSpace(r.getenv(name)) }
 
-func (r *envReader) keep(err error) {
-	if err != nil {
-		r.errs = append(r.errs, err)
-	}
-}
-
-func (r *envReader) first(names ...string) envValue {
-	for _, n := range names {
-		if s := strings.TrimSpace(r.getenv(n)); s != "" {
-			return envValue{n, s}
+// read parses the first of the names that is set. A value that is not set or malformed is unset.
+func read[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
+	for _, name := range names {
+		text := r.text(name)
+		if text == "" {
+			continue
 		}
+		value, err := parse(name, text)
+		if err != nil {
+			r.errs = append(r.errs, err)
+			return unset
+		}
+		return value
 	}
-	return envValue{name: names[0]}
-}
-
-func (r *envReader) index(name string) int {
-	v := r.first(name)
-	if v.text == "" {
-		return -1
-	}
-	n, err := parseIndex(v.name, v.text)
-	r.keep(err)
-	return n
+	return unset
 }
 
 func parseIndex(source, text string) (int, error) {
@@ -152,93 +134,59 @@ func parseIndex(source, text string) (int, error) {
 	return int(n), nil
 }
 
-func (r *envReader) bounds(names ...string) Bounds {
-	v := r.first(names...)
-	if v.text == "" {
-		return Bounds{}
-	}
-	b, err := ParseBounds(v.name, v.text)
-	r.keep(err)
-	return b
-}
-
-func (r *envReader) flag(name string) bool {
-	v := r.first(name)
-	switch strings.ToLower(v.text) {
-	case "", "0", "f", "false", "no":
-		return false
+func parseFlag(source, text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "0", "f", "false", "no":
+		return false, nil
 	case "1", "t", "true", "yes":
-		return true
+		return true, nil
 	}
-	r.keep(parseError(v.name, v.text, "not a truth value", `write "1" or "0"`))
-	return false
+	return false, parseError(source, text, "not a truth value", `write "1" or "0"`)
 }
 
-func (r *envReader) chips(names ...string) []int {
-	v := r.first(names...)
-	if v.text == "" {
-		return nil
-	}
-	var chips []int
-	err := splitList(v.name, v.text, func(item string) error {
-		n, err := parseIndex(v.name, item)
+func parseChips(source, text string) (chips []int, err error) {
+	err = splitList(source, text, func(item string) error {
+		n, err := parseIndex(source, item)
 		chips = append(chips, n)
 		return err
 	})
-	if err != nil {
-		r.keep(err)
-		return nil
-	}
-	return chips
+	return chips, err
+}
+
+// parseMegascale reads the four values from an environment or from "tpu-env", which uses the same
+// names.
+func parseMegascale(get Getenv) (Megascale, []error) {
+	r := envReader{getenv: get}
+	return r.megascale(), r.errs
 }
 
 func (r *envReader) megascale() Megascale {
-	m, errs := parseMegascale(func(key string) string { return r.first(key).text })
-	r.errs = append(r.errs, errs...)
+	m := read(r, Megascale{}, parseCoordinator, "MEGASCALE_COORDINATOR_ADDRESS")
+	m.Port = cmp.Or(read(r, 0, parsePort, "MEGASCALE_PORT"), m.Port)
+	m.NumSlices = read(r, 0, parseSlices, "MEGASCALE_NUM_SLICES")
+	m.SliceID = read(r, -1, parseIndex, "MEGASCALE_SLICE_ID")
 	return m
 }
 
-// parseMegascale reads the four keys from an environment or from "tpu-env", which uses the same
-// names.
-func parseMegascale(get func(string) string) (Megascale, []error) {
-	m := Megascale{SliceID: -1}
-	var errs []error
-	if s := get("MEGASCALE_COORDINATOR_ADDRESS"); s != "" {
-		if validHost(s) {
-			m.Coordinator = s
-		} else if a, err := parseAddress("MEGASCALE_COORDINATOR_ADDRESS", s, 0); err != nil {
-			errs = append(errs, err)
-		} else {
-			i := strings.LastIndexByte(a, ':')
-			m.Coordinator = strings.Trim(a[:i], "[]")
-			m.Port, _ = strconv.Atoi(a[i+1:]) // parseAddress has checked it
-		}
+// parseCoordinator reads a host with or without a port.
+func parseCoordinator(source, text string) (m Megascale, err error) {
+	if validHost(text) {
+		return Megascale{Coordinator: text}, nil
 	}
-	if s := get("MEGASCALE_PORT"); s != "" {
-		p, err := parsePort("MEGASCALE_PORT", s)
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			m.Port = p
-		}
+	address, err := parseAddress(source, text, 0)
+	if err != nil {
+		return m, err
 	}
-	if s := get("MEGASCALE_NUM_SLICES"); s != "" {
-		n, err := parseIndex("MEGASCALE_NUM_SLICES", s)
-		if err == nil && (n == 0 || n > maxWorkers) {
-			err = parseError("MEGASCALE_NUM_SLICES", s, "not a number of slices", "write a number from 1 up")
-		}
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			m.NumSlices = n
-		}
+	i := strings.LastIndexByte(address, ':')
+	m.Coordinator = strings.Trim(address[:i], "[]")
+	m.Port, _ = strconv.Atoi(address[i+1:]) // parseAddress has checked it
+	return m, nil
+}
+
+func parseSlices(source, text string) (int, error) {
+	n, err := parseIndex(source, text)
+	if err == nil && (n == 0 || n > maxWorkers) {
+		err = parseError(source, text, "not a number of slices", "write a number from 1 up")
 	}
-	if s := get("MEGASCALE_SLICE_ID"); s != "" {
-		n, err := parseIndex("MEGASCALE_SLICE_ID", s)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		m.SliceID = n
-	}
-	return m, errs
+	return n, err
 }

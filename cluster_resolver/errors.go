@@ -1,6 +1,7 @@
 package clusterresolver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,7 +79,7 @@ type NotReadyError struct {
 }
 
 func (e *NotReadyError) Error() string {
-	reason, hint := "state "+cut(orUnknown(e.State)), "wait for it, or set PollInterval to let the resolver wait"
+	reason, hint := "state "+cut(cmp.Or(e.State, "unknown")), "wait for it, or set PollInterval to let the resolver wait"
 	if e.Health != "" {
 		reason += ", health " + cut(e.Health)
 	}
@@ -147,13 +148,6 @@ func (e *APIError) Temporary() bool {
 		return true
 	}
 	return false
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }
 
 // apiKind is the kind of an HTTP status.

@@ -1,6 +1,7 @@
 package clusterresolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -138,9 +139,9 @@ func temporary(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// attribute is Get for instance/attributes/, with "" for a key that is not there.
-func (c *MetadataClient) attribute(ctx context.Context, name string) (string, error) {
-	v, err := c.Get(ctx, "instance/attributes/"+name)
+// optional is Get, with "" for a key that is not there.
+func (c *MetadataClient) optional(ctx context.Context, key string) (string, error) {
+	v, err := c.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
 	}
@@ -153,19 +154,18 @@ func (c *MetadataClient) attribute(ctx context.Context, name string) (string, er
 func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 	md := Metadata{WorkerID: -1}
 	var err error
-	text := func(name string) string {
-		if err != nil {
-			return ""
+	text := func(key string) (value string) {
+		if err == nil {
+			value, err = c.optional(ctx, key)
 		}
-		var s string
-		s, err = c.attribute(ctx, name)
-		return s
+		return value
 	}
-	md.AcceleratorType = text("accelerator-type")
-	endpoints, worker, env := text("worker-network-endpoints"), text("agent-worker-number"), text("tpu-env")
+	const attributes = "instance/attributes/"
+	md.AcceleratorType = text(attributes + "accelerator-type")
+	endpoints, worker, env := text(attributes+"worker-network-endpoints"), text(attributes+"agent-worker-number"), text(attributes+"tpu-env")
 	workerName := "agent-worker-number"
 	if worker == "" && endpoints != "" {
-		worker, workerName = text("worker-id"), "worker-id"
+		worker, workerName = text(attributes+"worker-id"), "worker-id"
 	}
 	if err != nil {
 		return Metadata{}, err
@@ -178,14 +178,14 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 			return Metadata{}, err
 		}
 	}
-	md.AcceleratorType = first(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE"))
+	md.AcceleratorType = cmp.Or(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE"))
 	if endpoints != "" {
 		if md.Endpoints, err = ParseEndpoints(endpoints); err != nil {
 			return Metadata{}, err
 		}
 	}
 	if worker == "" {
-		worker, workerName = first(md.TPUEnv.Get("WORKER_ID"), md.TPUEnv.Get("TPU_WORKER_ID")), "WORKER_ID in tpu-env"
+		worker, workerName = cmp.Or(md.TPUEnv.Get("WORKER_ID"), md.TPUEnv.Get("TPU_WORKER_ID")), "WORKER_ID in tpu-env"
 	}
 	if worker != "" {
 		if md.WorkerID, err = parseIndex(workerName, worker); err != nil {
@@ -193,20 +193,11 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 		}
 	}
 	// These only inform; a server that lacks them is no reason to stop.
-	if zone, err := c.Get(ctx, "instance/zone"); err == nil {
-		zone = strings.TrimSpace(zone)
-		md.Zone = zone[strings.LastIndexByte(zone, '/')+1:]
-	} else if !errors.Is(err, ErrNotFound) {
-		return Metadata{}, err
-	}
-	if project, err := c.Get(ctx, "project/project-id"); err == nil {
-		md.Project = strings.TrimSpace(project)
-	} else if !errors.Is(err, ErrNotFound) {
-		return Metadata{}, err
-	}
-	if v, err := c.Get(ctx, "instance/preempted"); err == nil {
-		md.Preempted = strings.TrimSpace(v) == "TRUE"
-	} else if !errors.Is(err, ErrNotFound) {
+	zone := text("instance/zone")
+	md.Zone = zone[strings.LastIndexByte(zone, '/')+1:]
+	md.Project = text("project/project-id")
+	md.Preempted = text("instance/preempted") == "TRUE"
+	if err != nil {
 		return Metadata{}, err
 	}
 	return md, nil

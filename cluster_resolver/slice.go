@@ -1,6 +1,9 @@
 package clusterresolver
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // SliceOptions holds the options that the resolvers of a TPU slice have in common. The zero value
 // is the default.
@@ -16,26 +19,11 @@ type SliceOptions struct {
 	AllowErrors bool
 }
 
-func (o SliceOptions) job() string {
-	if o.JobName == "" {
-		return JobWorker
-	}
-	return o.JobName
-}
+func (o SliceOptions) job() string { return cmp.Or(o.JobName, JobWorker) }
 
-func (o SliceOptions) port() int {
-	if o.Port == 0 {
-		return DefaultPort
-	}
-	return o.Port
-}
+func (o SliceOptions) port() int { return cmp.Or(o.Port, DefaultPort) }
 
-func (o SliceOptions) layer() string {
-	if o.RPCLayer == "" {
-		return DefaultRPCLayer
-	}
-	return o.RPCLayer
-}
+func (o SliceOptions) layer() string { return cmp.Or(o.RPCLayer, DefaultRPCLayer) }
 
 // slice makes the cluster of one slice out of both sources. The environment wins where it speaks,
 // because it belongs to this process; [Check] reports where the two disagree.
@@ -51,11 +39,11 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 		return Cluster{}, &CheckError{Resolver: resolver, Findings: fatal}
 	}
 	c.TPU = TPU{
-		AcceleratorType: first(env.AcceleratorType, md.AcceleratorType),
-		Topology:        first(env.Topology, md.TPUEnv.Get("TOPOLOGY")),
-		Name:            first(env.Name, md.TPUEnv.Get("NODE_ID")),
-		Zone:            first(md.Zone, md.TPUEnv.Get("ZONE")),
-		Project:         first(md.Project, md.TPUEnv.Get("CONSUMER_PROJECT_ID")),
+		AcceleratorType: cmp.Or(env.AcceleratorType, md.AcceleratorType),
+		Topology:        cmp.Or(env.Topology, md.TPUEnv.Get("TOPOLOGY")),
+		Name:            cmp.Or(env.Name, md.TPUEnv.Get("NODE_ID")),
+		Zone:            cmp.Or(md.Zone, md.TPUEnv.Get("ZONE")),
+		Project:         cmp.Or(md.Project, md.TPUEnv.Get("CONSUMER_PROJECT_ID")),
 		Hosts:           env.Hostnames,
 		ProcessBounds:   env.ProcessBounds,
 		ChipsPerProcess: env.ChipsPerProcess,
@@ -130,15 +118,6 @@ func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addre
 			"write a number below that")
 	}
 	return addresses, id, nil
-}
-
-func first(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // orBounds takes the metadata's bounds where the environment has none. They are extra facts: one

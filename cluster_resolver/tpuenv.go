@@ -1,18 +1,14 @@
 package clusterresolver
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // TPUEnv is the metadata attribute "tpu-env", which describes the slice to the TPU VM as keys and
 // values. It is an immutable value.
-type TPUEnv struct {
-	pairs []envPair // by key
-}
-
-type envPair struct{ key, value string }
+type TPUEnv struct{ values map[string]string }
 
 // maxTPUEnv bounds the text, in bytes; real ones have a few thousand.
 const maxTPUEnv = 1 << 20
@@ -25,8 +21,8 @@ func ParseTPUEnv(text string) (TPUEnv, error) {
 	if len(text) > maxTPUEnv {
 		return TPUEnv{}, parseError("tpu-env", text, "longer than 1 MiB", "")
 	}
-	var env TPUEnv
-	plain := false // the last value may go on in the next line
+	values := map[string]string{}
+	last, plain := "", false // the last key, and whether its value may go on in the next line
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		if trimmed == "" || trimmed[0] == '#' || trimmed == "---" {
@@ -36,8 +32,7 @@ func ParseTPUEnv(text string) (TPUEnv, error) {
 			if !plain {
 				return TPUEnv{}, parseError("tpu-env", line, "indented line without a plain value above it", "")
 			}
-			last := &env.pairs[len(env.pairs)-1]
-			last.value = strings.TrimSpace(last.value + " " + trimmed)
+			values[last] = strings.TrimSpace(values[last] + " " + trimmed)
 			continue
 		}
 		key, value, ok := strings.Cut(trimmed, ":")
@@ -45,19 +40,16 @@ func ParseTPUEnv(text string) (TPUEnv, error) {
 		if !ok || !validKey(key) {
 			return TPUEnv{}, parseError("tpu-env", line, "line is not KEY: value", "")
 		}
+		if _, twice := values[key]; twice {
+			return TPUEnv{}, parseError("tpu-env", key, "key given twice", "")
+		}
 		var err error
-		if value, plain, err = unquote(strings.TrimSpace(value)); err != nil {
+		if values[key], plain, err = unquote(strings.TrimSpace(value)); err != nil {
 			return TPUEnv{}, err
 		}
-		env.pairs = append(env.pairs, envPair{key, value})
+		last = key
 	}
-	slices.SortStableFunc(env.pairs, func(a, b envPair) int { return cmp.Compare(a.key, b.key) })
-	for i := 1; i < len(env.pairs); i++ {
-		if env.pairs[i].key == env.pairs[i-1].key {
-			return TPUEnv{}, parseError("tpu-env", env.pairs[i].key, "key given twice", "")
-		}
-	}
-	return env, nil
+	return TPUEnv{values}, nil
 }
 
 func validKey(s string) bool {
@@ -121,37 +113,26 @@ func unquote(s string) (value string, plain bool, err error) {
 }
 
 // Get returns the value of a key, and "" if the key is absent.
-func (e TPUEnv) Get(key string) string {
-	i, ok := slices.BinarySearchFunc(e.pairs, key, func(p envPair, k string) int { return cmp.Compare(p.key, k) })
-	if !ok {
-		return ""
-	}
-	return e.pairs[i].value
-}
+func (e TPUEnv) Get(key string) string { return e.values[key] }
 
 // Keys returns the keys, sorted. The slice belongs to the caller.
-func (e TPUEnv) Keys() []string {
-	keys := make([]string, len(e.pairs))
-	for i, p := range e.pairs {
-		keys[i] = p.key
-	}
-	return keys
-}
+func (e TPUEnv) Keys() []string { return slices.Sorted(maps.Keys(e.values)) }
 
 // Len returns the number of keys.
-func (e TPUEnv) Len() int { return len(e.pairs) }
+func (e TPUEnv) Len() int { return len(e.values) }
 
 // String returns the pairs, sorted by key, in the form that [ParseTPUEnv] reads.
 func (e TPUEnv) String() string {
 	var b strings.Builder
-	for _, p := range e.pairs {
-		b.WriteString(p.key + ": ")
-		if strings.ContainsAny(p.value, "\n") {
+	for _, key := range e.Keys() {
+		value := e.values[key]
+		b.WriteString(key + ": ")
+		if strings.Contains(value, "\n") {
 			r := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
-			b.WriteString(`"` + r.Replace(p.value) + "\"\n")
+			b.WriteString(`"` + r.Replace(value) + "\"\n")
 			continue
 		}
-		b.WriteString("'" + strings.ReplaceAll(p.value, "'", "''") + "'\n")
+		b.WriteString("'" + strings.ReplaceAll(value, "'", "''") + "'\n")
 	}
 	return b.String()
 }
