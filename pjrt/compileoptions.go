@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // CompileOptions say for which devices and how to compile. The zero value is one device of the
@@ -73,13 +76,7 @@ func checkCounts(replicas, partitions, devices int) error {
 // encode checks the options against the devices there are and writes a CompileOptionsProto. known
 // says whether a device id exists.
 func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, error) {
-	replicas, partitions := max(o.Replicas, 0), max(o.Partitions, 0)
-	if o.Replicas == 0 {
-		replicas = 1
-	}
-	if o.Partitions == 0 {
-		partitions = 1
-	}
+	replicas, partitions := cmp.Or(o.Replicas, 1), cmp.Or(o.Partitions, 1)
 	if err := checkCounts(replicas, partitions, devices); err != nil {
 		return nil, err
 	}
@@ -88,17 +85,20 @@ func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, er
 	}
 
 	// ExecutableBuildOptionsProto. -1 leaves the device to the assignment.
-	var build []byte
-	build = appendInt(build, 1, -1)
-	build = appendInt(build, 4, int64(replicas))
-	build = appendInt(build, 5, int64(partitions))
-	build = appendBool(build, 6, o.SPMD)
-	if o.DeviceAssignment != nil {
-		build = appendMessage(build, 9, assignmentProto(o.DeviceAssignment))
+	build := protoint.AppendInt(nil, 1, -1)
+	build = protoint.AppendInt(build, 4, int64(replicas))
+	build = protoint.AppendInt(build, 5, int64(partitions))
+	if o.SPMD {
+		build = protoint.AppendInt(build, 6, 1)
 	}
-	build = appendBool(build, 19, o.Shardy)
+	if o.DeviceAssignment != nil {
+		build = protoint.AppendBytes(build, 9, assignmentProto(o.DeviceAssignment))
+	}
+	if o.Shardy {
+		build = protoint.AppendInt(build, 19, 1)
+	}
 
-	out := appendMessage(nil, 3, build)
+	out := protoint.AppendBytes(nil, 3, build)
 	overrides := maps.Clone(o.Overrides)
 	if o.DumpDir != "" {
 		if strings.ContainsRune(o.DumpDir, 0) {
@@ -117,9 +117,8 @@ func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, er
 		if err != nil {
 			return nil, err
 		}
-		entry := protowire.AppendTag(nil, 1, protowire.BytesType)
-		entry = protowire.AppendString(entry, name)
-		out = appendMessage(out, 7, appendMessage(entry, 2, value))
+		entry := protoint.AppendBytes(nil, 1, []byte(name))
+		out = protoint.AppendBytes(out, 7, protoint.AppendBytes(entry, 2, value))
 	}
 	return out, nil
 }
@@ -153,14 +152,14 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id 
 // replicas.
 func assignmentProto(a [][]int) []byte {
 	partitions := len(a[0])
-	out := appendInt(nil, 1, int64(len(a)))
-	out = appendInt(out, 2, int64(partitions))
+	out := protoint.AppendInt(nil, 1, int64(len(a)))
+	out = protoint.AppendInt(out, 2, int64(partitions))
 	for p := range partitions {
-		var ids []byte
+		ids := make([]int, len(a))
 		for r := range a {
-			ids = protowire.AppendVarint(ids, uint64(a[r][p]))
+			ids[r] = a[r][p]
 		}
-		out = appendMessage(out, 3, appendMessage(nil, 1, ids))
+		out = protoint.AppendBytes(out, 3, protoint.AppendInts(nil, 1, ids))
 	}
 	return out
 }
@@ -238,11 +237,11 @@ func overrideProto(name string, value any) ([]byte, error) {
 	}
 	switch v := value.(type) {
 	case string:
-		return protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), v), nil
+		return protoint.AppendBytes(nil, 1, []byte(v)), nil
 	case bool:
-		return protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), protowire.EncodeBool(v)), nil
+		return protoint.AppendInt(nil, 2, int64(protowire.EncodeBool(v))), nil
 	case int64:
-		return protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), uint64(v)), nil
+		return protoint.AppendInt(nil, 3, v), nil
 	case float64:
 		return protowire.AppendFixed64(protowire.AppendTag(nil, 4, protowire.Fixed64Type), math.Float64bits(v)), nil
 	}
@@ -270,20 +269,4 @@ func checkParts(value any) error {
 		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %d parts, each of which takes the memory of the whole", splitCount, n), Hint: fmt.Sprintf("give at most %d", maxParts)}
 	}
 	return nil
-}
-
-func appendInt(b []byte, field protowire.Number, v int64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
-}
-
-// appendBool leaves false out, as proto3 does.
-func appendBool(b []byte, field protowire.Number, v bool) []byte {
-	if !v {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), 1)
-}
-
-func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // Whatever the options, encoding gives an error of ours or a message that says what was asked.
@@ -60,7 +62,7 @@ func FuzzCompileOptions(f *testing.F) {
 
 func FuzzReadAssignment(f *testing.F) {
 	f.Add(assignmentProto([][]int{{0, 1}, {2, 3}}))
-	f.Add(appendInt(nil, 1, 1<<40))
+	f.Add(protoint.AppendInt(nil, 1, 1<<40))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := readAssignment(b)
 		if err != nil || len(a) == 0 {

@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
 // Any bytes as a program proto give shapes or an error, in bounded depth.
 func FuzzParameterShapes(f *testing.F) {
-	shape := appendMessage(appendInt(nil, 2, 11), 3, []byte{2, 3})
-	shape = appendMessage(shape, 5, appendMessage(nil, 1, []byte{1, 0}))
-	program := appendMessage(appendMessage(nil, 1, shape), 2, appendMessage(appendInt(nil, 2, 13), 4, shape))
-	module := appendMessage(nil, 4, program)
+	shape := protoint.AppendBytes(protoint.AppendInt(nil, 2, 11), 3, []byte{2, 3})
+	shape = protoint.AppendBytes(shape, 5, protoint.AppendBytes(nil, 1, []byte{1, 0}))
+	program := protoint.AppendBytes(protoint.AppendBytes(nil, 1, shape), 2, protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, shape))
+	module := protoint.AppendBytes(nil, 4, program)
 	f.Add(module, FormatHLO)
-	f.Add(appendMessage(nil, 1, module), FormatHLOWithConfig)
+	f.Add(protoint.AppendBytes(nil, 1, module), FormatHLOWithConfig)
 	f.Add(bytes.Repeat([]byte{0x0a, 0x02}, 100), FormatHLO)
 	f.Add([]byte{0xff}, "mlir")
 	f.Fuzz(func(t *testing.T, b []byte, format string) {
@@ -30,17 +32,17 @@ func FuzzParameterShapes(f *testing.F) {
 }
 
 func TestParameterShapesOfAModule(t *testing.T) {
-	shape := func(xla int64, dims ...byte) []byte { return appendMessage(appendInt(nil, 2, xla), 3, dims) }
-	program := appendMessage(appendMessage(nil, 1, shape(11, 2, 3)), 1, shape(4))
-	got, rowMajor, err := parameterShapes(Program{Code: appendMessage(nil, 4, program), Format: FormatHLO})
+	shape := func(xla int64, dims ...byte) []byte { return protoint.AppendBytes(protoint.AppendInt(nil, 2, xla), 3, dims) }
+	program := protoint.AppendBytes(protoint.AppendBytes(nil, 1, shape(11, 2, 3)), 1, shape(4))
+	got, rowMajor, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, program), Format: FormatHLO})
 	if err != nil || len(got) != 2 || got[0].String() != "F32[2,3]" || got[1].String() != "S32[]" || !rowMajor {
 		t.Fatalf("got %v, %v, %v", got, rowMajor, err)
 	}
-	columns := appendMessage(shape(11, 2, 3), 5, appendMessage(nil, 1, []byte{0, 1}))
-	if _, rowMajor, err = parameterShapes(Program{Code: appendMessage(nil, 4, appendMessage(nil, 1, columns)), Format: FormatHLO}); err != nil || rowMajor {
+	columns := protoint.AppendBytes(shape(11, 2, 3), 5, protoint.AppendBytes(nil, 1, []byte{0, 1}))
+	if _, rowMajor, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, columns)), Format: FormatHLO}); err != nil || rowMajor {
 		t.Fatalf("a column-major parameter: %v, %v", rowMajor, err)
 	}
-	if _, _, err = parameterShapes(Program{Code: appendMessage(nil, 4, appendMessage(nil, 1, shape(13))), Format: FormatHLO}); !errors.Is(err, errNoArray) {
+	if _, _, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, shape(13))), Format: FormatHLO}); !errors.Is(err, errNoArray) {
 		t.Fatalf("a tuple parameter: %v", err)
 	}
 	if _, _, err = parameterShapes(Program{Code: nil, Format: FormatHLO}); !errors.Is(err, errHLO) {

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tpustrategy/tpustrategy/internal/protoint"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
@@ -53,12 +54,9 @@ func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 // plugin reads it as it stands: without it the devices would not be recorded.
 func profileOptions() []byte {
 	const hostLevel, deviceLevel, version, hloProto = 2, 3, 5, 7
-	var b []byte
-	for _, f := range []struct {
-		field protowire.Number
-		value uint64
-	}{{hostLevel, 2}, {deviceLevel, 1}, {version, 1}, {hloProto, 1}} {
-		b = protowire.AppendVarint(protowire.AppendTag(b, f.field, protowire.VarintType), f.value)
+	b := protoint.AppendInt(nil, hostLevel, 2)
+	for _, field := range []protowire.Number{deviceLevel, version, hloProto} {
+		b = protoint.AppendInt(b, field, 1)
 	}
 	return b
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
@@ -30,30 +28,29 @@ func (s OpSharding) MarshalProto() []byte {
 	if s.kind == KindReplicated {
 		return nil
 	}
-	b := appendVarint(nil, opFieldType, int(s.kind))
+	b := protoint.AppendInt(nil, opFieldType, int64(s.kind))
 	switch s.kind {
 	case KindMaximal:
-		b = appendPacked(b, opFieldTileDims, []int{1})
-		b = appendPacked(b, opFieldDevices, []int{s.device})
+		b = protoint.AppendInts(b, opFieldTileDims, []int{1})
+		b = protoint.AppendInts(b, opFieldDevices, []int{s.device})
 	case KindTuple:
 		for _, e := range s.elements {
-			b = protowire.AppendTag(b, opFieldTuple, protowire.BytesType)
-			b = protowire.AppendBytes(b, e.MarshalProto())
+			b = protoint.AppendBytes(b, opFieldTuple, e.MarshalProto())
 		}
 	case KindTiled:
-		b = appendPacked(b, opFieldTileDims, s.tiles.dims)
-		b = appendPacked(b, opFieldDevices, s.tiles.devices)
+		b = protoint.AppendInts(b, opFieldTileDims, s.tiles.dims)
+		b = protoint.AppendInts(b, opFieldDevices, s.tiles.devices)
 		if s.lastTileReplicated() {
-			b = appendVarint(b, opFieldReplicateLast, 1)
+			b = protoint.AppendInt(b, opFieldReplicateLast, 1)
 		} else {
 			kinds := make([]int, len(s.subgroups))
 			for i, k := range s.subgroups {
 				kinds[i] = int(k)
 			}
-			b = appendPacked(b, opFieldLastTileDims, kinds)
+			b = protoint.AppendInts(b, opFieldLastTileDims, kinds)
 		}
-		b = appendPacked(b, opFieldIotaReshape, s.tiles.reshape)
-		b = appendPacked(b, opFieldIotaPerm, s.tiles.perm)
+		b = protoint.AppendInts(b, opFieldIotaReshape, s.tiles.reshape)
+		b = protoint.AppendInts(b, opFieldIotaPerm, s.tiles.perm)
 	}
 	return b
 }
@@ -64,21 +61,6 @@ func (s OpSharding) Explicit() OpSharding {
 		s.tiles = tiles{dims: s.tiles.dims, devices: s.tiles.expand()}
 	}
 	return s
-}
-
-func appendVarint(b []byte, field protowire.Number, v int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
-}
-
-func appendPacked(b []byte, field protowire.Number, values []int) []byte {
-	if len(values) == 0 {
-		return b
-	}
-	var packed []byte
-	for _, v := range values {
-		packed = protowire.AppendVarint(packed, uint64(v))
-	}
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), packed)
 }
 
 // badProto is the error of bytes that are no xla.OpSharding.
@@ -103,17 +85,13 @@ func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOp(wire
 
 func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
 	var w opWire
-	for rest := wire; len(rest) > 0; {
-		field, kind, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return OpSharding{}, badProto(fmt.Sprintf("at byte %d", len(wire)-len(rest)), protowire.ParseError(n))
-		}
-		rest = rest[n:]
-		n, err := w.field(field, kind, rest)
+	for f, err := range protoint.Fields(wire) {
 		if err != nil {
-			return OpSharding{}, badProto(fmt.Sprintf("field %d", field), err)
+			return OpSharding{}, badProto("", err)
 		}
-		rest = rest[n:]
+		if err := w.field(f); err != nil {
+			return OpSharding{}, badProto(fmt.Sprintf("field %d", f.Number), err)
+		}
 	}
 	if w.shardGroup != 0 {
 		return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Reason: "it has a shard group", Hint: "write the sharding of each op",
@@ -122,40 +100,31 @@ func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
 	return w.value(tupleAllowed)
 }
 
-func (w *opWire) field(field protowire.Number, kind protowire.Type, b []byte) (int, error) {
-	switch field {
+func (w *opWire) field(f protoint.Field) (err error) {
+	switch f.Number {
 	case opFieldType:
-		return protoint.Int(b, kind, &w.kind)
+		w.kind, err = f.Int()
 	case opFieldReplicateLast:
-		return protoint.Int(b, kind, &w.replicateLast)
+		w.replicateLast, err = f.Int()
 	case opFieldIsShardGroup:
-		return protoint.Int(b, kind, &w.shardGroup)
+		w.shardGroup, err = f.Int()
 	case opFieldTileDims:
-		return protoint.Ints(b, kind, &w.dims)
+		w.dims, err = f.Ints(w.dims)
 	case opFieldDevices:
-		return protoint.Ints(b, kind, &w.devices)
+		w.devices, err = f.Ints(w.devices)
 	case opFieldLastTileDims:
-		return protoint.Ints(b, kind, &w.last)
+		w.last, err = f.Ints(w.last)
 	case opFieldIotaReshape:
-		return protoint.Ints(b, kind, &w.reshape)
+		w.reshape, err = f.Ints(w.reshape)
 	case opFieldIotaPerm:
-		return protoint.Ints(b, kind, &w.perm)
+		w.perm, err = f.Ints(w.perm)
 	case opFieldTuple:
-		if kind != protowire.BytesType {
-			return 0, errkind.New(errkind.ValueError, fmt.Sprintf("wire type %d instead of a message", kind))
+		if f.Bytes == nil {
+			return errkind.New(errkind.ValueError, "a varint instead of a message")
 		}
-		element, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		w.elements = append(w.elements, element)
-		return n, nil
+		w.elements = append(w.elements, f.Bytes)
 	}
-	n := protowire.ConsumeFieldValue(field, kind, b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	return n, nil
+	return err
 }
 
 func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {

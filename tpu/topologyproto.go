@@ -1,10 +1,6 @@
 package tpu
 
-import (
-	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/tpustrategy/tpustrategy/internal/protoint"
-)
+import "github.com/tpustrategy/tpustrategy/internal/protoint"
 
 // Field numbers of tensorflow.tpu.TopologyProto.
 const (
@@ -20,33 +16,18 @@ func (t Topology) MarshalProto() []byte {
 	if len(t.flat) == 0 {
 		return nil
 	}
-	var mesh, coords []byte
-	for _, n := range t.mesh {
-		mesh = protowire.AppendVarint(mesh, uint64(n))
+	b := protoint.AppendInts(nil, fieldMeshShape, t.mesh[:])
+	if t.tasks > 0 {
+		b = protoint.AppendInt(b, fieldNumTasks, int64(t.tasks))
 	}
+	if t.perTask > 0 {
+		b = protoint.AppendInt(b, fieldTPUsPerTask, int64(t.perTask))
+	}
+	var coords []int
 	for _, c := range t.coords {
-		for _, at := range c {
-			coords = protowire.AppendVarint(coords, uint64(at))
-		}
+		coords = append(coords, c[:]...)
 	}
-	b := appendBytes(nil, fieldMeshShape, mesh)
-	b = appendCount(b, fieldNumTasks, t.tasks)
-	b = appendCount(b, fieldTPUsPerTask, t.perTask)
-	return appendBytes(b, fieldCoordinates, coords)
-}
-
-func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
-	if len(value) == 0 {
-		return b
-	}
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
-}
-
-func appendCount(b []byte, field protowire.Number, n int) []byte {
-	if n == 0 {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n))
+	return protoint.AppendInts(b, fieldCoordinates, coords)
 }
 
 // ParseTopologyProto reads a serialized tensorflow.tpu.TopologyProto, as [Topology.MarshalProto]
@@ -56,31 +37,23 @@ func appendCount(b []byte, field protowire.Number, n int) []byte {
 func ParseTopologyProto(wire []byte) (Topology, error) {
 	var mesh, numbers []int
 	var tasks, perTask int
-	for rest := wire; len(rest) > 0; {
-		field, kind, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return Topology{}, topologyError("proto", "", "%v at byte %d", protowire.ParseError(n), len(wire)-len(rest))
+	for f, err := range protoint.Fields(wire) {
+		if err != nil {
+			return Topology{}, topologyError("proto", "", "%v", err)
 		}
-		rest = rest[n:]
-		var err error
-		switch field {
+		switch f.Number {
 		case fieldMeshShape:
-			n, err = protoint.Ints(rest, kind, &mesh)
+			mesh, err = f.Ints(mesh)
 		case fieldNumTasks:
-			n, err = protoint.Int(rest, kind, &tasks)
+			tasks, err = f.Int()
 		case fieldTPUsPerTask:
-			n, err = protoint.Int(rest, kind, &perTask)
+			perTask, err = f.Int()
 		case fieldCoordinates:
-			n, err = protoint.Ints(rest, kind, &numbers)
-		default:
-			if n = protowire.ConsumeFieldValue(field, kind, rest); n < 0 {
-				err = protowire.ParseError(n)
-			}
+			numbers, err = f.Ints(numbers)
 		}
 		if err != nil {
-			return Topology{}, topologyError("proto", "", "field %d: %v", field, err)
+			return Topology{}, topologyError("proto", "", "field %d: %v", f.Number, err)
 		}
-		rest = rest[n:]
 	}
 	return fromNumbers(mesh, tasks, perTask, numbers)
 }

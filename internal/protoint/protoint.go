@@ -1,52 +1,31 @@
 package protoint
 
 import (
+	"errors"
 	"fmt"
 	"math"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Int reads one number of a field whose wire type is kind. It returns the bytes read.
-func Int(b []byte, kind protowire.Type, value *int) (int, error) {
-	if kind != protowire.VarintType {
-		return 0, fmt.Errorf("wire type %d instead of a varint", kind)
+// Int returns the number of a field, which has to fit an int32.
+func (f Field) Int() (int, error) {
+	if f.Bytes != nil {
+		return 0, errors.New("bytes instead of a varint")
 	}
-	v, n := protowire.ConsumeVarint(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
+	if v := int64(f.Value); v >= math.MinInt32 && v <= math.MaxInt32 {
+		return int(v), nil
 	}
-	if int64(v) < math.MinInt32 || int64(v) > math.MaxInt32 {
-		return 0, fmt.Errorf("%d is out of range", int64(v))
-	}
-	*value = int(int64(v))
-	return n, nil
+	return 0, fmt.Errorf("%d is out of range", int64(f.Value))
 }
 
-// Ints reads one number, or a packed list of them, and appends to values.
-func Ints(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	if kind != protowire.BytesType {
-		return appendInt(b, kind, values)
-	}
-	packed, n := protowire.ConsumeBytes(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	for len(packed) > 0 {
-		m, err := appendInt(packed, protowire.VarintType, values)
+// Ints appends the values of one repeated field of such numbers, packed or not.
+func (f Field) Ints(list []int) ([]int, error) {
+	values, err := Numbers[uint64](nil, f)
+	for _, v := range values {
+		n, err := Field{Value: v}.Int()
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		packed = packed[m:]
+		list = append(list, n)
 	}
-	return n, nil
-}
-
-func appendInt(b []byte, kind protowire.Type, values *[]int) (int, error) {
-	var v int
-	n, err := Int(b, kind, &v)
-	if err == nil {
-		*values = append(*values, v)
-	}
-	return n, err
+	return list, err
 }

@@ -5,38 +5,27 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 func TestIntsReadsBothFormsOfARepeatedField(t *testing.T) {
-	var values []int
-	plain := protowire.AppendVarint(nil, 7)
-	n, err := Ints(plain, protowire.VarintType, &values)
+	values, err := Field{Value: 7}.Ints(nil)
 	require.NoError(t, err)
-	assert.Equal(t, len(plain), n)
-	var packed []byte
-	for _, v := range []int64{1, -2, 300} {
-		packed = protowire.AppendVarint(packed, uint64(v))
+	for f, err := range Fields(AppendInts(nil, 1, []int{1, -2, 300})) {
+		require.NoError(t, err)
+		values, err = f.Ints(values)
+		require.NoError(t, err)
 	}
-	field := protowire.AppendBytes(nil, packed)
-	n, err = Ints(field, protowire.BytesType, &values)
-	require.NoError(t, err)
-	assert.Equal(t, len(field), n)
 	assert.Equal(t, []int{7, 1, -2, 300}, values)
+	assert.Empty(t, AppendInts(nil, 1, nil))
 }
 
 func TestDamagedFieldsAreErrors(t *testing.T) {
-	var value int
-	var values []int
-	_, err := Int([]byte{1}, protowire.BytesType, &value)
+	_, err := Field{Bytes: []byte{}}.Int()
 	assert.ErrorContains(t, err, "instead of a varint")
-	_, err = Int(protowire.AppendVarint(nil, 1<<40), protowire.VarintType, &value)
+	_, err = Field{Value: 1 << 40}.Int()
 	assert.ErrorContains(t, err, "out of range")
-	_, err = Int([]byte{0x80}, protowire.VarintType, &value)
+	_, err = Field{Value: 1 << 40}.Ints(nil)
+	assert.ErrorContains(t, err, "out of range")
+	_, err = Field{Bytes: []byte{0x80}}.Ints(nil)
 	assert.Error(t, err)
-	_, err = Ints([]byte{5, 1}, protowire.BytesType, &values)
-	assert.Error(t, err)
-	_, err = Ints(protowire.AppendBytes(nil, []byte{0x80}), protowire.BytesType, &values)
-	assert.Error(t, err)
-	assert.Empty(t, values)
 }
