@@ -88,7 +88,7 @@ func TestPCGOfPartsIsCompiledForTPUs(t *testing.T) {
 	m, err := trace.Module(g, spmd.Signature{Arguments: []spmd.Tensor{{Name: "state"}},
 		Results: []spmd.Tensor{{Name: "value", Annotation: logical.SplitInto(1, 4)}, {Name: "next"}}})
 	require.NoError(t, err)
-	x, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: m.Text, Trusted: true},
+	x, err := topology.Compile(t.Context(), pjrt.Program{Code: m.Text, Trusted: true},
 		pjrt.CompileOptions{Replicas: 1, Partitions: 4, DeviceAssignment: [][]int{{0, 1, 2, 3}}, SPMD: true, Shardy: true})
 	require.NoError(t, err, "%s", m.Text)
 	defer x.Close()

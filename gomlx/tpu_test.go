@@ -37,7 +37,7 @@ func TestProgramsCompileForTPU(t *testing.T) {
 		require.NoError(t, err)
 		text, err := exe.(*lowering.Executable).Program().Text()
 		require.NoError(t, err)
-		compiled, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{})
+		compiled, err := topology.Compile(t.Context(), pjrt.Program{Code: text, Trusted: true}, pjrt.CompileOptions{})
 		require.NoError(t, err, "%s", text)
 		require.NoError(t, compiled.Close())
 	}

@@ -246,9 +246,6 @@ func (b *Buffer) State() State {
 	return Live
 }
 
-// IsDonated reports whether a program took the buffer over.
-func (b *Buffer) IsDonated() bool { return b.State() == Donated }
-
 // DType returns the element type. A donated or closed buffer keeps that of its last contents.
 func (b *Buffer) DType() DType { return b.known().dtype }
 

@@ -1,7 +1,6 @@
 package pjrt
 
 import (
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -54,8 +53,6 @@ type core struct {
 	// memories are the client's, by handle; written before any buffer exists.
 	memories map[capi.Memory]*Memory
 }
-
-const closedRefs = math.MinInt64 / 2
 
 // retain counts a child; it fails once the client is closed.
 func (c *core) retain(k childKind) error {
@@ -180,40 +177,4 @@ func (c *core) wrap(op string, err error) error { // c may be nil, with no error
 		return nil
 	}
 	return wrap(op, c.path, err)
-}
-
-// guard counts the users of a C object that Close may end while calls are under way: the object
-// goes when the last user does.
-type guard struct {
-	n atomic.Int64 // users, or closedRefs and up once closing
-}
-
-// enter counts a user; it fails once close was called.
-func (g *guard) enter() bool {
-	for {
-		n := g.n.Load()
-		if n < 0 {
-			return false
-		}
-		if g.n.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// leave answers true if the caller is the last user of a closed object and has to end it.
-func (g *guard) leave() bool { return g.n.Add(-1) == closedRefs }
-
-// close answers first for the call that closed, and last if that caller has to end the object at
-// once.
-func (g *guard) close() (first, last bool) {
-	for {
-		n := g.n.Load()
-		if n < 0 {
-			return false, false
-		}
-		if g.n.CompareAndSwap(n, n+closedRefs) {
-			return true, n == 0
-		}
-	}
 }

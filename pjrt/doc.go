@@ -7,7 +7,7 @@
 // [Find] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices,
 // [Client.Compile] makes a [LoadedExecutable] from StableHLO, [Client.BufferFromHost] puts tensors
 // onto devices, Execute runs the program and [Buffer.ToHost] reads the results.
-// [Plugin.NewTopology] and [Plugin.Compile] compile for devices that are not at hand.
+// [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not at hand.
 //
 // # Waiting and contexts
 //

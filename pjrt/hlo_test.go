@@ -32,7 +32,9 @@ func FuzzParameterShapes(f *testing.F) {
 }
 
 func TestParameterShapesOfAModule(t *testing.T) {
-	shape := func(xla int64, dims ...byte) []byte { return protoint.AppendBytes(protoint.AppendInt(nil, 2, xla), 3, dims) }
+	shape := func(xla int64, dims ...byte) []byte {
+		return protoint.AppendBytes(protoint.AppendInt(nil, 2, xla), 3, dims)
+	}
 	program := protoint.AppendBytes(protoint.AppendBytes(nil, 1, shape(11, 2, 3)), 1, shape(4))
 	got, rowMajor, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, program), Format: FormatHLO})
 	if err != nil || len(got) != 2 || got[0].String() != "F32[2,3]" || got[1].String() != "S32[]" || !rowMajor {

@@ -40,9 +40,7 @@ type OpenOptions struct {
 // and others may not write to it; a group may, if it is one of the system's or the process is in
 // it. A folder like /tmp, with the sticky bit, is passed. What is refused is a [*PluginError] that
 // says what to change: with PluginUntrusted its cause is a [*PathError].
-func Inspect(path string, opts ...OpenOptions) (string, error) { return inspect(path, opts) }
-
-func inspect(path string, opts []OpenOptions) (string, error) {
+func Inspect(path string, opts ...OpenOptions) (string, error) {
 	var o OpenOptions
 	if len(opts) > 0 {
 		o = opts[0]

@@ -48,7 +48,7 @@ var opened struct {
 func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 	opened.Lock()
 	defer opened.Unlock()
-	full, err := inspect(path, opts)
+	full, err := Inspect(path, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -33,31 +33,20 @@ type ExecutableRecord struct {
 	Missing map[string]*Error
 }
 
-// The questions of an ExecutableRecord, as the errors of an Executable name them.
-const (
-	askName           = "executable name"
-	askFingerprint    = "fingerprint"
-	askCounts         = "executable counts"
-	askCode           = "code size"
-	askTypes          = "output types"
-	askDims           = "output dimensions"
-	askKinds          = "output memory kinds"
-	askParameterKinds = "parameter memory kinds"
-	askCost           = "cost analysis"
-	askMemory         = "compiled memory stats"
-	askOptimized      = "optimized program"
-	askSerialize      = "serialize"
-)
-
 func (r ExecutableRecord) clone() ExecutableRecord {
 	r.OutputDTypes, r.OutputKinds, r.ParameterKinds = slices.Clone(r.OutputDTypes), slices.Clone(r.OutputKinds), slices.Clone(r.ParameterKinds)
-	r.OutputDims = slices.Clone(r.OutputDims)
-	for i, dims := range r.OutputDims {
-		r.OutputDims[i] = slices.Clone(dims)
-	}
+	r.OutputDims = cloneDims(r.OutputDims)
 	r.Cost, r.Missing = maps.Clone(r.Cost), maps.Clone(r.Missing)
 	r.Optimized.Code, r.Serialized = bytes.Clone(r.Optimized.Code), bytes.Clone(r.Serialized)
 	return r
+}
+
+func cloneDims(all [][]int) [][]int {
+	out := slices.Clone(all)
+	for i, dims := range out {
+		out[i] = slices.Clone(dims)
+	}
+	return out
 }
 
 // CompiledMemoryStats says how much memory one device needs to run a program, in bytes. A figure

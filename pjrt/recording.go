@@ -2,6 +2,78 @@ package pjrt
 
 import "errors"
 
+// question is what an executable is asked: its name, by which errors and [ExecutableRecord].Missing know
+// it, and how the plugin's answer comes into a record.
+type question struct {
+	name string
+	ask  func(h *executableHandle, r *ExecutableRecord) error
+}
+
+var (
+	askName = question{"executable name", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.Name, err = h.api.ExecutableName(h.x)
+		return err
+	}}
+	askFingerprint = question{"fingerprint", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.Fingerprint, err = h.api.ExecutableFingerprint(h.x)
+		return err
+	}}
+	askCounts = question{"executable counts", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.Replicas, r.Partitions, r.Outputs, err = h.api.ExecutableCounts(h.x)
+		return err
+	}}
+	askCode = question{"code size", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.GeneratedCode, err = h.api.ExecutableCodeSize(h.x)
+		return err
+	}}
+	askTypes = question{"output types", func(h *executableHandle, r *ExecutableRecord) error {
+		types, err := h.api.ExecutableOutputTypes(h.x)
+		for _, t := range types {
+			r.OutputDTypes = append(r.OutputDTypes, DType(t))
+		}
+		return err
+	}}
+	askDims = question{"output dimensions", func(h *executableHandle, r *ExecutableRecord) error {
+		all, err := h.api.ExecutableOutputDims(h.x)
+		for _, dims := range all {
+			row := make([]int, len(dims))
+			for i, d := range dims {
+				row[i] = int(d)
+			}
+			r.OutputDims = append(r.OutputDims, row)
+		}
+		return err
+	}}
+	askKinds = question{"output memory kinds", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.OutputKinds, err = h.api.ExecutableOutputKinds(h.x)
+		return err
+	}}
+	askParameterKinds = question{"parameter memory kinds", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.ParameterKinds, err = h.api.ExecutableParameterKinds(h.x)
+		return err
+	}}
+	askCost = question{"cost analysis", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.Cost, err = h.api.ExecutableCost(h.x)
+		return err
+	}}
+	askMemory = question{"compiled memory stats", func(h *executableHandle, r *ExecutableRecord) error {
+		v, err := h.api.ExecutableMemoryStats(h.x)
+		r.Memory = CompiledMemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14]}
+		return err
+	}}
+	askOptimized = question{"optimized program", func(h *executableHandle, r *ExecutableRecord) (err error) {
+		r.Optimized.Code, r.Optimized.Format, err = h.api.ExecutableProgram(h.x)
+		return err
+	}}
+	askSerialize = question{"serialize", func(h *executableHandle, r *ExecutableRecord) error {
+		b, err := h.api.ExecutableSerialize(h.x)
+		if err == nil {
+			r.Serialized = seal(b, h.params)
+		}
+		return err
+	}}
+)
+
 // Record asks e for everything that it tells. What the plugin does not tell is an entry of Missing.
 // The only error is that e is closed.
 func (e *Executable) Record() (ExecutableRecord, error) {
@@ -10,41 +82,22 @@ func (e *Executable) Record() (ExecutableRecord, error) {
 	}
 	r := ExecutableRecord{Missing: map[string]*Error{}}
 	var closed error
-	note := func(question string, err error) {
+	note := func(q question, err error) {
 		var told *Error
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrClosed):
 			closed = err
 		case errors.As(err, &told):
-			r.Missing[question] = told
+			r.Missing[q.name] = told
 		default:
-			r.Missing[question] = &Error{Op: question, Code: Unknown, Msg: err.Error()}
+			r.Missing[q.name] = &Error{Op: q.name, Code: Unknown, Msg: err.Error()}
 		}
 	}
+	for _, q := range []question{askName, askFingerprint, askCounts, askCode, askTypes, askDims, askKinds, askParameterKinds, askCost, askMemory, askOptimized} {
+		note(q, e.call(q.name, func() error { return q.ask(e.executableHandle, &r) }))
+	}
 	var err error
-	r.Name, err = e.Name()
-	note(askName, err)
-	r.Fingerprint, err = e.Fingerprint()
-	note(askFingerprint, err)
-	r.Replicas, r.Partitions, r.Outputs, err = e.Counts()
-	note(askCounts, err)
-	r.GeneratedCode, err = e.SizeOfGeneratedCode()
-	note(askCode, err)
-	r.OutputDTypes, err = e.OutputDTypes()
-	note(askTypes, err)
-	r.OutputDims, err = e.OutputDims()
-	note(askDims, err)
-	r.OutputKinds, err = e.OutputMemoryKinds()
-	note(askKinds, err)
-	r.ParameterKinds, err = e.ParameterMemoryKinds()
-	note(askParameterKinds, err)
-	r.Cost, err = e.CostAnalysis()
-	note(askCost, err)
-	r.Memory, err = e.MemoryStats()
-	note(askMemory, err)
-	r.Optimized, err = e.OptimizedProgram()
-	note(askOptimized, err)
 	r.Serialized, err = e.Serialize()
 	note(askSerialize, err)
 	return r, closed

@@ -20,7 +20,7 @@ func TestARecordTellsWhatItsExecutableTells(t *testing.T) {
 	for name, ask := range map[string]func(e *pjrt.Executable) (any, error){
 		"name":        func(e *pjrt.Executable) (any, error) { return e.Name() },
 		"fingerprint": func(e *pjrt.Executable) (any, error) { return e.Fingerprint() },
-		"partitions":  func(e *pjrt.Executable) (any, error) { return e.NumPartitions() },
+		"partitions":  func(e *pjrt.Executable) (any, error) { _, n, _, err := e.Counts(); return n, err },
 		"types":       func(e *pjrt.Executable) (any, error) { return e.OutputDTypes() },
 		"dimensions":  func(e *pjrt.Executable) (any, error) { return e.OutputDims() },
 		"memory":      func(e *pjrt.Executable) (any, error) { return e.MemoryStats() },

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
@@ -26,41 +25,20 @@ type Topology struct {
 	attributes      map[string]any
 	options         map[string]any
 	devices         []*DeviceDescription
-	mu              sync.Mutex
-	result          error
 }
 
 // topologyHandle is the inner half, without a way back to the Topology.
 type topologyHandle struct {
-	guard
-	api  *capi.API
-	path string
-	t    capi.Topology
-	core *core // if it belongs to a client: it then ends with that
-}
-
-func (h *topologyHandle) destroy() error {
-	live.Remove(live.Topology, unsafe.Pointer(h))
-	if h.core != nil {
-		h.core.release(childTopology)
-		return nil
-	}
-	return h.api.TopologyDestroy(h.t)
+	handle
+	api *capi.API
+	t   capi.Topology
 }
 
 func (h *topologyHandle) call(op string, f func() error) error {
 	if h == nil {
 		return errNotMade(op, "topology", "NewTopology")
 	}
-	if !h.enter() {
-		return fail(op, "topology", ErrClosed)
-	}
-	defer func() {
-		if h.leave() {
-			_ = h.destroy()
-		}
-	}()
-	return wrap(op, h.path, f())
+	return h.handle.call(op, f)
 }
 
 // NewTopology describes a slice by name, such as "v5e:4x4" for libtpu. The plugin defines names and
@@ -152,22 +130,24 @@ func (c *Client) Topology() (*Topology, error) {
 	return newTopology(c.api, c.path, c.core, t, c.platformName)
 }
 
-func newTopology(api *capi.API, path string, c *core, handle capi.Topology, name string) (*Topology, error) {
-	t := &Topology{topologyHandle: &topologyHandle{api: api, path: path, t: handle, core: c}, name: name}
-	live.Add(live.Topology, unsafe.Pointer(t.topologyHandle))
-	if err := t.read(); err != nil {
-		t.Close()
+// newTopology takes a handle over: that of a client's own topology, or, if c is nil, one to destroy.
+func newTopology(api *capi.API, path string, c *core, t capi.Topology, name string) (*Topology, error) {
+	h := &topologyHandle{handle: handle{kind: live.Topology, path: path}, api: api, t: t}
+	h.end = func() error {
+		if c != nil { // it ends with the client
+			c.release(childTopology)
+			return nil
+		}
+		return api.TopologyDestroy(t)
+	}
+	described := &Topology{topologyHandle: h, name: name}
+	live.Add(live.Topology, unsafe.Pointer(&h.handle))
+	if err := described.read(); err != nil {
+		described.Close()
 		return nil, wrap("read topology", path, err)
 	}
-	runtime.AddCleanup(t, func(h *topologyHandle) {
-		if first, last := h.close(); first {
-			live.Reclaimed(live.Topology, unsafe.Pointer(h))
-			if last {
-				_ = h.destroy()
-			}
-		}
-	}, t.topologyHandle)
-	return t, nil
+	runtime.AddCleanup(described, (*handle).reclaim, &h.handle)
+	return described, nil
 }
 
 func (t *Topology) read() (err error) {
@@ -243,25 +223,12 @@ func (t *Topology) Close() error {
 	if t.topologyHandle == nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, last := t.close(); last {
-		t.result = wrap("close topology", t.path, t.destroy())
-	}
-	return t.result
+	return t.shut("close topology")
 }
 
-// Compile compiles ahead of time for a topology whose devices need not be at hand. The executable
-// tells memory and cost, and can be serialized for [Client.Load] on such devices. Errors and ctx
-// are as for [Client.Compile].
-func (p *Plugin) Compile(ctx context.Context, t *Topology, program Program, o CompileOptions) (*Executable, error) {
-	if t == nil || t.topologyHandle == nil || t.api != p.api {
-		return nil, compileError("Topology", "it is nil or of another plugin")
-	}
-	return t.Compile(ctx, program, o)
-}
-
-// Compile compiles ahead of time, as [Plugin.Compile] does, by the topology's own plugin.
+// Compile compiles ahead of time, by the topology's own plugin, for devices that need not be at hand.
+// The executable tells memory and cost, and can be serialized for [Client.Load] on such devices. Errors
+// and ctx are as for [Client.Compile].
 func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
 	const op = "compile"
 	if t.topologyHandle == nil {
@@ -292,9 +259,5 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 			return nil, wrap(op, t.path, err)
 		}
 		return newExecutable(t.api, t.path, nil, x), nil
-	}, func(e *Executable) { e.Close() }, func() {
-		if t.leave() {
-			_ = t.destroy()
-		}
-	})
+	}, func(e *Executable) { e.Close() }, t.exit)
 }

@@ -29,17 +29,15 @@ func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
 }
 
 func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
-	p := plugintest.Open(t, "cpu")
 	c := plugintest.CPU(t, 2)
 	topology, err := c.Topology()
 	require.NoError(t, err)
 	defer topology.Close()
-	_, err = p.Compile(background, topology, addOne(2), spmd(2))
+	_, err = topology.Compile(background, addOne(2), spmd(2))
 	var pe *pjrt.Error
 	require.ErrorAs(t, err, &pe)
-	_, err = p.Compile(background, nil, addOne(2), spmd(2))
-	var ce *pjrt.CompileError
-	require.ErrorAs(t, err, &ce)
+	_, err = new(pjrt.Topology).Compile(background, addOne(2), spmd(2))
+	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
 func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
@@ -55,7 +53,7 @@ func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
 	first := topology.Devices()[0].Attributes()
 	assert.Len(t, first["coords"], 3, "%v", first)
 
-	x, err := p.Compile(ctx, topology, addOne(8), spmd(8))
+	x, err := topology.Compile(ctx, addOne(8), spmd(8))
 	require.NoError(t, err)
 	stats, err := x.MemoryStats()
 	require.NoError(t, err)
@@ -78,7 +76,7 @@ func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 
 	require.NoError(t, topology.Close())
-	_, err = p.Compile(ctx, topology, addOne(8), spmd(8))
+	_, err = topology.Compile(ctx, addOne(8), spmd(8))
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
@@ -117,14 +115,14 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 		require.ErrorContains(t, err, "pjrt: option ", "%v", options)
 	}
 	var ce *pjrt.CompileError
-	_, err = p.Compile(ctx, topology, addOne(16), spmd(16))
+	_, err = topology.Compile(ctx, addOne(16), spmd(16))
 	require.ErrorAs(t, err, &ce, "16 devices of 8")
-	_, err = p.Compile(ctx, topology, pjrt.Program{Code: addOne(8).Code}, spmd(8))
+	_, err = topology.Compile(ctx, pjrt.Program{Code: addOne(8).Code}, spmd(8))
 	require.ErrorIs(t, err, pjrt.ErrUntrusted, "libtpu ends the process over some programs")
-	_, err = p.Compile(ctx, topology, pjrt.Program{Code: []byte("module {"), Trusted: true}, pjrt.CompileOptions{})
+	_, err = topology.Compile(ctx, pjrt.Program{Code: []byte("module {"), Trusted: true}, pjrt.CompileOptions{})
 	require.ErrorAs(t, err, &pe)
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = p.Compile(canceled, topology, addOne(8), spmd(8))
+	_, err = topology.Compile(canceled, addOne(8), spmd(8))
 	require.True(t, errors.Is(err, context.Canceled))
 }

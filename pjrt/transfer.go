@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -241,13 +242,8 @@ func (b *Buffer) CopyToMemory(ctx context.Context, m *Memory) (*Buffer, error) {
 		return nil, noTransfer(op, "the memory is nil, of another client, or of no device", "", nil)
 	}
 	d := b.Device()
-	for i, o := range m.devices {
-		if o == d {
-			break
-		}
-		if i == len(m.devices)-1 {
-			d = m.devices[0]
-		}
+	if !slices.Contains(m.devices, d) {
+		d = m.devices[0]
 	}
 	return b.copyTo(ctx, op, d, m, func(h capi.Buffer) (capi.Buffer, error) { return b.core.api.BufferToMemory(h, m.handle) })
 }

@@ -73,7 +73,7 @@ func compileForTPU(t *testing.T, m *spmd.Module) *pjrt.Executable {
 	for i := range ids {
 		ids[i] = i
 	}
-	x, err := plugin.Compile(t.Context(), topology, pjrt.Program{Code: m.Text, Trusted: true}, pjrt.CompileOptions{
+	x, err := topology.Compile(t.Context(), pjrt.Program{Code: m.Text, Trusted: true}, pjrt.CompileOptions{
 		Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, x.Close()) })

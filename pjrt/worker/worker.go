@@ -102,7 +102,7 @@ func (c *Compiler) Compile(ctx context.Context, client *pjrt.Client, program pjr
 
 // CompileTopology compiles a program ahead of time in a worker, by the plugin that describes the
 // topology. The executable tells what the worker found out: see [pjrt.ExecutableRecord]. ctx ends
-// the worker. Errors are [*Error] and those of [pjrt.Plugin.Compile].
+// the worker. Errors are [*Error] and those of [pjrt.Topology.Compile].
 func (c *Compiler) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	r, err := requestFor(topology, program, opts)
 	if err != nil {

@@ -253,12 +253,12 @@ func (s *Slice) Description() *pjrt.Topology { return s.handle }
 // Plugin returns the plugin that compiles for the slice.
 func (s *Slice) Plugin() *pjrt.Plugin { return s.plugin }
 
-// Compile compiles a program for the slice; see [pjrt.Plugin.Compile].
+// Compile compiles a program for the slice; see [pjrt.Topology.Compile].
 func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if s.handle == nil {
 		return nil, errZero
 	}
-	return s.plugin.Compile(ctx, s.handle, program, opts)
+	return s.handle.Compile(ctx, program, opts)
 }
 
 // Fingerprint returns a number that is equal for equal slices of one plugin version.

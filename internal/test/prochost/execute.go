@@ -99,7 +99,7 @@ func (e *executable) check(args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOpti
 
 // stateError is why a buffer cannot be read.
 func stateError(b *pjrt.Buffer) error {
-	if b.IsDonated() {
+	if b.State() == pjrt.Donated {
 		return pjrt.ErrDonated
 	}
 	return pjrt.ErrClosed
