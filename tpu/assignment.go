@@ -91,73 +91,49 @@ func table[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	return rows
 }
 
-// index returns the topology's number of the device of a logical core.
-func (a DeviceAssignment) index(replica, logical int) (int, error) {
+// ofCore returns what of says about the device of a logical core, by its number in the topology.
+func ofCore[T any](a DeviceAssignment, replica, logical int, of func(i int) T) (value T, err error) {
 	if replica < 0 || replica >= a.replicas {
-		return 0, lookUp(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
+		return value, lookUp(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
 	}
 	if logical < 0 || logical >= a.cores {
-		return 0, lookUp(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
+		return value, lookUp(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
 	}
-	return int(a.assigned[replica*a.cores+logical]), nil
+	return of(int(a.assigned[replica*a.cores+logical])), nil
 }
 
 // Coordinates returns the place of a logical core (TensorFlow's DeviceAssignment.coordinates).
 func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return Coordinates{}, err
-	}
-	return a.topology.coords[i], nil
+	return ofCore(a, replica, logical, func(i int) Coordinates { return a.topology.coords[i] })
 }
 
 // DeviceID returns the runtime's id of the device of a logical core.
 func (a DeviceAssignment) DeviceID(replica, logical int) (int, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return 0, err
-	}
-	return a.topology.ids[i], nil
+	return ofCore(a, replica, logical, a.topology.id)
 }
 
 // Task returns the task that has a logical core.
 func (a DeviceAssignment) Task(replica, logical int) (int, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return 0, err
-	}
-	return i / a.topology.perTask, nil
+	return ofCore(a, replica, logical, a.topology.task)
 }
 
 // TPUOrdinal returns the number of a logical core within its task (TensorFlow's
 // DeviceAssignment.tpu_ordinal).
 func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return 0, err
-	}
-	return i % a.topology.perTask, nil
+	return ofCore(a, replica, logical, a.topology.ordinal)
 }
 
 // TPUDevice returns the name of the device of a logical core, such as
 // /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
 // DeviceAssignment.tpu_device).
 func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return "", err
-	}
-	return deviceName(job, i/a.topology.perTask, "TPU", i%a.topology.perTask), nil
+	return ofCore(a, replica, logical, a.topology.tpuName(job))
 }
 
 // HostDevice returns the name of the host of a logical core, such as
 // /job:worker/task:0/device:CPU:0 (TensorFlow's DeviceAssignment.host_device).
 func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
-	i, err := a.index(replica, logical)
-	if err != nil {
-		return "", err
-	}
-	return deviceName(job, i/a.topology.perTask, "CPU", 0), nil
+	return ofCore(a, replica, logical, a.topology.hostName(job))
 }
 
 // LookupReplicas returns, ascending, the replicas whose given logical core is on a task
@@ -194,10 +170,7 @@ func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 // Partition returns the partition of a program that a logical core runs: replica*NumCoresPerReplica
 // + logical. Collectives name devices by it.
 func (a DeviceAssignment) Partition(replica, logical int) (int, error) {
-	if _, err := a.index(replica, logical); err != nil {
-		return 0, err
-	}
-	return replica*a.cores + logical, nil
+	return ofCore(a, replica, logical, func(int) int { return replica*a.cores + logical })
 }
 
 // Equal reports whether both assignments put the same logical cores on the same cores of equal

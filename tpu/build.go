@@ -34,7 +34,7 @@ type AssignmentOptions struct {
 	// ComputationStride is the distance between the cores of a replica on each axis; nil is [1, 1,
 	// 1, 1]. Other replicas fill the gaps.
 	ComputationStride []int
-	// Replicas is the number of replicas; 0 is 1. [MaxReplicas] says how many fit.
+	// Replicas is the number of replicas; 0 is 1. [AssignmentOptions.Fit] says how many fit.
 	Replicas int
 	// Order is the order in which replicas and cores walk the mesh.
 	Order DeviceOrder
@@ -80,16 +80,6 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 		}
 	}
 	return a, nil
-}
-
-// MaxReplicas returns how many replicas of the given shape and stride fit on a slice; nil means [1,
-// 1, 1, 1] for either. Its errors are those of [BuildDeviceAssignment].
-func MaxReplicas(topology Topology, computationShape, computationStride []int) (int, error) {
-	plan, err := newPlan(topology, AssignmentOptions{ComputationShape: computationShape, ComputationStride: computationStride})
-	if err != nil {
-		return 0, err
-	}
-	return plan.fit, nil
 }
 
 // plan is a checked request.

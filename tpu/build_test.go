@@ -130,7 +130,7 @@ func TestRandomAssignmentsAreBijections(t *testing.T) {
 			options.ComputationShape = append(options.ComputationShape, rng.IntN(3)+1)
 			options.ComputationStride = append(options.ComputationStride, 1+rng.IntN(2)*rng.IntN(2))
 		}
-		most, err := MaxReplicas(topology, options.ComputationShape, options.ComputationStride)
+		most, err := AssignmentOptions{ComputationShape: options.ComputationShape, ComputationStride: options.ComputationStride}.Fit(topology)
 		if err != nil {
 			continue
 		}

@@ -91,7 +91,7 @@ func TestReplicasFillEveryDescribedSlice(t *testing.T) {
 	for _, d := range readDescribed(t) {
 		topology := d.topology(t)
 		shape := []int{1, 1, 1, topology.MeshShape()[3]}
-		replicas, err := tpu.MaxReplicas(topology, shape, nil)
+		replicas, err := tpu.AssignmentOptions{ComputationShape: shape}.Fit(topology)
 		require.NoError(t, err, d.Name)
 		assert.Equal(t, topology.NumDevices()/shape[3], replicas, d.Name)
 		a, err := tpu.BuildDeviceAssignment(topology, tpu.AssignmentOptions{ComputationShape: shape, Replicas: replicas})

@@ -64,35 +64,44 @@ func rowMajor(k int, mesh Coordinates) (c Coordinates) {
 	return c
 }
 
+// Of the device of a number, by task and then within its task: its task, its number there, its id and
+// its names.
+func (t Topology) task(i int) int    { return i / t.perTask }
+func (t Topology) ordinal(i int) int { return i % t.perTask }
+func (t Topology) id(i int) int      { return t.ids[i] }
+
+func (t Topology) tpuName(job string) func(i int) string {
+	return func(i int) string { return deviceName(job, t.task(i), "TPU", t.ordinal(i)) }
+}
+
+func (t Topology) hostName(job string) func(i int) string {
+	return func(i int) string { return deviceName(job, t.task(i), "CPU", 0) }
+}
+
+// atPlace returns what of says about the device at a place of the mesh.
+func atPlace[T any](t Topology, c Coordinates, of func(i int) T) (value T, err error) {
+	i, err := t.find(c)
+	if err != nil {
+		return value, err
+	}
+	return of(i), nil
+}
+
 // TaskOrdinalAtCoordinates returns the task that has the device at c (TensorFlow's
 // Topology.task_ordinal_at_coordinates). It fails if c is outside the mesh or its device is
 // missing.
 func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
-	i, err := t.find(c)
-	if err != nil {
-		return 0, err
-	}
-	return i / t.perTask, nil
+	return atPlace(t, c, t.task)
 }
 
 // TPUDeviceOrdinalAtCoordinates returns the number, within its task, of the device at c
 // (TensorFlow's Topology.tpu_device_ordinal_at_coordinates).
 func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
-	i, err := t.find(c)
-	if err != nil {
-		return 0, err
-	}
-	return i % t.perTask, nil
+	return atPlace(t, c, t.ordinal)
 }
 
 // DeviceIDAtCoordinates returns the runtime's id of the device at c.
-func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
-	i, err := t.find(c)
-	if err != nil {
-		return 0, err
-	}
-	return t.ids[i], nil
-}
+func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) { return atPlace(t, c, t.id) }
 
 // CoordinatesOfDevice returns the place of the device with the given id, and whether there is one.
 func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
@@ -116,21 +125,13 @@ func (t Topology) TaskOfDevice(id int) (int, bool) {
 // /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
 // Topology.tpu_device_name_at_coordinates).
 func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	i, err := t.find(c)
-	if err != nil {
-		return "", err
-	}
-	return deviceName(job, i/t.perTask, "TPU", i%t.perTask), nil
+	return atPlace(t, c, t.tpuName(job))
 }
 
 // CPUDeviceNameAtCoordinates returns the name of the host of the device at c, such as
 // /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	i, err := t.find(c)
-	if err != nil {
-		return "", err
-	}
-	return deviceName(job, i/t.perTask, "CPU", 0), nil
+	return atPlace(t, c, t.hostName(job))
 }
 
 // CPUDeviceNameAtTask returns the name of the host of a task, such as

@@ -5,33 +5,26 @@ package tpu
 // and an odd axis beside another one leaves the plain order, x fastest.
 func ring(sizes [3]int) [][3]int {
 	x, y, z := sizes[0], sizes[1], sizes[2]
-	long, odd := 0, false
-	for _, n := range sizes {
+	var long []int // the axes with more than one place
+	odd := false
+	for axis, n := range sizes {
 		if n > 1 {
-			long++
+			long = append(long, axis)
 			odd = odd || n%2 == 1
 		}
 	}
 	order := make([][3]int, 0, x*y*z)
 	switch {
-	case long <= 1 || odd:
+	case len(long) <= 1 || odd:
 		for k := range x * y * z {
 			order = append(order, [3]int{k % x, k / x % y, k / x / y})
 		}
-	case z == 1:
+	case len(long) == 2:
 		order = append(order, [3]int{})
-		for _, p := range openRing(x, y) {
-			order = append(order, [3]int{p[0], p[1], 0})
-		}
-	case y == 1:
-		order = append(order, [3]int{})
-		for _, p := range openRing(x, z) {
-			order = append(order, [3]int{p[0], 0, p[1]})
-		}
-	case x == 1:
-		order = append(order, [3]int{})
-		for _, p := range openRing(y, z) {
-			order = append(order, [3]int{0, p[0], p[1]})
+		for _, p := range openRing(sizes[long[0]], sizes[long[1]]) {
+			var chip [3]int
+			chip[long[0]], chip[long[1]] = p[0], p[1]
+			order = append(order, chip)
 		}
 	default:
 		order = appendTower(append(order, [3]int{}), x, y, z)
