@@ -59,7 +59,7 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 			return OpManual()
 		}
 	}
-	devices := s.tiles.transposed(order)
+	devices := permuted(s.tiles.expand(), s.tiles.dims, order)
 	if n := len(merged.subgroups); n > 0 && merged.subgroups[n-1] == KindReplicated {
 		for group := range slices.Chunk(devices, merged.tiles.dims[len(merged.tiles.dims)-1]) {
 			slices.Sort(group)
@@ -78,31 +78,4 @@ func (k Kind) rank() int {
 		return int(KindUnreduced) + 1
 	}
 	return int(k)
-}
-
-// transposed returns the devices with the tile dimensions in another order.
-func (t tiles) transposed(order []int) []int {
-	devices := t.expand()
-	strides := make([]int, len(t.dims))
-	size := 1
-	for i := len(t.dims) - 1; i >= 0; i-- {
-		strides[i] = size
-		size *= t.dims[i]
-	}
-	out := make([]int, len(devices))
-	index := make([]int, len(order))
-	for k := range out {
-		at := 0
-		for i, d := range order {
-			at += index[i] * strides[d]
-		}
-		out[k] = devices[at]
-		for i := len(order) - 1; i >= 0; i-- {
-			if index[i]++; index[i] < t.dims[order[i]] {
-				break
-			}
-			index[i] = 0
-		}
-	}
-	return out
 }

@@ -1,6 +1,8 @@
 package sharding
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -8,57 +10,34 @@ import (
 // String returns the sharding as HLO text, such as {replicated}, {maximal device=0},
 // {devices=[2,1]0,1}, {devices=[2,2]<=[4]} or {devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}.
 func (s OpSharding) String() string {
-	var b strings.Builder
-	b.WriteByte('{')
 	switch s.kind {
 	case KindMaximal:
-		b.WriteString("maximal device=")
-		b.WriteString(strconv.Itoa(s.device))
+		return "{maximal device=" + strconv.Itoa(s.device) + "}"
 	case KindTuple:
-		for i, e := range s.elements {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(e.String())
-		}
+		return "{" + list(", ", s.elements) + "}"
 	case KindTiled:
-		s.writeTiles(&b)
-	default:
-		b.WriteString(s.kind.String())
+		return "{" + s.tileText() + "}"
 	}
-	b.WriteByte('}')
-	return b.String()
+	return "{" + s.kind.String() + "}"
 }
 
-func (s OpSharding) writeTiles(b *strings.Builder) {
-	b.WriteString("devices=[")
-	writeInts(b, s.tiles.dims)
-	b.WriteByte(']')
+func (s OpSharding) tileText() string {
+	text := "devices=[" + list(",", s.tiles.dims) + "]"
 	if s.tiles.reshape == nil {
-		writeInts(b, s.tiles.devices)
+		text += list(",", s.tiles.devices)
 	} else {
-		b.WriteString("<=[")
-		writeInts(b, s.tiles.reshape)
-		b.WriteByte(']')
-		if !ascending(s.tiles.perm) {
-			b.WriteString("T(")
-			writeInts(b, s.tiles.perm)
-			b.WriteByte(')')
+		text += "<=[" + list(",", s.tiles.reshape) + "]"
+		if !slices.IsSorted(s.tiles.perm) {
+			text += "T(" + list(",", s.tiles.perm) + ")"
 		}
 	}
 	switch {
 	case s.lastTileReplicated():
-		b.WriteString(" last_tile_dim_replicate")
+		text += " last_tile_dim_replicate"
 	case len(s.subgroups) > 0:
-		b.WriteString(" last_tile_dims={")
-		for i, k := range s.subgroups {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(k.String())
-		}
-		b.WriteByte('}')
+		text += " last_tile_dims={" + list(", ", s.subgroups) + "}"
 	}
+	return text
 }
 
 // lastTileReplicated reports whether the short form for a partial tile fits.
@@ -66,22 +45,12 @@ func (s OpSharding) lastTileReplicated() bool {
 	return len(s.subgroups) == 1 && s.subgroups[0] == KindReplicated
 }
 
-func ascending(perm []int) bool {
-	for i, p := range perm {
-		if i != p {
-			return false
-		}
-	}
-	return true
-}
-
-func writeInts(b *strings.Builder, values []int) {
+func list[T any](separator string, values []T) string {
+	parts := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(v))
+		parts[i] = fmt.Sprint(v)
 	}
+	return strings.Join(parts, separator)
 }
 
 // ParseOpSharding reads HLO text as [OpSharding.String] writes it. The error of malformed text matches

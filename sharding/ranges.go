@@ -90,20 +90,16 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 	if err != nil {
 		return 0, err
 	}
-	return sizeBytes(local, elementBytes)
-}
-
-func sizeBytes(shape []int, elementBytes int) (int64, error) {
 	if elementBytes < 1 {
 		return 0, wrong("count bytes", "give the size of the element type, at least 1", "%d bytes per element", elementBytes)
 	}
 	total := int64(elementBytes)
-	for _, size := range shape {
+	for _, size := range local {
 		if size == 0 {
 			return 0, nil
 		}
 		if total > math.MaxInt64/int64(size) {
-			return 0, wrong("count bytes", "give a smaller shape", "a tensor of shape %v has more bytes than an int64 counts", shape)
+			return 0, wrong("count bytes", "give a smaller shape", "a tensor of shape %v has more bytes than an int64 counts", local)
 		}
 		total *= int64(size)
 	}

@@ -1,6 +1,9 @@
 package sharding
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Shardy returns the spec as a Shardy attribute on the named mesh (without a leading '@'):
 // #sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>.
@@ -14,71 +17,44 @@ func (s Spec) Shardy(meshName string) string {
 // ShardyBare returns the spec as it stands inside lists of shardings, such as in_shardings: <@mesh,
 // [{"replica"}, {?}]>.
 func (s Spec) ShardyBare(meshName string) string {
-	var b strings.Builder
-	b.WriteString("<@")
-	b.WriteString(symbol(meshName))
-	b.WriteString(", [")
+	dims := make([]string, len(s.dims))
 	for i, dim := range s.dims {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteByte('{')
-		writeQuoted(&b, dim.Axes)
+		parts := quoted(dim.Axes)
 		if dim.Open {
-			if len(dim.Axes) > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteByte('?')
+			parts = append(parts, "?")
 		}
-		b.WriteByte('}')
+		dims[i] = "{" + strings.Join(parts, ", ") + "}"
 	}
-	b.WriteByte(']')
+	text := "<@" + symbol(meshName) + ", [" + strings.Join(dims, ", ") + "]"
 	if len(s.replicated) > 0 {
-		b.WriteString(", replicated={")
-		writeQuoted(&b, s.replicated)
-		b.WriteByte('}')
+		text += ", replicated=" + ShardyAxes(s.replicated)
 	}
-	b.WriteByte('>')
-	return b.String()
+	return text + ">"
 }
 
 // ShardyAxes returns axes as a Shardy set, for attributes such as manual_axes: {"replica",
 // "logical"}. Sort them with [Mesh.SortAxes] first.
-func ShardyAxes(axes []string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	writeQuoted(&b, axes)
-	b.WriteByte('}')
-	return b.String()
-}
+func ShardyAxes(axes []string) string { return "{" + strings.Join(quoted(axes), ", ") + "}" }
 
-func writeQuoted(b *strings.Builder, names []string) {
+func quoted(names []string) []string {
+	out := make([]string, len(names))
 	for i, name := range names {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(quote(name))
+		out[i] = quote(name)
 	}
+	return out
 }
-
-const hexDigits = "0123456789ABCDEF"
 
 // quote writes an MLIR string literal: bytes outside printable ASCII become two hexadecimal digits.
 func quote(name string) string {
 	var b strings.Builder
-	b.WriteByte('"')
 	for i := range len(name) {
-		c := name[i]
-		if c == '"' || c == '\\' || c < ' ' || c > '~' {
-			b.WriteByte('\\')
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
-			continue
+		if c := name[i]; c == '"' || c == '\\' || c < ' ' || c > '~' {
+			fmt.Fprintf(&b, `\%02X`, c)
+		} else {
+			b.WriteByte(c)
 		}
-		b.WriteByte(c)
 	}
-	b.WriteByte('"')
-	return b.String()
+	return `"` + b.String() + `"`
 }
 
 // symbol writes the name of an MLIR symbol, quoted unless it is a bare identifier.

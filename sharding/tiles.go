@@ -57,25 +57,39 @@ func (t tiles) expand() []int {
 	if t.reshape == nil {
 		return slices.Clone(t.devices)
 	}
-	rank := len(t.reshape)
-	strides := make([]int, rank)
 	size := 1
-	for i := rank - 1; i >= 0; i-- {
-		strides[i] = size
-		size *= t.reshape[i]
+	for _, n := range t.reshape {
+		size *= n
 	}
 	devices := make([]int, size)
-	index := make([]int, rank)
-	for k := range devices {
-		for i, p := range t.perm {
-			devices[k] += index[i] * strides[p]
+	for i := range devices {
+		devices[i] = i
+	}
+	return permuted(devices, t.reshape, t.perm)
+}
+
+// permuted returns a row-major array of the given dimensions with the dimensions in another order.
+func permuted(array, dims, order []int) []int {
+	strides := make([]int, len(dims))
+	size := 1
+	for i := len(dims) - 1; i >= 0; i-- {
+		strides[i] = size
+		size *= dims[i]
+	}
+	out := make([]int, len(array))
+	index := make([]int, len(order))
+	for k := range out {
+		at := 0
+		for i, d := range order {
+			at += index[i] * strides[d]
 		}
-		for i := rank - 1; i >= 0; i-- {
-			if index[i]++; index[i] < t.reshape[t.perm[i]] {
+		out[k] = array[at]
+		for i := len(order) - 1; i >= 0; i-- {
+			if index[i]++; index[i] < dims[order[i]] {
 				break
 			}
 			index[i] = 0
 		}
 	}
-	return devices
+	return out
 }
