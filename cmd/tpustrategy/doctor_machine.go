@@ -28,7 +28,7 @@ const resolveTimeout = 20 * time.Second
 
 // diagnoseMachine adds what the first day on a TPU needs of the machine itself.
 func (a *app) diagnoseMachine(d *diagnosis) {
-	d.Machine = hostfacts.Read(hostfacts.Options{})
+	d.Machine = hostfacts.Read("")
 	if len(d.TPUDevices) > 0 { // what it says concerns the TPU's runtime
 		d.Findings = d.Machine.Findings()
 	}

@@ -2,7 +2,7 @@
 // huge pages, its memory, its C library, its kernel. It reads a few small files, opens no plugin and
 // changes nothing.
 //
-//	facts := hostfacts.Read(hostfacts.Options{})
+//	facts := hostfacts.Read("")
 //	for _, f := range facts.Findings() {
 //		log.Print(f.Text())	// transparent huge pages: madvise; ...
 //	}

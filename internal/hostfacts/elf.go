@@ -86,9 +86,9 @@ func parts(version string) []int {
 }
 
 // cLibrary is the newest version that the machine's C library defines.
-func cLibrary(o Options) string {
+func cLibrary(root string) string {
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
-		found, _ := filepath.Glob(filepath.Join(o.Root, pattern)) // the patterns are well formed
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are well formed
 		for _, path := range found {
 			if v := defined(path); v != "" {
 				return v

@@ -1,7 +1,6 @@
 package hostfacts
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,12 +8,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
-
-// Options say where to read. The zero value is this machine.
-type Options struct {
-	// Root is put before each path; empty is the machine's own root.
-	Root string
-}
 
 // Facts are what was read. A field is empty or 0 where the machine does not tell.
 type Facts struct {
@@ -54,20 +47,27 @@ const hugePages = "/sys/kernel/mm/transparent_hugepage/enabled"
 // HugePagesCommand makes transparent huge pages available to all programs until the next boot.
 const HugePagesCommand = `sudo sh -c "echo always > ` + hugePages + `"`
 
-// Read reads the facts.
-func Read(o Options) Facts {
-	f := Facts{Root: os.Geteuid() == 0}
-	f.HugePages = chosen(text(o, hugePages))
-	f.MemoryBytes, f.AvailableBytes = memory(text(o, "/proc/meminfo"))
-	f.Kernel = text(o, "/proc/sys/kernel/osrelease")
-	f.LockedMemory = locked(text(o, "/proc/self/limits"))
-	f.LocksAny = capable(text(o, "/proc/self/status"), 14)
-	f.CLibrary = cLibrary(o)
+// Read reads the facts. root is put before each path; empty is the machine's own root.
+func Read(root string) Facts {
+	text := func(path string) string { return Text(filepath.Join(root, path)) }
+	meminfo := text("/proc/meminfo")
+	f := Facts{
+		HugePages:   chosen(text(hugePages)),
+		MemoryBytes: kibibytes(meminfo, "MemTotal:"), AvailableBytes: kibibytes(meminfo, "MemAvailable:"),
+		CLibrary: cLibrary(root),
+		Kernel:   text("/proc/sys/kernel/osrelease"),
+		LocksAny: capable(text("/proc/self/status"), 14),
+		Root:     os.Geteuid() == 0,
+	}
+	if soft := entry(text("/proc/self/limits"), "Max locked memory"); len(soft) > 0 {
+		f.LockedMemory = soft[0]
+	}
 	return f
 }
 
-func text(o Options, path string) string {
-	data, err := os.ReadFile(filepath.Join(o.Root, path))
+// Text returns the text of a small file without the spaces around it; it is empty if it cannot be read.
+func Text(path string) string {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
@@ -81,48 +81,37 @@ func chosen(line string) string {
 	return word
 }
 
-func memory(meminfo string) (total, available int64) {
-	lines := bufio.NewScanner(strings.NewReader(meminfo))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 {
-			continue
-		}
-		kib, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil || kib < 0 || kib > 1<<40 {
-			continue
-		}
-		switch fields[0] {
-		case "MemTotal:":
-			total = kib << 10
-		case "MemAvailable:":
-			available = kib << 10
+// entry returns the words after a name that begins a line.
+func entry(text, name string) []string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			return strings.Fields(rest)
 		}
 	}
-	return total, available
+	return nil
 }
 
-// locked is the soft limit in a line such as "Max locked memory  8388608  8388608  bytes".
-func locked(limits string) string {
-	for line := range strings.SplitSeq(limits, "\n") {
-		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				return fields[0]
-			}
-		}
+// kibibytes is the number of bytes in a line such as "MemTotal:  263849192 kB".
+func kibibytes(meminfo, name string) int64 {
+	words := entry(meminfo, name)
+	if len(words) == 0 {
+		return 0
 	}
-	return ""
+	kib, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil || kib < 0 || kib > 1<<40 {
+		return 0
+	}
+	return kib << 10
 }
 
 // capable is whether a line such as "CapEff: 000001ffffffffff" has the bit of a capability.
 func capable(status string, bit int) bool {
-	for line := range strings.SplitSeq(status, "\n") {
-		if rest, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
-			return err == nil && set>>bit&1 == 1
-		}
+	words := entry(status, "CapEff:")
+	if len(words) == 0 {
+		return false
 	}
-	return false
+	set, err := strconv.ParseUint(words[0], 16, 64)
+	return err == nil && set>>bit&1 == 1
 }
 
 // enoughLocked is the limit that "Run containers without privileged mode" of

@@ -12,14 +12,14 @@ import (
 )
 
 // machine writes files of a made-up machine.
-func machine(t *testing.T, files map[string]string) hostfacts.Options {
+func machine(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for path, content := range files {
 		path = filepath.Join(root, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
-	return hostfacts.Options{Root: root}
+	return root
 }
 
 func TestAMachineIsReadAndFoundWanting(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAMachineThatTellsNothingIsNotFoundWanting(t *testing.T) {
 }
 
 func TestThisMachineAndThisProgram(t *testing.T) {
-	facts := hostfacts.Read(hostfacts.Options{})
+	facts := hostfacts.Read("")
 	assert.NotEmpty(t, facts.Kernel)
 	assert.Positive(t, facts.AvailableBytes)
 	program, err := os.Executable()

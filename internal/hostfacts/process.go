@@ -41,4 +41,4 @@ func ReadProcess(pid int) (p Process, err error) {
 }
 
 // Boot tells one start of a machine from another; it is empty if that is not known.
-func Boot() string { return text(Options{}, "/proc/sys/kernel/random/boot_id") }
+func Boot() string { return Text("/proc/sys/kernel/random/boot_id") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -177,9 +178,7 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	if slices > 1 {
 		options["num_slices"] = int64(slices)
 	}
-	for option, value := range opts.Options {
-		options[option] = value
-	}
+	maps.Copy(options, opts.Options)
 	handle, err := plugin.NewTopology(ctx, a.String(), options)
 	if err != nil {
 		return nil, wrong(err)

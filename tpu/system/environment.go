@@ -51,7 +51,7 @@ func (s *starter) prepareTPU(host hostFiles) error {
 	if s.opts.CPUDevices > 0 || !host.mayHaveTPU() {
 		return nil
 	}
-	for _, f := range hostfacts.Read(hostfacts.Options{Root: host.root}).Findings() {
+	for _, f := range hostfacts.Read(host.root).Findings() {
 		s.logger.Warn("system: this machine", "finding", f.Text())
 	}
 	if s.opts.KeepEnvironment {

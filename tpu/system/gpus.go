@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -130,9 +131,7 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 	hosts := max(count/gpusOfAHost, 1)
 	canonical := fmt.Sprintf("%s:%d", g.name, count)
 	options := map[string]any{"target_config": g.config(), "topology": fmt.Sprintf("1x%dx%d", hosts, count/hosts)}
-	for option, value := range opts.Options {
-		options[option] = value
-	}
+	maps.Copy(options, opts.Options)
 	handle, err := plugin.NewTopology(ctx, g.name, options)
 	if err != nil {
 		return nil, wrong(err)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -162,23 +161,15 @@ func (h hostFiles) holds(dir string) []string {
 			holds = append(holds, target)
 		case lockErr == nil && target == h.lockFile:
 			holds = append(holds, target)
-		case lockErr == nil && sameFile(path, lock):
-			holds = append(holds, h.lockFile)
+		case lockErr == nil:
+			// Mounts and links give the lock file another name.
+			if open, err := os.Stat(path); err == nil && os.SameFile(open, lock) {
+				holds = append(holds, h.lockFile)
+			}
 		}
 	}
 	slices.Sort(holds)
 	return slices.Compact(holds)
-}
-
-// sameFile sees through mounts and links that give the lock file another name.
-func sameFile(path string, lock os.FileInfo) bool {
-	info, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	a, okA := info.Sys().(*syscall.Stat_t)
-	b, okB := lock.Sys().(*syscall.Stat_t)
-	return okA && okB && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // command is a process's command line in one line.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 
@@ -144,9 +145,7 @@ func (s *starter) open(ctx context.Context) (o startResult, err error) {
 		return o, err
 	}
 	options := map[string]any{}
-	for name, value := range s.opts.ClientOptions {
-		options[name] = value
-	}
+	maps.Copy(options, s.opts.ClientOptions)
 	if s.opts.CPUDevices > 0 {
 		options["cpu_device_count"] = int64(s.opts.CPUDevices)
 	}

@@ -1,11 +1,11 @@
 package system
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
 // ErrNoTPU reports that this machine has no TPU. libtpu was not asked to open one: it would ask the
@@ -36,7 +36,7 @@ func (h hostFiles) mayHaveTPU() bool {
 	}
 	vendors, _ := filepath.Glob(filepath.Join(h.pci, "*", "vendor"))
 	for _, path := range vendors {
-		if line(path) == googlePCI && !diskOrNetwork(line(filepath.Join(filepath.Dir(path), "class"))) {
+		if hostfacts.Text(path) == googlePCI && !diskOrNetwork(hostfacts.Text(filepath.Join(filepath.Dir(path), "class"))) {
 			return true
 		}
 	}
@@ -47,15 +47,6 @@ func (h hostFiles) mayHaveTPU() bool {
 // card (02).
 func diskOrNetwork(class string) bool {
 	return strings.HasPrefix(class, "0x01") || strings.HasPrefix(class, "0x02")
-}
-
-// line is a file's text, "" if it cannot be read.
-func line(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // checkPresent refuses a TPU plugin that was found, and not named, on a machine without a TPU.
