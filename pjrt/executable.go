@@ -24,19 +24,6 @@ type Executable struct {
 	owned  bool
 }
 
-// executableHandle is the inner half, without a way back to the Executable.
-type executableHandle struct {
-	handle
-	api *capi.API
-	x   capi.Executable
-	// deserialized says that it came from serialized bytes, which are kept if the caller asked for
-	// that.
-	deserialized bool
-	serialized   []byte
-	// params are the types of the parameters, for what is serialized; nil if nobody told them.
-	params *[]*shape
-}
-
 // newExecutable takes x over. unload ends the loaded program that it belongs to, right after it; it is
 // nil ahead of time.
 func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
@@ -54,14 +41,6 @@ func newExecutable(api *capi.API, path string, unload func() error, x capi.Execu
 		runtime.AddCleanup(e, (*handle).reclaim, &h.handle)
 	}
 	return e
-}
-
-// call runs f on the live C object.
-func (h *executableHandle) call(op string, f func() error) error {
-	if h == nil {
-		return errNotMade(op, "executable", "Compile")
-	}
-	return h.handle.call(op, f)
 }
 
 // Close gives the executable back once calls under way have returned. A second Close returns the
