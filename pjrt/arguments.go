@@ -186,8 +186,9 @@ func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
 	}
 }
 
-// explainLists says what is wrong with the numbers of devices, arguments and results of a call.
-func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOptions) error {
+// checkLists says what is wrong with the numbers of devices, arguments and results of a call. It
+// allocates nothing where they are right.
+func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOptions) error {
 	if len(l.devices) == 0 {
 		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}
 	}
@@ -212,25 +213,10 @@ func (l *LoadedExecutable) explainLists(args, results [][]*Buffer, o ExecuteOpti
 	if o.Donate != nil && len(o.Donate) != want {
 		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
 	}
-	return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
-}
-
-// fits says whether explainLists would find nothing.
-func (l *LoadedExecutable) fits(args, results [][]*Buffer, o ExecuteOptions) bool {
-	n := len(l.devices)
-	if n == 0 || len(args) != n || len(results) != n || int(int32(o.LaunchID)) != o.LaunchID {
-		return false
+	if int(int32(o.LaunchID)) != o.LaunchID {
+		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
 	}
-	want := len(args[0])
-	if p := l.params.Load(); p != nil && len(*p) != want || o.Donate != nil && len(o.Donate) != want {
-		return false
-	}
-	for d, row := range args {
-		if len(row) != want || len(results[d]) != len(l.outputs) {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // refused sorts out a launch that the plugin did not take: it may have taken some donated buffers

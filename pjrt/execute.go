@@ -43,8 +43,8 @@ func (l *LoadedExecutable) Execute(ctx context.Context, args, results [][]*Buffe
 
 // executeAny is Execute of any arguments and results.
 func (l *LoadedExecutable) executeAny(args, results [][]*Buffer, o ExecuteOptions) error {
-	if !l.fits(args, results, o) {
-		return l.explainLists(args, results, o)
+	if err := l.checkLists(args, results, o); err != nil {
+		return err
 	}
 	if len(l.devices) > 1 {
 		// Taken first, so that all goroutines use one launch, with one ring of eight.

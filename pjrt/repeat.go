@@ -30,8 +30,8 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	if n < 1 {
 		return RepeatTime{}, &errkind.Fault{Op: "pjrt: " + op, Reason: fmt.Sprintf("%d runs", n), Hint: "one is the least", Class: errkind.ValueError}
 	}
-	if !l.fits(state, state, ExecuteOptions{}) {
-		return RepeatTime{}, l.explainLists(state, state, ExecuteOptions{})
+	if err := l.checkLists(state, state, ExecuteOptions{}); err != nil {
+		return RepeatTime{}, err
 	}
 	width := len(l.outputs)
 	donate := make([]bool, width)

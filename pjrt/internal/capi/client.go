@@ -10,10 +10,7 @@ import "unsafe"
 // Attributes returns what the plugin tells of itself.
 func (a *API) Attributes() (map[string]any, error) {
 	var l C.tps_list
-	if err := a.err(C.tps_plugin_attributes(a.p, &l)); err != nil {
-		return nil, err
-	}
-	return values(l), nil
+	return a.values(C.tps_plugin_attributes(a.p, &l), &l)
 }
 
 // ClientCreate makes a client with a key-value store, or without one.

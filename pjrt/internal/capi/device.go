@@ -28,7 +28,7 @@ func (a *API) Describe(d Description) (DescriptionInfo, error) {
 			return DescriptionInfo{}, err
 		}
 	}
-	return DescriptionInfo{int(id), int(process), goString(kind), goString(debug), goString(str), values(attrs)}, nil
+	return DescriptionInfo{int(id), int(process), goString(kind), goString(debug), goString(str), valuesOf(attrs)}, nil
 }
 
 func (a *API) DeviceDescription(d Device) (Description, error) {
@@ -132,10 +132,7 @@ func (a *API) TopologyDescriptions(t Topology) ([]Description, error) {
 
 func (a *API) TopologyAttributes(t Topology) (map[string]any, error) {
 	var l C.tps_list
-	if err := a.err(C.tps_topology_attributes(a.p, unsafe.Pointer(t), &l)); err != nil {
-		return nil, err
-	}
-	return values(l), nil
+	return a.values(C.tps_topology_attributes(a.p, unsafe.Pointer(t), &l), &l)
 }
 
 func (a *API) TopologySerialize(t Topology) ([]byte, error) {

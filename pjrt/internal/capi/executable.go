@@ -38,10 +38,7 @@ func (a *API) ExecutableCodeSize(x Executable) (int64, error) {
 
 func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	var l C.tps_list
-	if err := a.err(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l)); err != nil {
-		return nil, err
-	}
-	return values(l), nil
+	return a.values(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l), &l)
 }
 
 // ExecutableMemoryStats returns fifteen figures in the order of the C struct; what an older plugin

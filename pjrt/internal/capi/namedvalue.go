@@ -73,9 +73,16 @@ func named(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// values copies a list of attributes that the plugin owns. A kind that is not known yet is left
-// out.
-func values(l C.tps_list) map[string]any {
+// values copies a list of attributes that the plugin owns, or returns the error in its place. A kind
+// that is not known yet is left out.
+func (a *API) values(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
+	if e != nil {
+		return nil, a.err(e)
+	}
+	return valuesOf(*l), nil
+}
+
+func valuesOf(l C.tps_list) map[string]any {
 	out := make(map[string]any, l.n)
 	// The element size is what the plugin says, so that a grown struct still reads.
 	for i, p := 0, l.p; i < int(l.n); i++ {
