@@ -4,7 +4,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
@@ -38,10 +37,10 @@ func Check(t TB) {
 		for _, kind := range slices.Sorted(maps.Keys(after)) {
 			// Launch scratch lives and goes with its executable.
 			if n := after[kind] - before[kind]; n > 0 {
-				t.Errorf("pjrt/leaktest: %d %s objects left open\n%s", n, kind, stacks(kind))
+				t.Errorf("pjrt/leaktest: %d %s objects left open\n%s", n, kind, live.Report(kind))
 			}
 			if n := reclaimed[kind] - collected[kind]; n > 0 {
-				t.Errorf("pjrt/leaktest: %d %s objects ended by the garbage collector, not Close\n%s", n, kind, stacks(kind))
+				t.Errorf("pjrt/leaktest: %d %s objects ended by the garbage collector, not Close\n%s", n, kind, live.Report(kind))
 			}
 		}
 	})
@@ -63,14 +62,4 @@ func more(after, before map[string]int) bool {
 func Open() map[string]int {
 	alive, _ := live.Counts()
 	return alive
-}
-
-func stacks(kind string) string {
-	var out []string
-	for _, s := range strings.Split(live.Report(), "\n\n") {
-		if strings.HasPrefix(s, kind) {
-			out = append(out, s)
-		}
-	}
-	return strings.Join(out, "\n\n")
 }

@@ -5,7 +5,6 @@ package live
 
 import (
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -40,7 +39,7 @@ var (
 	recording atomic.Bool
 	mu        sync.Mutex
 	stacks    = map[unsafe.Pointer]record{}
-	lost      []string
+	lost      []record // what the garbage collector ended
 )
 
 type record struct {
@@ -94,7 +93,7 @@ func Reclaimed(k Kind, p unsafe.Pointer) {
 	reclaimed[k].Add(1)
 	if recording.Load() {
 		mu.Lock()
-		lost = append(lost, fmt.Sprintf("%v reclaimed by the garbage collector, created at:\n%s", k, stacks[p].stack))
+		lost = append(lost, record{k, stacks[p].stack})
 		mu.Unlock()
 	}
 }
@@ -120,15 +119,23 @@ func Record(on bool) {
 	}
 }
 
-// Report lists the creation stacks of what is still alive and of what was reclaimed, while
+// Report lists the creation stacks of objects of a kind that are still alive or were reclaimed, while
 // recording.
-func Report() string {
+func Report(kind string) string {
 	mu.Lock()
 	defer mu.Unlock()
 	var all []string
-	for _, r := range slices.Collect(maps.Values(stacks)) {
-		all = append(all, fmt.Sprintf("%v still open, created at:\n%s", r.kind, r.stack))
+	list := func(r record, what string) {
+		if r.kind.String() == kind {
+			all = append(all, fmt.Sprintf("%v %s, created at:\n%s", r.kind, what, r.stack))
+		}
+	}
+	for _, r := range stacks {
+		list(r, "still open")
 	}
 	slices.Sort(all)
-	return strings.Join(append(all, lost...), "\n\n")
+	for _, r := range lost {
+		list(r, "reclaimed by the garbage collector")
+	}
+	return strings.Join(all, "\n\n")
 }
