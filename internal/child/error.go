@@ -28,19 +28,9 @@ func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 // out.
 func (e *Error) Killed() bool { return e.State == "signal: killed" }
 
-// StartError reports that a child could not be started.
-type StartError struct {
-	// Path is the program.
-	Path string
-	// Err is the cause.
-	Err error
+// ErrStart is matched by the error of a child that could not be started.
+var ErrStart = errkind.New(errkind.UnavailableError, "starting")
+
+func notStarted(path string, cause error) error {
+	return &errkind.Fault{Match: ErrStart, Subject: path, Err: cause, Class: errkind.Of(cause)}
 }
-
-// Error returns "starting path: cause".
-func (e *StartError) Error() string { return errkind.Text("starting "+e.Path, "", e.Err, "") }
-
-// Kind returns the kind of the cause, or UnavailableError.
-func (e *StartError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
-
-// Unwrap returns the cause.
-func (e *StartError) Unwrap() error { return e.Err }

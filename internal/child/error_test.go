@@ -18,9 +18,10 @@ func TestErrorsSayHowAChildEnded(t *testing.T) {
 	assert.ErrorContains(t, killed, "when memory runs out")
 	assert.Equal(t, errkind.InternalError, errkind.Of(killed))
 
-	none := &StartError{Path: "/no/such", Err: fs.ErrNotExist}
+	none := notStarted("/no/such", fs.ErrNotExist)
 	assert.EqualError(t, none, "starting /no/such: file does not exist")
 	assert.ErrorIs(t, none, fs.ErrNotExist)
+	assert.ErrorIs(t, none, ErrStart)
 	assert.Equal(t, errkind.NotFoundError, errkind.Of(none))
-	assert.Equal(t, errkind.UnavailableError, (&StartError{}).Kind())
+	assert.Equal(t, errkind.UnavailableError, errkind.Of(notStarted("", nil)))
 }

@@ -33,8 +33,8 @@ type Command struct {
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 4 << 30
 
-// Run starts a child, gives it a request and returns its answer. Errors are [*StartError],
-// [*Error], and where ctx ends, which kills the child, its cause.
+// Run starts a child, gives it a request and returns its answer. Errors match
+// [ErrStart], or are [*Error], and where ctx ends, which kills the child, its cause.
 func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -101,7 +101,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	isolate(cmd)
 	cmd.WaitDelay = time.Second // for outputs that something else holds
 	if err := cmd.Start(); err != nil {
-		return nil, &StartError{c.Path, err}
+		return nil, notStarted(c.Path, err)
 	}
 	if c.Started != nil {
 		c.Started(cmd.Process.Pid)

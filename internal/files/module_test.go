@@ -25,7 +25,6 @@ var openers = map[string][]string{
 var apart = map[string]string{
 	"internal/files":                 "it is the one opener",
 	"tpu/system/lock.go":             "files of the kernel",
-	"tpu/system/present.go":          "files of the kernel",
 	"report/progress/process.go":     "files of the kernel",
 	"pjrt/cache/identity.go":         "files of the kernel",
 	"pjrt/worker/limit_linux.go":     "files of the kernel",

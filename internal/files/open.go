@@ -129,19 +129,29 @@ func Kind(mode fs.FileMode) string {
 
 // Read reads a whole regular file of at most limit bytes.
 func Read(path string, limit int64) ([]byte, error) {
-	f, info, err := Open(path)
+	data, _, err := read(path, os.O_RDONLY, limit)
+	return data, err
+}
+
+// ReadHere reads a file, as [Read] does, and refuses a symbolic link.
+func ReadHere(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	return read(path, os.O_RDONLY|noFollow, limit)
+}
+
+func read(path string, flag int, limit int64) ([]byte, fs.FileInfo, error) {
+	f, info, err := open(path, flag, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	if info.Size() > limit {
-		return nil, TooLong(path, limit)
+		return nil, nil, TooLong(path, limit)
 	}
 	data, err := All(f, limit)
 	if errors.Is(err, ErrTooLong) {
-		return nil, TooLong(path, limit)
+		err = TooLong(path, limit)
 	}
-	return data, err
+	return data, info, err
 }
 
 // ErrTooLong reports that a reader goes on after the limit of [All].

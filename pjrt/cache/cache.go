@@ -208,7 +208,7 @@ func (c *Cache) path(k key) string { return filepath.Join(c.dir, c.name(k)) }
 // that can be used.
 func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
 	path := c.path(k)
-	data, err := c.read(path)
+	data, _, err := files.ReadHere(path, c.limit())
 	if !errors.Is(err, fs.ErrNotExist) {
 		// Whatever lies there makes room for the next entry, a folder only if it is empty.
 		if x := c.use(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
@@ -272,20 +272,6 @@ func (c *Cache) limit() int64 {
 		return min(maxEntry, c.max)
 	}
 	return maxEntry
-}
-
-// read reads an entry, which is a regular file and no link, of no more bytes than one can have.
-func (c *Cache) read(path string) ([]byte, error) {
-	limit := c.limit()
-	f, info, err := files.OpenHere(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info.Size() > limit {
-		return nil, files.TooLong(path, limit)
-	}
-	return files.All(f, limit)
 }
 
 // store keeps a program.

@@ -75,21 +75,16 @@ func readKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fail("read the key", err)
 	}
-	f, info, err := files.OpenHere(real)
+	k, info, err := files.ReadHere(real, maxKey)
 	if err != nil {
 		return nil, fail("read the key", err)
 	}
-	defer f.Close()
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fail("read the key", &files.Error{Path: real, Reason: files.Readable,
 			Found: fmt.Sprintf("mode %#o", mode), Hint: "run chmod 600 " + real + ", or remove it, and a new one is made"})
 	}
-	k, err := files.All(f, maxKey)
-	if err == nil && len(k) < keyBytes/2 {
-		err = &errkind.Fault{Op: real, Reason: fmt.Sprintf("it has %d bytes, at least %d are needed", len(k), keyBytes/2), Hint: "remove it, and a new one is made", Class: errkind.ValueError}
-	}
-	if err != nil {
-		return nil, fail("read the key", err)
+	if len(k) < keyBytes/2 {
+		return nil, fail("read the key", &errkind.Fault{Op: real, Reason: fmt.Sprintf("it has %d bytes, at least %d are needed", len(k), keyBytes/2), Hint: "remove it, and a new one is made", Class: errkind.ValueError})
 	}
 	return k, nil
 }

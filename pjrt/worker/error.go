@@ -88,9 +88,8 @@ var errTimeout = errors.New("the time is over")
 // explain words the failure of a worker. parent is the context of who asked.
 func explain(parent context.Context, limit time.Duration, err error) error {
 	var died *child.Error
-	var start *child.StartError
 	switch {
-	case errors.As(err, &start):
+	case errors.Is(err, child.ErrStart):
 		return &Error{Reason: NotStarted, Err: err, Hint: "see Options.Command"}
 	case errors.As(err, &died):
 		return &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail, Hint: hintOf(died)}
