@@ -32,48 +32,47 @@ const (
 	Unauthenticated
 )
 
-var codeNames = [...]string{"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL",
-	"UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"}
+// codes has for each code its short name, and the kind of the exception that TensorFlow raises for it.
+var codes = [...]struct {
+	name string
+	kind errkind.Kind
+}{
+	OK:                 {"OK", errkind.InternalError},
+	Cancelled:          {"CANCELLED", errkind.CancelledError},
+	Unknown:            {"UNKNOWN", errkind.InternalError},
+	InvalidArgument:    {"INVALID_ARGUMENT", errkind.InvalidArgumentError},
+	DeadlineExceeded:   {"DEADLINE_EXCEEDED", errkind.DeadlineExceededError},
+	NotFound:           {"NOT_FOUND", errkind.NotFoundError},
+	AlreadyExists:      {"ALREADY_EXISTS", errkind.FailedPreconditionError},
+	PermissionDenied:   {"PERMISSION_DENIED", errkind.PermissionDeniedError},
+	ResourceExhausted:  {"RESOURCE_EXHAUSTED", errkind.ResourceExhaustedError},
+	FailedPrecondition: {"FAILED_PRECONDITION", errkind.FailedPreconditionError},
+	Aborted:            {"ABORTED", errkind.FailedPreconditionError},
+	OutOfRange:         {"OUT_OF_RANGE", errkind.OutOfRangeError},
+	Unimplemented:      {"UNIMPLEMENTED", errkind.NotImplementedError},
+	Internal:           {"INTERNAL", errkind.InternalError},
+	Unavailable:        {"UNAVAILABLE", errkind.UnavailableError},
+	DataLoss:           {"DATA_LOSS", errkind.DataLossError},
+	Unauthenticated:    {"UNAUTHENTICATED", errkind.PermissionDeniedError},
+}
 
 // String returns the name of the C constant, such as "PJRT_Error_Code_RESOURCE_EXHAUSTED".
 func (c Code) String() string { return "PJRT_Error_Code_" + c.Error() }
 
 // Error returns the short name, such as "RESOURCE_EXHAUSTED".
 func (c Code) Error() string {
-	if c < 0 || int(c) >= len(codeNames) {
+	if c < 0 || int(c) >= len(codes) {
 		return fmt.Sprintf("CODE_%d", int(c))
 	}
-	return codeNames[c]
+	return codes[c].name
 }
 
 // Kind returns the kind of the exception that TensorFlow raises for the same code.
 func (c Code) Kind() errkind.Kind {
-	switch c {
-	case Cancelled:
-		return errkind.CancelledError
-	case InvalidArgument:
-		return errkind.InvalidArgumentError
-	case DeadlineExceeded:
-		return errkind.DeadlineExceededError
-	case NotFound:
-		return errkind.NotFoundError
-	case PermissionDenied, Unauthenticated:
-		return errkind.PermissionDeniedError
-	case ResourceExhausted:
-		return errkind.ResourceExhaustedError
-	case FailedPrecondition, Aborted, AlreadyExists:
-		return errkind.FailedPreconditionError
-	case OutOfRange:
-		return errkind.OutOfRangeError
-	case Unimplemented:
-		return errkind.NotImplementedError
-	case Unavailable:
-		return errkind.UnavailableError
-	case DataLoss:
-		return errkind.DataLossError
+	if c < 0 || int(c) >= len(codes) {
+		return errkind.InternalError
 	}
-	return errkind.InternalError
+	return codes[c].kind
 }
 
 // Is makes Unimplemented match errors.ErrUnsupported.

@@ -17,7 +17,13 @@ func DTypeNames() []string {
 }
 
 // CodeNames are the error codes' names by number.
-func CodeNames() []string { return codeNames[:] }
+func CodeNames() []string {
+	var out []string
+	for _, c := range codes {
+		out = append(out, c.name)
+	}
+	return out
+}
 
 // ExtensionNames are the extensions' names by number.
 func ExtensionNames() []string { return extensionNames[:] }

@@ -2,7 +2,7 @@ package pjrt
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -13,8 +13,7 @@ import (
 // Profile records what a plugin and its devices do, until Stop. It is safe for concurrent use.
 type Profile struct {
 	plugin *Plugin
-	mu     sync.Mutex
-	handle *capi.Profiler // nil once it was stopped
+	handle atomic.Pointer[capi.Profiler] // nil once it was stopped
 }
 
 // StartProfile starts a recording through the plugin's profiler extension, which libtpu and the CUDA
@@ -28,7 +27,9 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 	if err != nil {
 		return nil, p.wrap("start profile", err)
 	}
-	return &Profile{plugin: p, handle: &handle}, nil
+	r := &Profile{plugin: p}
+	r.handle.Store(&handle)
+	return r, nil
 }
 
 // Stop ends the recording and returns it: an encoded message tensorflow.profiler.XSpace, with times
@@ -37,10 +38,7 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 // Stop returns its error, and the recording ends nevertheless. A second Stop is an error that matches
 // ErrClosed.
 func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
-	r.mu.Lock()
-	handle := r.handle
-	r.handle = nil
-	r.mu.Unlock()
+	handle := r.handle.Swap(nil)
 	if handle == nil {
 		return nil, fail("stop profile", r.plugin.String(), ErrClosed)
 	}

@@ -1,7 +1,7 @@
 package pjrt
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
@@ -37,8 +37,7 @@ type Transform struct {
 type Registration struct {
 	plugin *Plugin
 	asked  *questions
-	mu     sync.Mutex
-	handle *capi.Transform // nil once it was closed
+	handle atomic.Pointer[capi.Transform] // nil once it was closed
 }
 
 // Register has the plugin apply a transform in each compilation of this process that begins from
@@ -66,15 +65,14 @@ func (p *Plugin) Register(t Transform) (*Registration, error) {
 		asked.close()
 		return nil, wrap(op, t.Name, err)
 	}
-	return &Registration{plugin: p, asked: asked, handle: &handle}, nil
+	r := &Registration{plugin: p, asked: asked}
+	r.handle.Store(&handle)
+	return r, nil
 }
 
 // Close ends the transform, also in compilations under way. It waits until Apply runs no more. A second Close is an error that matches ErrClosed.
 func (r *Registration) Close() error {
-	r.mu.Lock()
-	handle := r.handle
-	r.handle = nil
-	r.mu.Unlock()
+	handle := r.handle.Swap(nil)
 	if handle == nil {
 		return fail("close transform", r.plugin.String(), ErrClosed)
 	}

@@ -30,7 +30,7 @@ func (c *core) await(of pendingWait) error {
 	c.add(childWork, 1)
 	w.pending[slot] = of
 	w.mu.Unlock()
-	err := c.api.EventNotify(event, w.fd, slot)
+	err := c.api.EventNotify(event, w.pipe.fd, slot)
 	if err != nil {
 		w.mu.Lock()
 		delete(w.pending, slot)
