@@ -105,9 +105,21 @@ func decode(signing []byte, k key, data []byte) ([]byte, error) {
 
 // write makes a file appear whole or not at all.
 func write(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), tempPattern)
+	beside, err := temporary(filepath.Dir(path), data)
 	if err != nil {
 		return err
+	}
+	if err := os.Rename(beside, path); err != nil {
+		return errors.Join(err, os.Remove(beside))
+	}
+	return nil
+}
+
+// temporary writes a file for its owner alone, under a name that says that it is being written.
+func temporary(folder string, data []byte) (path string, err error) {
+	f, err := os.CreateTemp(folder, tempPattern)
+	if err != nil {
+		return "", err
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -116,13 +128,10 @@ func write(path string, data []byte) error {
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return "", errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return f.Name(), nil
 }
 
 // tempPattern names files that are being written.

@@ -95,24 +95,17 @@ func makeKey(path string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	k := make([]byte, keyBytes)
-	if _, err := rand.Read(k); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, tempPattern) // for its owner alone
+	beside, err := temporary(folder, newKey())
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(k)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Link(f.Name(), path) // unlike a rename it replaces nothing
-	}
-	return err
+	defer os.Remove(beside)
+	return os.Link(beside, path) // unlike a rename it replaces nothing
+}
+
+// newKey is a key that nobody else has.
+func newKey() []byte {
+	k := make([]byte, keyBytes)
+	_, _ = rand.Read(k) // it never fails
+	return k
 }

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -14,11 +13,7 @@ import (
 // makes it. Who may write to the store decides what runs on the hosts then, and who may read it can
 // sign: take it for a store that only the job's own accounts reach.
 func SharedKey(ctx context.Context, store storage.Store) ([]byte, error) {
-	made := make([]byte, keyBytes)
-	if _, err := rand.Read(made); err != nil {
-		return nil, fail("make the key", err)
-	}
-	k, err := storage.ReadOrPut(ctx, store, sharedName, made, maxKey)
+	k, err := storage.ReadOrPut(ctx, store, sharedName, newKey(), maxKey)
 	if err != nil {
 		return nil, fail("read the key of "+store.String(), err)
 	}
