@@ -159,10 +159,6 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	if err := prepare(thisHost(), a, opts); err != nil {
 		return nil, wrong(err)
 	}
-	plugin, err := pjrt.Open(found.Path, opts.PluginCheck)
-	if err != nil {
-		return nil, wrong(err)
-	}
 	wrap := CloudWrap(a)
 	if opts.Wrap != nil {
 		wrap = *opts.Wrap
@@ -178,19 +174,31 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	if slices > 1 {
 		options["num_slices"] = int64(slices)
 	}
-	maps.Copy(options, opts.Options)
-	handle, err := plugin.NewTopology(ctx, a.String(), options)
+	s, err := opts.describe(ctx, found.Path, a.String(), options)
 	if err != nil {
 		return nil, wrong(err)
 	}
-	s := &Slice{plugin: plugin, handle: handle}
 	if err := s.read(slices, a); err != nil {
-		return nil, errors.Join(wrong(err), handle.Close())
+		return nil, errors.Join(wrong(err), s.Close())
 	}
 	if opts.Logger != nil {
 		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed", time.Since(start))
 	}
 	return s, nil
+}
+
+// describe has a plugin describe devices by name; options are those that follow from it.
+func (o DescribeOptions) describe(ctx context.Context, path, name string, options map[string]any) (*Slice, error) {
+	plugin, err := pjrt.Open(path, o.PluginCheck)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(options, o.Options)
+	handle, err := plugin.NewTopology(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Slice{plugin: plugin, handle: handle}, nil
 }
 
 func bits(wrap [3]bool) []int64 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
@@ -124,29 +122,23 @@ func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slic
 	if strings.Contains(filepath.Base(found.Path), "libtpu") { // which would ask the network for minutes where it runs
 		return nil, optionError("describe", "libtpu for GPUs", "give the CUDA plugin, or leave the plugin out")
 	}
-	plugin, err := pjrt.Open(found.Path, opts.PluginCheck)
-	if err != nil {
-		return nil, wrong(err)
-	}
 	hosts := max(count/gpusOfAHost, 1)
 	canonical := fmt.Sprintf("%s:%d", g.name, count)
 	options := map[string]any{"target_config": g.config(), "topology": fmt.Sprintf("1x%dx%d", hosts, count/hosts)}
-	maps.Copy(options, opts.Options)
-	handle, err := plugin.NewTopology(ctx, g.name, options)
+	s, err := opts.describe(ctx, found.Path, g.name, options)
 	if err != nil {
 		return nil, wrong(err)
 	}
-	s := &Slice{plugin: plugin, handle: handle}
-	devices := handle.Devices()
+	devices := s.handle.Devices()
 	if s.topology, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: len(devices), MeshShape: []int{len(devices), 1, 1, 1}, Tasks: hosts}); err == nil && len(devices) != count {
 		err = fmt.Errorf("the plugin describes %d devices of %d", len(devices), count)
 	}
 	if err != nil {
-		return nil, errors.Join(wrong(err), handle.Close())
+		return nil, errors.Join(wrong(err), s.Close())
 	}
 	s.facts = SliceFacts{
 		Name: canonical, Accelerator: g.name, Slices: 1, Kind: g.model, Chips: count, Hosts: hosts, Devices: count, DevicesPerChip: 1,
-		HBMBytes: g.memory, PeakFLOPS: g.bfloat16, HBMBandwidth: g.rate, Plugin: handle.PlatformVersion(),
+		HBMBytes: g.memory, PeakFLOPS: g.bfloat16, HBMBandwidth: g.rate, Plugin: s.handle.PlatformVersion(),
 	}
 	return s, nil
 }
