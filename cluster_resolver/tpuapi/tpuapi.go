@@ -1,9 +1,11 @@
 package tpuapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
@@ -39,12 +41,9 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 		return clusterresolver.Node{}, apiError("nodes.get", name, err)
 	}
 	out := clusterresolver.Node{
-		Name: n.Name, AcceleratorType: n.AcceleratorType, State: n.State,
+		Name: cmp.Or(n.Name, name), AcceleratorType: n.AcceleratorType, State: n.State,
 		Health: n.Health, HealthDescription: n.HealthDescription,
 		QueuedResource: n.QueuedResource, Multislice: n.MultisliceNode,
-	}
-	if out.Name == "" {
-		out.Name = name
 	}
 	if a := n.AcceleratorConfig; a != nil {
 		out.Topology = a.Topology
@@ -113,24 +112,12 @@ func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolv
 		if m.NodeCount > maxSlices {
 			return clusterresolver.QueuedResource{}, tooMany("queuedResources.get", name, int(m.NodeCount), "nodes")
 		}
-		prefix := m.NodeIdPrefix
-		if prefix == "" {
-			prefix = name[lastSlash(name)+1:]
-		}
+		prefix := cmp.Or(m.NodeIdPrefix, name[strings.LastIndexByte(name, '/')+1:])
 		for i := range m.NodeCount {
 			out.Nodes = append(out.Nodes, spec.Parent+"/nodes/"+prefix+"-"+strconv.FormatInt(i, 10))
 		}
 	}
 	return out, nil
-}
-
-func lastSlash(s string) int {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] == '/' {
-			return i
-		}
-	}
-	return -1
 }
 
 func apiError(op, name string, err error) error {
