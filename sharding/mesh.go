@@ -118,22 +118,6 @@ func (m Mesh) Coordinates(device int) []int {
 	return coords
 }
 
-// DeviceAt returns the device at the given coordinates, one per axis, slowest axis first. It is the
-// inverse of [Mesh.Coordinates].
-func (m Mesh) DeviceAt(coords []int) (int, error) {
-	if len(coords) != len(m.axes) {
-		return 0, wrong("device at", fmt.Sprintf("give one per axis (%d)", len(m.axes)), "%d coordinates for %v", len(coords), m)
-	}
-	device := 0
-	for i, axis := range m.axes {
-		if coords[i] < 0 || coords[i] >= axis.Size {
-			return 0, wrong("device at", fmt.Sprintf("give one between 0 and %d", axis.Size-1), "coordinate %d on axis %q of %v", coords[i], axis.Name, m)
-		}
-		device = device*axis.Size + coords[i]
-	}
-	return device, nil
-}
-
 // Groups returns the groups of devices that a collective over the named axes combines: devices of
 // one group differ in their coordinates on these axes only. In a group the devices run row-major
 // over the axes in the order in which they are named: on the axis named last the coordinate varies

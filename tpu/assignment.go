@@ -167,12 +167,6 @@ func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 	return k / a.cores, k % a.cores, true
 }
 
-// Partition returns the partition of a program that a logical core runs: replica*NumCoresPerReplica
-// + logical. Collectives name devices by it.
-func (a DeviceAssignment) Partition(replica, logical int) (int, error) {
-	return ofCore(a, replica, logical, func(int) int { return replica*a.cores + logical })
-}
-
 // Equal reports whether both assignments put the same logical cores on the same cores of equal
 // topologies.
 func (a DeviceAssignment) Equal(other DeviceAssignment) bool {

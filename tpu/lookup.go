@@ -134,15 +134,6 @@ func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string,
 	return atPlace(t, c, t.hostName(job))
 }
 
-// CPUDeviceNameAtTask returns the name of the host of a task, such as
-// /job:worker/task:0/device:CPU:0.
-func (t Topology) CPUDeviceNameAtTask(task int, job string) (string, error) {
-	if task < 0 || task >= t.tasks {
-		return "", lookUp(fmt.Sprintf("no task %d", task), fmt.Sprintf("the topology has %d", t.tasks))
-	}
-	return deviceName(job, task, "CPU", 0), nil
-}
-
 func deviceName(job string, task int, kind string, ordinal int) string {
 	if job != "" {
 		job = "/job:" + job

@@ -268,14 +268,6 @@ func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.Com
 	return s.handle.Compile(ctx, program, opts)
 }
 
-// Fingerprint returns a number that is equal for equal slices of one plugin version.
-func (s *Slice) Fingerprint() (uint64, error) {
-	if s.handle == nil {
-		return 0, errZero
-	}
-	return s.handle.Fingerprint()
-}
-
 // Close gives the description back. A second Close returns the first result.
 func (s *Slice) Close() error {
 	if s.handle == nil {
