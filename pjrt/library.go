@@ -14,14 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// machines maps GOARCH to the ELF machine and class of its libraries.
-var machines = map[string]struct {
-	machine elf.Machine
-	class   elf.Class
-}{
-	"amd64": {elf.EM_X86_64, elf.ELFCLASS64},
-	"arm64": {elf.EM_AARCH64, elf.ELFCLASS64},
-}
+// machines maps GOARCH to the ELF machine of its libraries, all of which are of 64 bits.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // OpenOptions say which files are opened as plugins. The zero value trusts root's files and those
 // of the process's own user.
@@ -114,8 +108,8 @@ func checkLibrary(path string) error {
 	if err != nil {
 		return wrong(PluginTruncated, "", err)
 	}
-	if want, ok := machines[runtime.GOARCH]; ok && (e.Machine != want.machine || e.Class != want.class) {
-		return wrong(PluginWrongArch, fmt.Sprintf("%v, this process needs %v", e.Machine, want.machine), nil)
+	if want, ok := machines[runtime.GOARCH]; ok && (e.Machine != want || e.Class != elf.ELFCLASS64) {
+		return wrong(PluginWrongArch, fmt.Sprintf("%v, this process needs %v", e.Machine, want), nil)
 	}
 	if e.Type != elf.ET_DYN {
 		return wrong(PluginNotLibrary, fmt.Sprintf("ELF type %v, not a shared object", e.Type), nil)

@@ -43,16 +43,6 @@ var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 	PluginChanged:    {"another library", "install the library of that hash, or give the hash of this one"},
 }
 
-func (r PluginReason) kind() errkind.Kind {
-	switch r {
-	case PluginMissing:
-		return errkind.NotFoundError
-	case PluginUntrusted, PluginChanged:
-		return errkind.PermissionDeniedError
-	}
-	return errkind.RuntimeError
-}
-
 // String returns the reason as a short phrase.
 func (r PluginReason) String() string { return pluginReasons[r].phrase }
 
@@ -96,7 +86,15 @@ func (e *PluginError) Error() string {
 
 // Kind returns NotFoundError for a file that is missing, PermissionDeniedError for one that is not
 // to be trusted, and RuntimeError otherwise.
-func (e *PluginError) Kind() errkind.Kind { return e.Reason.kind() }
+func (e *PluginError) Kind() errkind.Kind {
+	switch e.Reason {
+	case PluginMissing:
+		return errkind.NotFoundError
+	case PluginUntrusted, PluginChanged:
+		return errkind.PermissionDeniedError
+	}
+	return errkind.RuntimeError
+}
 
 // Unwrap returns the cause, which may be nil.
 func (e *PluginError) Unwrap() error { return e.Err }

@@ -72,15 +72,24 @@ func (c *Client) BufferFromHost(ctx context.Context, data []byte, dtype DType, d
 	if err != nil {
 		return nil, err
 	}
+	h, err := c.copyFromHost(op, data, s, d)
+	if err != nil {
+		return nil, err
+	}
+	return newBuffer(c.core, h, s, d, nil), nil
+}
+
+// copyFromHost makes a C buffer, which comes with a reference to the client.
+func (c *Client) copyFromHost(op string, data []byte, s *shape, d *Device) (capi.Buffer, error) {
 	if err := c.retain(childBuffer); err != nil {
 		return nil, fail(op, "", err)
 	}
-	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
+	h, err := c.api.BufferFromHost(c.c, address(data), int(s.dtype), s.dims, d.handle)
 	if err != nil {
 		c.release(childBuffer)
 		return nil, c.wrap(op, err)
 	}
-	return newBuffer(c.core, h, s, d, nil), nil
+	return h, nil
 }
 
 // RefillFromHost copies data to a device, as [Client.BufferFromHost] does, into a Go Buffer that is
@@ -99,15 +108,10 @@ func (c *Client) RefillFromHost(ctx context.Context, into *Buffer, data []byte, 
 	if err != nil {
 		return noTransfer(op, fmt.Sprintf("%v is live", into), "close it first", err)
 	}
-	if err := c.retain(childBuffer); err != nil {
-		into.settle(before)
-		return fail(op, "", err)
-	}
-	h, err := c.api.BufferFromHost(c.c, address(data), int(dtype), s.dims, d.handle, nil)
+	h, err := c.copyFromHost(op, data, s, d)
 	if err != nil {
-		c.release(childBuffer)
 		into.settle(before)
-		return c.wrap(op, err)
+		return err
 	}
 	live.Count(live.Buffer, 1)
 	into.fill(h, s, d, nil)

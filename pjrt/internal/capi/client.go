@@ -94,10 +94,10 @@ const (
 	MutableZeroCopy         = 3
 )
 
-// BufferFromHost copies data before it returns. memory may be nil.
-func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device, m Memory) (Buffer, error) {
+// BufferFromHost copies data before it returns.
+func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device) (Buffer, error) {
 	var b unsafe.Pointer
-	err := a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableOnlyDuringCall, unsafe.Pointer(d), unsafe.Pointer(m), &b, nil))
+	err := a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableOnlyDuringCall, unsafe.Pointer(d), nil, &b, nil))
 	return Buffer(b), err
 }
 
