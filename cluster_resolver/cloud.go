@@ -98,9 +98,9 @@ func (CloudTPU) Name() string { return cloudName }
 // [*NotReadyError].
 func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
-	if tpu == "" && r.QueuedResource == "" && r.Getenv != nil {
+	if tpu == "" && r.QueuedResource == "" {
 		for _, source = range []string{"KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME"} {
-			if tpu = strings.TrimSpace(r.Getenv(source)); tpu != "" {
+			if tpu = strings.TrimSpace(r.Getenv.get(source)); tpu != "" {
 				break
 			}
 		}

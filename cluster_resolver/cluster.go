@@ -25,6 +25,14 @@ const DefaultRPCLayer = "grpc"
 // os.Getenv does. This package reads the environment through a Getenv only.
 type Getenv func(name string) string
 
+// get takes a nil Getenv for an empty environment.
+func (g Getenv) get(name string) string {
+	if g == nil {
+		return ""
+	}
+	return g(name)
+}
+
 // Resolver finds out where a job runs: TensorFlow's tf.distribute.cluster_resolver.ClusterResolver.
 // Resolve may block on the network, obeys ctx, and returns a value that belongs to the caller. The
 // resolvers of this package are safe for concurrent use and do no work before Resolve is called.

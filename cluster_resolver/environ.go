@@ -107,7 +107,7 @@ type envReader struct {
 	errs   []error
 }
 
-func (r *envReader) text(name string) string { return strings.TrimSpace(r.getenv(name)) }
+func (r *envReader) text(name string) string { return strings.TrimSpace(r.getenv.get(name)) }
 
 // read parses the first of the names that is set. A value that is not set or malformed is unset.
 func read[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {

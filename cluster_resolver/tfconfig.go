@@ -41,10 +41,7 @@ func (TFConfig) Name() string { return tfConfigName }
 
 // Resolve reads the variable. It does not block.
 func (r TFConfig) Resolve(context.Context) (Cluster, error) {
-	text := ""
-	if r.Getenv != nil {
-		text = strings.TrimSpace(r.Getenv("TF_CONFIG"))
-	}
+	text := strings.TrimSpace(r.Getenv.get("TF_CONFIG"))
 	if text == "" {
 		return Cluster{}, notDetected(tfConfigName, "TF_CONFIG is not set", nil)
 	}

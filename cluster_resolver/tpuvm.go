@@ -25,11 +25,7 @@ func (TPUVM) Name() string { return tpuVMName }
 // ctx ends. The error is a [*MetadataError], a [*ParseError] or, if variables contradict the
 // metadata, a [*CheckError].
 func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
-	getenv := r.Getenv
-	if getenv == nil {
-		getenv = func(string) string { return "" }
-	}
-	env, err := ReadEnvironment(getenv)
+	env, err := ReadEnvironment(r.Getenv)
 	if err != nil {
 		return Cluster{}, err
 	}
