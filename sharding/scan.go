@@ -120,57 +120,45 @@ func (s *scanner) quoted() string {
 		return ""
 	}
 	var b strings.Builder
-	for s.pos < len(s.text) {
-		c := s.text[s.pos]
-		switch {
-		case c == '"':
-			s.pos++
-			return b.String()
-		case c == '\n':
+	for {
+		rest := s.text[s.pos:]
+		end := strings.IndexAny(rest, "\"\\\n")
+		if end < 0 {
+			end = len(rest)
+		}
+		b.WriteString(rest[:end])
+		s.pos += end
+		switch rest = rest[end:]; {
+		case rest == "" || rest[0] == '\n':
 			s.fail("a string ends before its quote")
 			return ""
-		case c != '\\':
-			b.WriteByte(c)
+		case rest[0] == '"':
 			s.pos++
-			continue
+			return b.String()
 		}
-		if n := s.escape(&b); n > 0 {
-			s.pos += n
-			continue
+		c, size := escape(rest[1:])
+		if size == 0 {
+			s.fail("unknown escape in a string")
+			return ""
 		}
-		s.fail("unknown escape in a string")
-		return ""
+		b.WriteByte(c)
+		s.pos += 1 + size
 	}
-	s.fail("a string ends before its quote")
-	return ""
 }
 
-// escape reads the escape at the current position and returns its length.
-func (s *scanner) escape(b *strings.Builder) int {
-	rest := s.text[s.pos+1:]
-	if rest == "" {
-		return 0
+// escape reads what stands after a backslash, and returns its length, or 0 if it is no escape.
+func escape(text string) (c byte, size int) {
+	if text == "" {
+		return 0, 0
 	}
-	switch rest[0] {
-	case '"', '\\':
-		b.WriteByte(rest[0])
-		return 2
-	case 'n':
-		b.WriteByte('\n')
-		return 2
-	case 't':
-		b.WriteByte('\t')
-		return 2
+	if i := strings.IndexByte(`"\nt`, text[0]); i >= 0 {
+		return "\"\\\n\t"[i], 1
 	}
-	if len(rest) < 2 {
-		return 0
+	code, err := strconv.ParseUint(text[:min(2, len(text))], 16, 8)
+	if err != nil || len(text) < 2 {
+		return 0, 0
 	}
-	code, err := strconv.ParseUint(rest[:2], 16, 8)
-	if err != nil {
-		return 0
-	}
-	b.WriteByte(byte(code))
-	return 3
+	return byte(code), 2
 }
 
 // symbol reads the name of an MLIR symbol after '@'.

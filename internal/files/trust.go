@@ -57,25 +57,19 @@ func (t Trust) File(path string) (string, error) {
 
 // Directory checks a directory as File checks a file. A directory of the kind of /tmp is refused
 // itself. If shared is set, others may write to the directory.
-func (t Trust) Directory(path string, shared bool) (string, error) {
-	if shared {
-		real, err := filepath.EvalSymlinks(path)
-		if err == nil {
-			var info fs.FileInfo
-			if info, err = os.Stat(real); err == nil && !info.IsDir() {
-				err = &Error{Path: real, Reason: NotDirectory, Found: Kind(info.Mode())}
-			}
-		}
-		return real, err
+func (t Trust) Directory(path string, shared bool) (real string, err error) {
+	var info fs.FileInfo
+	if !shared {
+		real, info, err = t.walk(path)
+	} else if real, err = filepath.EvalSymlinks(path); err == nil {
+		info, err = os.Stat(real)
 	}
-	real, info, err := t.walk(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
-	}
-	if !info.IsDir() {
+	case !info.IsDir():
 		return "", &Error{Path: real, Reason: NotDirectory, Found: Kind(info.Mode())}
-	}
-	if info.Mode().Perm()&0o002 != 0 {
+	case !shared && info.Mode().Perm()&0o002 != 0:
 		return "", writable(real, info)
 	}
 	return real, nil

@@ -92,19 +92,15 @@ func explain(parent context.Context, limit time.Duration, err error) error {
 	case errors.Is(err, child.ErrStart):
 		return &Error{Reason: NotStarted, Err: err, Hint: "see Options.Command"}
 	case errors.As(err, &died):
-		return &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail, Hint: hintOf(died)}
+		e := &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail}
+		if e.Killed {
+			e.Hint = "compile fewer programs at a time by Options.Parallel, or on a machine with more memory"
+		}
+		return e
 	case parent.Err() == nil && errors.Is(err, errTimeout):
 		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was ended after %v", limit), Tail: child.Tail(err), Hint: "give it longer by Options.Timeout"}
 	}
 	return fail("compile", err)
-}
-
-// hintOf says what to do about a compiler that took its process down.
-func hintOf(died *child.Error) string {
-	if died.Killed() {
-		return "compile fewer programs at a time by Options.Parallel, or on a machine with more memory"
-	}
-	return ""
 }
 
 // fail is the error of an operation for a cause that says what to do.

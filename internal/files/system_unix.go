@@ -4,6 +4,7 @@ package files
 
 import (
 	"errors"
+	"io/fs"
 	"syscall"
 )
 
@@ -15,4 +16,13 @@ const (
 // isFull reports whether a write failed because there is no room.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// ownerOf returns the user and the group of a file.
+func ownerOf(info fs.FileInfo) (user, group int, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(stat.Uid), int(stat.Gid), true
 }
