@@ -244,6 +244,7 @@ func TestHostileMeshes(t *testing.T) {
 		for config, want := range map[string]string{
 			"devices=0": "devices", "devices=-1": "devices", "devices=100000": "devices", "devices=8,logical=3": "3 logical", "devices=99999999999999999999": "devices",
 			"devices=4,rules=/nowhere/rules.json": "/nowhere/rules.json", "plugin=/nowhere/plugin.so": "/nowhere/plugin.so", "colour=red": "colour",
+			"plugin=cuda,devices=2": "2 is a number of CPU devices",
 		} {
 			b, err := gomlx.NewFromConfig(t.Context(), config, gomlx.Options{})
 			if err == nil {

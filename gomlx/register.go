@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -143,6 +144,8 @@ func (c *config) open(ctx context.Context, opts Options) (*Backend, error) {
 		hint := ""
 		if filepath.IsAbs(c.plugin) && c.devices == 0 {
 			hint = "if it is a CPU plugin, give devices=N"
+		} else if filepath.IsAbs(c.plugin) {
+			hint = "if it is no CPU plugin, leave devices out"
 		}
 		return nil, fail("plugin", err, hint)
 	}
@@ -214,9 +217,11 @@ func (c *config) system(opts Options) (system.Options, error) {
 	case kind == "":
 		kind = "cpu"
 	}
-	if kind != "cpu" {
-		o.CPUDevices = 0
-	} else if o.CPUDevices == 0 {
+	if kind != "cpu" && c.devices > 0 {
+		return o, &errkind.Fault{Op: "gomlx: devices", Reason: fmt.Sprintf("%d is a number of CPU devices, and the %s plugin makes none", c.devices, kind),
+			Hint: "leave it out for all devices that there are, or give plugin=cpu", Class: errkind.ValueError}
+	}
+	if kind == "cpu" && o.CPUDevices == 0 {
 		o.CPUDevices = opts.replica()
 		if c.by != nil {
 			o.CPUDevices = c.by.Replicas * c.by.Logical()
