@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
@@ -106,7 +106,7 @@ func (m innerContext) Held(v *Variable) region.StepVariable { return m.capture("
 func (m innerContext) Rows() (mine, all *graph.Node)         { return m.rows() }
 func (m innerContext) Weighted(mean *graph.Node) *graph.Node { return m.weighted(mean) }
 func (m innerContext) Values() []Value                       { return m.values[:len(m.state.Arguments)] }
-func (m innerContext) State() *step.State                    { return m.state }
+func (m innerContext) State() *stepstate.State               { return m.state }
 
 func (m innerContext) Share(x *graph.Node) *graph.Node {
 	if err := reducible(m.strategy, x.DType()); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // ReplicaContext is the strategy as a step function sees it: TensorFlow's
@@ -25,7 +25,7 @@ type ReplicaContext struct {
 	strategy *TPUStrategy
 	ctx      context.Context
 	graph    *graph.Graph
-	state    *step.State
+	state    *stepstate.State
 	// captured are the variables that the step touched, in the order of the first touch.
 	captured []*capture
 	// meet, of a training step, gives a variable that the step meets its parameter, and what follows

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // trace is one run of a step function over a graph, on the way to a module.
@@ -136,7 +136,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	})}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
-	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: step.New()}
+	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
 	if s.sharding {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
-	stepstate "github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // What this package uses of package strategy beside its contract.

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // StepFunc builds the graph of a step that takes and returns nests. args are the arguments of
@@ -193,7 +193,7 @@ type (
 	}
 	replica interface {
 		// State is what is kept of the step while it is traced.
-		State() *step.State
+		State() *stepstate.State
 	}
 )
 

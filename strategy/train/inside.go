@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // What this package uses of package strategy beside its contract.
@@ -97,7 +97,7 @@ type replica interface {
 	// Values are what the step is traced for, one for each argument, and State is what is kept of it
 	// while it is traced.
 	Values() []strategy.Value
-	State() *step.State
+	State() *stepstate.State
 	// Share is a gradient over the number of replicas. It panics if replicas cannot sum its dtype.
 	Share(x *graph.Node) *graph.Node
 	// Stored says how a variable of the store is in parts over the replicas, and Belonging how what

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/step"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // trainer knows which variables a step trains, in one trace of it, and how what belongs to them lies
@@ -31,7 +31,7 @@ import (
 type trainer struct {
 	rc     *strategy.ReplicaContext
 	inner  replica
-	common *step.State // what package strategy keeps of the step, too
+	common *stepstate.State // what package strategy keeps of the step, too
 	graph  *graph.Graph
 
 	proxies []*proxy // in the order in which the step met their variables

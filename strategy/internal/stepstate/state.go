@@ -1,6 +1,6 @@
-// Package step has what is kept of a step while it is traced, by the replica's context of package
+// Package stepstate has what is kept of a step while it is traced, by the replica's context of package
 // strategy and by the packages that build steps: training, merge calls and nests.
-package step
+package stepstate
 
 import (
 	"github.com/gomlx/gomlx/core/graph"
