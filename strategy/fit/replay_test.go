@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -39,14 +40,7 @@ func TestAReplayEndsARunBeforeItSaves(t *testing.T) {
 			if st.Step() != at {
 				return nil
 			}
-			m := inside.Of[images](s)
-			all := s.Variables(step.Store()).All()
-			on, err := m.Images(ctx, all)
-			if err != nil {
-				return err
-			}
-			on[0][2][0] ^= 0x10
-			return m.Reinstate(ctx, all, on)
+			return turnBit(ctx, s.Variables(step.Store()).All()[0], 2)
 		}))
 		_, err := fit.Run(t.Context(), step, blocking(-1, nil), fit.Options{Steps: 24, Every: 1}, hooks...)
 		return losses, err
@@ -92,13 +86,7 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 					if st.Step() != at || s.Process() != 1 {
 						return nil
 					}
-					m, all := inside.Of[images](s), s.Variables(step.Store()).All()
-					on, err := m.Images(ctx, all)
-					if err != nil {
-						return err
-					}
-					on[0][3][0] ^= 0x10
-					return m.Reinstate(ctx, all, on)
+					return turnBit(ctx, s.Variables(step.Store()).All()[0], 3)
 				}))
 			return err
 		})
@@ -120,8 +108,33 @@ func TestWhatTheHostsSavedSinceACleanReplayIsRemoved(t *testing.T) {
 	}
 }
 
-// images copies what the devices hold, and puts it back.
-type images interface {
-	Images(ctx context.Context, of []*strategy.Variable) ([][][]byte, error)
-	Reinstate(ctx context.Context, of []*strategy.Variable, images [][][]byte) error
+// devices are those of a strategy.
+type devices interface {
+	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error)) error
+	Mesh() *mesh.Machine
+}
+
+// turnBit turns a bit of what the device of a partition holds of a variable.
+func turnBit(ctx context.Context, v *strategy.Variable, partition int) error {
+	m := inside.Of[devices](v.Strategy())
+	on := m.Mesh()
+	return m.Quiet(ctx, "turning a bit", []*strategy.Variable{v}, func(at []*mesh.Layout, held []mesh.Buffers) (_ []mesh.Buffers, err error) {
+		fresh := on.Buffers()
+		for p, b := range held[0] {
+			if b == nil || !on.Local[p] {
+				continue
+			}
+			image := make([]byte, at[0].PartBytes)
+			if err := b.ToHost(ctx, image); err != nil {
+				return nil, err
+			}
+			if p == partition {
+				image[0] ^= 0x10
+			}
+			if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
+				return nil, err
+			}
+		}
+		return []mesh.Buffers{fresh}, nil
+	})
 }
