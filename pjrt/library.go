@@ -35,6 +35,9 @@ type OpenOptions struct {
 // it. A folder like /tmp, with the sticky bit, is passed. What is refused is a [*PluginError] that
 // says what to change: with PluginUntrusted its cause is a [*PathError].
 func Inspect(path string, opts ...OpenOptions) (string, error) {
+	if len(opts) > 1 {
+		return "", option("OpenOptions", "give one", "%d of them", len(opts))
+	}
 	var o OpenOptions
 	if len(opts) > 0 {
 		o = opts[0]

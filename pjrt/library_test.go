@@ -61,6 +61,8 @@ void *GetPjrtApi(void) { return 0; }`
 	}
 	link := filepath.Join(t.TempDir(), "link.so")
 	require.NoError(t, os.Symlink(so, link))
+	_, err = pjrt.Inspect(link, pjrt.OpenOptions{}, pjrt.OpenOptions{SHA256: "00"})
+	require.ErrorContains(t, err, "give one", "the second would not be looked at")
 	real, err := pjrt.Inspect(link, pjrt.OpenOptions{SHA256: hex.EncodeToString(sum[:])})
 	require.NoError(t, err)
 	require.Equal(t, so, real)
