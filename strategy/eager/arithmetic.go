@@ -3,6 +3,7 @@ package eager
 import (
 	"slices"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -34,35 +35,37 @@ func (rc *ReplicaContext) Div(a, b any) (any, error) { return rc.binary("Div", g
 func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *graph.Node, a, b any) (any, error) {
 	s := rc.strategy
 	if rc.tracing != nil {
-		return binaryIn(rc, name, apply, a, b)
+		return fault.Traced(func() any {
+			nodes, err := operands(name, []any{[2]any{a, b}}, func(i int, column []any) (*graph.Node, error) {
+				return rc.operandIn(name, i, column[0]), nil
+			})
+			if err != nil {
+				panic(err)
+			}
+			return apply(nodes[0], nodes[1])
+		})
 	}
 	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
-		columns, err := operands(name, all)
-		if err != nil {
-			return nil, err
-		}
-		values := make([]strategy.Value, 2)
 		mirrored, equal := rc.update, true
-		// A number waits for the other operand, whose dtype it takes.
-		for _, i := range order(columns) {
-			column := columns[i]
-			if other := values[1-i]; other != nil && allNumbers(column) {
-				if column, err = number.AllAs(name, column, other.Shape().DType); err != nil {
-					return nil, err
-				}
+		var made []func()
+		defer func() {
+			for _, release := range made {
+				release()
 			}
+		}()
+		values, err := operands(name, all, func(i int, column []any) (strategy.Value, error) {
 			v, release, err := rc.operand(name, i, column)
 			if err != nil {
 				return nil, err
 			}
-			defer release()
-			values[i] = v
+			made = append(made, release)
 			_, replicated := v.(*strategy.Mirrored)
 			mirrored = mirrored && replicated
 			equal = equal && !varying(v)
-		}
-		if a, b := values[0].Shape().DType, values[1].Shape().DType; a != b {
-			return nil, fault.New(errkind.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+			return v, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 		ragged, err := raggedOperands(s, name, values[0], values[1])
 		if err != nil {
@@ -70,7 +73,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 		}
 		results, err := inner(s).Call(rc.outer(), "eager_"+name, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{apply(in[0], in[1])}
-		}, values, nil, mirrored)
+		}, values[:], nil, mirrored)
 		if err != nil {
 			return nil, err
 		}
@@ -82,11 +85,6 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 // raggedOperands are the replicas' shapes of an operation's result, if they differ: the operands
 // have the same, or one of them is a scalar.
 func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) ([][]int, error) {
-	for _, v := range []strategy.Value{a, b} {
-		if _, steps := v.(*strategy.BatchStack); steps {
-			return nil, fault.New(errkind.TypeError, name, "give the result of a step", "a value of several steps")
-		}
-	}
 	ofA, ofB := innerValue(a).Ragged(), innerValue(b).Ragged()
 	switch {
 	case ofA == nil && ofB == nil:
@@ -106,33 +104,42 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 	return ofA, nil
 }
 
-// operands are the two operands, each by replica. Numbers on both sides are brought to one dtype.
-func operands(name string, all []any) (columns [2][]any, err error) {
-	var numbers []any
+// operands makes the two operands of which all has a pair for each replica. Numbers come last: they
+// take the dtype of the other operand, and numbers on both sides are brought to one dtype.
+func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T, error)) (made [2]T, err error) {
+	var columns [2][]any
 	for _, pair := range all {
 		for i, x := range pair.([2]any) {
 			columns[i] = append(columns[i], x)
-			numbers = append(numbers, x)
 		}
 	}
-	if !allNumbers(numbers) {
-		return columns, nil
-	}
-	dtype := number.DType(numbers...)
-	for i := range columns {
-		if columns[i], err = number.AllAs(name, columns[i], dtype); err != nil {
-			return columns, err
-		}
-	}
-	return columns, nil
-}
-
-// order returns the order in which operands become values: numbers last.
-func order(columns [2][]any) [2]int {
+	order := [2]int{0, 1}
 	if allNumbers(columns[0]) {
-		return [2]int{1, 0}
+		order = [2]int{1, 0}
 	}
-	return [2]int{0, 1}
+	last := order[1]
+	if numbers := slices.Concat(columns[0], columns[1]); allNumbers(numbers) {
+		dtype := number.DType(numbers...)
+		for i := range columns {
+			if columns[i], err = number.AllAs(name, columns[i], dtype); err != nil {
+				return made, err
+			}
+		}
+	}
+	for _, i := range order {
+		if i == last && allNumbers(columns[i]) {
+			if columns[i], err = number.AllAs(name, columns[i], made[1-i].Shape().DType); err != nil {
+				return made, err
+			}
+		}
+		if made[i], err = operand(i, columns[i]); err != nil {
+			return made, err
+		}
+	}
+	if a, b := made[0].Shape().DType, made[1].Shape().DType; a != b {
+		return made, fault.New(errkind.InvalidArgumentError, name, "convert one of them in a compiled function", "a %s beside a %s", a, b)
+	}
+	return made, nil
 }
 
 func allNumbers(column []any) bool {

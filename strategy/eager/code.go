@@ -64,11 +64,11 @@ type componentCode struct{ rc *ReplicaContext }
 func (c *componentCode) Number() int { return c.rc.replica }
 
 func (c *componentCode) Write(w assign.Op, v *strategy.Variable, x any) error {
-	_, err := c.rc.write(w, v, c.rc.part(x))
+	_, err := c.rc.write(w, v, x)
 	return err
 }
 
 func (c *componentCode) ScatterRows(op strategy.ScatterOp, v *strategy.Variable, indices, updates any) error {
-	_, err := c.rc.Scatter(op, v, c.rc.part(indices), c.rc.part(updates))
+	_, err := c.rc.Scatter(op, v, indices, updates)
 	return err
 }

@@ -54,7 +54,7 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 		return nil, err
 	}
 	return rc.joinLeaves("AllGather", nest, func(v strategy.Value) (strategy.Value, error) {
-		return asValue(s.Gather(rc.outer(), v, axis))
+		return s.Gather(rc.outer(), v, axis)
 	})
 }
 
@@ -69,9 +69,6 @@ func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.
 				return nil, err
 			}
 			defer release()
-			if isStacked(v) {
-				return nil, fault.New(errkind.TypeError, call, "give the result of a step", "a value of several steps")
-			}
 			if ragged := innerValue(v).Ragged(); ragged != nil && call != "AllGather" {
 				return nil, fault.New(errkind.InvalidArgumentError, call, "give tensors of one shape", "the replicas' shapes differ: %v", ragged)
 			}
@@ -96,7 +93,7 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 			}
 		}
 		_, updating := UpdateReplicaID(ctx)
-		if x, err = e.wrap(ctx, call, "", leaves, updating, logical.Annotation{}); err != nil {
+		if x, err = e.wrap(ctx, call, "", leaves, updating); err != nil {
 			return nil, nil, err
 		}
 		if x, ok := x.(strategy.Value); ok {
@@ -109,18 +106,14 @@ func (e *Extended) merge(ctx context.Context, call string, leaves []any) (v stra
 	case err != nil:
 		return nil, nil, err
 	case value == nil:
-		return e.mirrorOnce(ctx, call, host)
-	case isStacked(value):
+		m, err := s.Mirror(ctx, host, logical.Annotation{})
+		if err != nil {
+			return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: errkind.TypeError}
+		}
+		return m, func() { _ = m.Close() }, nil
+	}
+	if _, steps := value.(*strategy.BatchStack); steps {
 		return nil, nil, fault.New(errkind.TypeError, call, "give the result of a step", "a value of several steps")
 	}
 	return value, func() { _ = done() }, nil
-}
-
-func (e *Extended) mirrorOnce(ctx context.Context, call string, host any) (strategy.Value, func(), error) {
-	s := e.strategy
-	m, err := s.Mirror(ctx, host, logical.Annotation{})
-	if err != nil {
-		return nil, nil, &strategy.Error{Op: "strategy: " + call, Reason: fmt.Sprintf("a value of type %T", host), Hint: "give a tensor", Err: err, Class: errkind.TypeError}
-	}
-	return m, func() { _ = m.Close() }, nil
 }

@@ -79,14 +79,9 @@ func (c *coroutine) step(a answer) outcome {
 	return out
 }
 
-// runReplicas runs fn once for each of n replicas and returns their results.
-func (e *Extended) runReplicas(ctx context.Context, n int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
-	return e.runSome(ctx, n, n, fn)
-}
-
-// runSome runs fn n times. What joins them is done for width replicas, of which those beyond do
-// what the last one does.
-func (e *Extended) runSome(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
+// runReplicas runs fn for each of n replicas and returns their results. What joins them is done for
+// width replicas, of which those beyond do what the last one does.
+func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
 	all := make([]*coroutine, n)
 	for r := range all {
 		c := &coroutine{resume: make(chan answer), yield: make(chan outcome)}

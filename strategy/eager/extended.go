@@ -137,17 +137,16 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 // *[MergeValue] value on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
-	if err := inner(s).RequireCross(ctx, "broadcast"); err != nil {
-		return nil, err
-	}
-	p, err := e.destination("broadcast", to)
+	mc, err := e.merging(ctx, "broadcast")
 	if err != nil {
 		return nil, err
 	}
-	if t, err := merging(ctx, s, "broadcast"); err != nil {
+	p, err := e.destination("broadcast", to)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if t != nil {
-		return t.broadcast(value)
+	case mc != nil:
+		return mc.broadcast(value)
 	}
 	switch value.(type) {
 	case int, int32, int64, float32, float64, bool, strategy.Value, *strategy.Variable, Component:

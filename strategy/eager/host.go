@@ -40,18 +40,14 @@ func (rc *ReplicaContext) operand(call string, i int, leaves []any) (strategy.Va
 
 // operandIn is operand in a merge call of a compiled step.
 func (rc *ReplicaContext) operandIn(call string, i int, x any) *graph.Node {
-	t := rc.tracing
-	if !rc.host {
-		return t.value(call, x).Node()
+	if v, ok := x.(*strategy.Variable); ok && v != nil && rc.host {
+		return rc.tracing.Read(v).node
 	}
-	if v, ok := x.(*strategy.Variable); ok && v != nil {
-		return t.read(v, true)
-	}
-	m := t.value(call, x)
-	if rc.varying(m) {
+	m := rc.tracing.value(call, x)
+	if rc.host && rc.varying(m) {
 		panic(unresolved(call, i, m))
 	}
-	return m.Node()
+	return m.node
 }
 
 func (rc *ReplicaContext) varying(m *MergeValue) bool {
@@ -75,13 +71,19 @@ func (rc *ReplicaContext) wholes(results []any) []any {
 	return results
 }
 
-// writeAcross writes all components of a variable, from the host, and returns the variable's new
-// value.
+// writeAcross writes all components of a variable by its own method, and returns what is read of it
+// then.
 func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write func(ctx context.Context) error) (any, error) {
-	if _, err := rc.join(call, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) }); err != nil {
+	var err error
+	if rc.tracing != nil {
+		err = write(rc.tracing.Context())
+	} else {
+		_, err = rc.join(call, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) })
+	}
+	if err != nil {
 		return nil, err
 	}
-	return rc.ReadAcross(v)
+	return rc.Read(v)
 }
 
 // assignAcross is a write of a variable by its own method.

@@ -27,12 +27,12 @@ import (
 // In a merge call of a compiled step, with [MergeContext.Context], Reduce takes and gives
 // *[MergeValue] values and is part of the step.
 func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, axes ...int) (any, error) {
-	t, err := e.reducing(ctx, op, "reduce")
+	mc, err := e.reducing(ctx, op, "reduce")
 	switch {
 	case err != nil:
 		return nil, err
-	case t != nil:
-		return t.reduceNest(op, "reduce", nest, axes...)
+	case mc != nil:
+		return mc.reduceNest(op, "reduce", nest, axes...)
 	case len(axes) > 0:
 		return nesting.Map("reduce", nest, func(_ string, x any) (any, error) { return e.reduceAlong(ctx, op, x, axes) })
 	}
@@ -44,14 +44,12 @@ func (e *Extended) Reduce(ctx context.Context, op strategy.ReduceOp, nest any, a
 }
 
 // reducing checks the call of a reduction. It returns the merge call that ctx belongs to, or nil.
-func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call string) (*trace, error) {
-	if err := inner(e.strategy).RequireCross(ctx, call); err != nil {
-		return nil, err
+func (e *Extended) reducing(ctx context.Context, op strategy.ReduceOp, call string) (*MergeContext, error) {
+	mc, err := e.merging(ctx, call)
+	if err == nil && op != strategy.Sum && op != strategy.Mean {
+		err = fault.UnknownReduction(call, op)
 	}
-	if op != strategy.Sum && op != strategy.Mean {
-		return nil, fault.UnknownReduction(call, op)
-	}
-	return merging(ctx, e.strategy, call)
+	return mc, err
 }
 
 // reduceAlong reduces a leaf along axes.
@@ -226,13 +224,17 @@ func (e *Extended) reduceAll(ctx context.Context, op strategy.ReduceOp, all []re
 // [Extended.Reduce] is.
 func (e *Extended) Gather(ctx context.Context, nest any, axis int) (any, error) {
 	s := e.strategy
-	if err := inner(s).RequireCross(ctx, "gather"); err != nil {
+	mc, err := e.merging(ctx, "gather")
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if t, err := merging(ctx, s, "gather"); err != nil {
-		return nil, err
-	} else if t != nil {
-		return t.gatherNest(nest, axis)
+	case mc != nil:
+		return mc.mapLeaves("gather", nest, func(m *MergeValue, x any, host bool) any {
+			if host {
+				return x
+			}
+			return mc.Gather(m, axis)
+		})
 	}
 	return nesting.Map("gather", nest, func(_ string, x any) (any, error) {
 		switch x := x.(type) {

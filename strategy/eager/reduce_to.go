@@ -3,15 +3,13 @@ package eager
 import (
 	"context"
 
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // reduceTo is [Extended.BatchReduceTo].
 func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.ReduceOp, pairs []ReducePair) ([]any, error) {
-	t, err := e.reducing(ctx, op, call)
+	mc, err := e.reducing(ctx, op, call)
 	if err != nil {
 		return nil, err
 	}
@@ -22,44 +20,15 @@ func (e *Extended) reduceTo(ctx context.Context, call string, op strategy.Reduce
 			return nil, fault.At(i, len(pairs), err)
 		}
 	}
-	if t == nil {
+	if mc == nil {
 		return e.reduceNow(ctx, op, call, values, places)
 	}
 	for i, value := range values {
-		if values[i], err = t.reduceTo(call, op, value, places[i]); err != nil {
+		if values[i], err = mc.reduceTo(call, op, value, places[i]); err != nil {
 			return nil, fault.At(i, len(pairs), err)
 		}
 	}
 	return values, nil
-}
-
-// reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
-func (t *trace) reduceTo(call string, op strategy.ReduceOp, nest any, to place) (any, error) {
-	if to.host || to.only != nil {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "to a host or to some devices, in a compiled step that runs on all",
-			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
-	}
-	reduced, err := t.reduceNest(op, call, nest)
-	if err != nil {
-		return nil, err
-	}
-	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
-		return t.annotated(m, to.of(m.Shape().Dimensions, logical.Annotation{}))
-	})
-}
-
-// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
-func (t *trace) broadcast(value any) (any, error) { return mapMerged("broadcast", value, t.first) }
-
-// mapMerged replaces the merged values of a nest by what builds graph from them.
-func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
-	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
-		m, ok := x.(*MergeValue)
-		if !ok {
-			return x, nil
-		}
-		return fault.Traced(func() any { return f(m) })
-	})
 }
 
 // ReduceTo reduces a value, or the values of a nest, to a destination, without axes: TensorFlow's

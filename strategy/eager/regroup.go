@@ -29,32 +29,20 @@ func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	if err := strategy.RefuseTracing(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
 		return nil, err
 	}
+	if n := e.strategy.NumReplicasInSync(); len(nests) != n {
+		return nil, fault.New(errkind.ValueError, "regroup", "give one for each replica", "%d nests for %d replicas", len(nests), n)
+	}
 	return e.regroup(ctx, "regroup", nests, false)
 }
 
-func (e *Extended) regroup(ctx context.Context, op string, nests []any, alwaysWrap bool) (any, error) {
-	s := e.strategy
-	if len(nests) != s.NumReplicasInSync() {
-		return nil, fault.New(errkind.ValueError, op, "give one for each replica", "%d nests for %d replicas", len(nests), s.NumReplicasInSync())
-	}
-	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
-		if !alwaysWrap {
-			if out, ok := asOne(leaves); ok {
-				return out, nil
-			}
-		}
-		return e.wrap(ctx, op, path, leaves, false, logical.Annotation{})
-	})
-}
-
-// group regroups what an update's functions returned: tensors that are equal on all components are
-// one mirrored value.
-func (e *Extended) group(ctx context.Context, op string, nests []any) (any, error) {
+// regroup is Regroup of a nest for each replica. If equal is set, as for what an update's functions
+// returned, tensors that are equal on all replicas become one mirrored value.
+func (e *Extended) regroup(ctx context.Context, op string, nests []any, equal bool) (any, error) {
 	return nesting.Zip(op, nests, func(path string, leaves []any) (any, error) {
 		if out, ok := asOne(leaves); ok {
 			return out, nil
 		}
-		return e.wrap(ctx, op, path, leaves, true, logical.Annotation{})
+		return e.wrap(ctx, op, path, leaves, equal)
 	})
 }
 
@@ -85,9 +73,8 @@ func containerOf(leaves []any) (any, bool) {
 	return first.of(), true
 }
 
-// wrap makes a per-replica value of leaves, laid out as a says; a mirrored one of equal tensors, if
-// equal is set.
-func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool, a logical.Annotation) (any, error) {
+// wrap makes a per-replica value of leaves; a mirrored one of equal tensors, if equal is set.
+func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
 	all := make([]*tensors.Tensor, len(leaves))
 	for r, x := range leaves {
@@ -109,9 +96,9 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 		}
 	}
 	if equal && !slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return !equalTensors(all[0], t) }) {
-		return s.Mirror(ctx, all[0], a)
+		return s.Mirror(ctx, all[0], logical.Annotation{})
 	}
-	v, err := inner(s).PerReplicaOf(ctx, all, a)
+	v, err := inner(s).PerReplicaOf(ctx, all, logical.Annotation{})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
 	}
@@ -241,7 +228,9 @@ func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext)
 			return nil, fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
 		}
 	}
-	return e.regroup(ctx, "values from function", nests, true)
+	return nesting.Zip("values from function", nests, func(path string, leaves []any) (any, error) {
+		return e.wrap(ctx, "values from function", path, leaves, false)
+	})
 }
 
 // Group waits until every distributed value and variable of a nest is computed: TensorFlow's group.

@@ -29,7 +29,7 @@ type ReplicaContext struct {
 	some      bool // one of fewer functions than there are components: no writes
 	host      bool // the one function of a non-slot update on the host: see host.go
 	// tracing is set in an update of a compiled step.
-	tracing *trace
+	tracing *MergeContext
 }
 
 // ReplicaFunc is the code of a replica.
@@ -56,8 +56,11 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	if err != nil {
 		return nil, err
 	}
-	results, err := e.runReplicas(ctx, s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
-		return fn(e.eager(ctx, c, r, false), nests[r]...)
+	n := s.NumReplicasInSync()
+	results, err := e.runReplicas(ctx, n, n, func(c *coroutine, r int) (any, error) {
+		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r}
+		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1, Code: rc})
+		return fn(rc, nests[r]...)
 	})
 	if err != nil {
 		return nil, err
@@ -65,42 +68,28 @@ func (e *Extended) CallForEachReplica(ctx context.Context, fn ReplicaFunc, args 
 	return e.regroup(ctx, "call for each replica", results, false)
 }
 
-func (e *Extended) eager(ctx context.Context, c *coroutine, r int, update bool) *ReplicaContext {
-	s := e.strategy
-	rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: update}
-	if update {
-		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r})
-	} else {
-		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1, Code: rc})
-	}
-	return rc
-}
-
-// splitArguments gives each replica its part of the arguments.
+// splitArguments gives each replica its part of the arguments. What is another strategy's is copied,
+// for as long as the code holds it.
 func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, error) {
-	s := e.strategy
-	mine := make([]any, len(args))
-	for i, arg := range args { // what is another strategy's is copied, for as long as the code holds it
-		var err error
-		if mine[i], err = nesting.Map("split", arg, func(_ string, x any) (any, error) {
-			if v, ok := x.(strategy.Value); ok && inner(s).Indirect(v) {
-				_, value, _, err := inner(s).Resolve(ctx, "split", v)
+	s := inner(e.strategy)
+	nests := make([][]any, e.strategy.NumReplicasInSync())
+	for i, arg := range args {
+		arg, err := nesting.Map("split", arg, func(_ string, x any) (any, error) {
+			if v, ok := x.(strategy.Value); ok && s.Indirect(v) {
+				_, value, _, err := s.Resolve(ctx, "split", v)
 				return value, err
 			}
 			return x, nil
-		}); err != nil {
+		})
+		var parts []any
+		if err == nil {
+			parts, err = e.split(arg)
+		}
+		if err != nil {
 			return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
 		}
-	}
-	args = mine
-	nests := make([][]any, s.NumReplicasInSync())
-	for r := range nests {
-		nests[r] = make([]any, len(args))
-		for i, arg := range args {
-			var err error
-			if nests[r][i], err = e.SelectReplica(r, arg); err != nil {
-				return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
-			}
+		for r, part := range parts {
+			nests[r] = append(nests[r], part)
 		}
 	}
 	return nests, nil

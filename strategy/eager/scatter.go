@@ -23,13 +23,11 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	if err := inner(s).ScatterRule(v, op, !rc.update); err != nil {
 		return nil, err
 	}
-	if rc.tracing != nil {
-		return rc.writtenIn(v, v.Scatter(rc.tracing.Context(), op, indices, updates))
+	call := op.String() + " " + v.Path()
+	if rc.host || rc.tracing != nil {
+		return rc.writeAcross(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
-	if rc.host {
-		return rc.writeAcross(op.String()+" "+v.Path(), v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
-	}
-	return rc.join(op.String()+" "+v.Path(), [2]any{indices, updates}, func(all []any) ([]any, error) {
+	return rc.join(call, [2]any{rc.part(indices), rc.part(updates)}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)
 		for i := range values {
 			column := make([]any, len(all))
@@ -73,16 +71,4 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 			return []*graph.Node{innerStep(c).ScatterRows(op, v, indices, updates)}
 		})
 	})
-}
-
-// merge makes one value of what the replicas scatter. The components of a mirrored variable take
-// equal rows in an update.
-func (rc *ReplicaContext) merge(name string, v *strategy.Variable, column []any) (strategy.Value, func(), error) {
-	if rc.update && !componentsVary(v) {
-		var err error
-		if column, err = rc.mirrorEqual(name, column); err != nil {
-			return nil, nil, err
-		}
-	}
-	return Of(rc.strategy).merge(rc.outer(), name, column)
 }

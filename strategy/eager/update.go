@@ -9,7 +9,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
@@ -56,24 +55,24 @@ func (u *UpdateContext) Read() (any, error) { return u.rc.Read(u.variable) }
 // mirrored variable take equal values, unless they may differ (see
 // [strategy.VariableOptions.LocalWrites]).
 func (u *UpdateContext) Assign(x any) (any, error) {
-	return u.rc.write(assign.Set, u.variable, u.rc.part(x))
+	return u.rc.Assign(u.variable, x)
 }
 
 // AssignAdd adds to the component and returns its new value.
 func (u *UpdateContext) AssignAdd(x any) (any, error) {
-	return u.rc.write(assign.Add, u.variable, u.rc.part(x))
+	return u.rc.AssignAdd(u.variable, x)
 }
 
 // AssignSub subtracts from the component and returns its new value.
 func (u *UpdateContext) AssignSub(x any) (any, error) {
-	return u.rc.write(assign.Sub, u.variable, u.rc.part(x))
+	return u.rc.AssignSub(u.variable, x)
 }
 
 // Scatter combines rows of the component with updates and returns the component's new value, as
 // [strategy.ReplicaContext.Scatter] does, but without aggregation, whatever the variable's
 // aggregation is. The components of a mirrored variable take equal rows, unless they may differ.
 func (u *UpdateContext) Scatter(op strategy.ScatterOp, indices, updates any) (any, error) {
-	return u.rc.Scatter(op, u.variable, u.rc.part(indices), u.rc.part(updates))
+	return u.rc.Scatter(op, u.variable, indices, updates)
 }
 
 // part is the component's part of a value: the functions may have made one each.
@@ -93,69 +92,75 @@ func (rc *ReplicaContext) part(x any) any {
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
 func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) (any, error) {
-	if t, err := merging(ctx, e.strategy, "update"); err != nil {
+	results, in, err := e.updateAll(ctx, v, fn, args)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if t != nil {
-		return e.tracedUpdate(ctx, t, v, fn, args)
+	case in != nil:
+		return results[0], nil
 	}
-	results, err := e.UpdateEach(ctx, v, fn, args...)
-	if err != nil {
-		return nil, err
-	}
-	return e.group(ctx, "update", results)
+	return e.regroup(ctx, "update", results, true)
 }
 
 // UpdateEach does what [Extended.Update] does, TensorFlow's update with group=False: it returns the
 // components' results in replica order, not regrouped.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
-	s := e.strategy
-	if v == nil {
-		return nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
+	results, in, err := e.updateAll(ctx, v, fn, args)
+	if err != nil || in == nil {
+		return results, err
 	}
-	op := fmt.Sprintf("update %q", v.Path())
-	if err := inner(s).RequireCross(ctx, op); err != nil {
-		return nil, err
-	}
-	if err := inner(s).Owns(op, v); err != nil {
-		return nil, err
-	}
-	if t, err := merging(ctx, s, op); err != nil {
-		return nil, err
-	} else if t != nil {
-		result, err := e.tracedUpdate(ctx, t, v, fn, args)
-		if err != nil {
-			return nil, err
-		}
-		return e.eachOf(t, op, result)
-	}
-	if needsMirrored(v) {
-		for i, arg := range args {
-			if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
-				if p, ok := x.(*strategy.PerReplica); ok && p != nil && varying(p) {
-					return nil, fault.New(errkind.TypeError, op, "reduce it first", "argument %d%s, %s, is not mirrored", i, path, p)
-				}
-				if w, ok := x.(*strategy.Variable); ok && w != nil && w.Synchronization() == strategy.OnRead {
-					return nil, fault.New(errkind.TypeError, op, "read it first", "argument %d%s, the sync-on-read variable %q, is not mirrored", i, path, w.Path())
-				}
-				return x, nil
-			}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return e.update(ctx, v, v.Devices(), fn, args)
+	return in.eachOf("update", results[0])
 }
 
-// tracedUpdate is Update in a merge call of a compiled step.
-func (e *Extended) tracedUpdate(ctx context.Context, t *trace, v *strategy.Variable, fn UpdateFunc, args []any) (any, error) {
+// updateAll gives the result of each component's function or, in a merge call of a compiled step,
+// the one of the function that stands for all.
+func (e *Extended) updateAll(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
 	if v == nil {
-		return nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
+		return nil, nil, fault.New(errkind.AssertionError, "update", "give a variable of the strategy", "no variable")
 	}
 	op := fmt.Sprintf("update %q", v.Path())
-	if err := inner(e.strategy).Owns(op, v); err != nil {
-		return nil, err
+	if in, err = e.merging(ctx, op); err != nil {
+		return nil, nil, err
 	}
-	return e.updateIn(ctx, t, op, v, fn, args)
+	if err := inner(e.strategy).Owns(op, v); err != nil {
+		return nil, nil, err
+	}
+	if in != nil {
+		result, err := e.updateIn(ctx, in, op, v, fn, args)
+		return []any{result}, in, err
+	}
+	for i, arg := range args {
+		if _, err := nesting.Map(op, arg, func(path string, x any) (any, error) {
+			return x, mirroredArgument(op, fmt.Sprintf("%d%s", i, path), v, x)
+		}); err != nil {
+			return nil, nil, err
+		}
+	}
+	results, err = e.update(ctx, v, v.Devices(), fn, args)
+	return results, nil, err
+}
+
+// mirroredArgument refuses a leaf of the arguments of an update of v that differs between the
+// replicas, where the components of v have to stay the same.
+func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
+	if v == nil || v.Aggregation() == strategy.AggregateNone || v.Synchronization() != strategy.OnWrite || v.Strategy().Semantics() == strategy.TensorFlowMirrored {
+		return nil
+	}
+	varies := false
+	switch x := x.(type) {
+	case *strategy.Variable:
+		if x != nil && x.Synchronization() == strategy.OnRead {
+			return fault.New(errkind.TypeError, op, "read it first", "argument %s, the sync-on-read variable %q, is not mirrored", where, x.Path())
+		}
+	case *strategy.PerReplica:
+		varies = x != nil && varying(x)
+	case *MergeValue:
+		varies = !x.mirrored
+	}
+	if varies {
+		return fault.New(errkind.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, x)
+	}
+	return nil
 }
 
 // update runs fn once for each device, with the arguments' components in that order.
@@ -165,11 +170,10 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 	if err != nil {
 		return nil, err
 	}
-	return e.runSome(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
-		u := &UpdateContext{rc: e.eager(ctx, c, r, true), variable: v, device: devices[r]}
-		u.rc.some = len(devices) < s.NumReplicasInSync()
-		u.rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{u.rc}})
-		return fn(u, nests[r]...)
+	return e.runReplicas(ctx, len(devices), s.NumReplicasInSync(), func(c *coroutine, r int) (any, error) {
+		rc := &ReplicaContext{strategy: s, coroutine: c, replica: r, update: true, some: len(devices) < s.NumReplicasInSync()}
+		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{rc}})
+		return fn(&UpdateContext{rc: rc, variable: v, device: devices[r]}, nests[r]...)
 	})
 }
 

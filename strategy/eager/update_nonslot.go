@@ -41,19 +41,14 @@ func (e *Extended) NonSlotDevices() []string {
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
-	if t, err := merging(ctx, s, op); err != nil {
-		return nil, err
-	} else if t != nil {
-		return e.tracedNonSlot(ctx, t, devices, fn, args)
-	}
-	results, err := e.updateNonSlot(ctx, devices, fn, args)
+	results, in, err := e.updateNonSlot(ctx, op, devices, fn, args)
 	switch {
 	case err != nil:
 		return nil, err
-	case s.Semantics() != strategy.TensorFlowMirrored:
+	case in != nil || s.Semantics() != strategy.TensorFlowMirrored:
 		return results[0], nil
 	case len(results) == s.NumReplicasInSync():
-		return e.group(ctx, op, results)
+		return e.regroup(ctx, op, results, true)
 	case len(results) == 1:
 		return results[0], nil
 	}
@@ -71,20 +66,16 @@ func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn Updat
 // value's parts, see [Extended.LocalResultsOf].
 func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn UpdateFunc, args ...any) ([]any, error) {
 	const op = "update non-slot"
-	if t, err := merging(ctx, e.strategy, op); err != nil {
+	results, in, err := e.updateNonSlot(ctx, op, devices, fn, args)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if t != nil {
-		result, err := e.tracedNonSlot(ctx, t, devices, fn, args)
-		if err != nil {
-			return nil, err
-		}
-		return e.eachOf(t, op, result)
+	case in != nil:
+		return in.eachOf(op, results[0])
+	case e.strategy.Semantics() != strategy.TensorFlowMirrored:
+		return e.LocalResultsOf(results[0])
 	}
-	results, err := e.updateNonSlot(ctx, devices, fn, args)
-	if err != nil || e.strategy.Semantics() == strategy.TensorFlowMirrored {
-		return results, err
-	}
-	return e.LocalResultsOf(results[0])
+	return results, nil
 }
 
 // nonSlot refuses devices on which a non-slot update does not run.
@@ -112,35 +103,28 @@ func (e *Extended) nonSlot(ctx context.Context, op string, devices []string) err
 	return nil
 }
 
-// tracedNonSlot is UpdateNonSlot in a merge call of a compiled step. There is no host in it: the
-// function builds graph, once, for all devices.
-func (e *Extended) tracedNonSlot(ctx context.Context, t *trace, devices []string, fn UpdateFunc, args []any) (any, error) {
-	const op = "update non-slot"
-	if err := e.nonSlot(ctx, op, devices); err != nil {
-		return nil, err
-	}
-	if len(devices) < e.strategy.NumReplicasInSync() && e.strategy.Semantics() == strategy.TensorFlowMirrored {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
-	}
-	return e.updateIn(ctx, t, op, nil, fn, args)
-}
-
-// updateNonSlot gives the result of each run.
-func (e *Extended) updateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args []any) ([]any, error) {
-	const op = "update non-slot"
+// updateNonSlot gives the result of each run or, in a merge call of a compiled step, the one of the
+// run that stands for all: there is no host in a step, so the function builds graph for all devices.
+func (e *Extended) updateNonSlot(ctx context.Context, op string, devices []string, fn UpdateFunc, args []any) (results []any, in *MergeContext, err error) {
 	s := e.strategy
-	if err := inner(s).RequireCross(ctx, op); err != nil {
-		return nil, err
+	if in, err = e.merging(ctx, op); err == nil {
+		err = e.nonSlot(ctx, op, devices)
 	}
-	if err := e.nonSlot(ctx, op, devices); err != nil {
-		return nil, err
-	}
-	if s.Semantics() != strategy.TensorFlowMirrored {
-		return e.runReplicas(ctx, 1, func(c *coroutine, r int) (any, error) {
-			rc := e.eager(ctx, c, r, true)
-			rc.host, rc.ctx = true, mode.With(ctx, mode.Cross(s))
+	mirrored := s.Semantics() == strategy.TensorFlowMirrored
+	switch {
+	case err != nil:
+	case in != nil && mirrored && len(devices) < s.NumReplicasInSync():
+		err = &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "of some of the devices, in a compiled step that runs on all", Hint: "give it all of NonSlotDevices"}
+	case in != nil:
+		results = make([]any, 1)
+		results[0], err = e.updateIn(ctx, in, op, nil, fn, args)
+	case mirrored:
+		results, err = e.update(ctx, nil, devices, fn, args)
+	default:
+		results, err = e.runReplicas(ctx, 1, 1, func(c *coroutine, _ int) (any, error) {
+			rc := &ReplicaContext{strategy: s, ctx: mode.With(ctx, mode.Cross(s)), coroutine: c, update: true, host: true}
 			return fn(&UpdateContext{rc: rc, device: e.NonSlotDevices()[0]}, args...)
 		})
 	}
-	return e.update(ctx, nil, devices, fn, args)
+	return results, in, err
 }

@@ -16,43 +16,39 @@ import (
 )
 
 // Read returns the replica's component of a variable as it is now.
-func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) {
-	if err := inner(rc.strategy).Owns("Read", v); err != nil {
-		return nil, err
-	}
-	if rc.host {
-		return rc.ReadAcross(v)
-	}
-	if rc.tracing != nil {
-		return readIn(rc.tracing, v, false)
-	}
-	return rc.join("Read "+v.Path(), nil, func([]any) ([]any, error) {
-		_, x, _, err := inner(rc.strategy).Resolve(rc.outer(), "Read", v)
-		if err != nil {
-			return nil, err
-		}
-		if x, err = rc.perReplica(x); err != nil {
-			return nil, err
-		}
-		return Of(rc.strategy).split(x)
-	})
-}
+func (rc *ReplicaContext) Read(v *strategy.Variable) (any, error) { return rc.read("Read", v, rc.host) }
 
 // ReadAcross returns the variable's value across replicas in a replica's code, the components
 // combined as the aggregation says: a read in TensorFlow's variable_sync_on_read_context.
 func (rc *ReplicaContext) ReadAcross(v *strategy.Variable) (any, error) {
-	if err := inner(rc.strategy).Owns("ReadAcross", v); err != nil {
+	return rc.read("ReadAcross", v, true)
+}
+
+func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (any, error) {
+	m := inner(rc.strategy)
+	if err := m.Owns(op, v); err != nil {
 		return nil, err
 	}
-	if rc.tracing != nil {
-		return readIn(rc.tracing, v, true)
+	if mc := rc.tracing; mc != nil {
+		return fault.Traced(func() any {
+			if across {
+				return mc.Read(v).node
+			}
+			return mc.rc.Read(v)
+		})
 	}
-	return rc.join("ReadAcross "+v.Path(), nil, func([]any) ([]any, error) {
-		x, err := asValue(v.Read(rc.outer()))
-		if err != nil {
-			return nil, err
+	return rc.join(op+" "+v.Path(), nil, func([]any) ([]any, error) {
+		var x strategy.Value
+		var err error
+		if across {
+			x, err = v.Read(rc.outer())
+		} else {
+			_, x, _, err = m.Resolve(rc.outer(), op, v)
 		}
-		if x, err = rc.perReplica(x); err != nil {
+		if err == nil {
+			x, err = rc.perReplica(x)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return Of(rc.strategy).split(x)
@@ -92,14 +88,17 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 	if err := rc.writes(w.Name, v); err != nil {
 		return nil, err
 	}
-	op := fmt.Sprintf("%s %q", w.Name, v.Path())
-	if rc.tracing != nil {
-		return rc.writtenIn(v, rc.tracing.write(w, v, x))
+	op, call := fmt.Sprintf("%s %q", w.Name, v.Path()), w.Name+" "+v.Path()
+	switch {
+	case rc.host:
+		return rc.writeAcross(call, v, func(ctx context.Context) error { return assignAcross(ctx, w, v, x) })
+	case rc.tracing != nil:
+		if err := rc.tracing.setComponent(op, w, v, x); err != nil {
+			return nil, err
+		}
+		return rc.Read(v)
 	}
-	if rc.host {
-		return rc.writeAcross(w.Name+" "+v.Path(), v, func(ctx context.Context) error { return assignAcross(ctx, w, v, x) })
-	}
-	return rc.join(w.Name+" "+v.Path(), x, func(xs []any) ([]any, error) {
+	return rc.join(call, rc.part(x), func(xs []any) ([]any, error) {
 		value, whole, release, err := rc.written(op, v, xs)
 		if err != nil {
 			return nil, err
@@ -177,13 +176,7 @@ func (rc *ReplicaContext) written(op string, v *strategy.Variable, xs []any) (va
 			return nil, false, nil, fault.NotDistributed(op)
 		}
 	}
-	if rc.update && !componentsVary(v) && (!one || !host) {
-		if converted, err = rc.mirrorEqual(op, converted); err != nil {
-			return nil, false, nil, err
-		}
-	}
-	value, release, err = Of(s).merge(rc.outer(), op, converted)
-	if err != nil {
+	if value, release, err = rc.merge(op, v, converted); err != nil {
 		return nil, false, nil, err
 	}
 	if ragged := innerValue(value).Ragged(); ragged != nil || !value.Shape().Equal(v.Shape()) {
@@ -204,6 +197,17 @@ func hostObject(x any) (any, bool) {
 		return nil, false
 	}
 	return x, true
+}
+
+// merge makes one value of what the replicas write. The components of a mirrored variable take equal
+// values in an update.
+func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ strategy.Value, release func(), err error) {
+	if rc.update && !componentsVary(v) {
+		if xs, err = rc.mirrorEqual(op, xs); err != nil {
+			return nil, nil, err
+		}
+	}
+	return Of(rc.strategy).merge(rc.outer(), op, xs)
 }
 
 // mirrorEqual checks that what an update writes to the components of a mirrored variable is the
@@ -289,11 +293,7 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		if err != nil {
 			return nil, err
 		}
-		same := make([]any, len(all))
-		for r := range same {
-			same[r] = v
-		}
-		return same, nil
+		return slices.Repeat([]any{v}, len(all)), nil
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,131 @@
+package eager
+
+import (
+	"context"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// merging checks a cross-replica call. It returns the merge call of a compiled step that ctx belongs
+// to, whose graph the call builds, or nil.
+func (e *Extended) merging(ctx context.Context, op string) (*MergeContext, error) {
+	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
+		return nil, err
+	}
+	code, err := inner(e.strategy).MergeCall(ctx, op)
+	if code == nil {
+		return nil, err
+	}
+	return code.(mergeCode).MergeContext, nil
+}
+
+// value returns what a call was given as a value of all replicas.
+func (mc *MergeContext) value(op string, x any) *MergeValue {
+	m, _ := mc.operand(op, x, nil)
+	return m
+}
+
+// mapLeaves replaces the leaves of a nest by what f makes of their values. A host value, x, is one
+// value, and not one for each replica.
+func (mc *MergeContext) mapLeaves(call string, nest any, f func(m *MergeValue, x any, host bool) any) (any, error) {
+	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
+		return fault.Traced(func() any {
+			m, host := mc.operand(call, x, nil)
+			return f(m, x, host)
+		})
+	})
+}
+
+// reduceNest reduces the leaves of a nest over the replicas.
+func (mc *MergeContext) reduceNest(op strategy.ReduceOp, call string, nest any, axes ...int) (any, error) {
+	return mc.mapLeaves(call, nest, func(m *MergeValue, x any, host bool) any {
+		switch v, _ := x.(*strategy.Variable); {
+		case len(axes) > 0:
+		case host:
+			if err := oneValue(call, op, mc.Strategy(), x); err != nil {
+				panic(err)
+			}
+			return x
+		case v != nil && v.LocalWrites() && op == strategy.Mean:
+			return mc.Read(v)
+		}
+		return mc.Reduce(op, m, axes...)
+	})
+}
+
+// reduceTo is [Extended.ReduceTo] in a merge call of a compiled step.
+func (mc *MergeContext) reduceTo(call string, op strategy.ReduceOp, nest any, to place) (any, error) {
+	if to.host || to.only != nil {
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "to a host or to some devices, in a compiled step that runs on all",
+			Hint: "give a variable, a value or all worker devices, or return it and reduce it after the run"}
+	}
+	reduced, err := mc.reduceNest(op, call, nest)
+	if err != nil {
+		return nil, err
+	}
+	return mapMerged(call, reduced, func(m *MergeValue) *MergeValue {
+		return mc.merged(logical.Apply(m.node, to.of(m.Shape().Dimensions, logical.Annotation{})), m.mirrored)
+	})
+}
+
+// broadcast is [Extended.BroadcastTo] in a merge call: replica 0's tensor for all.
+func (mc *MergeContext) broadcast(value any) (any, error) {
+	return mapMerged("broadcast", value, func(m *MergeValue) *MergeValue {
+		if m.mirrored {
+			return m
+		}
+		return mc.merged(mc.step.First(m.node), true)
+	})
+}
+
+// mapMerged replaces the merged values of a nest by what builds graph from them.
+func mapMerged(call string, nest any, f func(m *MergeValue) *MergeValue) (any, error) {
+	return nesting.Map(call, nest, func(_ string, x any) (any, error) {
+		m, ok := x.(*MergeValue)
+		if !ok {
+			return x, nil
+		}
+		return fault.Traced(func() any { return f(m) })
+	})
+}
+
+// setComponent writes the component of a variable in an update, where it stands for all.
+func (mc *MergeContext) setComponent(op string, w assign.Op, v *strategy.Variable, x any) error {
+	_, err := fault.Traced(func() any {
+		m, _ := mc.operand(op, x, v)
+		if !m.mirrored && !componentsVary(v) {
+			panic(fault.Unequal(op))
+		}
+		return mc.step.Set(op, v, m.node, w.Apply)
+	})
+	return err
+}
+
+// eachOf is what every component gave, by replica: the same where it is mirrored.
+func (mc *MergeContext) eachOf(op string, nest any) ([]any, error) {
+	return fault.Traced(func() []any {
+		all := make([]any, mc.rc.NumReplicasInSync())
+		parts := map[*MergeValue][]*MergeValue{}
+		for r := range all {
+			part, err := nesting.Map(op, nest, func(_ string, x any) (any, error) {
+				m, ok := x.(*MergeValue)
+				if !ok {
+					return x, nil
+				}
+				if parts[m] == nil {
+					parts[m] = mc.LocalResults(m)
+				}
+				return parts[m][r], nil
+			})
+			if err != nil {
+				panic(err)
+			}
+			all[r] = part
+		}
+		return all
+	})
+}
