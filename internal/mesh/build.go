@@ -149,16 +149,12 @@ func (m *Machine) closeBuilds() (errs []error) {
 	for _, b := range all {
 		b.cancel(m.opts.Closed)
 	}
-	patience := time.NewTimer(closeGrace)
-	defer patience.Stop()
-	over := false
+	grace, stop := context.WithTimeout(context.Background(), closeGrace)
+	defer stop()
 	for _, b := range all {
-		if !over {
-			select {
-			case <-b.done:
-			case <-patience.C:
-				over = true
-			}
+		select {
+		case <-b.done:
+		case <-grace.Done():
 		}
 		select {
 		case <-b.done:

@@ -51,17 +51,19 @@ func (m *Machine) CopyOut(ctx context.Context, parts []PartCopy) error {
 // the largest tensor needs: no more than its bytes, or one part, are under way at a time. One
 // goroutine uses it.
 type Broadcaster struct {
-	// To copies a buffer to a device; nil is the plugin's own way.
-	To func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error)
-
 	machine  *Machine
-	largest  int            // bytes of the largest tensor so far
-	underWay []*pjrt.Buffer // oldest first
-	bytes    int            // of what is under way
+	to       func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) // the plugin's copy
+	largest  int                                                                             // bytes of the largest tensor so far
+	underWay []*pjrt.Buffer                                                                  // oldest first
+	bytes    int                                                                             // of what is under way
 }
 
 // Spread returns a Broadcaster.
-func (m *Machine) Spread() *Broadcaster { return &Broadcaster{machine: m} }
+func (m *Machine) Spread() *Broadcaster {
+	return &Broadcaster{machine: m, to: func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
+		return b.CopyToDevice(ctx, d)
+	}}
+}
 
 // Start starts the copies of a tensor of so many bytes: into each partition of this process that lacks
 // its part, from the partition that source names.
@@ -88,18 +90,9 @@ func (s *Broadcaster) Start(ctx context.Context, bytes int, all Buffers, source 
 	return nil
 }
 
-// UnderWay returns how many copies are under way, and their bytes.
-func (s *Broadcaster) UnderWay() (copies, bytes int) { return len(s.underWay), s.bytes }
-
 // copy starts a copy to a device. Of a plugin that has none, the copy goes through the host.
 func (s *Broadcaster) copy(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
-	to := s.To
-	if to == nil {
-		to = func(ctx context.Context, b *pjrt.Buffer, d *pjrt.Device) (*pjrt.Buffer, error) {
-			return b.CopyToDevice(ctx, d)
-		}
-	}
-	made, err := to(ctx, b, d)
+	made, err := s.to(ctx, b, d)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return made, err
 	}

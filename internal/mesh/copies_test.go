@@ -37,16 +37,17 @@ func TestSpreading(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := d.Spread()
-			s.To = to
+			if to != nil {
+				s.to = to
+			}
 			for _, want := range [][]byte{{1, 2, 3}, {4, 5, 6, 7}} {
 				l, all := Whole(pjrt.U8, []int{len(want)}, 1), d.Buffers()
 				var scratch []byte
 				require.NoError(t, d.PutPart(ctx, l, 0, want, &scratch, all))
 				require.False(t, d.Here(all))
 				require.NoError(t, s.Start(ctx, len(want), all, func(int) int { return 0 }))
-				copies, bytes := s.UnderWay()
-				assert.LessOrEqual(t, bytes, len(want))
-				assert.Equal(t, 1, copies)
+				assert.LessOrEqual(t, s.bytes, len(want))
+				assert.Len(t, s.underWay, 1)
 				require.True(t, d.Here(all))
 				for partition := range all {
 					got := make([]byte, len(want))
@@ -63,7 +64,7 @@ func TestSpreading(t *testing.T) {
 func TestACopyThatFails(t *testing.T) {
 	d, ctx := four(t), t.Context()
 	s, l, all := d.Spread(), Whole(pjrt.U8, []int{2}, 1), d.Buffers()
-	s.To = func(ctx context.Context, b *pjrt.Buffer, to *pjrt.Device) (*pjrt.Buffer, error) {
+	s.to = func(ctx context.Context, b *pjrt.Buffer, to *pjrt.Device) (*pjrt.Buffer, error) {
 		if to == d.All[3] {
 			return nil, &pjrt.Error{Op: "copy to device", Code: pjrt.ResourceExhausted}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -142,27 +141,23 @@ func (m *Machine) Fill(ctx context.Context, all []*Load, readers int) (peak int,
 	defer pool.Close()
 	group, within := errgroup.WithContext(ctx)
 	queue := make(chan *partRead, len(reads))
-	var next, reading atomic.Int64
-	reading.Store(int64(readers))
-	read := func() error {
-		defer func() {
-			if reading.Add(-1) == 0 {
-				close(queue)
-			}
-		}()
-		for i := next.Add(1) - 1; i < int64(len(reads)); i = next.Add(1) - 1 {
-			if err := context.Cause(within); err != nil {
-				return err
-			}
-			if err := m.bring(within, reads[i], pool, queue); err != nil {
-				return m.failed("reading "+reads[i].of.Name, err)
-			}
+	group.Go(func() error {
+		defer close(queue)
+		reading, within := errgroup.WithContext(within)
+		reading.SetLimit(readers)
+		for _, r := range reads {
+			reading.Go(func() error {
+				if err := context.Cause(within); err != nil {
+					return err
+				}
+				if err := m.bring(within, r, pool, queue); err != nil {
+					return m.failed("reading "+r.of.Name, err)
+				}
+				return nil
+			})
 		}
-		return nil
-	}
-	for range readers {
-		group.Go(read)
-	}
+		return reading.Wait()
+	})
 	group.Go(func() (failed error) {
 		for r := range queue {
 			if failed == nil {

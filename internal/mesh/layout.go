@@ -198,34 +198,26 @@ func (l *Layout) Part(tensor []byte, partition int, scratch *[]byte) []byte {
 		clear(part) // the padding
 	}
 	start, sizes := l.At(partition)
-	runs(l.Type.HostBytes(), sizes, l.Shape, start, l.Shard, func(inTensor, inPart, n int) {
-		copy(part[inPart:inPart+n], tensor[inTensor:inTensor+n])
-	})
+	move(l.Type.HostBytes(), sizes, tensor, l.Shape, start, part, l.Shard, nil)
 	return part
 }
 
 // Put writes a partition's part into a tensor.
 func (l *Layout) Put(tensor, part []byte, partition int) {
 	start, sizes := l.At(partition)
-	runs(l.Type.HostBytes(), sizes, l.Shape, start, l.Shard, func(inTensor, inPart, n int) {
-		copy(tensor[inTensor:inTensor+n], part[inPart:inPart+n])
-	})
+	move(l.Type.HostBytes(), sizes, part, l.Shard, nil, tensor, l.Shape, start)
 }
 
 // Pad writes what a partition holds, without padding, into its part, whose padding it leaves as it is.
 func (l *Layout) Pad(part, box []byte, partition int) {
 	_, sizes := l.At(partition)
-	runs(l.Type.HostBytes(), sizes, sizes, make([]int, len(sizes)), l.Shard, func(inBox, inPart, n int) {
-		copy(part[inPart:inPart+n], box[inBox:inBox+n])
-	})
+	CopyBlock(l.Type.HostBytes(), sizes, box, sizes, part, l.Shard)
 }
 
 // Unpad writes a partition's part into box without the padding.
 func (l *Layout) Unpad(box, part []byte, partition int) {
 	_, sizes := l.At(partition)
-	runs(l.Type.HostBytes(), sizes, sizes, make([]int, len(sizes)), l.Shard, func(inBox, inPart, n int) {
-		copy(box[inBox:inBox+n], part[inPart:inPart+n])
-	})
+	CopyBlock(l.Type.HostBytes(), sizes, part, l.Shard, box, sizes)
 }
 
 // BoxBytes returns what a partition's part takes without padding.
@@ -240,32 +232,25 @@ func (l *Layout) PadsAtEnd() bool { return !l.cut || l.dim == 0 }
 // CopyBlock copies a block of so many elements in each dimension, of so many bytes each, from the
 // beginning of a row-major tensor to that of another.
 func CopyBlock(element int, block []int, from []byte, fromDims []int, to []byte, toDims []int) {
-	runs(element, block, fromDims, make([]int, len(block)), toDims, func(inFrom, inTo, n int) {
-		copy(to[inTo:inTo+n], from[inFrom:inFrom+n])
-	})
+	move(element, block, from, fromDims, nil, to, toDims, nil)
 }
 
-// runs walks a box of so many elements in each dimension that lies in two row-major tensors: in one of
-// dimensions outer from index start on, in the other of dimensions inner from its first element on. It
-// visits the contiguous runs: their byte offsets in both, and their length.
-func runs(element int, sizes, outer, start, inner []int, visit func(inOuter, inInner, n int)) {
+// move copies a box of so many elements in each dimension from one row-major tensor to another, run
+// by run. The box begins in each at an index, nil for the first element.
+func move(element int, sizes []int, from []byte, fromDims, fromStart []int, to []byte, toDims, toStart []int) {
 	rank := len(sizes)
 	if rank == 0 {
-		visit(0, 0, element)
+		copy(to[:element], from[:element])
 		return
 	}
 	run := element * sizes[rank-1]
 	if run == 0 || size(sizes) == 0 {
 		return
 	}
+	from, to = from[element*flat(fromStart, fromDims):], to[element*flat(toStart, toDims):]
 	index := make([]int, rank)
 	for range size(sizes[:rank-1]) {
-		inOuter, inInner := 0, 0
-		for d := range rank {
-			inOuter = inOuter*outer[d] + start[d] + index[d]
-			inInner = inInner*inner[d] + index[d]
-		}
-		visit(element*inOuter, element*inInner, run)
+		copy(to[element*flat(index, toDims):][:run], from[element*flat(index, fromDims):][:run])
 		for d := rank - 2; d >= 0; d-- {
 			if index[d]++; index[d] < sizes[d] {
 				break
@@ -273,4 +258,12 @@ func runs(element int, sizes, outer, start, inner []int, visit func(inOuter, inI
 			index[d] = 0
 		}
 	}
+}
+
+// flat is the number of the element at an index in a row-major tensor.
+func flat(index, dims []int) (n int) {
+	for d, i := range index {
+		n = n*dims[d] + i
+	}
+	return n
 }
