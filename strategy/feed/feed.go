@@ -62,16 +62,16 @@ type item struct {
 // kind ValueError for an option, [strategy.ErrContext], and those of the input.
 func New(ctx context.Context, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	f, err := start(ctx, cancel, s, d, opts)
-	if err != nil {
-		cancel(nil)
-		return nil, err
-	}
-	return f, nil
+	return start(ctx, cancel, s, d, opts)
 }
 
-// start begins to feed. cancel ends ctx.
-func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (*Feed, error) {
+// start begins to feed. cancel ends ctx, as it does after an error.
+func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUStrategy, d *input.DistributedDataset, opts Options) (f *Feed, err error) {
+	defer func() {
+		if err != nil {
+			cancel(nil)
+		}
+	}()
 	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, s *strategy.TPUS
 	if err != nil {
 		return nil, errors.Join(failed("open the input", err), steps.Close())
 	}
-	f := &Feed{
+	f = &Feed{
 		done: make(chan struct{}), ready: make(chan item, opts.Depth+1), slots: make(chan struct{}, opts.Depth),
 		placer: p, state: state, cancel: cancel,
 	}
@@ -279,7 +279,9 @@ func (f *Feed) Close() error {
 				errs = append(errs, next.batch.close())
 			}
 		}
-		errs = append(errs, f.placer.close())
+		if mask := f.placer.full; mask != nil {
+			errs = append(errs, mask.Close())
+		}
 		f.end = ErrClosed
 		f.closeErr = errors.Join(errs...)
 	})

@@ -95,11 +95,7 @@ func Inputs(ctx context.Context, s *strategy.TPUStrategy, step input.Step, argum
 		}
 	}()
 	for leaf, column := range columns {
-		var a logical.Annotation
-		if leaf < len(arguments) {
-			a = arguments[leaf]
-		}
-		if values[leaf], err = inputLeaf(ctx, s, column, a); err != nil {
+		if values[leaf], err = inputLeaf(ctx, s, column, annotationOf(leaf, arguments)); err != nil {
 			return nil, fault.Of("inputs"+paths[leaf], err, "")
 		}
 	}

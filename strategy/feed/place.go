@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,7 @@ func newPlacer(s *strategy.TPUStrategy, d *input.DistributedDataset, opts Option
 			Hint:  fmt.Sprintf("distribute it with Replicas %d, Hosts %d, HostIndex %d", s.NumReplicasInSync(), s.NumProcesses(), s.Process()),
 			Class: errkind.ValueError}
 	}
-	p.rows = opts.Rows
-	if p.rows == 0 && d.MaxRows() > 0 {
-		p.rows = d.MaxRows()
-	}
+	p.rows = cmp.Or(opts.Rows, max(d.MaxRows(), 0))
 	if p.rows == 0 && s.NumProcesses() > 1 {
 		return nil, option("Rows", "the input does not say how many rows a replica has, and all processes need the same", "give its spec or batch size, or Pad with Rows")
 	}
@@ -86,7 +84,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 				return b, err
 			}
 		}
-		v, err := p.strategy.PerReplica(ctx, column, p.argument(leaf))
+		v, err := p.strategy.PerReplica(ctx, column, annotationOf(leaf, p.arguments))
 		if err != nil {
 			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
@@ -95,10 +93,10 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 	return b, nil
 }
 
-// argument says how a component is split over the logical devices.
-func (p *placer) argument(leaf int) logical.Annotation {
-	if leaf < len(p.arguments) {
-		return p.arguments[leaf]
+// annotationOf says how a component is split over the logical devices.
+func annotationOf(leaf int, arguments []logical.Annotation) logical.Annotation {
+	if leaf < len(arguments) {
+		return arguments[leaf]
 	}
 	return logical.Annotation{}
 }
@@ -155,22 +153,13 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	for r, t := range masks {
 		all[r] = t
 	}
-	if b.Mask, err = p.strategy.PerReplica(ctx, all, p.argument(len(b.Paths))); err != nil {
+	if b.Mask, err = p.strategy.PerReplica(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
 		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {
 		p.full, b.shared = b.Mask, true
 	}
 	return nil
-}
-
-func (p *placer) close() error {
-	if p.full == nil {
-		return nil
-	}
-	err := p.full.Close()
-	p.full = nil
-	return err
 }
 
 // rowsOf is the first dimension of an element's first component, 0 if it has none.

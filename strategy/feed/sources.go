@@ -37,9 +37,6 @@ func FromDataset(ctx context.Context, s *strategy.TPUStrategy, ds input.Dataset,
 // FromTrain feeds a GoMLX dataset of global batches. A batch's components are its inputs, then its
 // labels. The tensors are copied and freed.
 func FromTrain(ctx context.Context, s *strategy.TPUStrategy, ds train.Dataset, data gomlxdata.Options, opts Options) (*Feed, error) {
-	if err := strategy.RefuseTracing(ctx, "feed", fault.InsteadOfLoading); err != nil {
-		return nil, err
-	}
 	return FromDataset(ctx, s, gomlxdata.FromTrain(ds, data), opts)
 }
 
@@ -71,12 +68,7 @@ func FromSeq(ctx context.Context, s *strategy.TPUStrategy, open func(ctx context
 		cancel(nil)
 		return nil, err
 	}
-	f, err := start(ctx, cancel, s, d, opts)
-	if err != nil {
-		cancel(nil)
-		return nil, err
-	}
-	return f, nil
+	return start(ctx, cancel, s, d, opts)
 }
 
 // ErrVote is matched by the error for input of which the processes may run out at different steps.

@@ -8,7 +8,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
@@ -61,21 +63,19 @@ func (g *guard) decide(p *pass) {
 
 	v := p.rc.Scope().Store().VariableWithValue(g.path, make([]int64, countElements)).SetTrainable(false)
 	old := v.NodeValue(in)
-	was := func(i int) *graph.Node { return graph.Reshape(graph.Slice(old, graph.AxisElem(i))) }
 	zero := number(in, 0)
 	runs := graph.Equal(zero, zero)
 	if g.mode == Stop {
-		runs = graph.Equal(was(countLast), zero)
+		runs = graph.Equal(element(old, countLast), zero)
 	}
-	one := func(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
 	skipped := graph.LogicalAnd(runs, graph.LogicalNot(all))
 	if p.overflow != nil { // the scale's, not the model's
 		skipped = graph.LogicalAnd(skipped, graph.LogicalNot(p.overflow.scaled))
 	}
-	steps := graph.Add(was(countSteps), one(runs))
+	steps := graph.Add(element(old, countSteps), oneIf(runs))
 	v.SetNodeValue(graph.Stack([]*graph.Node{
-		steps, graph.Add(was(countSkipped), one(skipped)),
-		graph.Where(skipped, steps, was(countLast)), graph.Where(skipped, what, was(countWhat)),
+		steps, graph.Add(element(old, countSkipped), oneIf(skipped)),
+		graph.Where(skipped, steps, element(old, countLast)), graph.Where(skipped, what, element(old, countWhat)),
 	}, 0))
 	p.common.Taken, p.common.Counters = graph.LogicalAnd(runs, all), append(p.overflow.count(p, runs), v)
 }
@@ -114,6 +114,14 @@ func number(in *graph.Graph, n int) *graph.Node {
 	return graph.Const(in, shapes.CastAsDType(n, dtypes.Int64))
 }
 
+// element is one of a vector, a scalar.
+func element(x *graph.Node, i int) *graph.Node {
+	return graph.Reshape(graph.Slice(x, graph.AxisElem(i)))
+}
+
+// oneIf is what a condition counts: 1 or 0.
+func oneIf(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
+
 // finite is whether all of a tensor is.
 func finite(x *graph.Node) *graph.Node {
 	if x.DType().IsComplex() {
@@ -132,11 +140,28 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 	if !ok {
 		return NonFiniteSteps{}, nil // no step was traced
 	}
-	value, err := m.ReadHere(ctx, v)
+	counts, err := readHere[int64](ctx, m, v)
 	if err != nil {
 		return NonFiniteSteps{}, err
 	}
-	return g.steps(value)
+	n := NonFiniteSteps{Steps: counts[countSteps], Skipped: counts[countSkipped], Last: counts[countLast]}
+	if n.Last > 0 {
+		n.What, n.Stopped = g.what(int(counts[countWhat])), g.mode == Stop
+	}
+	return n, nil
+}
+
+// readHere copies what a device of this process holds of a variable: its elements.
+func readHere[T dtypes.Supported](ctx context.Context, m function, v *strategy.Variable) ([]T, error) {
+	value, err := m.ReadHere(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	all, err := tensors.CopyFlatData[T](value)
+	if err != nil {
+		return nil, &errkind.Fault{Op: "train: read", Subject: fmt.Sprintf("variable %q", v.Path()), Err: err}
+	}
+	return all, nil
 }
 
 // what names the loss or a gradient by its number in the counting variable.

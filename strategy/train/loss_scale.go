@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -56,19 +55,11 @@ func (t *Step) LossScale(ctx context.Context) (LossScaling, error) {
 	case !known:
 		return LossScaling{Scale: t.scaler.Initial}, nil // no step was traced
 	}
-	value, err := m.ReadHere(ctx, scale)
+	s, err := readHere[float32](ctx, m, scale)
 	if err != nil {
 		return LossScaling{}, err
 	}
-	counted, err := m.ReadHere(ctx, counts)
-	if err != nil {
-		return LossScaling{}, err
-	}
-	s, err := tensors.CopyFlatData[float32](value)
-	if err != nil {
-		return LossScaling{}, err
-	}
-	n, err := tensors.CopyFlatData[int64](counted)
+	n, err := readHere[int64](ctx, m, counts)
 	if err != nil {
 		return LossScaling{}, err
 	}
@@ -176,12 +167,10 @@ func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
 	}
 	in := p.rc.Graph()
 	old := o.counts.NodeValue(in)
-	was := func(i int) *graph.Node { return graph.Reshape(graph.Slice(old, graph.AxisElem(i))) }
-	one := func(condition *graph.Node) *graph.Node { return graph.ConvertDType(condition, dtypes.Int64) }
 	number32 := func(x float64) *graph.Node { return graph.Const(in, float32(x)) }
 
 	larger := graph.Mul(o.factor, number32(o.Factor))
-	good := graph.Add(was(scaleGood), number(in, 1))
+	good := graph.Add(element(old, scaleGood), number(in, 1))
 	grows := graph.LogicalAnd(graph.GreaterOrEqual(good, number(in, o.Interval)), graph.LogicalNot(o.any))
 	grows = graph.LogicalAnd(grows, finite(larger))
 	full := graph.LogicalOr(o.any, graph.GreaterOrEqual(good, number(in, o.Interval)))
@@ -189,7 +178,7 @@ func (o *overflow) count(p *pass, runs *graph.Node) []*model.Variable {
 
 	scale := graph.Where(o.any, smaller, graph.Where(grows, larger, o.factor))
 	counts := graph.Stack([]*graph.Node{
-		graph.Where(full, number(in, 0), good), graph.Add(was(scaleGrown), one(grows)), graph.Add(was(scaleSkipped), one(o.scaled)),
+		graph.Where(full, number(in, 0), good), graph.Add(element(old, scaleGrown), oneIf(grows)), graph.Add(element(old, scaleSkipped), oneIf(o.scaled)),
 	}, 0)
 	if runs != nil {
 		scale, counts = graph.Where(runs, scale, o.factor), graph.Where(runs, counts, old)

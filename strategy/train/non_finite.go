@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -121,17 +119,3 @@ const (
 	countWhat
 	countElements
 )
-
-// steps are the counts of a guard, from the counting variable's value.
-func (g *guard) steps(value *tensors.Tensor) (n NonFiniteSteps, err error) {
-	counts, err := tensors.CopyFlatData[int64](value)
-	if err != nil {
-		return n, &errkind.Fault{Op: "train: counts of steps that are not finite", Subject: g.path, Err: err}
-	}
-	n = NonFiniteSteps{Steps: counts[countSteps], Skipped: counts[countSkipped], Last: counts[countLast]}
-	if n.Last > 0 {
-		n.What = g.what(int(counts[countWhat]))
-		n.Stopped = g.mode == Stop
-	}
-	return n, nil
-}

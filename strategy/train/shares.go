@@ -101,7 +101,7 @@ func (t *trainer) clipGradients(gradients []*graph.Node) []*graph.Node {
 	all := spmd.AllReduce(graph.Stack(flags, 0), spmd.Min)
 	clipped := make([]*graph.Node, len(gradients))
 	for i, gradient := range gradients {
-		ok := graph.GreaterThan(graph.Reshape(graph.Slice(all, graph.AxisElem(i))), constant(t.graph, dtypes.Int32, 0))
+		ok := graph.GreaterThan(element(all, i), constant(t.graph, dtypes.Int32, 0))
 		clipped[i] = graph.Where(ok, gradient, graph.ZerosLike(gradient))
 	}
 	return clipped
@@ -151,7 +151,7 @@ func (t *trainer) globalNorms(sets ...[]*graph.Node) []*graph.Node {
 	if cut {
 		all := spmd.AllReduce(graph.Stack(parts, 0), spmd.Sum)
 		for s := range sets {
-			whole[s] = graph.Add(whole[s], graph.Reshape(graph.Slice(all, graph.AxisElem(s))))
+			whole[s] = graph.Add(whole[s], element(all, s))
 		}
 	}
 	for s := range sets {
