@@ -155,7 +155,7 @@ func mirroredArgument(op, where string, v *strategy.Variable, x any) error {
 	case *strategy.PerReplica:
 		varies = x != nil && varying(x)
 	case *MergeValue:
-		varies = !x.mirrored
+		varies = x != nil && !x.mirrored
 	}
 	if varies {
 		return fault.New(errkind.TypeError, op, "reduce it first", "argument %s, %s, is not mirrored", where, x)
