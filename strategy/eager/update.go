@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
@@ -175,30 +172,4 @@ func (e *Extended) update(ctx context.Context, v *strategy.Variable, devices []s
 		rc.ctx = mode.With(ctx, mode.Mode{Strategy: s, Update: r, Code: &componentCode{rc}})
 		return fn(&UpdateContext{rc: rc, variable: v, device: devices[r]}, nests[r]...)
 	})
-}
-
-// componentsOf lists the variable's components.
-func componentsOf(v *strategy.Variable) []any {
-	all := make([]any, v.Strategy().NumReplicasInSync())
-	for r := range all {
-		all[r] = Component{variable: v, replica: r}
-	}
-	return all
-}
-
-// hostValues are host copies of what the functions give, components among them.
-func (rc *ReplicaContext) hostValues(xs []any) ([]*tensors.Tensor, error) {
-	all := make([]*tensors.Tensor, len(xs))
-	for i, x := range xs {
-		var err error
-		if c, ok := x.(Component); ok {
-			all[i], err = c.Local(rc.ctx)
-		} else {
-			all[i], err = hostdata.Tensor(x)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -213,37 +214,47 @@ func (rc *ReplicaContext) merge(op string, v *strategy.Variable, xs []any) (_ st
 // mirrorEqual checks that what an update writes to the components of a mirrored variable is the
 // same for all, as they have to stay.
 func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
+	apart := func(c Component) { // its components may be equal
+		for r := range xs {
+			c.replica = r
+			xs[r] = c
+		}
+	}
 	switch object, one := asOne(xs); of := object.(type) {
 	case *strategy.Variable:
 		if !componentsVary(of) {
 			return xs, nil
 		}
-		xs = componentsOf(of) // its components may be equal
+		apart(Component{variable: of})
 	case strategy.Value:
 		if !varying(of) {
 			return xs, nil
 		}
-		for r := range xs {
-			xs[r] = Component{value: of, replica: r} // they may be equal
-		}
+		apart(Component{value: of})
 	default:
 		if one {
 			return xs, nil
 		}
 	}
-	all, err := rc.hostValues(xs)
-	if err != nil {
-		return nil, fault.Unequal(op)
-	}
-	for _, t := range all {
-		if !equalTensors(all[0], t) {
+	var first *tensors.Tensor
+	for r, x := range xs {
+		t, err := rc.hostValue(x)
+		if err != nil || r > 0 && !equalTensors(first, t) {
 			return nil, fault.Unequal(op)
 		}
+		if r == 0 {
+			first = t
+		}
 	}
-	for r := range xs {
-		xs[r] = all[0]
+	return slices.Repeat([]any{first}, len(xs)), nil
+}
+
+// hostValue is a host copy of what a function gives, which may be a component.
+func (rc *ReplicaContext) hostValue(x any) (*tensors.Tensor, error) {
+	if c, ok := x.(Component); ok {
+		return c.Local(rc.ctx)
 	}
-	return xs, nil
+	return hostdata.Tensor(x)
 }
 
 func equalTensors(a, b *tensors.Tensor) bool {
