@@ -96,9 +96,7 @@ func (h *Processes) Everywhere(l *Layout) bool {
 // groupsOf are the groups of a layout with a partition of this process.
 func (h *Processes) groupsOf(l *Layout) (groups []int) {
 	for _, d := range h.mine {
-		if len(groups) == 0 || groups[len(groups)-1] != d/l.group {
-			groups = append(groups, d/l.group)
-		}
+		groups = append(groups, d/l.group)
 	}
-	return groups
+	return slices.Compact(groups)
 }
