@@ -158,17 +158,18 @@ func (m *Machine) closeBuilds() (errs []error) {
 		}
 		select {
 		case <-b.done:
-			if b.err == nil {
-				errs = append(errs, b.x.Close())
-			}
+			errs = append(errs, b.close())
 		default:
-			go func() {
-				<-b.done
-				if b.err == nil {
-					_ = b.x.Close()
-				}
-			}()
+			go func() { _ = b.close() }()
 		}
 	}
 	return errs
+}
+
+// close closes what the compilation makes, once it has ended.
+func (b *build) close() error {
+	if <-b.done; b.err != nil {
+		return nil
+	}
+	return b.x.Close()
 }
