@@ -20,7 +20,7 @@ type Binding struct {
 	// The rest is guarded by the strategy's launch lock.
 	arguments  []Value // the arguments: a value that nobody holds is collected
 	own        int     // how many of them are not borrowed from other strategies
-	values     []Value // those that are closed with the Binding
+	made       copies  // those that are closed with the Binding
 	results    []Value
 	columns    [][]*pjrt.Buffer // of the results, by result, then device
 	args, outs [][]*pjrt.Buffer
@@ -35,35 +35,29 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}
-	values, release, err := f.arguments(ctx, args, toRun)
+	values, made, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.program(ctx, values, toRun)
+	b, err := f.bind(ctx, values)
 	if err != nil {
-		release()
+		_ = made.close()
 		return nil, err
 	}
-	b, err := p.bind(ctx, values)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	for i, arg := range args {
-		if given, ok := arg.(Value); !ok || given != values[i] { // copied, or laid out anew
-			b.values = append(b.values, values[i])
-		}
-	}
-	b.values = append(b.values, values[len(args):]...)
+	b.made = made
 	return b, nil
 }
 
-// bind lays out a program's launch over values.
-func (p *program) bind(ctx context.Context, values []Value) (*Binding, error) {
+// bind lays out the launch of the values' program over them.
+func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
+	p, err := f.program(ctx, values, toRun)
+	if err != nil {
+		return nil, err
+	}
 	if err := arrive(ctx, p.variables...); err != nil {
 		return nil, err
 	}
-	borrowed, _, err := p.borrow(ctx)
+	borrowed, err := p.borrow(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +68,15 @@ func (p *program) bind(ctx context.Context, values []Value) (*Binding, error) {
 		return nil, err
 	}
 	b.columns = buffers
-	s := p.function.strategy
-	s.machine.Launch.Lock()
-	defer s.machine.Launch.Unlock()
+	b.launchLock().Lock()
+	defer b.launchLock().Unlock()
 	b.layout(nil)
 	return b, nil
 }
 
 // layout arranges the matrices anew, keeping the results.
 func (b *Binding) layout(results [][]*pjrt.Buffer) {
-	b.args, b.outs = b.program.matrix(b.columns, results)
+	b.args, b.outs = b.program.matrix(b.program.variables, b.columns, results)
 	b.generation = b.program.function.strategy.generation
 }
 
@@ -110,27 +103,23 @@ func (b *Binding) Launch(ctx context.Context) error {
 
 // borrow brings what other strategies' variables hold now.
 func (b *Binding) borrow(ctx context.Context) error {
-	fresh, release, err := b.program.borrow(ctx)
+	fresh, err := b.program.borrow(ctx)
 	if err != nil {
 		return err
 	}
 	columns, err := buffersOf(fresh)
 	if err != nil {
-		release()
+		_ = fresh.close()
 		return err
 	}
 	for i := range fresh {
 		b.setColumn(b.own+i, columns[i])
 	}
 	b.launchLock().Lock()
-	old := slices.Clone(b.arguments[b.own:])
+	old := copies(slices.Clone(b.arguments[b.own:]))
 	copy(b.arguments[b.own:], fresh)
 	b.launchLock().Unlock()
-	var errs []error
-	for _, v := range old {
-		errs = append(errs, v.Close())
-	}
-	return errors.Join(errs...)
+	return old.close()
 }
 
 // run is Launch with the lock held.
@@ -252,13 +241,5 @@ func (b *Binding) Close() error {
 		return nil
 	}
 	b.closed = true
-	var first error
-	for _, list := range [][]Value{b.results, b.values, b.arguments[b.own:]} {
-		for _, v := range list {
-			if err := v.Close(); err != nil && first == nil {
-				first = err
-			}
-		}
-	}
-	return first
+	return copies(slices.Concat(b.results, b.made, b.arguments[b.own:])).close()
 }

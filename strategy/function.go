@@ -114,8 +114,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		opts.Name = "step"
 	}
 	s.rules.awaits(s.opts.Variables, opts.Store)
-	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{},
-		resident: residentLoop{bounds: map[string]*residentBinding{}}}
+	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
 }
 
 // Close frees what the function has on the devices: its compiled programs, and the batch and the
@@ -208,11 +207,11 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 
 // once lays arguments out and runs their program on them, with no thought of a next run.
 func (f *Function) once(ctx context.Context, args []any) (*program, []Value, error) {
-	values, release, err := f.arguments(ctx, args, toRun)
+	values, made, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer release()
+	defer made.close()
 	p, err := f.program(ctx, values, toRun)
 	if err != nil {
 		return nil, nil, err
@@ -266,11 +265,11 @@ func (f *Function) compiled(key string) *program {
 // Lowered traces and lowers the function for arguments like these, without compiling it. Arguments
 // and variables are as in [Function.Compiled]. Nothing is kept: each call traces anew.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
-	values, release, err := f.arguments(ctx, args, toCompile)
+	values, made, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer made.close()
 	m, _, err := f.lower(ctx, values, nil)
 	return m, err
 }
@@ -284,11 +283,11 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 // stacks shapes. Compiled makes no first values of variables and copies nothing: that happens when
 // a step runs, or when a variable is read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
-	values, release, err := f.arguments(ctx, args, toCompile)
+	values, made, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer made.close()
 	p, err := f.program(ctx, values, toCompile)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// arguments puts host arguments on the devices. release closes what it made.
-
-func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, release func(), err error) {
+// arguments puts arguments where the step reads them: those of the host on the devices. made are the
+// copies that this took, for the caller to close.
+func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, made copies, err error) {
 	s := f.strategy
 	if err := f.check(); err != nil {
 		return nil, nil, err
@@ -35,57 +35,28 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	if err := f.otherRows(args); err != nil {
 		return nil, nil, err
 	}
-	var made []Value
-	release = func() {
-		for _, v := range made {
-			_ = v.Close()
-		}
-	}
-	fail := func(i int, reason, hint string, err error) ([]Value, func(), error) {
-		release()
+	fail := func(i int, reason, hint string, err error) ([]Value, copies, error) {
+		_ = made.close()
 		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
 	for i, arg := range args {
 		if err := ctx.Err(); err != nil {
 			return fail(i, "not copied", "", err)
 		}
-		if o := operandOf(arg); o.indirect(s) {
-			v, err := o.resolveArgument(ctx, s, f.opts.Name)
-			if err != nil {
-				return fail(i, fmt.Sprintf("a %T", arg), "", err)
-			}
-			arg, made = v, append(made, v)
+		placed, copied, err := f.place(ctx, i, arg)
+		if err != nil {
+			_ = made.close()
+			return nil, nil, err
 		}
-		if v, ok := arg.(Value); ok {
-			if isNil(v) {
-				return fail(i, "no value", "give a value or a host tensor", nil)
-			}
-			if err := ownedBy(s, v); err != nil {
-				return fail(i, "a value of another strategy", "copy it through the host", err)
-			}
+		if v, ok := placed.(Value); ok {
+			made, values = append(made, copied...), append(values, v)
 			if v.base().outline && to == toRun {
 				return fail(i, "made of shapes, which have no contents", argumentHint(shapes.Shape{}), nil)
 			}
 			if v.base().ragged != nil && !f.takesRagged() {
 				return fail(i, fmt.Sprintf("replicas have different shapes %v", v.base().ragged),
-					f.raggedHint(), nil)
+					"a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis", nil)
 			}
-			if v.base().only != nil {
-				all, _, err := spread(ctx, []Value{v})
-				if err != nil {
-					return fail(i, "on some devices, and not copied to the others", "", err)
-				}
-				v, made = all[0], append(made, all[0])
-			}
-			laid, copied, err := as(ctx, v, f.argument(i))
-			if err != nil {
-				release()
-				return nil, nil, f.notLaidOut(i, err)
-			}
-			if copied {
-				made = append(made, laid)
-			}
-			values = append(values, laid)
 			continue
 		}
 		var v Value
@@ -121,7 +92,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 			values, made = append(values, sizes), append(made, sizes)
 		}
 	}
-	return values, release, nil
+	return values, made, nil
 }
 
 // argumentHint says what to do with what is no tensor.

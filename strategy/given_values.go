@@ -3,8 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"weak"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -158,34 +156,6 @@ func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor,
 		return o.resolveHost(ctx, s, "copy")
 	}
 	return o.tensor()
-}
-
-// resolveArguments resolves the indirect ones of several arguments; the others stay as they are.
-// release closes what was made.
-func resolveArguments(ctx context.Context, s *TPUStrategy, op string, args []any) (resolved []any, release func(), err error) {
-	if !slices.ContainsFunc(args, func(x any) bool { return operandOf(x).indirect(s) }) {
-		return args, nothing, nil // without an allocation
-	}
-	var copies []Value
-	release = func() {
-		for _, v := range copies {
-			_ = v.Close()
-		}
-	}
-	resolved = slices.Clone(args)
-	for i, arg := range args {
-		o := operandOf(arg)
-		if !o.indirect(s) {
-			continue
-		}
-		v, err := o.resolveArgument(ctx, s, op)
-		if err != nil {
-			release()
-			return nil, nil, &ArgumentError{Function: op, Argument: i, Reason: fmt.Sprintf("a %T", arg), Err: err}
-		}
-		resolved[i], copies = v, append(copies, v)
-	}
-	return resolved, release, nil
 }
 
 // resolveArgument makes a value of an indirect operand, for the caller to close.

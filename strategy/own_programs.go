@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -62,11 +63,22 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 		}
 		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, own: true, Results: c.results})
 	})
-	p, err := f.program(ctx, c.values, toRun)
+	values := slices.Clone(c.values)
+	for i, v := range values {
+		if v.base().only != nil {
+			whole, err := v.base().onAll(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer whole.Close()
+			values[i] = whole
+		}
+	}
+	p, err := f.program(ctx, values, toRun)
 	if err != nil {
 		return nil, err
 	}
-	return p.run(ctx, c.values, c.variables...)
+	return p.run(ctx, values, c.variables...)
 }
 
 // one is run of a program that gives one value, the same on every replica.

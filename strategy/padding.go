@@ -363,8 +363,3 @@ func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	batch, err := hostTensor(arg)
 	return batch, err == nil && f.uneven(batch.Shape())
 }
-
-// raggedHint says what to do with replicas of different shapes.
-func (f *Function) raggedHint() string {
-	return "a compiled step has one shape: set FunctionOptions.Padding to MaskPadding, or Reduce the value with an axis"
-}

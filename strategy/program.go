@@ -107,11 +107,7 @@ func (p *program) keep() error {
 
 // matrix lays out the arguments and results of a launch, device by device. The results that update
 // a variable are the variable's own buffers: they are donated and used again by the same call.
-func (p *program) matrix(values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
-	return p.matrixOf(p.variables, values, results)
-}
-
-func (p *program) matrixOf(variables []*Variable, values [][]*pjrt.Buffer, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
+func (p *program) matrix(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
 	for row, d := range p.rows {
 		args[row] = make([]*pjrt.Buffer, len(variables))
@@ -144,17 +140,12 @@ func (p *program) column(outs [][]*pjrt.Buffer, j int) mesh.Buffers {
 // places of those that the program was traced with.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
-	values, release, err := spread(ctx, values)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	if len(p.borrowed) > 0 {
-		borrowed, release, err := p.borrow(ctx)
+		borrowed, err := p.borrow(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer release()
+		defer borrowed.close()
 		values = append(slices.Clone(values), borrowed...)
 	}
 	buffers, err := buffersOf(values)
@@ -185,7 +176,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 			return nil, v.live()
 		}
 	}
-	args, outs := p.matrixOf(variables, buffers, nil)
+	args, outs := p.matrix(variables, buffers, nil)
 	if err := p.executable.Execute(ctx, args, outs, pjrt.ExecuteOptions{Donate: p.donate}); err != nil {
 		return nil, closedMeanwhile(fault.Of("running "+p.function.opts.Name, err, ""))
 	}
@@ -210,24 +201,17 @@ func (p *program) givesNothing() bool { return p.results == 1 && p.module.Result
 
 func (p *program) close() error { return p.executable.Close() }
 
-// borrowed are the values of other strategies' variables that a program reads, as they are now.
-// release closes them.
-func (p *program) borrow(ctx context.Context) (values []Value, release func(), err error) {
-	s := p.function.strategy
-	release = func() {
-		for _, v := range values {
-			_ = v.Close()
-		}
-	}
+// borrow copies what other strategies' variables that the program reads hold now.
+func (p *program) borrow(ctx context.Context) (values copies, err error) {
 	for _, v := range p.borrowed {
-		c, err := operandOf(v).borrow(ctx, s, "reading for "+p.function.opts.Name)
+		c, err := operandOf(v).borrow(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
 		if err != nil {
-			release()
-			return nil, nil, err
+			_ = values.close()
+			return nil, err
 		}
 		values = append(values, c.value)
 	}
-	return values, release, nil
+	return values, nil
 }
 
 // purpose says whether a program is to run or only to be compiled.

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -76,49 +77,85 @@ func (f *Function) unusedAnnotation(args int) error {
 	return nil
 }
 
-// laidOut says whether the values of the batch are laid out as the function's arguments are.
-func (f *Function) laidOut(batch []any) bool {
-	for i, arg := range batch {
-		if v, ok := arg.(Value); ok && !isNil(v) && !v.base().laidOut(f.argument(i)) {
-			return false
-		}
-	}
-	return true
+// inPlace says whether a step can read a value as argument i as it is.
+func (f *Function) inPlace(i int, v Value) bool {
+	base := v.base()
+	return base.strategy == f.strategy && base.only == nil && base.laidOut(f.argument(i))
 }
 
-// layOut returns the batch with its values as the function's arguments are laid out. The batch
-// stays as it is. release closes the copies.
-func (f *Function) layOut(ctx context.Context, batch []any) (laid []any, release func(), err error) {
-	laid = batch
-	var copies []Value
-	release = func() {
-		for _, v := range copies {
-			_ = v.Close()
-		}
+// place returns argument i as the step takes it. What is on devices is brought to where the step
+// reads it: it is resolved, copied to all devices of the strategy, and laid out as the function says.
+// A host value stays as it is. made are the copies that this took, for the caller to close.
+func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made copies, err error) {
+	s := f.strategy
+	fail := func(reason, hint string, err error) (any, copies, error) {
+		_ = made.close()
+		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
 	}
-	for i, arg := range batch {
-		v, ok := arg.(Value)
-		if !ok || isNil(v) || ownedBy(f.strategy, v) != nil { // which is said later
+	v, onDevices := arg.(Value)
+	if o := operandOf(arg); o.indirect(s) {
+		if v, err = o.resolveArgument(ctx, s, f.opts.Name); err != nil {
+			return fail(fmt.Sprintf("a %T", arg), "", err)
+		}
+		made, onDevices = append(made, v), true
+	}
+	if !onDevices {
+		return arg, nil, nil
+	}
+	if isNil(v) {
+		return fail("no value", "give a value or a host tensor", nil)
+	}
+	if err := ownedBy(s, v); err != nil {
+		return fail("a value of another strategy", "copy it through the host", err)
+	}
+	if v.base().only != nil {
+		if v, err = asValue(v.base().onAll(ctx)); err != nil {
+			return fail("on some devices, and not copied to the others", "", err)
+		}
+		made = append(made, v)
+	}
+	laid, copied, err := as(ctx, v, f.argument(i))
+	if err != nil {
+		return fail("not laid out as "+f.argument(i).String(), "", err)
+	}
+	if copied {
+		made = append(made, laid)
+	}
+	return laid, made, nil
+}
+
+// placeAll is place of all arguments. It allocates nothing where all are in place.
+func (f *Function) placeAll(ctx context.Context, args []any) (placed []any, made copies, err error) {
+	placed = args
+	for i, arg := range args {
+		if v, ok := arg.(Value); ok && !isNil(v) && f.inPlace(i, v) {
 			continue
 		}
-		moved, copied, err := as(ctx, v, f.argument(i))
+		x, copied, err := f.place(ctx, i, arg)
 		if err != nil {
-			release()
-			return nil, nil, f.notLaidOut(i, err)
+			_ = made.close()
+			return nil, nil, err
 		}
-		if !copied {
+		if len(copied) == 0 {
 			continue
 		}
-		if copies == nil {
-			laid = slices.Clone(batch)
+		if len(made) == 0 {
+			placed = slices.Clone(args)
 		}
-		laid[i], copies = moved, append(copies, moved)
+		placed[i], made = x, append(made, copied...)
 	}
-	return laid, release, nil
+	return placed, made, nil
 }
 
-func (f *Function) notLaidOut(argument int, err error) *ArgumentError {
-	return &ArgumentError{Function: f.opts.Name, Argument: argument, Reason: "not laid out as " + f.argument(argument).String(), Err: err}
+// copies are values that a call made and closes.
+type copies []Value
+
+func (c copies) close() error {
+	var errs []error
+	for _, v := range c {
+		errs = append(errs, v.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // keep gives up the devices but some. What reads the value finds it there; a step that takes it
@@ -136,36 +173,11 @@ func (v *deviceValue) keep(only []bool) error {
 	return given.Close()
 }
 
-// spread brings values that are on some devices to all, for the time of a run. release closes the
-// copies.
-func spread(ctx context.Context, values []Value) (all []Value, release func(), err error) {
-	if !slices.ContainsFunc(values, func(v Value) bool { return v.base().only != nil }) {
-		return values, nothing, nil // without an allocation
+// onAll copies a value that is on some devices to all.
+func (v *deviceValue) onAll(ctx context.Context) (*Mirrored, error) {
+	t, err := v.Local(ctx, 0)
+	if err != nil {
+		return nil, err
 	}
-	var made []Value
-	all = slices.Clone(values)
-	release = func() {
-		for _, v := range made {
-			_ = v.Close()
-		}
-	}
-	for i, v := range values {
-		if v.base().only == nil {
-			continue
-		}
-		t, err := v.Local(ctx, 0)
-		if err == nil {
-			var m *Mirrored
-			if m, err = v.base().strategy.Mirror(ctx, t, v.Annotation()); err == nil {
-				all[i], made = m, append(made, m)
-			}
-		}
-		if err != nil {
-			release()
-			return nil, nil, err
-		}
-	}
-	return all, release, nil
+	return v.strategy.Mirror(ctx, t, v.annotation)
 }
-
-func nothing() {}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gomlx/compute/shapes"
@@ -21,11 +20,10 @@ import (
 // step: its launches stay bound to buffers, which each run fills with its batch. Nothing is looked
 // up by name and nothing is allocated from the second batch on.
 type residentLoop struct {
-	mu     sync.Mutex
-	bounds map[string]*residentBinding // by the signature of their batches
-	// last is the launch that ran last, hosts are the tensors of the batch under way, nil for
-	// values.
-	last  *residentBinding
+	mu sync.Mutex
+	// bounds are the launches, one for each signature of a batch; the one that ran last comes first.
+	bounds []*residentBinding
+	// hosts are the tensors of the batch under way, nil for values.
 	hosts []*tensors.Tensor
 }
 
@@ -44,8 +42,6 @@ type residentSlot struct {
 	host   shapes.Shape
 	// like is what the caller's values are like: a value without buffers.
 	like *deviceValue
-	// spread is what a value of some devices was copied to.
-	spread Value
 }
 
 // runResident runs the function on a batch and returns its results, which the next run overwrites.
@@ -62,19 +58,11 @@ func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error
 	if s.closed.Load() || f.closed.Load() {
 		return nil, f.check()
 	}
-	batch, release, err := resolveArguments(ctx, s, f.opts.Name, batch)
+	batch, made, err := f.placeAll(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	if !f.laidOut(batch) {
-		laid, release, err := f.layOut(ctx, batch)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
-		batch = laid
-	}
+	defer made.close()
 	if err := f.readBatch(batch); err != nil {
 		return nil, err
 	}
@@ -104,60 +92,44 @@ func (r *residentLoop) close() error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, b := range r.bounds {
-		for _, slot := range b.slots {
-			if slot.feed != nil {
-				errs = append(errs, slot.feed.Close())
-			}
-			if slot.spread != nil {
-				errs = append(errs, slot.spread.Close())
-			}
-		}
 		errs = append(errs, b.bound.Close())
 	}
-	clear(r.bounds)
-	r.last = nil
+	r.bounds = nil
 	return errors.Join(errs...)
 }
 
 // bound returns the bound function for the signature of the batch, which was read.
 func (f *Function) bound(ctx context.Context, batch []any) (*residentBinding, error) {
-	if f.resident.last != nil && f.resident.last.takes(batch, f.resident.hosts) {
-		return f.resident.last, nil
-	}
-	key := f.residentKey(batch)
-	if b, ok := f.resident.bounds[key]; ok {
-		f.resident.last = b
-		return b, nil
+	r := &f.resident
+	for i, b := range r.bounds {
+		if b.takes(batch, r.hosts) {
+			r.bounds[0], r.bounds[i] = b, r.bounds[0]
+			return b, nil
+		}
 	}
 	args := slices.Clone(batch)
-	for i, host := range f.resident.hosts {
+	for i, host := range r.hosts {
 		if host != nil {
 			args[i] = host
 		}
 	}
-	values, release, err := f.arguments(ctx, args, toRun)
+	values, made, err := f.arguments(ctx, args, toRun)
 	if err != nil {
 		return nil, err
 	}
 	b, err := f.bindResident(ctx, values)
 	if err != nil {
-		release()
+		_ = made.close()
 		return nil, err
 	}
-	f.resident.bounds[key], f.resident.last = b, b
+	b.bound.made = made
+	r.bounds = slices.Insert(r.bounds, 0, b)
 	return b, nil
 }
 
 // bindResident binds the function to the values of a batch.
-func (f *Function) bindResident(ctx context.Context, values []Value) (*residentBinding, error) {
-	p, err := f.program(ctx, values, toRun)
-	if err != nil {
-		return nil, err
-	}
-	b := &residentBinding{slots: make([]residentSlot, len(f.resident.hosts))}
-	if b.bound, err = p.bind(ctx, values); err != nil {
-		return nil, err
-	}
+func (f *Function) bindResident(ctx context.Context, values []Value) (b *residentBinding, err error) {
+	b = &residentBinding{slots: make([]residentSlot, len(f.resident.hosts))}
 	for i, host := range f.resident.hosts {
 		slot, base := &b.slots[i], values[i].base()
 		if host == nil {
@@ -169,7 +141,8 @@ func (f *Function) bindResident(ctx context.Context, values []Value) (*residentB
 			return nil, err
 		}
 	}
-	return b, nil
+	b.bound, err = f.bind(ctx, values)
+	return b, err
 }
 
 // readBatch makes tensors of the batch's host values. The batch stays as it is.
@@ -177,10 +150,7 @@ func (f *Function) readBatch(batch []any) error {
 	f.resident.hosts = slices.Grow(f.resident.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
 		f.resident.hosts[i] = nil
-		if v, ok := arg.(Value); ok {
-			if isNil(v) {
-				return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "no value: a nil pointer"}
-			}
+		if _, ok := arg.(Value); ok {
 			continue
 		}
 		tensor, err := hostTensor(arg)
@@ -192,21 +162,7 @@ func (f *Function) readBatch(batch []any) error {
 	return nil
 }
 
-// residentKey tells batches of different signatures apart.
-func (f *Function) residentKey(batch []any) string {
-	var key strings.Builder
-	for i, host := range f.resident.hosts {
-		if host != nil {
-			key.WriteString("h" + host.Shape().String())
-		} else {
-			key.WriteString("v" + signature([]Value{batch[i].(Value)}))
-		}
-	}
-	return key.String()
-}
-
-// takes says whether the batch has the signature that it is bound for: residentKey, without
-// allocations.
+// takes says whether the batch has the signature that it is bound for.
 func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
@@ -228,33 +184,18 @@ func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 // fill puts the batch where the bound step reads it.
 func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
-	fail := func(i int, reason string, err error) error {
-		return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Err: err}
-	}
 	for i, host := range hosts {
+		var buffers mesh.Buffers
+		var err error
+		reason := "not copied"
 		if host != nil {
-			buffers, err := b.slots[i].fill(ctx, host, batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)})
-			if err != nil {
-				return fail(i, "not copied", err)
-			}
-			b.bound.setColumn(i, buffers)
-			continue
+			buffers, err = b.slots[i].fill(ctx, host, batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)})
+		} else {
+			reason = "a closed value"
+			buffers, err = batch[i].(Value).base().live()
 		}
-		v := batch[i].(Value)
-		if err := ownedBy(f.strategy, v); err != nil {
-			return fail(i, "a value of another strategy", err)
-		}
-		if v.base().only != nil {
-			all, _, err := spread(ctx, []Value{v})
-			if err != nil {
-				return fail(i, "on some devices, and not copied to the others", err)
-			}
-			v = all[0]
-			b.slots[i].spread = v
-		}
-		buffers, err := v.base().live()
 		if err != nil {
-			return fail(i, "a closed value", err)
+			return &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Err: err}
 		}
 		b.bound.setColumn(i, buffers)
 	}
