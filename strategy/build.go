@@ -117,18 +117,25 @@ func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
 // abstract is a value without contents, in the place of a batch, or of a value that is not split.
 func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
-	if !shape.Ok() {
-		return nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
-	}
-	dims := shape.Dimensions
-	if split {
-		var err error
-		if dims, err = shareShape(dims, b.count()); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := b.layout(shape.DType, dims, b.annotation, split); err != nil {
+	dims, _, err := b.shareLayout(shape, split)
+	if err != nil {
 		return nil, err
 	}
 	return b.newValue(split, shape.DType, dims, b.annotation, nil)
+}
+
+// shareLayout is the shape of a replica's part of a batch, or of a value that is not split, and how
+// it lies on the devices.
+func (b batchShare) shareLayout(shape shapes.Shape, split bool) (dims []int, l *mesh.Layout, err error) {
+	if !shape.Ok() {
+		return nil, nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)
+	}
+	dims = shape.Dimensions
+	if split {
+		if dims, err = shareShape(dims, b.count()); err != nil {
+			return nil, nil, err
+		}
+	}
+	l, err = b.layout(shape.DType, dims, b.annotation, split)
+	return dims, l, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -38,45 +37,43 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, erro
 	if len(batches) == 0 {
 		return nil, fault.New(errkind.ValueError, "stack batches", "give the batch of each step", "no batches to stack")
 	}
-	isShape := func(batch any) bool { _, ok := batch.(shapes.Shape); return ok }
-	if slices.ContainsFunc(batches, isShape) {
-		return b.abstractStack(batches)
-	}
-	all := make([]*tensors.Tensor, len(batches))
+	var first shapes.Shape
+	hosts, outline := make([]*tensors.Tensor, len(batches)), false
 	for i, batch := range batches {
-		var err error
-		if all[i], err = hostTensor(batch); err != nil {
-			return nil, batchFault(i, err)
+		shape, ok := batch.(shapes.Shape)
+		if !ok {
+			var err error
+			if hosts[i], err = hostTensor(batch); err != nil {
+				return nil, batchFault(i, err)
+			}
+			shape = hosts[i].Shape()
 		}
-		if !all[i].Shape().Equal(all[0].Shape()) {
-			return nil, otherShape(i, all[i].Shape(), all[0].Shape())
+		outline = outline || ok
+		if i == 0 {
+			first = shape
+		}
+		if !shape.Equal(first) {
+			return nil, fault.New(errkind.ValueError, "stack batches", "a loop has one shape for all",
+				"the batch of step %d has shape %s, that of step 0 %s", i, shape, first)
 		}
 	}
-	shape, err := shareShape(all[0].Shape().Dimensions, b.count())
+	dims, l, err := b.shareLayout(first, true)
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.layout(all[0].DType(), shape, b.annotation, true)
-	if err != nil {
-		return nil, err
+	var buffers mesh.Buffers
+	if !outline {
+		buffers = b.machine.Buffers()
+		if err := b.uploadSteps(ctx, l, hosts, buffers); err != nil {
+			return nil, errors.Join(err, buffers.Close())
+		}
 	}
-	buffers := b.machine.Buffers()
-	if err := b.uploadSteps(ctx, l, all, buffers); err != nil {
-		return nil, errors.Join(err, buffers.Close())
-	}
-	v := &BatchStack{}
-	v.strategy, v.dtype, v.shape, v.annotation = b.TPUStrategy, all[0].DType(), shape, b.annotation
-	v.perReplica, v.steps, v.buffers = true, len(batches), buffers
+	v := &BatchStack{deviceValue{strategy: b.TPUStrategy, dtype: first.DType, shape: dims, annotation: b.annotation,
+		perReplica: true, steps: len(batches), buffers: buffers, outline: len(buffers) == 0}}
 	if err := b.hold(&v.deviceValue); err != nil {
 		return nil, errors.Join(err, v.free())
 	}
 	return v, nil
-}
-
-// otherShape is the error of a loop whose steps have batches of different shapes.
-func otherShape(step int, shape, first shapes.Shape) error {
-	return fault.New(errkind.ValueError, "stack batches", "a loop has one shape for all",
-		"the batch of step %d has shape %s, that of step 0 %s", step, shape, first)
 }
 
 // uploadSteps copies each device's part of every step, one after the other.
@@ -104,38 +101,6 @@ func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*
 		}
 	}
 	return nil
-}
-
-// abstractStack is a stacked value without contents.
-func (b batchShare) abstractStack(batches []any) (*BatchStack, error) {
-	var first shapes.Shape
-	for i, batch := range batches {
-		shape, ok := batch.(shapes.Shape)
-		if !ok {
-			tensor, err := hostTensor(batch)
-			if err != nil {
-				return nil, batchFault(i, err)
-			}
-			shape = tensor.Shape()
-		}
-		if i == 0 {
-			first = shape
-		} else if !shape.Equal(first) {
-			return nil, otherShape(i, shape, first)
-		}
-	}
-	one, err := b.abstract(first, true)
-	if err != nil {
-		return nil, err
-	}
-	v := &BatchStack{}
-	base := one.base()
-	v.strategy, v.dtype, v.shape, v.annotation, v.perReplica, v.steps = b.TPUStrategy, base.dtype, base.shape, b.annotation, true, len(batches)
-	v.outline = true
-	if err := b.hold(&v.deviceValue); err != nil {
-		return nil, err
-	}
-	return v, nil
 }
 
 // batchFault returns the error of the batch of a step.
