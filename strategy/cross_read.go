@@ -28,7 +28,7 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 	if m, ok := mode.Of(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
 	}
-	if err := v.strategy.requireOwn(ctx, op, fmt.Sprintf("variable %q", v.path)); err != nil {
+	if err := v.strategy.requireOwn(ctx, op, v.subject()); err != nil {
 		return err
 	}
 	return v.strategy.requireCross(ctx, op)
@@ -163,7 +163,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	}
 	s := v.strategy
 	if replica < 0 || replica >= s.replicas {
-		return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d", replica, s.replicas)
+		return nil, fault.New(errkind.ValueError, v.subject(), "count from 0", "replica %d of %d", replica, s.replicas)
 	}
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
@@ -175,10 +175,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 		return nil, err
 	}
 	value, err := v.value().download(ctx, v.buffers, replica)
-	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
-	}
-	return value, nil
+	return value, v.failed(err)
 }
 
 // LocalPart copies what one logical device of a replica holds of the variable to the host: its part
@@ -191,7 +188,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	s := v.strategy
 	d := replica*s.logicalDevices + logicalDevice
 	if replica < 0 || replica >= s.replicas || logicalDevice < 0 || logicalDevice >= s.logicalDevices {
-		return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "count from 0", "replica %d of %d, logical device %d of %d",
+		return nil, fault.New(errkind.ValueError, v.subject(), "count from 0", "replica %d of %d, logical device %d of %d",
 			replica, s.replicas, logicalDevice, s.logicalDevices)
 	}
 	l, err := v.layout()
@@ -214,7 +211,7 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	var failed error
 	err = part.MutableBytes(func(data []byte) { failed = s.machine.GetPart(ctx, l, v.buffers, d, data) })
 	if err = cmp.Or(failed, err); err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+		return nil, v.failed(err)
 	}
 	return part, nil
 }
@@ -229,8 +226,5 @@ func (v *Variable) Ready(ctx context.Context) error {
 	}
 	v.strategy.machine.Launch.Lock()
 	defer v.strategy.machine.Launch.Unlock()
-	if err := ready(ctx, v.buffers); err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
-	}
-	return nil
+	return v.failed(ready(ctx, v.buffers))
 }

@@ -192,29 +192,33 @@ func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) erro
 	return v.crossWrite(ctx, assign.Set, saved)
 }
 
-// upload copies a value to all components. It waits for the launch lock only if the variable lives
-// already.
+// upload copies a value to all components. It is called under machine.Launch, or for a variable that
+// nobody knows yet.
 func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
 	if p := lazy.PartsOf(value); p != nil {
 		load, err := v.load(p)
 		if err != nil {
 			return err
 		}
-		v.shardBytes = load.Layout.PartBytes
 		if _, err := v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1); err != nil {
 			return err
 		}
 		return v.swap(load.Into)
 	}
-	s := v.strategy
+	fresh, err := v.copied(ctx, value)
+	if err != nil {
+		return err
+	}
+	return v.swap(fresh)
+}
+
+// copied copies a value to all components' devices, into new buffers.
+func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
 	l, err := v.layout()
 	if err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+		return nil, err
 	}
-	fresh := s.machine.Buffers()
-	if err := s.upload(ctx, l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
-	}
-	v.shardBytes = l.PartBytes
-	return v.swap(fresh)
+	fresh := v.strategy.machine.Buffers()
+	err = v.strategy.putTensor(ctx, l, value, func(_ int, data []byte) []byte { return data }, fresh)
+	return fresh, v.failed(err)
 }

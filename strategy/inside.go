@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -58,10 +57,7 @@ func (m innerStrategy) RequireEager(ctx context.Context, op, instead string) err
 	return m.requireEager(ctx, op, instead)
 }
 func (m innerStrategy) MergeCall(ctx context.Context, op string) (code any, err error) {
-	if mc, err := m.mergeCall(ctx, op); mc != nil || err != nil {
-		return mc, err
-	}
-	return nil, nil
+	return m.mergeCall(ctx, op)
 }
 func (m innerStrategy) Check() error { return m.check() }
 
@@ -193,7 +189,7 @@ func (m innerStrategy) Room(variables []*Variable) bool {
 	need := int64(0) // of each device
 	for _, v := range variables {
 		if v.waiting.Load() == nil {
-			need += int64(v.shardBytes)
+			need += int64(v.BytesPerDevice())
 		}
 	}
 	free, known := m.machine.FreeBytes()
@@ -228,7 +224,7 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 			err = ready(ctx, v.buffers)
 		}
 		if err != nil {
-			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+			return v.failed(err)
 		}
 		held[i] = v.buffers
 	}

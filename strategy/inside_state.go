@@ -36,11 +36,9 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 		if err := v.annotation.ValidateOn(s.axes, v.path, v.shape); err != nil {
 			return nil, &Error{Op: fmt.Sprintf("strategy: state %q", v.path), Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
 		}
-		l, err := v.layout()
-		if err != nil {
-			return nil, fault.Of(fmt.Sprintf("state %q", v.path), err, "")
+		if _, err := v.layout(); err != nil {
+			return nil, err
 		}
-		v.shardBytes = l.PartBytes
 		all[i], layouts = v, append(layouts, v.annotation)
 		key.WriteString(" " + shape.String())
 	}

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
@@ -80,13 +78,8 @@ func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
 		synchronization: OnRead, aggregation: AggregateSum}
 	if _, err := store.CreateVariable(name, tensors.FromShape(v.Shape())); err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", name), err, "")
+		return nil, v.failed(err)
 	}
-	l, err := v.layout()
-	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", name), err, "")
-	}
-	v.shardBytes = l.PartBytes
 	v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
 	s.mu.Lock()
 	defer s.mu.Unlock()

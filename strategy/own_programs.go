@@ -90,12 +90,25 @@ func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error)
 	return results[0].(*Mirrored), nil
 }
 
-// copyAs copies a value, split over the logical devices as a says.
+// copyAs copies a value that is the same on all replicas, split over the logical devices as a says.
 func copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
-	return builtinCall{
-		name: "copy", values: []Value{value}, mirrored: true, results: one(a),
+	v, err := copyOf(ctx, value, true, a)
+	if err != nil {
+		return nil, err
+	}
+	return v.(*Mirrored), nil
+}
+
+// copyOf copies a value into another layout. Nothing goes through the host.
+func copyOf(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
+	results, err := builtinCall{
+		name: "copy", values: []Value{value}, mirrored: mirrored, results: one(a),
 		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
-	}.one(ctx, value.base().strategy)
+	}.run(ctx, value.base().strategy)
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
 }
 
 func one(a logical.Annotation) []logical.Annotation { return []logical.Annotation{a} }

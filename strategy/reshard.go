@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -41,29 +39,13 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied b
 	if base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
 	} else {
-		out, err = reshard(ctx, v, a)
+		out, err = copyOf(ctx, v, !base.perReplica, a)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
 	}
 	out.base().ragged = base.ragged
 	return out, true, nil
-}
-
-// reshard copies a value into another layout. Nothing goes through the host.
-func reshard(ctx context.Context, v Value, a logical.Annotation) (Value, error) {
-	base := v.base()
-	if _, err := base.live(); err != nil {
-		return nil, err
-	}
-	out, err := builtinCall{
-		name: "lay_out", values: []Value{v}, mirrored: !base.perReplica, results: one(a),
-		step: func(_ *ReplicaContext, in []*graph.Node) []*graph.Node { return in },
-	}.run(ctx, base.strategy)
-	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
-	}
-	return out[0], nil
 }
 
 // unusedAnnotation refuses annotations of arguments that are not given.

@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,15 +204,10 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 // fill copies a batch into the slot's buffers.
 func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batchShare) ([]*pjrt.Buffer, error) {
 	return slot.feed.refill(func(buffers mesh.Buffers) error {
-		var failed error
-		l := slot.layout
-		err := host.ConstBytes(func(data []byte) {
-			failed = b.machine.Put(ctx, l, func(r int) []byte {
-				at := b.part(r)
-				return data[at*l.Bytes : (at+1)*l.Bytes]
-			}, buffers)
-		})
-		return cmp.Or(failed, err)
+		return b.putTensor(ctx, slot.layout, host, func(r int, data []byte) []byte {
+			at := b.part(r)
+			return data[at*slot.layout.Bytes : (at+1)*slot.layout.Bytes]
+		}, buffers)
 	})
 }
 

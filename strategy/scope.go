@@ -50,10 +50,7 @@ func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	if u := v.updater(ctx); u != nil {
 		return u, nil
 	}
-	if mc != nil {
-		return mc, nil
-	}
-	return nil, nil
+	return mc, nil
 }
 
 // mergeCall returns the merge call that ctx belongs to, if it belongs to one: the call is to build

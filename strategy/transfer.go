@@ -204,12 +204,18 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 // uploadedTensor makes a value of parts of one tensor: part answers replica r's.
 func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
 	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
-		var failed error
-		err := tensor.ConstBytes(func(data []byte) {
-			failed = s.machine.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
-		})
-		return cmp.Or(failed, err)
+		return s.putTensor(ctx, l, tensor, part, buffers)
 	})
+}
+
+// putTensor copies parts of one tensor to this process's devices, as [mesh.Machine.Put] does: part
+// answers replica r's.
+func (s *TPUStrategy) putTensor(ctx context.Context, l *mesh.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers mesh.Buffers) error {
+	var failed error
+	err := tensor.ConstBytes(func(data []byte) {
+		failed = s.machine.Put(ctx, l, func(r int) []byte { return part(r, data) }, buffers)
+	})
+	return cmp.Or(failed, err)
 }
 
 // uploadedBy makes a value of the buffers that upload fills.

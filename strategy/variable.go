@@ -27,9 +27,8 @@ type Variable struct {
 	shape      []int
 	annotation logical.Annotation
 	// over says along which dimension each replica holds a part of the variable.
-	over       spmd.ReplicaShard
-	shardBytes int
-	trainable  bool
+	over      spmd.ReplicaShard
+	trainable bool
 
 	synchronization VariableSynchronization
 	aggregation     VariableAggregation
@@ -81,7 +80,13 @@ func (v *Variable) LocalWrites() bool { return v.localWrites }
 func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
 
 // BytesPerDevice returns the number of bytes of the variable that each device holds.
-func (v *Variable) BytesPerDevice() int { return v.shardBytes }
+func (v *Variable) BytesPerDevice() int {
+	l, err := v.layout()
+	if err != nil { // which the making of the variable has said
+		return 0
+	}
+	return l.PartBytes
+}
 
 // String describes the variable without reading it.
 func (v *Variable) String() string {
@@ -103,7 +108,19 @@ func (v *Variable) value() *deviceValue {
 
 // layout is how the variable lies on the devices.
 func (v *Variable) layout() (*mesh.Layout, error) {
-	return v.value().layout()
+	l, err := v.value().layout()
+	return l, v.failed(err)
+}
+
+// subject names the variable in errors.
+func (v *Variable) subject() string { return fmt.Sprintf("variable %q", v.path) }
+
+// failed is the error of an operation of the variable that failed for a cause, nil without one.
+func (v *Variable) failed(cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return fault.Of(v.subject(), cause, "")
 }
 
 // live is called under machine.Launch.
@@ -119,15 +136,14 @@ func (v *Variable) live() error {
 
 // load returns the loading of a value in parts.
 func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
-	name := fmt.Sprintf("variable %q", v.path)
 	if shape := from.Shape(); !shape.Equal(v.Shape()) {
-		return nil, fault.New(errkind.ValueError, name, "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
+		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
 	}
 	l, err := v.layout()
 	if err != nil {
-		return nil, fault.Of(name, err, "")
+		return nil, err
 	}
-	return &mesh.Load{Name: name, Layout: l, From: from}, nil
+	return &mesh.Load{Name: v.subject(), Layout: l, From: from}, nil
 }
 
 // swap gives a live variable other buffers, and closes those that it has. It is called under
@@ -164,7 +180,7 @@ func (v *Variable) Close() error {
 	}
 	s.mu.Unlock()
 	if i < 0 && !v.closed {
-		return fault.New(errkind.ValueError, fmt.Sprintf("variable %q", v.path), "close the strategy", "belongs to a store")
+		return fault.New(errkind.ValueError, v.subject(), "close the strategy", "belongs to a store")
 	}
 	return v.free()
 }
@@ -175,7 +191,7 @@ func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")
 	}
 	if v.strategy != s {
-		return fault.OtherStrategy(op, fmt.Sprintf("variable %q", v.path))
+		return fault.OtherStrategy(op, v.subject())
 	}
 	return nil
 }

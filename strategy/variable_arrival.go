@@ -77,13 +77,9 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	held, err := vs.held(v.path)
+	value, err := vs.valueOf(v)
 	if err != nil {
 		return err
-	}
-	value, err := held.Value()
-	if err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 	}
 	if of := first.ValueOf(value); of != nil {
 		placed, err := v.first()
@@ -96,13 +92,9 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 			return err
 		}
 	}
-	l, err := v.layout()
+	fresh, err := v.copied(ctx, value)
 	if err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
-	}
-	fresh := s.machine.Buffers()
-	if err := s.upload(ctx, l, func(_ int, use func([]byte)) error { return value.ConstBytes(use) }, fresh); err != nil {
-		return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+		return err
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
 	return v.take(fresh)
@@ -124,16 +116,9 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 		if v == nil || v.waiting.Load() != vs {
 			continue
 		}
-		held, err := vs.held(v.path)
+		value, err := vs.valueOf(v)
 		if err != nil {
 			return err
-		}
-		if !held.HasValue() {
-			continue
-		}
-		value, err := held.Value()
-		if err != nil {
-			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
 		if p := lazy.PartsOf(value); p != nil {
 			waiting, parts = append(waiting, v), append(parts, p)

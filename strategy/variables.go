@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -113,11 +114,9 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	if err := v.annotation.ValidateOn(vs.strategy.axes, path, v.shape); err != nil {
 		return nil, fault.Of(fmt.Sprintf("variable rule %d", rule), err, "")
 	}
-	l, err := v.layout()
-	if err != nil {
-		return nil, fault.Of(fmt.Sprintf("variable %q", path), err, "")
+	if _, err := v.layout(); err != nil {
+		return nil, err
 	}
-	v.shardBytes = l.PartBytes
 	v.waiting.Store(vs)
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -147,7 +146,7 @@ func (vs *Variables) Pull(ctx context.Context) error {
 			return err
 		}
 		if err := held.SetValue(value); err != nil {
-			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
+			return v.failed(err)
 		}
 	}
 	return nil
@@ -169,13 +168,9 @@ func (vs *Variables) Push(ctx context.Context) error {
 		if v.waiting.Load() != nil {
 			continue // it arrives with the store's value
 		}
-		held, err := vs.held(v.path)
+		value, err := vs.valueOf(v)
 		if err != nil {
 			return err
-		}
-		value, err := held.Value()
-		if err != nil {
-			return fault.Of(fmt.Sprintf("variable %q", v.path), err, "")
 		}
 		if err := v.Assign(ctx, value); err != nil {
 			return err
@@ -191,6 +186,16 @@ func (vs *Variables) held(path string) (*model.Variable, error) {
 	}
 	return nil, fault.New(errkind.ValueError, fmt.Sprintf("variable %q", path), "delete a store's variables before its first step, or make a new store",
 		"it is on the devices, but no longer in its store")
+}
+
+// valueOf is the store's value of a variable.
+func (vs *Variables) valueOf(v *Variable) (*tensors.Tensor, error) {
+	held, err := vs.held(v.path)
+	if err != nil {
+		return nil, err
+	}
+	value, err := held.Value()
+	return value, v.failed(err)
 }
 
 func (vs *Variables) free() error {
