@@ -178,14 +178,11 @@ func (b *Binding) letGo(err error) bool {
 
 // adopt makes values of the first launch's results. Later launches refill the same buffers.
 func (b *Binding) adopt() error {
-	columns := b.resultColumns()
-	for j, r := range b.program.module.Results[:b.program.results] {
-		v, err := b.program.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, columns[j])
+	for j, column := range b.resultColumns() {
+		v, err := b.program.result(j, column, b.arguments)
 		if err != nil {
 			return err
 		}
-		b.program.cutTo(j, v.base(), b.arguments)
-		b.program.compare(j, v.base(), b.arguments)
 		b.results = append(b.results, v)
 	}
 	return nil

@@ -280,10 +280,8 @@ func (c *capture) Now() *graph.Node { return c.now }
 
 // Set implements region.StepVariable.
 func (c *capture) Set(x *graph.Node) {
-	c.now, c.changed = x, x != c.first
-	if c.wrote != nil {
-		c.wrote(x)
-	}
+	c.write(x)
+	c.changed = x != c.first
 }
 
 // PerReplica reports whether each replica has its own.

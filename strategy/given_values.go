@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"weak"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -224,10 +223,7 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content
 // gives up the others.
 func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	base := whole.base()
-	theirs := base.strategy.drop(weak.Make(base)) // not theirs to release any more
-	base.mu.Lock()
-	base.closed = true
-	base.mu.Unlock()
+	theirs := base.surrender() // not theirs to release any more
 	mine := s.machine.Buffers()
 	for d, e := range from {
 		mine[d], theirs[e] = theirs[e], nil

@@ -173,7 +173,7 @@ func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held conte
 	if err := m.Usable(ctx, "loading variables"); err != nil {
 		return nil, nil, err
 	}
-	return m.Variables(store).exclusive(ctx)
+	return m.Variables(store).exclusive(ctx, "")
 }
 
 func (m innerStrategy) Fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"weak"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -13,7 +12,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
@@ -57,29 +55,7 @@ func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []Vari
 			v.buffers = zeros[i].base().surrender()
 		}
 	}
-	s.mu.Lock()
-	closed := s.closed.Load()
-	if !closed {
-		s.own = append(s.own, all...)
-	}
-	s.mu.Unlock()
-	if closed {
-		for _, v := range all {
-			_ = v.free()
-		}
-		return nil, ErrClosed
-	}
-	return all, nil
-}
-
-// surrender closes a value and gives its buffers to the caller.
-func (v *deviceValue) surrender() []*pjrt.Buffer {
-	v.strategy.drop(weak.Make(v))
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	buffers := v.buffers
-	v.buffers, v.closed = nil, true
-	return buffers
+	return all, s.ownVariables(all...)
 }
 
 func (m innerFunction) Repeat(most int) { m.repeats = most }

@@ -29,14 +29,6 @@ func (m innerStrategy) Sharding() bool { return m.sharding }
 
 func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }
 
-func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
-	return m.runResident(ctx, batch)
-}
-
-func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
-	return m.runSteps(ctx, batches)
-}
-
 func (m innerFunction) Arguments() []logical.Annotation { return slices.Clone(m.opts.Arguments) }
 
 func (m innerFunction) Store() *model.Store { return m.opts.Store }
@@ -81,13 +73,7 @@ func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 		return nil, v.failed(err)
 	}
 	v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed.Load() {
-		return nil, ErrClosed
-	}
-	s.own = append(s.own, v)
-	return v, nil
+	return v, s.ownVariables(v)
 }
 
 func (m innerContext) Meet(f func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))) {

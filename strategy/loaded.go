@@ -133,9 +133,9 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 		return fail("give the store that holds it", "there is no store")
 	}
 	vars := l.f.strategy.Variables(store)
-	ctx, done, err := vars.exclusive(ctx)
+	ctx, done, err := vars.exclusive(ctx, "loading "+l.Name+": ")
 	if err != nil {
-		return nil, fault.Of("loading "+l.Name+": waiting for its store", err, "")
+		return nil, err
 	}
 	defer done()
 	if store.GetVariable(a.Name) == nil {

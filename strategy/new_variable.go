@@ -115,14 +115,27 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	if err := v.upload(ctx, value); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed.Load() {
-		return nil, errors.Join(ErrClosed, v.free())
+	if err := s.ownVariables(v); err != nil {
+		return nil, err
 	}
-	s.own = append(s.own, v)
 	s.rules.Mark(s.opts.Variables, name, v.shape)
 	return v, nil
+}
+
+// ownVariables makes variables those of the strategy, whose Close closes them. If that came before,
+// they are closed now.
+func (s *TPUStrategy) ownVariables(all ...*Variable) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed.Load() {
+		s.own = append(s.own, all...)
+		return nil
+	}
+	errs := []error{ErrClosed}
+	for _, v := range all {
+		errs = append(errs, v.free())
+	}
+	return errors.Join(errs...)
 }
 
 // DistributedVariables returns the variables that NewVariable made and that were not closed, in the

@@ -10,18 +10,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// builtin returns the strategy's own function of a name, making it once.
-func (s *TPUStrategy) builtin(name string, make func() *Function) *Function {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f, ok := s.builtins[name]
-	if !ok {
-		f = make()
-		s.builtins[name] = f
-	}
-	return f
-}
-
 // builtinCall is one run of a small program of the strategy's own.
 type builtinCall struct {
 	// name keys the program, together with the variables' and values' kinds.
@@ -53,16 +41,19 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	for _, v := range c.variables {
 		name += " " + v.key()
 	}
-	callName, variables, build := c.name, c.variables, c.step // the program does not keep the values
-	f := s.builtin(name, func() *Function {
-		step := func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
+	s.mu.Lock()
+	f := s.builtins[name]
+	if f == nil {
+		callName, variables, build := c.name, c.variables, c.step // the program does not keep the values
+		f = s.Function(func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			for _, v := range variables { // in this order other calls give theirs
 				rc.capture(callName, v)
 			}
 			return build(rc, in)
-		}
-		return s.Function(step, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, own: true, Results: c.results})
-	})
+		}, FunctionOptions{Name: c.name, mirroredResults: c.mirrored, own: true, Results: c.results})
+		s.builtins[name] = f
+	}
+	s.mu.Unlock()
 	values := slices.Clone(c.values)
 	for i, v := range values {
 		if v.base().only != nil {

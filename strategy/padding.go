@@ -124,11 +124,7 @@ func (t *trace) leaveOutPadding(ctx context.Context) error {
 func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("%v", r)
-			}
-			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: cause,
+			err = &ragged.Error{Dim: -1, Reason: fmt.Sprintf("the step cannot be traced for padded dimensions of %v", sizes), Err: fault.Cause(r),
 				Hint: "take dimensions from the arguments' shapes, or mask the padding in the step (FunctionOptions.Padding: KeepPadding)"}
 		}
 	}()

@@ -182,18 +182,26 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	}
 	results := make([]Value, p.results)
 	for j := range results {
-		column := p.column(outs, j)
-		r := p.module.Results[j]
-		if results[j], err = s.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, column); err != nil {
+		if results[j], err = p.result(j, p.column(outs, j), values); err != nil {
 			return nil, err
 		}
-		p.cutTo(j, results[j].base(), values)
-		p.compare(j, results[j].base(), values)
 	}
 	if p.givesNothing() {
 		return nil, results[0].Close()
 	}
 	return results, nil
+}
+
+// result makes a value of result j of a launch over the values.
+func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, error) {
+	r := p.module.Results[j]
+	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, buffers)
+	if err != nil {
+		return nil, err
+	}
+	p.cutTo(j, v.base(), values)
+	p.compare(j, v.base(), values)
+	return v, nil
 }
 
 // givesNothing says whether the program's one result only stands for there being none.

@@ -43,8 +43,9 @@ type residentSlot struct {
 	like *deviceValue
 }
 
-// runResident runs the function on a batch and returns its results, which the next run overwrites.
-func (f *Function) runResident(ctx context.Context, batch []any) ([]Value, error) {
+// RunResident runs the function on a batch and returns its results, which the next run overwrites.
+func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, error) {
+	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}

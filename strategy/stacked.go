@@ -121,8 +121,9 @@ func stepsOf(values []Value) (int, error) {
 	return steps, nil
 }
 
-// runSteps runs the function once for each of the batches, in order, in one launch.
-func (f *Function) runSteps(ctx context.Context, batches [][]any) ([]Value, error) {
+// RunSteps runs the function once for each of the batches, in order, in one launch.
+func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, error) {
+	f := m.Function
 	if err := RefuseTracing(ctx, f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
 	}

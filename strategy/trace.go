@@ -74,10 +74,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("panic: %v", r)
-			}
+			cause := fault.Cause(r)
 			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
@@ -89,8 +86,8 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	}
 	if f.opts.Store != nil {
 		var done func()
-		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx); err != nil {
-			return nil, nil, fault.Of(fmt.Sprintf("tracing %s: waiting for the store", f.opts.Name), err, "")
+		if ctx, done, err = f.strategy.Variables(f.opts.Store).exclusive(ctx, "tracing "+f.opts.Name+": "); err != nil {
+			return nil, nil, err
 		}
 		defer done()
 	}

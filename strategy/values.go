@@ -230,6 +230,16 @@ func (v *deviceValue) free() error {
 	return v.buffers.Close()
 }
 
+// surrender closes a value and gives its buffers to the caller.
+func (v *deviceValue) surrender() mesh.Buffers {
+	v.strategy.drop(weak.Make(v))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	buffers := v.buffers
+	v.buffers, v.closed = nil, true
+	return buffers
+}
+
 // Local waits for one replica's tensor, counted from 0, and copies it to the host. The parts of a
 // tensor that is split over logical devices are put together. The tensor is the caller's.
 //

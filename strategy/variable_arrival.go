@@ -65,9 +65,9 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 
 // bring copies the store's value of a variable to the devices.
 func (vs *Variables) bring(ctx context.Context, v *Variable) error {
-	ctx, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx, v.subject()+": ")
 	if err != nil {
-		return fault.Of(fmt.Sprintf("variable %q: waiting for the store", v.path), err, "")
+		return err
 	}
 	defer done()
 	if v.waiting.Load() == nil {
@@ -102,9 +102,9 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 
 // bringParts brings those of some variables that wait for values of parts.
 func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) error {
-	ctx, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
-		return fault.Of("waiting for the store", err, "")
+		return err
 	}
 	defer done()
 	if err := vs.strategy.check(); err != nil {
@@ -133,9 +133,9 @@ func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) erro
 
 // initialize makes the first values of the store's variables that have none, here or in the store.
 func (vs *Variables) initialize(ctx context.Context) error {
-	ctx, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
-		return fault.Of("waiting for the store", err, "")
+		return err
 	}
 	defer done()
 	var missing []*model.Variable

@@ -57,8 +57,9 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 // turnKey marks the context of code that has the turn of a store.
 type turnKey struct{ of *Variables }
 
-// exclusive waits for the turn to use the store, unless ctx has it already. done gives it back.
-func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done func(), err error) {
+// exclusive waits for the turn to use the store, unless ctx has it already. done gives it back. An
+// error says what waits: doing is "", or ends in a colon and a space.
+func (vs *Variables) exclusive(ctx context.Context, doing string) (held context.Context, done func(), err error) {
 	if ctx.Value(turnKey{vs}) != nil {
 		return ctx, func() {}, nil
 	}
@@ -66,7 +67,7 @@ func (vs *Variables) exclusive(ctx context.Context) (held context.Context, done 
 	case vs.turn <- struct{}{}:
 		return context.WithValue(ctx, turnKey{vs}, true), func() { <-vs.turn }, nil
 	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, fault.Of(doing+"waiting for the store", context.Cause(ctx), "")
 	}
 }
 
@@ -131,9 +132,9 @@ func (vs *Variables) Pull(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
 	}
-	ctx, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
-		return fault.Of("waiting for the store", err, "")
+		return err
 	}
 	defer done()
 	for _, v := range vs.All() {
@@ -159,9 +160,9 @@ func (vs *Variables) Push(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
 	}
-	ctx, done, err := vs.exclusive(ctx)
+	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
-		return fault.Of("waiting for the store", err, "")
+		return err
 	}
 	defer done()
 	for _, v := range vs.All() {

@@ -41,22 +41,20 @@ func UnknownReduction(op string, reduction fmt.Stringer) *errkind.Fault {
 	return New(errkind.AssertionError, op, "use Sum or Mean", "unknown reduction %s", reduction)
 }
 
-// Catch calls f; the error of a panic of f is what failed makes of the panic's value.
-func Catch[T any](f func() (T, error), failed func(p any) error) (result T, err error) {
+// Traced calls a function that builds graph, which panics with its error, and returns that error.
+func Traced[T any](f func() T) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = failed(p)
+			err = Cause(p)
 		}
 	}()
-	return f()
+	return f(), nil
 }
 
-// Traced calls a function that builds graph, which panics with its error, and returns that error.
-func Traced[T any](f func() T) (T, error) {
-	return Catch(func() (T, error) { return f(), nil }, func(p any) error {
-		if err, ok := p.(error); ok {
-			return err
-		}
-		return fmt.Errorf("panic: %v", p)
-	})
+// Cause returns the value of a panic as an error.
+func Cause(p any) error {
+	if err, ok := p.(error); ok {
+		return err
+	}
+	return fmt.Errorf("panic: %v", p)
 }

@@ -204,13 +204,12 @@ func (m *maker) make(ctx context.Context, v *model.Variable) error {
 // state is where the store's random numbers stand: on all processes where they stand on the first
 // one.
 func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
-	store, path := m.Store, model.JoinPath("/", model.RNGStateVariableName)
-	v := store.GetVariable(path)
+	v := m.Store.GetVariable(StatePath)
 	if v == nil || !v.HasValue() {
-		if err := store.ResetRNGState(); err != nil {
+		if err := m.Store.ResetRNGState(); err != nil {
 			return nil, err
 		}
-		v = store.GetVariable(path)
+		v = m.Store.GetVariable(StatePath)
 	}
 	value, err := v.Value()
 	if err != nil {
@@ -241,7 +240,7 @@ func (m *maker) state(ctx context.Context) (*tensors.Tensor, error) {
 }
 
 func (m *maker) setState(next *tensors.Tensor) error {
-	return m.Store.GetVariable(model.JoinPath("/", model.RNGStateVariableName)).SetValue(next)
+	return m.Store.GetVariable(StatePath).SetValue(next)
 }
 
 // flush makes the values that were put off.
@@ -251,7 +250,11 @@ func (m *maker) flush(ctx context.Context) error {
 	}
 	list := m.pending
 	m.pending = nil
-	values, next, err := onHost(m.Store, list, func() (*tensors.Tensor, error) { return m.state(ctx) })
+	inits, of := make([]model.VariableInitializer, len(list)), make([]shapes.Shape, len(list))
+	for i, v := range list {
+		inits[i], of[i] = initial.Of(v), v.Shape()
+	}
+	values, next, err := valuesOnHost(m.Store, inits, of, func() (*tensors.Tensor, error) { return m.state(ctx) })
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package first
 
 import (
-	"fmt"
-
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
@@ -11,7 +9,6 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/initial"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
@@ -57,11 +54,11 @@ func (o Options) trace(init model.VariableInitializer, v Variable) (t *initializ
 	if g.state != nil {
 		sig.Results = append(sig.Results, spmd.Tensor{Name: "random_state"})
 	}
-	for name := range g.parameters {
-		if name != StatePath {
+	for h := range g.NumParameters() {
+		if g.parameter(h) != StatePath {
 			return nil, ErrNotForDevices
 		}
-		sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: name})
+		sig.Arguments = append(sig.Arguments, spmd.Tensor{Name: StatePath})
 	}
 	if len(sig.Arguments) != len(sig.Results)-1 { // a state that is read only, or written only
 		return nil, ErrNotForDevices
@@ -85,9 +82,13 @@ var StatePath = model.JoinPath("/", model.RNGStateVariableName)
 // graphOfValues is a graph of initializers.
 type graphOfValues struct {
 	*graph.Graph
-	parameters map[string]*graph.Node
-	state      *graph.Node // of random numbers, after all
-	changed    bool        // some variable is
+	state   *graph.Node // of random numbers, after all
+	changed bool        // some variable is
+}
+
+// parameter is the path of the variable that a parameter stands for.
+func (g *graphOfValues) parameter(h int) string {
+	return g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
 }
 
 // initializerGraph builds the graph of initializers' values, one after the other. The outputs are
@@ -95,15 +96,11 @@ type graphOfValues struct {
 func initializerGraph(b compute.Backend, store *model.Store, inits []model.VariableInitializer, of []shapes.Shape) (g *graphOfValues, outputs []*graph.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("panic: %v", r)
-			}
-			err = fault.Of("the initializer", cause, "")
+			err = fault.Of("the initializer", fault.Cause(r), "")
 		}
 	}()
 	// The name is the module's, and the same for all.
-	g = &graphOfValues{Graph: graph.NewGraph(b, "first_value"), parameters: map[string]*graph.Node{}}
+	g = &graphOfValues{Graph: graph.NewGraph(b, "first_value")}
 	model.SetStore(g.Graph, store)
 	for i, init := range inits {
 		value := init(g.Graph, of[i])
@@ -126,23 +123,11 @@ func initializerGraph(b compute.Backend, store *model.Store, inits []model.Varia
 		g.state = v.NodeValue(g.Graph)
 		outputs = append(outputs, g.state)
 	}
-	for h := range g.NumParameters() {
-		p := g.GetParameterByHandle(graph.ParameterHandle(h))
-		g.parameters[p.GetParameterName()] = p
-	}
 	return g, outputs, nil
 }
 
-// onHost computes the first values of variables on the host. state is asked for the state of random
-// numbers, if some are drawn; next is the one after them.
-func onHost(store *model.Store, list []*model.Variable, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
-	inits, of := make([]model.VariableInitializer, len(list)), make([]shapes.Shape, len(list))
-	for i, v := range list {
-		inits[i], of[i] = initial.Of(v), v.Shape()
-	}
-	return valuesOnHost(store, inits, of, state)
-}
-
+// valuesOnHost computes what initializers make of some shapes on the host. state is asked for the
+// state of random numbers, if some are drawn; next is the one after them.
 func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []shapes.Shape, state func() (*tensors.Tensor, error)) (values []*tensors.Tensor, next *tensors.Tensor, err error) {
 	host, err := gobackend.New("")
 	if err != nil {
@@ -159,17 +144,14 @@ func valuesOnHost(store *model.Store, inits []model.VariableInitializer, of []sh
 	}
 	in := make([]any, g.NumParameters())
 	for h := range in {
-		name := g.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
-		var value *tensors.Tensor
-		if name == StatePath {
-			value, err = state()
+		if name := g.parameter(h); name == StatePath {
+			in[h], err = state()
 		} else {
-			value, err = valueForHost(store, name)
+			in[h], err = valueForHost(store, name)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		in[h] = value
 	}
 	defer func() {
 		if r := recover(); r != nil {
