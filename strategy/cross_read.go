@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
@@ -46,13 +45,13 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 		return nil, err
 	}
 	if c := v.updater(ctx); c != nil && v.perReplica() {
-		return operand{variable: v, replica: c.Number()}.part(ctx, v.strategy, v.annotation)
+		return operand{variable: v, replica: c.Number()}.part(ctx, v.strategy)
 	}
-	return v.readAs(ctx, v.annotation)
+	return v.readAll(ctx)
 }
 
-// readAs is Read with the value split over the logical devices as a says.
-func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored, error) {
+// readAll is Read of all components, combined.
+func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
 	if err := v.crossUse(ctx, op); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func (v *Variable) readAs(ctx context.Context, a logical.Annotation) (*Mirrored,
 		}
 	}
 	return builtinCall{
-		name: "read", variables: []*Variable{v}, mirrored: true, results: one(a),
+		name: "read", variables: []*Variable{v}, mirrored: true, results: one(v.annotation),
 		step: func(rc *ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.Read(v)
 			switch {
@@ -103,9 +102,12 @@ func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Te
 	if v.strategy.everywhere(true, v.annotation) {
 		return v.Local(ctx, replica)
 	}
-	return v.readable(ctx, func(a logical.Annotation) (*Mirrored, error) {
-		return operand{variable: v, replica: replica}.part(ctx, v.strategy, a)
-	})
+	m, err := operand{variable: v, replica: replica}.part(ctx, v.strategy)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.toHost(ctx)
 }
 
 // combined is Value in every context: the components combined.
@@ -117,21 +119,12 @@ func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
 		}
 		return v.Local(ctx, 0)
 	}
-	return v.readable(ctx, func(a logical.Annotation) (*Mirrored, error) { return v.readAs(ctx, a) })
-}
-
-// readable copies what read reads to the host, in a layout of which each process has all parts.
-func (v *Variable) readable(ctx context.Context, read func(a logical.Annotation) (*Mirrored, error)) (*tensors.Tensor, error) {
-	a := v.annotation
-	if !v.strategy.everywhere(false, a) {
-		a = logical.Replicated()
-	}
-	m, err := read(a)
+	m, err := v.readAll(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	return m.Value(ctx)
+	return m.toHost(ctx)
 }
 
 // snapshot copies the components on the devices.

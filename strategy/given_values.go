@@ -64,7 +64,7 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (conten
 func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil {
 		if v.perReplica() {
-			return made(o.part(ctx, s, v.annotation))
+			return made(o.part(ctx, s))
 		}
 		return made(v.snapshot(ctx))
 	}
@@ -78,24 +78,24 @@ func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (co
 		t, err := o.value.Local(ctx, o.replica)
 		return content{host: t}, err
 	}
-	return made(o.part(ctx, s, base.annotation))
+	return made(o.part(ctx, s))
 }
 
-// part copies one replica's part to all replicas, split over the logical devices as a says.
-func (o operand) part(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
+// part copies one replica's part to all replicas.
+func (o operand) part(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {
 		return nil, err
 	}
 	defer replica.Close()
-	c := builtinCall{name: "part", values: []Value{replica}, mirrored: true, results: one(a)}
+	c := builtinCall{name: "part", values: []Value{replica}, mirrored: true}
 	if v := o.variable; v != nil {
-		c.variables = []*Variable{v}
+		c.variables, c.results = []*Variable{v}, one(v.annotation)
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{rc.of(in[0], rc.Read(v))}
 		}
 	} else {
-		c.values = append(c.values, o.value)
+		c.values, c.results = append(c.values, o.value), one(o.value.Annotation())
 		c.step = func(rc *ReplicaContext, in []*graph.Node) []*graph.Node { return []*graph.Node{rc.of(in[0], in[1])} }
 	}
 	return c.one(ctx, s)
@@ -105,7 +105,7 @@ func (o operand) part(ctx context.Context, s *TPUStrategy, a logical.Annotation)
 // replicas is an error.
 func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
-		return made(v.readAs(mode.With(ctx, mode.Cross(s)), v.annotation))
+		return made(v.readAll(mode.With(ctx, mode.Cross(s))))
 	}
 	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value == nil {

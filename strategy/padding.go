@@ -176,22 +176,27 @@ func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 	v.ragged = all
 }
 
-// splitUneven cuts a batch as TensorFlow does: each replica but the last ones takes as many rows as
-// it needs that all are taken.
+// unevenShapes are the shapes of the replicas' parts of a batch, cut as TensorFlow does: each replica
+// but the last ones takes as many rows as it needs that all are taken.
+func (b batchShare) unevenShapes(batch []int) [][]int {
+	all := make([][]int, b.replicas)
+	share := (batch[0] + b.replicas - 1) / b.replicas
+	for r := range all {
+		all[r] = slices.Clone(batch)
+		all[r][0] = max(min(share, batch[0]-r*share), 0)
+	}
+	return all
+}
+
+// splitUneven cuts a batch that does not divide among the replicas.
 func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*PerReplica, error) {
-	dims := batch.Shape().Dimensions
-	share := (dims[0] + b.replicas - 1) / b.replicas
-	row := batch.DType().Size() * shapes.Make(batch.DType(), dims[1:]...).Size()
 	all := make([]*tensors.Tensor, b.replicas)
 	var failed error
 	err := batch.ConstBytes(func(data []byte) {
-		for r := range all {
-			from, to := min(r*share, dims[0]), min((r+1)*share, dims[0])
-			shape := batch.Shape().Clone()
-			shape.Dimensions[0] = to - from
-			all[r] = tensors.FromShape(shape)
-			if to > from {
-				failed = errors.Join(failed, all[r].MutableBytes(func(into []byte) { copy(into, data[from*row:to*row]) }))
+		for r, dims := range b.unevenShapes(batch.Shape().Dimensions) {
+			all[r] = tensors.FromShape(shapes.Make(batch.DType(), dims...))
+			if dims[0] > 0 {
+				failed = errors.Join(failed, all[r].MutableBytes(func(into []byte) { data = data[copy(into, data):] }))
 			}
 		}
 	})
@@ -203,24 +208,16 @@ func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*Pe
 
 // abstractUneven is splitUneven of a batch of which only the shape is known.
 func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
-	rows := batch.Dimensions[0]
-	share := (rows + b.replicas - 1) / b.replicas
-	padded := slices.Clone(batch.Dimensions)
-	padded[0] = max(share, 2)
-	if parts := b.annotation.PartsOn(b.axes); len(parts) > 0 && parts[0] > 0 {
-		padded[0] = (padded[0] + parts[0] - 1) / parts[0] * parts[0]
+	real := b.unevenShapes(batch.Dimensions)
+	dims, _ := b.padded(real)
+	if _, err := b.layout(batch.DType, dims, b.annotation, true); err != nil {
+		return nil, err
 	}
-	whole := batch.Clone()
-	whole.Dimensions[0] = padded[0] * b.replicas
-	v, err := b.abstract(whole, true)
+	v, err := b.newValue(true, batch.DType, dims, b.annotation, nil)
 	if err != nil {
 		return nil, err
 	}
-	for r := range b.replicas {
-		real := slices.Clone(padded)
-		real[0] = max(min(share, rows-r*share), 0)
-		v.base().ragged = append(v.base().ragged, real)
-	}
+	v.base().ragged = real
 	return v, nil
 }
 

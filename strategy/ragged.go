@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,61 +33,91 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// put makes a value of the tensors of the replicas that share the batch, padding them if they
-// differ: then also to what the parts of the annotation divide.
-func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
-	dims := slices.Clone(all[0].Shape().Dimensions)
-	ragged := false
-	for r, t := range all {
-		shape := t.Shape()
-		if shape.DType != all[0].DType() || shape.Rank() != len(dims) {
-			kind := errkind.TypeError
-			if shape.DType == all[0].DType() {
-				kind = errkind.InvalidArgumentError
-			}
-			return nil, fault.New(kind, "per-replica value", "give values of one dtype and rank",
-				"that of replica %d is %s, that of replica 0 %s", r, shape, all[0].Shape())
-		}
-		for d, n := range shape.Dimensions {
+// padded are the sizes that hold all of the replicas' shapes, and whether these differ: the sizes are
+// then also multiples of the parts of the annotation.
+func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
+	dims = slices.Clone(all[0])
+	for _, shape := range all {
+		for d, n := range shape {
 			ragged = ragged || n != dims[d]
 			dims[d] = max(dims[d], n)
 		}
 	}
-	read := func(r int, use func([]byte)) error {
-		return all[b.part(r)].ConstBytes(use)
+	if !ragged {
+		return dims, false
 	}
-	if ragged {
-		for d := range dims {
-			if slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return t.Shape().Dimensions[d] != dims[d] }) {
-				dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
-			}
+	for d := range dims {
+		if slices.ContainsFunc(all, func(shape []int) bool { return shape[d] != dims[d] }) {
+			dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
 		}
-		for d, parts := range b.annotation.PartsOn(b.axes) {
-			if d < len(dims) && parts > 0 {
-				dims[d] = (dims[d] + parts - 1) / parts * parts
-			}
+	}
+	for d, parts := range b.annotation.PartsOn(b.axes) {
+		if d < len(dims) && parts > 0 {
+			dims[d] = (dims[d] + parts - 1) / parts * parts
 		}
-		element := all[0].DType().Size()
-		read = func(r int, use func([]byte)) error {
-			padded := make([]byte, element*shapes.Make(all[0].DType(), dims...).Size())
-			own := all[r].Shape().Dimensions
-			err := all[r].ConstBytes(func(data []byte) { mesh.CopyBlock(element, own, data, own, padded, dims) })
+	}
+	return dims, true
+}
+
+// put makes a value of the tensors of the replicas that share the batch, padding them if they
+// differ.
+func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
+	first, real := all[0].Shape(), make([][]int, len(all))
+	for r, t := range all {
+		shape := t.Shape()
+		if shape.DType != first.DType || shape.Rank() != first.Rank() {
+			kind := errkind.TypeError
+			if shape.DType == first.DType {
+				kind = errkind.InvalidArgumentError
+			}
+			return nil, fault.New(kind, "per-replica value", "give values of one dtype and rank",
+				"that of replica %d is %s, that of replica 0 %s", r, shape, first)
+		}
+		real[r] = slices.Clone(shape.Dimensions)
+	}
+	dims, ragged := b.padded(real)
+	v, err := b.uploadedBy(true, first.DType, dims, b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error {
+		return b.upload(ctx, l, buffers, func(r int, use func([]byte)) error {
+			if !ragged {
+				return all[b.part(r)].ConstBytes(use)
+			}
+			padded := make([]byte, l.Bytes)
+			err := all[r].ConstBytes(func(data []byte) { mesh.CopyBlock(first.DType.Size(), real[r], data, real[r], padded, dims) })
 			if err == nil {
 				use(padded)
 			}
 			return err
-		}
-	}
-	v, err := b.uploadedBy(true, all[0].DType(), dims, b.annotation, func(l *mesh.Layout, buffers mesh.Buffers) error { return b.upload(ctx, l, read, buffers) })
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
 	if ragged {
-		for _, t := range all {
-			v.base().ragged = append(v.base().ragged, slices.Clone(t.Shape().Dimensions))
-		}
+		v.base().ragged = real
 	}
 	return v.(*PerReplica), nil
+}
+
+// upload copies the replicas' tensors to this process's devices: read gives replica r's, row-major,
+// for the time of a call. Replicas that have no device here are not read. After an error no buffer is
+// live.
+func (b batchShare) upload(ctx context.Context, l *mesh.Layout, buffers mesh.Buffers, read func(r int, use func(data []byte)) error) error {
+	var scratch []byte
+	for _, r := range b.machine.Groups {
+		var failed error
+		err := read(r, func(data []byte) {
+			for d := r * b.logicalDevices; d < (r+1)*b.logicalDevices && failed == nil; d++ {
+				if b.machine.Local[d] {
+					failed = b.machine.PutPart(ctx, l, d, data, &scratch, buffers)
+				}
+			}
+		})
+		if err = cmp.Or(failed, err); err != nil {
+			_ = buffers.Close()
+			return err
+		}
+	}
+	return nil
 }
 
 // cut returns the leading block of a tensor.

@@ -62,21 +62,16 @@ func (f *Function) knownVariables() (known []logical.Variable) {
 			known = append(known, logical.Variable{Path: v.Path(), Shape: v.Shape()})
 		}
 	}
+	elsewhere := s.DistributedVariables()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range s.own {
-		if v.unlisted {
-			continue
-		}
-		known = append(known, logical.Variable{Path: v.path, Shape: v.Shape()})
-	}
 	for _, vs := range s.variables {
-		if vs == own {
-			continue
+		if vs != own {
+			elsewhere = append(elsewhere, vs.All()...)
 		}
-		for _, v := range vs.All() {
-			known = append(known, logical.Variable{Path: v.path, Shape: v.Shape()})
-		}
+	}
+	s.mu.Unlock()
+	for _, v := range elsewhere {
+		known = append(known, logical.Variable{Path: v.path, Shape: v.Shape()})
 	}
 	return known
 }

@@ -234,34 +234,6 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 	return s.newValue(perReplica, dtype, shape, a, buffers)
 }
 
-// tensorReader gives replica r's tensor, row-major, for the time of a call.
-type tensorReader func(r int, use func(data []byte)) error
-
-// upload copies the replicas' tensors to this process's devices, into buffers. A nil buffer is
-// made, a closed one is filled again. Replicas that have no device here are not read. Ahead of time
-// there is nowhere to copy to. After an error no buffer is live.
-func (s *TPUStrategy) upload(ctx context.Context, l *mesh.Layout, read tensorReader, buffers mesh.Buffers) error {
-	var scratch []byte
-	for _, r := range s.machine.Groups {
-		var failed error
-		err := read(r, func(data []byte) {
-			for d := r * s.logicalDevices; d < (r+1)*s.logicalDevices && failed == nil; d++ {
-				if s.machine.Local[d] {
-					failed = s.machine.PutPart(ctx, l, d, data, &scratch, buffers)
-				}
-			}
-		})
-		if failed == nil {
-			failed = err
-		}
-		if failed != nil {
-			_ = buffers.Close()
-			return failed
-		}
-	}
-	return nil
-}
-
 // replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
 // or what tensorOf takes.
 func replicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {

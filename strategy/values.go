@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"weak"
@@ -361,31 +362,17 @@ func ownedBy(s *TPUStrategy, value Value) error {
 	return nil
 }
 
-func isNil(v Value) bool {
-	switch v := v.(type) {
-	case *PerReplica:
-		return v == nil
-	case *Mirrored:
-		return v == nil
-	case *BatchStack:
-		return v == nil
-	}
-	return v == nil
-}
+func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 
 // newValue makes a value of the strategy over its buffers, which it owns from now on. The strategy
 // keeps a weak hold of it: a value that nobody kept is released by the garbage collector, one that
 // is kept by Close at the latest.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers mesh.Buffers) (Value, error) {
-	var value Value
-	var base *deviceValue
+	var value Value = &Mirrored{}
 	if perReplica {
-		v := &PerReplica{}
-		value, base = v, &v.deviceValue
-	} else {
-		v := &Mirrored{}
-		value, base = v, &v.deviceValue
+		value = &PerReplica{}
 	}
+	base := value.base()
 	base.strategy, base.dtype, base.shape, base.annotation = s, dtype, slices.Clone(shape), a
 	base.perReplica, base.buffers, base.outline = perReplica, buffers, len(buffers) == 0
 	if err := s.hold(base); err != nil {
