@@ -111,13 +111,8 @@ func (s *TPUStrategy) names(replica int) (devices []string, host string) {
 	}
 	topology, column := s.machine.Topology(), s.assignment.DeviceIDs()[replica]
 	for _, id := range column {
-		task, ordinal := 0, id
-		for t, ids := range topology.DeviceIDs() {
-			if i := slices.Index(ids, id); i >= 0 {
-				task, ordinal = t, i
-			}
-		}
-		devices = append(devices, name(task, platform, ordinal))
+		task, _ := topology.TaskOfDevice(id)
+		devices = append(devices, name(task, platform, slices.Index(topology.DeviceIDs()[task], id)))
 	}
 	task, _ := topology.TaskOfDevice(column[0])
 	return devices, name(task, "CPU", 0)

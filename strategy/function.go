@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -99,9 +100,9 @@ type Function struct {
 
 	resident residentLoop
 
-	closed    atomic.Bool   // set under strategy.mu
-	traced    atomic.Bool   // once
-	compiling chan struct{} // holds one token: one goroutine traces and compiles
+	closed    atomic.Bool         // set under strategy.mu
+	traced    atomic.Bool         // once
+	compiling *semaphore.Weighted // one goroutine traces and compiles
 
 	mu       sync.Mutex
 	programs map[string]*program // guarded by mu
@@ -114,7 +115,7 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 		opts.Name = "step"
 	}
 	s.rules.awaits(s.opts.Variables, opts.Store)
-	return &Function{strategy: s, step: step, opts: opts, compiling: make(chan struct{}, 1), programs: map[string]*program{}}
+	return &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
 }
 
 // Close frees what the function has on the devices: its compiled programs, and the batch and the
@@ -230,18 +231,10 @@ func (f *Function) program(ctx context.Context, values []Value, to purpose) (*pr
 	if f.refuse != nil {
 		return nil, f.refuse(values)
 	}
-	late := func() error {
-		return fault.Of("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
+	if err := f.compiling.Acquire(ctx, 1); err != nil {
+		return nil, fault.Of("waiting for a compilation of "+f.opts.Name, context.Cause(ctx), "")
 	}
-	if ctx.Err() != nil { // of two ready cases select takes any
-		return nil, late()
-	}
-	select {
-	case f.compiling <- struct{}{}:
-		defer func() { <-f.compiling }()
-	case <-ctx.Done():
-		return nil, late()
-	}
+	defer f.compiling.Release(1)
 	if p := f.compiled(key); p != nil {
 		return p, nil
 	}

@@ -71,7 +71,6 @@ func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int)
 
 // Values: what callers give, and what lives on the devices.
 
-// Live refuses a variable of another strategy, and one that was closed.
 func (m innerStrategy) Live(v *Variable) error {
 	if err := v.ownedBy(m.TPUStrategy, "load step"); err != nil {
 		return err
@@ -83,7 +82,6 @@ func (m innerStrategy) Live(v *Variable) error {
 
 func (m innerStrategy) Owns(op string, x any) error { return operandOf(x).ownedBy(m.TPUStrategy, op) }
 
-// CheckLeaf says what is wrong with a leaf of a nest that is a value, a variable or a part of one.
 func (m innerStrategy) CheckLeaf(x any) (reason string, err error) {
 	switch x := x.(type) {
 	case Value:
@@ -167,8 +165,6 @@ func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
 
 // What packages strategy/checkpoint, strategy/pretrained and strategy/interrupt use.
 
-// Turn waits for the turn to use a store whose variables are about to be loaded. done gives it
-// back.
 func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error) {
 	if err := m.Usable(ctx, "loading variables"); err != nil {
 		return nil, nil, err
@@ -196,11 +192,8 @@ func (m innerStrategy) Room(variables []*Variable) bool {
 	return need == 0 || !known || free > need
 }
 
-// Mesh is the machine below the strategy.
 func (m innerStrategy) Mesh() *mesh.Machine { return m.machine }
 
-// Quiet calls f with the layouts and the buffers of variables while no step is launched and those
-// before are done, so that all are of one moment. Buffers that f returns take their places.
 func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error {
 	if err := m.Usable(ctx, doing); err != nil {
 		return err
@@ -235,7 +228,6 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 	return err
 }
 
-// Mirrors reports whether all replicas should hold the same of a variable.
 func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.Is() }
 
 // StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it; see
@@ -264,16 +256,12 @@ func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 	return reduction(how).of(m.ReplicaContext, op, x)
 }
 
-// InReplica, with which the replica's calls begin, refuses them while a merge function is traced.
 func (m innerContext) InReplica(op string) { m.inReplica(op) }
 
-// Node returns what a call was given as a node of the step. host says that it is one value, not one
-// for each replica.
 func (m innerContext) Node(op string, v *Variable, x any) (node *graph.Node, host bool) {
 	return m.node(op, v, operandOf(x))
 }
 
-// Varying reports whether a node may differ between the replicas.
 func (m innerContext) Varying(x *graph.Node) bool {
 	varying, err := m.varying([]*graph.Node{x}, true)
 	if err != nil {
@@ -282,7 +270,6 @@ func (m innerContext) Varying(x *graph.Node) bool {
 	return varying[0]
 }
 
-// Built returns the step's last node and the nodes of its variables: what building graph changes.
 func (m innerContext) Built() []*graph.Node {
 	state := []*graph.Node{m.graph.LastNode()}
 	for _, c := range m.captured {
@@ -294,7 +281,6 @@ func (m innerContext) Built() []*graph.Node {
 // innerFunction is the inner face of a function.
 type innerFunction struct{ *Function }
 
-// RunStructured is Run, and returns the structure that the step set of the results.
 func (m innerFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica, err error) {
 	p, results, err := m.run(ctx, args)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -42,12 +43,8 @@ func (m innerFunction) Lookup(path string) (*Variable, bool) {
 
 func (m innerFunction) ReadHere(ctx context.Context, v *Variable) (*tensors.Tensor, error) {
 	s := m.strategy
-	for d, here := range s.machine.Local {
-		if here {
-			return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
-		}
-	}
-	return v.LocalPart(ctx, 0, 0)
+	d := max(slices.Index(s.machine.Local, true), 0)
+	return v.LocalPart(ctx, d/s.logicalDevices, d%s.logicalDevices)
 }
 
 func (m innerFunction) Loaded() *saved.Step { return m.loaded }
@@ -72,7 +69,7 @@ func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 	if _, err := store.CreateVariable(name, tensors.FromShape(v.Shape())); err != nil {
 		return nil, v.failed(err)
 	}
-	v.waiting.Store(&Variables{strategy: s, store: store, turn: make(chan struct{}, 1)})
+	v.waiting.Store(&Variables{strategy: s, store: store, turn: semaphore.NewWeighted(1)})
 	return v, s.ownVariables(v)
 }
 
@@ -94,7 +91,7 @@ func (m innerContext) Share(x *graph.Node) *graph.Node {
 	return share(x, m.strategy.replicas)
 }
 
-func (m innerContext) Belonging(v *model.Variable) (spmd.ReplicaShard, logical.Annotation, logical.StateSharding) {
+func (m innerContext) Belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
 	return m.variables().belonging(v)
 }
 

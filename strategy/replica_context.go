@@ -185,16 +185,12 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // int32 scalar. For an argument that was padded it is less than the argument's own size; see
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
-	if argument < 0 || argument >= len(rc.state.Arguments) {
-		panic(fault.New(errkind.ValueError, "RealSize", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
-	}
-	x := rc.state.Arguments[argument]
+	x, sizes := rc.sizesOf("RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {
 		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
 	axis = (axis + x.Rank()) % x.Rank()
-	sizes, ok := rc.state.Sizes[argument]
-	if !ok {
+	if sizes == nil {
 		return graph.Const(rc.graph, int32(x.Shape().Dimensions[axis]))
 	}
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
@@ -203,13 +199,17 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
 // that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
-	if argument < 0 || argument >= len(rc.state.Arguments) {
-		panic(fault.New(errkind.ValueError, "RealElements", "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
-	}
-	x := rc.state.Arguments[argument]
-	sizes, ok := rc.state.Sizes[argument]
-	if !ok || x.IsScalar() {
+	x, sizes := rc.sizesOf("RealElements", argument)
+	if sizes == nil || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}
 	return rows.Real(x, sizes)
+}
+
+// sizesOf returns an argument of the step and its real sizes, nil for one that is not padded.
+func (rc *ReplicaContext) sizesOf(op string, argument int) (x, sizes *graph.Node) {
+	if argument < 0 || argument >= len(rc.state.Arguments) {
+		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
+	}
+	return rc.state.Arguments[argument], rc.state.Sizes[argument]
 }

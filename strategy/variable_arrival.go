@@ -3,9 +3,9 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
@@ -32,55 +32,63 @@ func (t *trace) arrive(ctx context.Context) error {
 // arrive brings the store's values of variables that wait for them to the devices. It is not called
 // under the launch lock.
 func arrive(ctx context.Context, variables ...*Variable) error {
-	var made map[*Variables]bool
 	for _, v := range variables {
 		if v == nil {
 			continue
 		}
 		vs := v.waiting.Load()
-		if vs == nil {
+		if vs == nil { // or it came with one before it
 			continue
 		}
 		if err := v.strategy.runnable("reading", v.path); err != nil {
 			return err
 		}
-		if !made[vs] {
-			if err := vs.initialize(ctx); err != nil {
-				return fault.Of(fmt.Sprintf("initial value of variable %q", v.path), err, "")
-			}
-			if made == nil {
-				made = map[*Variables]bool{}
-			}
-			made[vs] = true
-			if err := vs.bringParts(ctx, variables); err != nil {
-				return err
-			}
+		if err := vs.initialize(ctx); err != nil {
+			return fault.Of("initial value of "+v.subject(), err, "")
 		}
-		if err := vs.bring(ctx, v); err != nil {
+		if err := vs.bring(ctx, variables); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bring copies the store's value of a variable to the devices.
-func (vs *Variables) bring(ctx context.Context, v *Variable) error {
-	ctx, done, err := vs.exclusive(ctx, v.subject()+": ")
+// bring brings the store's values of those of some variables that wait for them: values of parts
+// together.
+func (vs *Variables) bring(ctx context.Context, variables []*Variable) error {
+	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer done()
-	if v.waiting.Load() == nil {
-		return nil // it came meanwhile
-	}
-	s := vs.strategy
-	if err := s.check(); err != nil {
+	if err := vs.strategy.check(); err != nil {
 		return err
 	}
-	value, err := vs.valueOf(v)
-	if err != nil {
-		return err
+	var waiting []*Variable
+	var parts []lazy.Parts
+	for _, v := range variables {
+		if v == nil || v.waiting.Load() != vs { // or it came meanwhile
+			continue
+		}
+		value, err := vs.valueOf(v)
+		if err != nil {
+			return err
+		}
+		if p := lazy.PartsOf(value); p != nil {
+			waiting, parts = append(waiting, v), append(parts, p)
+		} else if err := vs.bringOne(ctx, v, value); err != nil {
+			return err
+		}
 	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	_, err = vs.strategy.fill(ctx, waiting, parts, 1, nil)
+	return err
+}
+
+// bringOne copies a value to a variable's devices, or makes it there if other devices have made it.
+func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.Tensor) error {
 	if of := first.ValueOf(value); of != nil {
 		placed, err := v.first()
 		if err != nil {
@@ -98,37 +106,6 @@ func (vs *Variables) bring(ctx context.Context, v *Variable) error {
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
 	return v.take(fresh)
-}
-
-// bringParts brings those of some variables that wait for values of parts.
-func (vs *Variables) bringParts(ctx context.Context, variables []*Variable) error {
-	ctx, done, err := vs.exclusive(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := vs.strategy.check(); err != nil {
-		return err
-	}
-	var waiting []*Variable
-	var parts []lazy.Parts
-	for _, v := range variables {
-		if v == nil || v.waiting.Load() != vs {
-			continue
-		}
-		value, err := vs.valueOf(v)
-		if err != nil {
-			return err
-		}
-		if p := lazy.PartsOf(value); p != nil {
-			waiting, parts = append(waiting, v), append(parts, p)
-		}
-	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	_, err = vs.strategy.fill(ctx, waiting, parts, 1, nil)
-	return err
 }
 
 // initialize makes the first values of the store's variables that have none, here or in the store.

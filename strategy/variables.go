@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -24,9 +25,9 @@ type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
-	// turn holds one token: GoMLX's stores are not safe for concurrent use, so traces, which make
+	// turn is for one at a time: GoMLX's stores are not safe for concurrent use, so traces, which make
 	// variables there, take turns with Pull and Push.
-	turn chan struct{}
+	turn *semaphore.Weighted
 	// placing keeps a variable from being put on the devices twice.
 	placing sync.Mutex
 
@@ -46,7 +47,7 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	defer s.mu.Unlock()
 	v, ok := s.variables[store]
 	if !ok {
-		v = &Variables{strategy: s, store: store, turn: make(chan struct{}, 1)}
+		v = &Variables{strategy: s, store: store, turn: semaphore.NewWeighted(1)}
 		if !s.closed.Load() {
 			s.variables[store] = v
 		}
@@ -63,12 +64,10 @@ func (vs *Variables) exclusive(ctx context.Context, doing string) (held context.
 	if ctx.Value(turnKey{vs}) != nil {
 		return ctx, func() {}, nil
 	}
-	select {
-	case vs.turn <- struct{}{}:
-		return context.WithValue(ctx, turnKey{vs}, true), func() { <-vs.turn }, nil
-	case <-ctx.Done():
+	if err := vs.turn.Acquire(ctx, 1); err != nil {
 		return nil, nil, fault.Of(doing+"waiting for the store", context.Cause(ctx), "")
 	}
+	return context.WithValue(ctx, turnKey{vs}, true), func() { vs.turn.Release(1) }, nil
 }
 
 // All returns the variables in the order in which steps came to use them. The slice is the
