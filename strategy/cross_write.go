@@ -211,14 +211,3 @@ func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
 	}
 	return v.swap(fresh)
 }
-
-// copied copies a value to all components' devices, into new buffers.
-func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
-	l, err := v.layout()
-	if err != nil {
-		return nil, err
-	}
-	fresh := v.strategy.machine.Buffers()
-	err = v.strategy.putTensor(ctx, l, value, func(_ int, data []byte) []byte { return data }, fresh)
-	return fresh, v.failed(err)
-}

@@ -319,3 +319,6 @@ type guard = interface {
 	// Saved is what a saved step says of the guard.
 	Saved() saved.Guard
 }
+
+// innerFunction is the inner face of a function.
+type innerFunction struct{ *Function }

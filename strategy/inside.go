@@ -278,9 +278,6 @@ func (m innerContext) Built() []*graph.Node {
 	return state
 }
 
-// innerFunction is the inner face of a function.
-type innerFunction struct{ *Function }
-
 func (m innerFunction) RunStructured(ctx context.Context, args []any) (structure any, results []*PerReplica, err error) {
 	p, results, err := m.run(ctx, args)
 	if err != nil {

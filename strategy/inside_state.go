@@ -11,9 +11,6 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
 
 // What package strategy/generate uses of the strategy: state that lives on the devices between
@@ -62,19 +59,4 @@ func (m innerFunction) Repeat(most int) { m.repeats = most }
 
 func (m innerStrategy) Outline(shape shapes.Shape) (Value, error) {
 	return batchShare{TPUStrategy: m.TPUStrategy}.abstract(shape, false)
-}
-
-// ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
-// called when the step function has returned, of a function with a store.
-func (t *trace) ownRandomNumbers() error {
-	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
-	if v == nil || !v.ChangedInGraph(t.graph) {
-		return nil
-	}
-	next, err := spmd.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
-	if err != nil {
-		return fault.Of("random numbers", err, "")
-	}
-	v.SetNodeValue(next)
-	return nil
 }

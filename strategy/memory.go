@@ -86,14 +86,12 @@ func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error
 
 // annotationText says how an argument is laid over the devices.
 func annotationText(p spmd.ShardedTensor) string {
-	text := p.Annotation.String()
-	switch {
-	case p.Over.Is() && text != "none":
-		return text + ", " + p.Over.String()
-	case p.Over.Is():
-		return p.Over.String()
-	case text != "none":
-		return text
+	var parts []string
+	if text := p.Annotation.String(); text != "none" {
+		parts = append(parts, text)
 	}
-	return "a whole copy"
+	if p.Over.Is() {
+		parts = append(parts, p.Over.String())
+	}
+	return cmp.Or(strings.Join(parts, ", "), "a whole copy")
 }

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -52,10 +51,6 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	if err := s.requireEager(ctx, op, fault.InsteadOfMaking); err != nil {
 		return nil, err
 	}
-	return s.newVariable(ctx, op, name, initial, opts)
-}
-
-func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial any, opts VariableOptions) (*Variable, error) {
 	switch opts.Synchronization {
 	case SyncAuto:
 		opts.Synchronization = OnWrite
@@ -120,28 +115,4 @@ func (s *TPUStrategy) newVariable(ctx context.Context, op, name string, initial 
 	}
 	s.rules.Mark(s.opts.Variables, name, v.shape)
 	return v, nil
-}
-
-// ownVariables makes variables those of the strategy, whose Close closes them. If that came before,
-// they are closed now.
-func (s *TPUStrategy) ownVariables(all ...*Variable) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed.Load() {
-		s.own = append(s.own, all...)
-		return nil
-	}
-	errs := []error{ErrClosed}
-	for _, v := range all {
-		errs = append(errs, v.free())
-	}
-	return errors.Join(errs...)
-}
-
-// DistributedVariables returns the variables that NewVariable made and that were not closed, in the
-// order in which they were made. [Variables] has the variables of stores.
-func (s *TPUStrategy) DistributedVariables() []*Variable {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
 }

@@ -185,7 +185,7 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // int32 scalar. For an argument that was padded it is less than the argument's own size; see
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
-	x, sizes := rc.sizesOf("RealSize", argument)
+	x, sizes := sizesOf(rc.state, "RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {
 		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
 	}
@@ -199,7 +199,7 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
 // that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
-	x, sizes := rc.sizesOf("RealElements", argument)
+	x, sizes := sizesOf(rc.state, "RealElements", argument)
 	if sizes == nil || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)
 	}
@@ -207,9 +207,9 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 }
 
 // sizesOf returns an argument of the step and its real sizes, nil for one that is not padded.
-func (rc *ReplicaContext) sizesOf(op string, argument int) (x, sizes *graph.Node) {
-	if argument < 0 || argument >= len(rc.state.Arguments) {
-		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(rc.state.Arguments)))
+func sizesOf(of *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
+	if argument < 0 || argument >= len(of.Arguments) {
+		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(of.Arguments)))
 	}
-	return rc.state.Arguments[argument], rc.state.Sizes[argument]
+	return of.Arguments[argument], of.Sizes[argument]
 }

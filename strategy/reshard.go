@@ -2,9 +2,7 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
@@ -57,87 +55,6 @@ func (f *Function) unusedAnnotation(args int) error {
 		}
 	}
 	return nil
-}
-
-// inPlace says whether a step can read a value as argument i as it is.
-func (f *Function) inPlace(i int, v Value) bool {
-	base := v.base()
-	return base.strategy == f.strategy && base.only == nil && base.laidOut(f.argument(i))
-}
-
-// place returns argument i as the step takes it. What is on devices is brought to where the step
-// reads it: it is resolved, copied to all devices of the strategy, and laid out as the function says.
-// A host value stays as it is. made are the copies that this took, for the caller to close.
-func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made copies, err error) {
-	s := f.strategy
-	fail := func(reason, hint string, err error) (any, copies, error) {
-		_ = made.close()
-		return nil, nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: reason, Hint: hint, Err: err}
-	}
-	v, onDevices := arg.(Value)
-	if o := operandOf(arg); o.indirect(s) {
-		if v, err = o.resolveArgument(ctx, s, f.opts.Name); err != nil {
-			return fail(fmt.Sprintf("a %T", arg), "", err)
-		}
-		made, onDevices = append(made, v), true
-	}
-	if !onDevices {
-		return arg, nil, nil
-	}
-	if isNil(v) {
-		return fail("no value", "give a value or a host tensor", nil)
-	}
-	if err := ownedBy(s, v); err != nil {
-		return fail("a value of another strategy", "copy it through the host", err)
-	}
-	if v.base().only != nil {
-		if v, err = asValue(v.base().onAll(ctx)); err != nil {
-			return fail("on some devices, and not copied to the others", "", err)
-		}
-		made = append(made, v)
-	}
-	laid, copied, err := as(ctx, v, f.argument(i))
-	if err != nil {
-		return fail("not laid out as "+f.argument(i).String(), "", err)
-	}
-	if copied {
-		made = append(made, laid)
-	}
-	return laid, made, nil
-}
-
-// placeAll is place of all arguments. It allocates nothing where all are in place.
-func (f *Function) placeAll(ctx context.Context, args []any) (placed []any, made copies, err error) {
-	placed = args
-	for i, arg := range args {
-		if v, ok := arg.(Value); ok && !isNil(v) && f.inPlace(i, v) {
-			continue
-		}
-		x, copied, err := f.place(ctx, i, arg)
-		if err != nil {
-			_ = made.close()
-			return nil, nil, err
-		}
-		if len(copied) == 0 {
-			continue
-		}
-		if len(made) == 0 {
-			placed = slices.Clone(args)
-		}
-		placed[i], made = x, append(made, copied...)
-	}
-	return placed, made, nil
-}
-
-// copies are values that a call made and closes.
-type copies []Value
-
-func (c copies) close() error {
-	var errs []error
-	for _, v := range c {
-		errs = append(errs, v.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // keep gives up the devices but some. What reads the value finds it there; a step that takes it

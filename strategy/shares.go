@@ -1,8 +1,6 @@
 package strategy
 
 import (
-	"slices"
-
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -116,15 +114,4 @@ func (vs *Variables) trains(path string, v *Variable) {
 		vs.trained = map[string]*Variable{}
 	}
 	vs.trained[path] = v
-}
-
-// trainedLike returns the variable of the scope whose optimizer state a variable of the store is,
-// if it has its shape: it is laid out like it.
-func (vs *Variables) trainedLike(source *model.Variable) *Variable {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	return vs.trained[logical.StateOf(source.Path(), func(path string) bool {
-		v := vs.trained[path]
-		return v != nil && slices.Equal(v.shape, source.Shape().Dimensions)
-	})]
 }

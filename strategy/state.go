@@ -139,6 +139,17 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 	return path, of
 }
 
+// trainedLike returns the variable of the scope whose optimizer state a variable of the store is,
+// if it has its shape: it is laid out like it.
+func (vs *Variables) trainedLike(source *model.Variable) *Variable {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.trained[logical.StateOf(source.Path(), func(path string) bool {
+		v := vs.trained[path]
+		return v != nil && slices.Equal(v.shape, source.Shape().Dimensions)
+	})]
+}
+
 // byPath are the store's variables, until the next trace begins. The store's own look-up may load
 // one from a checkpoint.
 func (vs *Variables) byPath() map[string]*model.Variable {

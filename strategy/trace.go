@@ -228,6 +228,17 @@ func (t *trace) gatherChanged() error {
 	return nil
 }
 
+// arrive brings the values of the trace's variables to the devices, and gives the store's other
+// variables their first values too, as GoMLX does.
+func (t *trace) arrive(ctx context.Context) error {
+	if t.vars != nil {
+		if err := t.vars.initialize(ctx); err != nil {
+			return fault.Of("initial values of "+t.f.opts.Name, err, "")
+		}
+	}
+	return arrive(ctx, t.variables...)
+}
+
 // noResult names the result of a program whose step gives nothing.
 const noResult = "no_result"
 

@@ -70,9 +70,6 @@ func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return 
 // float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
 // dtype that is no real number.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
-	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
-		return 0, err
-	}
 	t, err := m.Value(ctx)
 	if err != nil {
 		return 0, err
@@ -268,9 +265,6 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 // the same as that of a replica which is here.
 func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
-	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
-		return nil, err
-	}
 	if err := s.runnable("reading a value"); err != nil {
 		return nil, err
 	}
@@ -327,7 +321,7 @@ const readThere = "read it there, or Reduce or Gather it on the devices first"
 // remote is the error of a read from another process's partition, and what to do instead.
 func (s *TPUStrategy) remote(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
-		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.machine.Of[partition], s.machine.Process, s.LocalReplicas()),
+		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.machine.Of[partition], s.machine.Process, s.machine.Groups),
 		Hint:   hint, Match: ErrRemote}
 }
 
@@ -390,6 +384,17 @@ func asValue[T Value](v T, err error) (Value, error) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// copies are values that a call made and closes.
+type copies []Value
+
+func (c copies) close() error {
+	var errs []error
+	for _, v := range c {
+		errs = append(errs, v.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // on says whether a partition holds its part of the value.

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -183,6 +184,30 @@ func (v *Variable) Close() error {
 		return fault.New(errkind.ValueError, v.subject(), "close the strategy", "belongs to a store")
 	}
 	return v.free()
+}
+
+// ownVariables makes variables those of the strategy, whose Close closes them. If that came before,
+// they are closed now.
+func (s *TPUStrategy) ownVariables(all ...*Variable) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed.Load() {
+		s.own = append(s.own, all...)
+		return nil
+	}
+	errs := []error{ErrClosed}
+	for _, v := range all {
+		errs = append(errs, v.free())
+	}
+	return errors.Join(errs...)
+}
+
+// DistributedVariables returns the variables that NewVariable made and that were not closed, in the
+// order in which they were made. [Variables] has the variables of stores.
+func (s *TPUStrategy) DistributedVariables() []*Variable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
 }
 
 // ownsVariable refuses no variable, and those of another strategy.

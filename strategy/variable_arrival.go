@@ -18,17 +18,6 @@ import (
 // variable its place, and its value arrives later: before the first run, or when somebody reads it.
 // A program that is only compiled makes no values.
 
-// arrive brings the values of the trace's variables to the devices, and gives the store's other
-// variables their first values too, as GoMLX does.
-func (t *trace) arrive(ctx context.Context) error {
-	if t.vars != nil {
-		if err := t.vars.initialize(ctx); err != nil {
-			return fault.Of("initial values of "+t.f.opts.Name, err, "")
-		}
-	}
-	return arrive(ctx, t.variables...)
-}
-
 // arrive brings the store's values of variables that wait for them to the devices. It is not called
 // under the launch lock.
 func arrive(ctx context.Context, variables ...*Variable) error {
@@ -106,6 +95,17 @@ func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.T
 	}
 	// Meanwhile somebody may have assigned a value, or closed the strategy.
 	return v.take(fresh)
+}
+
+// copied copies a value to all components' devices, into new buffers.
+func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
+	l, err := v.layout()
+	if err != nil {
+		return nil, err
+	}
+	fresh := v.strategy.machine.Buffers()
+	err = v.strategy.putTensor(ctx, l, value, func(_ int, data []byte) []byte { return data }, fresh)
+	return fresh, v.failed(err)
 }
 
 // initialize makes the first values of the store's variables that have none, here or in the store.

@@ -9,6 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
 )
 
 // settle makes what the step writes to a store's variables equal on all replicas, which the
@@ -31,6 +32,21 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 				"a replica writes a value of its own to a variable that all share")
 		}
 	}
+	return nil
+}
+
+// ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
+// called when the step function has returned, of a function with a store.
+func (t *trace) ownRandomNumbers() error {
+	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
+	if v == nil || !v.ChangedInGraph(t.graph) {
+		return nil
+	}
+	next, err := spmd.OwnRandomNumbers(t.graph.GetParameterByName(first.StatePath), v.NodeValue(t.graph))
+	if err != nil {
+		return fault.Of("random numbers", err, "")
+	}
+	v.SetNodeValue(next)
 	return nil
 }
 

@@ -31,15 +31,9 @@ const largeVariable = 64 << 10
 // value in its text.
 const longestInitializer = 1 << 20
 
-// Figures say what making values took.
+// Figures say what making values took, as strategy.FirstValues does.
 type Figures struct {
-	// OnDevices is the number of variables that were made on the devices, and OnHost of those that
-	// were made on the host.
-	OnDevices, OnHost int
-	// Programs is the number of programs that were compiled.
-	Programs int
-	// Lowering is the time of tracing and lowering the programs, Compiling that of compiling them,
-	// Making the rest.
+	OnDevices, OnHost, Programs int
 	Lowering, Compiling, Making time.Duration
 }
 
