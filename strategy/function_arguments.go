@@ -133,11 +133,11 @@ func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made 
 		}
 		made = append(made, v)
 	}
-	laid, copied, err := as(ctx, v, f.argument(i))
+	laid, err := as(ctx, v, f.argument(i))
 	if err != nil {
 		return fail("not laid out as "+f.argument(i).String(), "", err)
 	}
-	if copied {
+	if laid != v {
 		made = append(made, laid)
 	}
 	return laid, made, nil

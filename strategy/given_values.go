@@ -130,13 +130,13 @@ func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (con
 	return c, nil
 }
 
-// resolveMirrored is resolveOne as a value on the devices, which a tensor is laid out on as a says.
-func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string, a logical.Annotation) (content, error) {
+// resolveMirrored is resolveOne as a value on the devices.
+func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	c, err := o.resolveOne(ctx, s, op)
 	if err != nil || c.value != nil {
 		return c, err
 	}
-	return made(s.Mirror(ctx, c.host, a))
+	return made(s.Mirror(ctx, c.host, logical.Annotation{}))
 }
 
 // resolveHost is resolveOne in this process's memory.

@@ -114,7 +114,7 @@ func (m innerStrategy) Resolve(ctx context.Context, op string, x any) (host *ten
 }
 
 func (m innerStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v *Mirrored, release func() error, err error) {
-	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op, logical.Annotation{})
+	c, err := operandOf(x).resolveMirrored(ctx, m.TPUStrategy, op)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,14 +25,14 @@ func (v *deviceValue) laidOut(a logical.Annotation) bool {
 // as returns a value laid out as a asks: the value where it is, otherwise a copy, which the caller
 // closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
 // stays as it is: its loop lays out each step's part.
-func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied bool, err error) {
+func as(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
 	base := v.base()
 	s := base.strategy
 	if err := a.ValidateOn(s.axes, "", base.shape); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if base.steps > 0 || base.laidOut(a) {
-		return v, false, nil
+		return v, nil
 	}
 	if base.outline {
 		out, err = s.newValue(base.perReplica, base.dtype, base.shape, a, nil)
@@ -40,10 +40,10 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, copied b
 		out, err = copyOf(ctx, v, !base.perReplica, a)
 	}
 	if err != nil {
-		return nil, false, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
+		return nil, fault.Of(fmt.Sprintf("laying out %s as %s", base, a), err, "")
 	}
 	out.base().ragged = base.ragged
-	return out, true, nil
+	return out, nil
 }
 
 // unusedAnnotation refuses annotations of arguments that are not given.

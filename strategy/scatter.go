@@ -7,7 +7,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
@@ -109,7 +108,7 @@ func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates a
 	}
 	var values []Value
 	for _, x := range []any{indices, updates} {
-		c, err := operandOf(x).resolveMirrored(ctx, v.strategy, name, logical.Annotation{})
+		c, err := operandOf(x).resolveMirrored(ctx, v.strategy, name)
 		if err != nil {
 			return err
 		}
