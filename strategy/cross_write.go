@@ -9,10 +9,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
@@ -172,7 +170,11 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 	if err := v.live(); err != nil {
 		return err
 	}
-	if err := v.upload(ctx, value); err != nil {
+	fresh, err := v.copied(ctx, value)
+	if err == nil {
+		err = v.swap(fresh)
+	}
+	if err != nil {
 		return fault.Of(op, err, "")
 	}
 	return nil
@@ -190,24 +192,4 @@ func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) erro
 		return err
 	}
 	return v.crossWrite(ctx, assign.Set, saved)
-}
-
-// upload copies a value to all components. It is called under machine.Launch, or for a variable that
-// nobody knows yet.
-func (v *Variable) upload(ctx context.Context, value *tensors.Tensor) error {
-	if p := lazy.PartsOf(value); p != nil {
-		load, err := v.load(p)
-		if err != nil {
-			return err
-		}
-		if _, err := v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1); err != nil {
-			return err
-		}
-		return v.swap(load.Into)
-	}
-	fresh, err := v.copied(ctx, value)
-	if err != nil {
-		return err
-	}
-	return v.swap(fresh)
 }

@@ -107,7 +107,7 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 	if err := v.annotation.ValidateOn(s.axes, name, v.shape); err != nil {
 		return nil, &Error{Op: "strategy: " + op, Reason: "its annotation does not fit", Err: err, Class: errkind.ValueError}
 	}
-	if err := v.upload(ctx, value); err != nil {
+	if v.buffers, err = v.copied(ctx, value); err != nil {
 		return nil, err
 	}
 	if err := s.ownVariables(v); err != nil {

@@ -131,13 +131,8 @@ func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, 
 		return nil, fault.New(errkind.ValueError, f.opts.Name, "give the batch of each step", "no batches to run")
 	}
 	stacked := make([]any, len(batches[0]))
-	defer func() {
-		for _, v := range stacked {
-			if v, ok := v.(*BatchStack); ok {
-				_ = v.Close()
-			}
-		}
-	}()
+	var made copies
+	defer func() { _ = made.close() }()
 	for i := range stacked {
 		column := make([]any, len(batches))
 		for step, batch := range batches {
@@ -151,17 +146,14 @@ func (m innerFunction) RunSteps(ctx context.Context, batches [][]any) ([]Value, 
 		if err != nil {
 			return nil, &ArgumentError{Function: f.opts.Name, Argument: i, Reason: "not stacked", Err: err}
 		}
-		stacked[i] = v
+		stacked[i], made = v, append(made, v)
 	}
 	_, results, err := f.once(ctx, stacked)
 	if err != nil || f.guard == nil {
 		return results, err
 	}
 	if err := f.guard.Launched(ctx, f); err != nil {
-		for _, v := range results {
-			err = errors.Join(err, v.Close())
-		}
-		return nil, err
+		return nil, errors.Join(err, copies(results).close())
 	}
 	return results, nil
 }

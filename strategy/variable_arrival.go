@@ -99,6 +99,14 @@ func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.T
 
 // copied copies a value to all components' devices, into new buffers.
 func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
+	if p := lazy.PartsOf(value); p != nil {
+		load, err := v.load(p)
+		if err != nil {
+			return nil, err
+		}
+		_, err = v.strategy.machine.Fill(ctx, []*mesh.Load{load}, 1)
+		return load.Into, err
+	}
 	l, err := v.layout()
 	if err != nil {
 		return nil, err
@@ -196,9 +204,6 @@ func (v *Variable) take(fresh mesh.Buffers) error {
 // old ones. A variable that got its first value meanwhile keeps that. staged is the most that the
 // host held on the way.
 func (s *TPUStrategy) fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
-	if err := s.check(); err != nil {
-		return 0, err
-	}
 	loads, waited := make([]*mesh.Load, len(variables)), make([]bool, len(variables))
 	for i, v := range variables {
 		if loads[i], err = v.load(from[i]); err != nil {
