@@ -1,7 +1,15 @@
 package text
 
+// ranked values have an order.
+type ranked[T any] interface{ before(T) bool }
+
+var (
+	_ ranked[place]    = place(0)
+	_ ranked[heapPair] = heapPair{}
+)
+
 // heap has on top the value that is before all others.
-type heap[T interface{ before(T) bool }] []T
+type heap[T ranked[T]] []T
 
 func (q *heap[T]) push(v T) {
 	h := append(*q, v)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/gotype"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -152,7 +153,7 @@ func (g *guard) read(ctx context.Context, f *strategy.Function) (NonFiniteSteps,
 }
 
 // readHere copies what a device of this process holds of a variable: its elements.
-func readHere[T dtypes.Supported](ctx context.Context, m function, v *strategy.Variable) ([]T, error) {
+func readHere[T gotype.Supported](ctx context.Context, m function, v *strategy.Variable) ([]T, error) {
 	value, err := m.ReadHere(ctx, v)
 	if err != nil {
 		return nil, err
