@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,13 +14,30 @@ import (
 // System opens a system of so many CPU devices. It is closed when the test ends.
 func System(t testing.TB, devices int) *system.System {
 	t.Helper()
-	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices, Plugin: Path(t, "cpu")})
+	path := Path(t, "cpu")
+	if open.Load() > 0 {
+		time.Sleep(breath)
+	}
+	sys, err := system.Open(context.Background(), system.Options{CPUDevices: devices, Plugin: path})
 	if err != nil {
 		t.Fatalf("plugintest: %v", err)
 	}
-	t.Cleanup(func() { closed(t, sys) })
+	open.Add(1)
+	t.Cleanup(func() {
+		open.Add(-1)
+		closed(t, sys)
+	})
 	return sys
 }
+
+// open counts the systems that are open. The collectives of the CPU plugin are one for all clients of a
+// process, and tell launches apart by their devices only. Who has read the loss of a step has waited for
+// one of its devices: while the others still add up, the first step of another client would meet them,
+// and the plugin end the process. A closed client has waited for all. So a test that opens a second one
+// beside its first lets that come to its end.
+var open atomic.Int64
+
+const breath = 50 * time.Millisecond
 
 // Slice describes a TPU slice, such as "v5litepod-8", for compilation ahead of time with libtpu. It
 // is closed when the test ends. Call it in a process where [TPUChild] returned true.
