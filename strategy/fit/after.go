@@ -104,9 +104,7 @@ func (r *run) measure(ctx context.Context) error {
 		}
 	}
 	r.pending = nil
-	for _, m := range s.metrics {
-		s.latest = set(s.latest, m.Name, m.Value)
-	}
+	s.latest = merge(s.latest, s.metrics)
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (r *run) begin(ctx context.Context) error {
 		if !from.near {
 			r.saved = from.Step
 		}
-		r.pending = from.pending()
+		r.pending, r.lastMetrics = metricsOf(from.Pending), metricsOf(from.Latest)
 	}
 	at := position{}
 	if from != nil {

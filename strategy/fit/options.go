@@ -10,8 +10,9 @@ import (
 
 // Options configure a run. The zero value takes one pass over the data.
 type Options struct {
-	// Steps is the number of steps of the whole run, those before a resume included. A run that has
-	// taken them already does nothing. If it is 0, the run ends with the data.
+	// Steps is the number of steps of the whole run, including the steps before a resume; 0 ends the run
+	// with the data. A resumed run that has no step left to take reports that as a warning and in
+	// Result.Stopped, and evaluates the model.
 	Steps int64
 	// Epochs is the number of passes over the data, each in another order if the dataset is
 	// shuffled; 0 is one. Give it or Steps: data that ends before Steps is an error.
@@ -46,12 +47,14 @@ type Result struct {
 	// Rows is the number of rows of the batches that this call took, on all replicas, and Passes
 	// the number of passes over the data that were begun.
 	Rows, Passes int64
-	// Metrics are the last values of all metrics that this call read, the loss first.
+	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed run
+	// had no step left to take, they are the values in the checkpoint and those of a new evaluation.
 	Metrics []Metric
 	// Seconds is the time of this call, TrainSeconds that from the first step's launch to the last
 	// step's end, with what the hooks took.
 	Seconds, TrainSeconds float64
-	// Stopped is the reason that a hook gave [State.Stop], or empty.
+	// Stopped is the reason that a hook passed to [State.Stop], or why a resumed run had no step left to
+	// take. It is empty for a run that took all of its steps.
 	Stopped string
 }
 

@@ -34,6 +34,8 @@ type point struct {
 	Hooks    map[string][]byte `json:"hooks,omitempty"`
 	// Pending are the metrics of the step, name and number in turn, if its hooks have not run.
 	Pending []string `json:"pending,omitempty"`
+	// Latest are the last values of all metrics, in the same form. Earlier versions did not save them.
+	Latest []string `json:"latest,omitempty"`
 	// Metrics are the names of the step's metrics, and Sums what they have added up since the last
 	// record: float64, little endian.
 	Metrics []string `json:"metrics,omitempty"`
@@ -43,16 +45,18 @@ type point struct {
 	near       bool // it is on the hosts
 }
 
-// hold puts a pending record in the point. The numbers are text, as JSON has no NaN.
-func (p *point) hold(pending []Metric) {
-	for _, m := range pending {
-		p.Pending = append(p.Pending, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
+// textOf returns metrics as a list of strings: the name and the value of each metric in turn. The
+// values are text because JSON has no NaN.
+func textOf(metrics []Metric) (text []string) {
+	for _, m := range metrics {
+		text = append(text, m.Name, strconv.FormatFloat(m.Value, 'g', -1, 64))
 	}
+	return text
 }
 
-// pending returns the metrics of the record that is pending, or nil.
-func (p *point) pending() (all []Metric) {
-	for pair := range slices.Chunk(p.Pending, 2) {
+// metricsOf is the inverse of textOf.
+func metricsOf(text []string) (all []Metric) {
+	for pair := range slices.Chunk(text, 2) {
 		value, _ := strconv.ParseFloat(pair[1], 64)
 		all = append(all, Metric{pair[0], value})
 	}
@@ -83,7 +87,7 @@ func parsePoint(metadata map[string]string) (*point, error) {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
-	if len(p.Pending)%2 != 0 || len(p.Inputs) == 1 ||
+	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||
 		!counts(p.Step) || !counts(p.Position.Pass) || !counts(p.Position.Taken) {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Class: errkind.DataLossError,
 			Reason: fmt.Sprintf("the run's position is damaged: step %d, pass %d, %d batches", p.Step, p.Position.Pass, p.Position.Taken)}

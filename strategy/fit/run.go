@@ -104,11 +104,16 @@ type run struct {
 	saved  int64 // the step of the last checkpoint
 	// savedNear is that of the last checkpoint on the hosts.
 	savedNear int64
+	// lastMetrics are the last values of all metrics when the checkpoint was saved that the run resumed
+	// from.
+	lastMetrics []Metric
 	// pending are the metrics of a step whose hooks have not run, as they cannot be read again.
 	pending []Metric
 	begun   int  // hooks whose End is to run
 	agreed  bool // the processes are at the same place
-	result  Result
+	// accepted reports that begin succeeded: the run may take steps.
+	accepted bool
+	result   Result
 }
 
 // batch is what a source returned.
@@ -152,7 +157,7 @@ func (r *run) prepare(ctx context.Context) error {
 // all takes the run from its beginning to its end.
 func (r *run) all(ctx context.Context) error {
 	err := r.begin(ctx)
-	if r.dog != nil {
+	if r.accepted = err == nil; r.accepted && r.dog != nil {
 		r.dog.At(r.state.step, r.state.steps)
 	}
 	if err == nil && r.pending != nil {
@@ -168,6 +173,9 @@ func (r *run) all(ctx context.Context) error {
 	}
 	if err == nil {
 		err = r.unmeasured()
+	}
+	if err == nil {
+		err = r.complete(ctx)
 	}
 	if r.saver != nil {
 		r.saver.hurry(r, err)

@@ -329,7 +329,7 @@ func (r *run) shared(ctx context.Context) (*point, error) {
 // point returns the metadata of a checkpoint of the run as it is.
 func (r *run) point(p *point) (map[string]string, error) {
 	p.Settings, p.Hooks = r.settings(), map[string][]byte{}
-	p.hold(r.pending)
+	p.Pending, p.Latest = textOf(r.pending), textOf(r.known())
 	for i := range r.hooks {
 		h := &r.hooks[i]
 		if h.Save == nil {

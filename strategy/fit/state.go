@@ -105,6 +105,14 @@ func set(all []Metric, name string, value float64) []Metric {
 	return append(all, Metric{name, value})
 }
 
+// merge sets the values of newer metrics in all.
+func merge(all, newer []Metric) []Metric {
+	for _, m := range newer {
+		all = set(all, m.Name, m.Value)
+	}
+	return all
+}
+
 // Stop ends the run after this step's hooks, without an error. The reason is in [Result].Stopped.
 // The first reason counts. With several processes the run ends if any process stops it.
 func (s *State) Stop(reason string) {

@@ -62,10 +62,14 @@ type ClassifierResult struct {
 	Devices  int      `json:"devices"`
 	Batch    int      `json:"batch"`
 	Seed     int64    `json:"seed"`
-	// Steps are those of the whole run, and Resumed how many of them an earlier one took. Seconds is
-	// the time of this one, and TrainSeconds that of its steps, at ExamplesPerSecond.
-	Steps             int64   `json:"steps"`
-	Resumed           int64   `json:"resumed,omitempty"`
+	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
+	// took. Seconds is the time of this run, and TrainSeconds the time of its steps, in which it
+	// trained on ExamplesPerSecond.
+	Steps   int64 `json:"steps"`
+	Resumed int64 `json:"resumed,omitempty"`
+	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
+	// left to take; see fit.Result.
+	Stopped           string  `json:"stopped,omitempty"`
 	Seconds           float64 `json:"seconds"`
 	TrainSeconds      float64 `json:"train_seconds"`
 	ExamplesPerSecond float64 `json:"examples_per_second"`
@@ -98,7 +102,11 @@ func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) er
 func (o ClassifierResult) Write(w io.Writer) error {
 	line, err := json.Marshal(o)
 	if err == nil && !o.Interrupted {
-		_, err = fmt.Fprintf(w, "%s, in %.1f s (%.0f examples/s). Files: %s\n", o, o.Seconds, o.ExamplesPerSecond, o.Out)
+		rate := fmt.Sprintf("%.0f examples/s", o.ExamplesPerSecond)
+		if o.Resumed > 0 && o.Steps == o.Resumed {
+			rate = "no step was left to take"
+		}
+		_, err = fmt.Fprintf(w, "%s, in %.1f s (%s). Files: %s\n", o, o.Seconds, rate, o.Out)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%s\n", line)
@@ -158,6 +166,7 @@ func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResu
 	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed), "data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(settings), append(hooks, c.Hooks...)...)
 	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.Resumed, result.Seconds, result.TrainSeconds
+	outcome.Stopped = result.Stopped
 	if result.TrainSeconds > 0 {
 		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds
 	}

@@ -108,15 +108,20 @@ type Outcome struct {
 	Loss            *float64 `json:"loss"`
 	TokensPerSecond float64  `json:"tokens_per_second"`
 	Parameters      int      `json:"parameters"`
-	// Steps are those of the whole run, and Seconds the time of this one.
+	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
+	// took. Seconds is the time of this run.
 	Steps   int64   `json:"steps"`
+	Resumed int64   `json:"resumed,omitempty"`
 	Seconds float64 `json:"seconds"`
+	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
+	// left to take; see fit.Result.
+	Stopped string `json:"stopped,omitempty"`
 }
 
 // WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the
 // model so many parameters.
 func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
-	o := Outcome{Parameters: parameters, Steps: r.Step, Seconds: r.Seconds}
+	o := Outcome{Parameters: parameters, Steps: r.Step, Resumed: r.Resumed, Seconds: r.Seconds, Stopped: r.Stopped}
 	for i, m := range r.Metrics {
 		switch m.Name {
 		case fit.Loss:
