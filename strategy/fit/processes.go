@@ -20,6 +20,8 @@ import (
 // vote is what a process tells the others after a record.
 type vote struct {
 	Failed string `json:",omitempty"`
+	// Refused reports that the error of Failed matches ErrResume.
+	Refused bool `json:",omitempty"`
 	// Kind is that of the error that Failed tells of.
 	Kind   errkind.Kind      `json:",omitempty"`
 	Stop   string            `json:",omitempty"`
@@ -37,7 +39,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	own := interrupt.Of(ctx)
 	v := vote{Stop: r.state.stop, Keep: keep, Notice: own.Message()}
 	if mine != nil {
-		v.Failed, v.Kind = mine.Error(), errkind.Or(mine, errkind.RuntimeError)
+		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
 	}
 	message, err := json.Marshal(v)
 	if err != nil {
@@ -59,7 +61,11 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 			return errors.Join(mine, &errkind.Fault{Op: "fit: agree", Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError})
 		}
 		if v.Failed != "" && mine == nil {
-			mine = &errkind.Fault{Op: fmt.Sprintf("fit: process %d", i), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
+			failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", i), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
+			if v.Refused {
+				failed.Match = ErrResume
+			}
+			mine = failed
 		}
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)

@@ -110,11 +110,21 @@ func (r *run) endWatch(err error) error {
 			err = errors.Join(stuck, err)
 		}
 	}
-	_ = r.dog.Close(err)
-	r.tellGoodput()
+	if r.refused(err) {
+		_ = r.dog.Withdraw(err)
+	} else {
+		_ = r.dog.Close(err)
+		r.tellGoodput()
+	}
 	r.unwatch()
 	r.release()
 	return err
+}
+
+// refused reports whether all processes have refused to begin the run, such as a resume with other
+// settings, so that the records of its earlier lives stay as they are.
+func (r *run) refused(err error) bool {
+	return err != nil && !r.accepted && (r.agreed || !r.several()) && !errors.As(err, new(*interrupt.Error)) && r.stuck() == nil
 }
 
 // unreached reports whether an error says that another process, or a service, does not answer.

@@ -64,7 +64,7 @@ func (b *Board) put(ctx context.Context, name string, data []byte) error {
 // Get reads the last record of a host, of any run. Without one the error matches fs.ErrNotExist.
 func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
 	name := fmt.Sprintf(recordFile, host)
-	data, err := storage.ReadAll(ctx, b.store, name, 1<<20)
+	data, err := b.read(ctx, host)
 	if err != nil {
 		return r, err
 	}
@@ -75,6 +75,20 @@ func (b *Board) Get(ctx context.Context, host int) (r Record, err error) {
 		err = &errkind.Fault{Op: "watchdog: read", Subject: name + " in " + b.store.String(), Err: err}
 	}
 	return r, err
+}
+
+// read reads the text of a host's record.
+func (b *Board) read(ctx context.Context, host int) ([]byte, error) {
+	return storage.ReadAll(ctx, b.store, fmt.Sprintf(recordFile, host), 1<<20)
+}
+
+// putBack replaces a host's record by the text of an earlier one, or removes it if there was none.
+func (b *Board) putBack(ctx context.Context, host int, record []byte) error {
+	name := fmt.Sprintf(recordFile, host)
+	if record == nil {
+		return b.store.Remove(ctx, name)
+	}
+	return b.put(ctx, name, record)
 }
 
 // Read reads the records of so many hosts, of any run, by host; of 0, of all hosts that are listed.

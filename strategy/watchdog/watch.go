@@ -28,15 +28,20 @@ func (w *Watchdog) talk() {
 	ticker := time.NewTicker(w.opts.interval())
 	defer ticker.Stop()
 	var sequence int64
-	heir, lost := w.opts.Host != 0, false
-	put := func(ctx context.Context) error {
-		if !heir { // this record is put over that of the life before
-			if err := w.inherit(ctx); err != nil {
-				return err // it is tried again
+	var before []byte // this host's record of the life before
+	inherited, cleared, lost := false, false, false
+	put := func(ctx context.Context) (err error) {
+		if !inherited { // the first put replaces the record of the life before
+			if before, err = w.inherit(ctx); err != nil {
+				return err // the next put tries again
 			}
-			heir = true
+			inherited = true
 		}
 		r, _ := w.look()
+		if !cleared && (r.Step > 0 || r.State == Ended) { // the life was accepted
+			_ = w.board.clear(ctx, w.opts.Hosts)
+			cleared = true
+		}
 		sequence++
 		r.Sequence = sequence
 		return w.board.Put(ctx, &r)
@@ -71,23 +76,40 @@ func (w *Watchdog) talk() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	_ = put(ctx)
+	withdrawn, changed, err := w.isWithdrawn(), inherited, error(nil)
+	if withdrawn && !inherited {
+		before, err = w.inherit(ctx)
+	}
+	switch {
+	case !withdrawn || w.opts.Host == 0 && before == nil && err == nil:
+		_ = put(ctx)
+	case changed:
+		_ = w.board.putBack(ctx, w.opts.Host, before)
+	}
 	if w.opts.Place != "" {
 		_ = w.board.Close()
 	}
 }
 
-// inherit takes over the history of the life before.
-func (w *Watchdog) inherit(ctx context.Context) error {
-	_ = w.board.clear(ctx, w.opts.Hosts)
-	before, err := w.board.Get(ctx, 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRecord) {
-		return err
+// inherit returns this host's record of the life before, nil if there is none. On host 0 it continues
+// the history of that life.
+func (w *Watchdog) inherit(ctx context.Context) (record []byte, err error) {
+	record, err = w.board.read(ctx, w.opts.Host)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.past = before.History
-	return nil
+	if w.opts.Host != 0 { // only the record of host 0 has a history, which must not be lost
+		return record, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if before, err := parse(record); err == nil && before.Host == 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.past = before.History
+	}
+	return record, nil
 }
 
 // grace is the time from the end of the contexts to that of the process.

@@ -74,6 +74,7 @@ type Watchdog struct {
 	past         *goodput.History // of the lives before, on host 0
 	life         goodput.History  // this one's start
 	resumed      bool             // life.From is known
+	withdrawn    bool             // the records of the life before are put back
 }
 
 // maxNested bounds the activities within each other.
@@ -334,9 +335,22 @@ func (w *Watchdog) Suspected() error {
 // closeWait bounds the last record's way: a place that does not answer does not hold the run up.
 const closeWait = 2 * time.Second
 
+// Withdraw ends the watchdog of a life that was refused before it took a step, such as a resume with
+// other settings: it puts this host's record of the life before back. If there was none, host 0 leaves
+// a record with err, the run's error, and the other hosts leave none. All hosts call it in the place
+// of Close.
+func (w *Watchdog) Withdraw(err error) error {
+	w.mu.Lock()
+	w.withdrawn = w.record.State != Ended
+	w.mu.Unlock()
+	return w.end(err)
+}
+
 // Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are
 // told that this one has left the loop, and why: err is the run's error, or nil.
-func (w *Watchdog) Close(err error) error {
+func (w *Watchdog) Close(err error) error { return w.end(err) }
+
+func (w *Watchdog) end(err error) error {
 	w.mu.Lock()
 	if w.record.State == Ended {
 		w.mu.Unlock()
@@ -347,7 +361,7 @@ func (w *Watchdog) Close(err error) error {
 		w.record.Findings = stuck.Findings // which the others go by
 	}
 	w.mu.Unlock()
-	if h := w.History(); w.opts.Host == 0 && h.To > 0 {
+	if h := w.History(); w.opts.Host == 0 && h.To > 0 && !w.isWithdrawn() {
 		w.opts.Logger.Info("watchdog: " + h.Shares().String())
 	}
 	w.close()
@@ -356,6 +370,12 @@ func (w *Watchdog) Close(err error) error {
 	case <-time.After(closeWait):
 	}
 	return nil
+}
+
+func (w *Watchdog) isWithdrawn() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.withdrawn
 }
 
 // short is the text of an error, bounded for a record; nil has none.
