@@ -64,12 +64,12 @@ BLOBSTORE = storage/blobstore
 
 .PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins plugin-cuda test-aot test-gpu-aot forms corpus python test-python test-upstream-patches
 
-run: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/digits -replicas 4 -logical 2 $(ARGS)
+run:
+	@GO="$(GO)" internal/tools/run.sh ./examples/digits -replicas 4 -logical 2 $(ARGS)
 
 # The tiny preset as 4 replicas of 2 logical devices: three minutes on two cores.
-gpt: plugin
-	@TF_CPP_MIN_LOG_LEVEL=2 $(GO) run ./examples/gpt -replicas 4 -logical 2 -generate 'func main() {' $(ARGS)
+gpt:
+	@GO="$(GO)" internal/tools/run.sh ./examples/gpt -replicas 4 -logical 2 -generate 'func main() {' $(ARGS)
 
 # A program with its compiled step inside, for SLICE: cpu:8, or a slice such as v5e:2x4. Steps for other
 # slices that are in examples/onebinary/steps go inside, too.

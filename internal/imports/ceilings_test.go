@@ -19,7 +19,8 @@ type Limit struct {
 	Counts  []Count
 }
 
-// Count is the most that a subject may have of something: lines, files, up, names or methods.
+// Count limits the number of lines, files, up, names or methods of a subject. Check tolerates one
+// percent more than Most, so that a small change does not need a new limit.
 type Count struct {
 	Of   string
 	Most int
@@ -70,8 +71,8 @@ func (l Limit) String() string {
 	return b.String()
 }
 
-// Check returns the limits with the counts that were found, and what is above its limit, one
-// sentence each.
+// Check returns the measured counts in the form of limits, and one sentence for each count that
+// exceeds its limit by more than one percent.
 func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 	var product, harness Size
 	others := slices.Sorted(maps.Keys(found))
@@ -113,7 +114,7 @@ func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 			switch {
 			case !ok:
 				faults = append(faults, fmt.Sprintf("size.txt: %s has no %s", limit.Subject, c.Of))
-			case have > c.Most:
+			case have > c.Most+c.Most/100:
 				faults = append(faults, fmt.Sprintf("%s has %s %d, and size.txt allows %d", where, c.Of, have, c.Most))
 			}
 			is.Counts = append(is.Counts, Count{Of: c.Of, Most: have})

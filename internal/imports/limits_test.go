@@ -14,18 +14,17 @@ import (
 //go:embed size.txt
 var counts string
 
-// With -update, counts that have fallen become the new limits. One is raised by hand, in a commit
-// that says why.
+// With -update, the measured counts become the new limits. A commit that raises a limit explains why.
 func TestTheModuleKeepsItsSize(t *testing.T) {
 	limits, err := ParseLimits(counts)
 	require.NoError(t, err)
 	found, err := Measure("../..")
 	require.NoError(t, err)
 	now, faults := limits.Check(found)
-	for _, fault := range faults {
-		assert.Fail(t, fault)
-	}
-	if !*update || len(faults) > 0 {
+	if !*update {
+		for _, fault := range faults {
+			assert.Fail(t, fault)
+		}
 		return
 	}
 	text := counts
@@ -92,6 +91,13 @@ func TestLimitsFindWhatIsTooLarge(t *testing.T) {
 	assert.Equal(t, []string{"module has lines 12, and size.txt allows 10",
 		"internal/test has lines 3, and size.txt allows 2", "big has lines 7, and size.txt allows 6",
 		"big has up 1, and size.txt allows 0", "big.T has methods 3, and size.txt allows 2", "small has lines 5, and size.txt allows 4"}, faults)
+	found["big"] = Size{Lines: 202}
+	for most, want := range map[string]int{"200": 0, "199": 1} { // one percent is tolerated
+		limits, err := ParseLimits("big: lines " + most)
+		require.NoError(t, err)
+		_, faults = limits.Check(found)
+		assert.Len(t, faults, want, most)
+	}
 	for text, want := range map[string]string{
 		"gone: lines 1": "gone has no lines", "big.U: methods 1": "big.U has no methods", "big: weight 1": "big has no weight",
 	} {

@@ -22,8 +22,9 @@ const (
 	imageToken = "IMAGE_OF_THE_JOB"
 )
 
-// install prints the path of the pinned libtpu, in this module and in one that requires it.
-const install = `go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
+// install is the command that prints the path of the pinned libtpu. -mod=mod lets it run in a module that
+// requires this one without listing the command's dependencies in go.sum.
+const install = `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path`
 
 // view is what the templates read.
 type view struct {

@@ -159,7 +159,7 @@ FROM golang:1.26-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-pip
 WORKDIR /src
 COPY . .
-RUN go build -o /multihost ./examples/multihost && cp "$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path)" /libtpu.so
+RUN go build -o /multihost ./examples/multihost && cp "$(go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path)" /libtpu.so
 
 # The C library is that of the image above: a program runs with the one that it was built for, or
 # with a newer one.

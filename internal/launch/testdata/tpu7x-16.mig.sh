@@ -180,7 +180,7 @@ if newer; then
   exit 1
 fi
 LIBTPU=${LIBTPU:-}
-[ -n "$LIBTPU" ] || LIBTPU=$(go run github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path)
+[ -n "$LIBTPU" ] || LIBTPU=$(go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu --path)
 cp -- "$LIBTPU" "$work/libtpu.so"
 # What each host runs. The program is a process of its own that outlives the connection: a second
 # call of the same round, as gcloud makes one after it has lost a connection, follows what runs.
