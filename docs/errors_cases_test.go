@@ -68,6 +68,18 @@ func raggedBatch(ctx context.Context, strat *strategy.TPUStrategy) error {
 	return err
 }
 
+func unequalRows(ctx context.Context, strat *strategy.TPUStrategy) error {
+	step, err := train.New(strat, model.NewStore(), optimizer.StochasticGradientDescent().Done(),
+		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Sub(layers.Dense(rc.Scope("output"), in[0], true, 1), in[1]))
+		}, train.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = step.Run(ctx, [][]float32{{1}, {2}, {3}, {4}}, [][]float32{{5}, {6}})
+	return err
+}
+
 func indivisibleBatch(strat *strategy.TPUStrategy) error {
 	_, err := feed.DistributeFromFunction(strat, func(c input.Context) (input.Dataset, error) {
 		rows, err := c.PerReplicaBatchSize(129)

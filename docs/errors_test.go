@@ -61,6 +61,7 @@ func TestErrorsPrintWhatThePageSays(t *testing.T) {
 	cases := map[string]func(*testing.T) error{
 		"wrongShape": with(wrongShape), "impossibleSplit": with(impossibleSplit), "lossOfManyNumbers": with(lossOfManyNumbers),
 		"raggedBatch":        with(raggedBatch),
+		"unequalRows":        with(unequalRows),
 		"unreachedRule":      func(*testing.T) error { return unreachedRule(ctx, sys) },
 		"indivisibleBatch":   func(*testing.T) error { return indivisibleBatch(strat) },
 		"tooManyReplicas":    func(*testing.T) error { return tooManyReplicas(sys) },
@@ -113,6 +114,7 @@ var claimed = map[string]func(error) bool{
 	"unreachedRule":      is[*strategy.OptionError],
 	"tooManyReplicas":    is[*strategy.OptionError],
 	"raggedBatch":        is[*strategy.ArgumentError],
+	"unequalRows":        is[*strategy.ArgumentError],
 	"indivisibleBatch":   func(err error) bool { return errors.Is(err, input.ErrIndivisible) },
 	"missingHost":        is[*system.StartError],
 	"missingPlugin":      func(err error) bool { return is[*pjrt.FindError](err) && is[*system.StartError](err) },

@@ -2,6 +2,7 @@ package gomlx_test
 
 import (
 	"math/rand"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -60,4 +61,39 @@ func TestTrainerGivesTheLossesOfOneDevice(t *testing.T) {
 		})
 	}
 	t.Log(want)
+}
+
+// A program over the global batch treats rows as one device does, on any number of replicas: rows that
+// do not match are GoMLX's error, and one row is broadcast.
+func TestDifferentRowsAreTreatedAsOnOneDevice(t *testing.T) {
+	run := func(b compute.Backend, rows int) (float32, error) {
+		store := model.NewStore()
+		store.SetParam(model.ParamInitialSeed, int64(42))
+		body := func(scope *model.Scope, _ any, inputs []*graph.Node) []*graph.Node {
+			return []*graph.Node{layers.Dense(scope.In("a"), inputs[0], true, 1)}
+		}
+		mean := func(labels, predictions []*graph.Node) *graph.Node {
+			return graph.ReduceAllMean(graph.Square(graph.Sub(predictions[0], labels[0])))
+		}
+		trainer := train.NewTrainer(b, store, body, mean, optimizer.Adam().Done(), nil, nil)
+		column := func(n int) []*tensors.Tensor {
+			return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(slices.Repeat([]float32{0.5}, n), n, 1)}
+		}
+		metrics, err := trainer.TrainStep(train.Batch{Inputs: column(16), Labels: column(rows)})
+		if err != nil {
+			return 0, err
+		}
+		return tensors.ToScalar[float32](metrics[0]), nil
+	}
+	one := newBackend(t, alone)
+	want, err := run(one, 1)
+	require.NoError(t, err)
+	for _, over := range []shape{alone, {"8x1", 8, 1}} {
+		b := newBackend(t, over)
+		got, err := run(b, 1)
+		require.NoError(t, err)
+		assert.InDelta(t, want, got, 1e-6)
+		_, err = run(b, 8)
+		assert.Error(t, err, over.name)
+	}
 }

@@ -34,7 +34,7 @@ func closedMeanwhile(err error) error {
 	return err
 }
 
-// ArgumentError says why a step cannot take an argument.
+// ArgumentError reports that a step function does not accept an argument.
 type ArgumentError struct {
 	// Function is the name of the step function, Argument the position of the argument, from 0.
 	Function string
@@ -42,17 +42,24 @@ type ArgumentError struct {
 	// Path is the place in the nests of a [nest.Function], such as args[0].Images; otherwise it is
 	// empty.
 	Path string
-	// Reason says what is wrong, Hint what to do instead.
+	// Reason describes the problem, and Hint the correction.
 	Reason, Hint string
 	// Err is the cause, if there is one.
 	Err error
+
+	// rows is set if another argument has a different number of rows. Reason then continues the
+	// sentence that begins with the argument.
+	rows bool
 }
 
-// Error names the function, the argument and what is wrong.
+// Error names the function, the argument and the problem.
 func (e *ArgumentError) Error() string {
 	where := e.Path
 	if where == "" {
 		where = fmt.Sprintf("argument %d", e.Argument)
+	}
+	if e.rows {
+		return errkind.Text(fmt.Sprintf("strategy: run %q: %s %s", e.Function, where, e.Reason), "", nil, e.Hint)
 	}
 	return errkind.Text("strategy: "+e.Function+": "+where, e.Reason, e.Err, e.Hint)
 }

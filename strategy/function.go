@@ -54,9 +54,15 @@ type FunctionOptions struct {
 	Arguments []logical.Annotation
 	// Results say how the results are split over the logical devices, by position.
 	Results []logical.Annotation
-	// SplitBatch cuts host arguments into the replicas' batches along dimension 0. Without it each
-	// replica receives the whole argument.
+	// SplitBatch splits host arguments into the replicas' batches along dimension 0. Without it each
+	// replica receives the whole argument. Host arguments and per-replica values must then have the
+	// same number of rows, because a replica would otherwise broadcast one of its rows, or compute
+	// with the rows of different examples. Scalars and mirrored values are not batches.
 	SplitBatch bool
+	// UnequalRows allows arguments that are split over replicas to have different numbers of rows, as
+	// the nodes and the edges of a graph do. Without it such arguments are an [*ArgumentError], and so
+	// are values of package feed with different numbers of rows, with and without SplitBatch.
+	UnequalRows bool
 	// LocalBatch, with SplitBatch, says that the host arguments of each process are the rows of the
 	// process's own replicas, not the global batch. It matters with several processes only.
 	LocalBatch bool
@@ -97,6 +103,9 @@ type Function struct {
 	// error of arguments that it was not compiled for.
 	loaded *saved.Step
 	refuse func(values []Value) error
+
+	// paths are the names of the arguments in errors; nil for "argument 0" and following.
+	paths []string
 
 	resident residentLoop
 

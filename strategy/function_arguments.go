@@ -33,7 +33,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	if err := f.unusedAnnotation(len(args)); err != nil {
 		return nil, nil, err
 	}
-	if err := f.otherRows(args); err != nil {
+	if err := f.checkRows(args); err != nil {
 		return nil, nil, err
 	}
 	fail := func(i int, reason, hint string, err error) ([]Value, copies, error) {

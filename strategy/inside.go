@@ -37,6 +37,9 @@ func init() {
 	})
 }
 
+// SetPaths sets the names of the arguments in errors.
+func (m innerFunction) SetPaths(paths []string) { m.paths = paths }
+
 // innerStrategy is the inner face of a strategy: the R x P machine below the contract.
 type innerStrategy struct{ *TPUStrategy }
 
@@ -104,6 +107,15 @@ func (m innerStrategy) CheckLeaf(x any) (reason string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// Batch is [TPUStrategy.PerReplica] for the replicas' parts of a batch.
+func (m innerStrategy) Batch(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
+	v, err := m.PerReplica(ctx, values, a)
+	if err == nil {
+		v.batch = true
+	}
+	return v, err
 }
 
 func (m innerStrategy) Indirect(x any) bool { return operandOf(x).indirect(m.TPUStrategy) }

@@ -284,39 +284,6 @@ func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 	return allReduce(Mean, rc.weighted(x), rc.strategy.replicas)
 }
 
-// otherRows refuses a training batch that does not divide among the replicas and whose tensors have
-// different numbers of rows: one of them is not what was meant.
-func (f *Function) otherRows(args []any) error {
-	if !f.opts.mirroredResults || !f.takesUneven() {
-		return nil
-	}
-	uneven := -1
-	rows := make([]int, len(args))
-	for i, arg := range args {
-		rows[i] = -1
-		shape, ok := arg.(shapes.Shape)
-		if _, value := arg.(Value); !ok && !value {
-			if tensor, err := hostTensor(arg); err == nil {
-				shape, ok = tensor.Shape(), true
-			}
-		}
-		if ok && shape.Ok() && shape.Rank() > 0 {
-			rows[i] = shape.Dimensions[0]
-			if uneven < 0 && f.uneven(shape) {
-				uneven = i
-			}
-		}
-	}
-	for i, n := range rows {
-		if uneven >= 0 && n >= 0 && n != rows[uneven] {
-			return &ArgumentError{Function: f.opts.Name, Argument: uneven,
-				Reason: fmt.Sprintf("%d rows, which do not divide among %d replicas, and argument %d has %d", rows[uneven], f.strategy.replicas, i, n),
-				Hint:   "give tensors of the same rows"}
-		}
-	}
-	return nil
-}
-
 // takesRagged says whether values may differ in shape between replicas.
 func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
 

@@ -184,6 +184,7 @@ func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.base().batch = true
 	return v.(*PerReplica), nil
 }
 

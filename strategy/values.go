@@ -30,6 +30,8 @@ type deviceValue struct {
 	annotation logical.Annotation
 	over       spmd.ReplicaShard // of a variable
 	perReplica bool
+	// batch is set for the replicas' parts of a batch, whose first dimension counts rows.
+	batch bool
 	// equal is set for a per-replica value whose tensors are known to be the same, such as what
 	// replicas received from a collective: it counts as mirrored.
 	equal bool

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
@@ -13,4 +14,7 @@ var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
 type machine interface {
 	// RequireEager refuses a replica's code, other strategies' scopes and a step that is being traced.
 	RequireEager(ctx context.Context, op, instead string) error
+	// Batch copies the replicas' parts of a batch to the devices, as PerReplica does. A step accepts
+	// such values only with the same number of rows.
+	Batch(ctx context.Context, values []any, a logical.Annotation) (*strategy.PerReplica, error)
 }

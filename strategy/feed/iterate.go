@@ -115,7 +115,7 @@ func inputLeaf(ctx context.Context, s *strategy.TPUStrategy, column []any, a log
 		}
 		return strategy.NewObjects(all...), nil
 	}
-	return s.PerReplica(ctx, column, a)
+	return inside.Of[machine](s).Batch(ctx, column, a)
 }
 
 // nestOf is a nest like an element, with values in the order of its leaves.

@@ -11,6 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // placer copies steps to the devices. The feed's goroutine uses it alone, or [Feed.Next] alone if
@@ -84,7 +85,7 @@ func (p *placer) place(ctx context.Context, step input.Step) (b *Batch, err erro
 				return b, err
 			}
 		}
-		v, err := p.strategy.PerReplica(ctx, column, annotationOf(leaf, p.arguments))
+		v, err := inside.Of[machine](p.strategy).Batch(ctx, column, annotationOf(leaf, p.arguments))
 		if err != nil {
 			return b, failed(fmt.Sprintf("step %d: component %q", b.Index, b.Paths[leaf]), err)
 		}
@@ -153,7 +154,7 @@ func (p *placer) mask(ctx context.Context, b *Batch, masks []input.Tensor) (err 
 	for r, t := range masks {
 		all[r] = t
 	}
-	if b.Mask, err = p.strategy.PerReplica(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
+	if b.Mask, err = inside.Of[machine](p.strategy).Batch(ctx, all, annotationOf(len(b.Paths), p.arguments)); err != nil {
 		return failed(fmt.Sprintf("step %d: mask", b.Index), err)
 	}
 	if full {

@@ -43,6 +43,22 @@ func denseLoss(features int) train.Loss {
 // lines are those of a table.
 func lines(table string) []string { return strings.Split(strings.TrimSpace(table), "\r\n") }
 
+// A batch whose tensors have different numbers of rows ends the run before its first step, and an
+// evaluation likewise.
+func TestABatchOfDifferentRowsIsAnError(t *testing.T) {
+	s := strategytest.New(t, 8, 1)
+	mixed := fit.Batches(func(yield func([]any, error) bool) {
+		x, _ := strategytest.Sums(16, 8)
+		_, y := strategytest.Sums(8, 8)
+		yield([]any{x, y}, nil)
+	})
+	_, err := fit.Run(t.Context(), dense(s, 2), mixed, fit.Options{Steps: 1})
+	assert.ErrorContains(t, err, "argument 1 has 8 rows but argument 0 has 16")
+	held := strategytest.OK(train.NewEvaluation(s, model.NewStore(), denseLoss(2), train.Options{}))
+	_, err = fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(1)), fit.Options{Steps: 1}, fit.Evaluate("held", held, mixed, 1))
+	assert.ErrorContains(t, err, "argument 1 has 8 rows but argument 0 has 16")
+}
+
 func TestWhatCannotBeRunIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dir := t.TempDir()

@@ -158,6 +158,7 @@ func (f *Function) function(args []any) (flat *strategy.Function, paths []string
 		step = f.flatStep(template)
 	}
 	flat = f.strategy.Function(step, f.opts)
+	inside.Of[function](flat).SetPaths(paths)
 	f.functions = append(f.functions, signature{template, flat})
 	return flat, paths, values, nil
 }
@@ -190,6 +191,8 @@ type (
 	function interface {
 		// RunStructured is Function.Run, and returns the structure of the program that ran.
 		RunStructured(ctx context.Context, args []any) (structure any, results []*strategy.PerReplica, err error)
+		// SetPaths sets the names of the arguments in errors.
+		SetPaths(paths []string)
 	}
 	replica interface {
 		// State is what is kept of the step while it is traced.

@@ -125,7 +125,7 @@ func TestMicrobatchesThatCannotBeAreErrors(t *testing.T) {
 		"other rows": {4, odd(1), []any{x, short}, "argument 1 has 3 rows, which do not divide, and argument 0 has 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), c.loss, train.Options{Accumulate: c.n}))
+			step := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), c.loss, train.Options{Accumulate: c.n, UnequalRows: true}))
 			_, err := step.Run(t.Context(), c.batch...)
 			var traced *strategy.TraceError
 			require.ErrorAs(t, err, &traced)

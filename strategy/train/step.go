@@ -36,6 +36,9 @@ type Options struct {
 	// LocalBatch says that host tensors are not the global batch but the rows of this process's
 	// replicas; see strategy.FunctionOptions.LocalBatch.
 	LocalBatch bool
+	// UnequalRows allows the batch's tensors to have different numbers of rows; see
+	// strategy.FunctionOptions.UnequalRows.
+	UnequalRows bool
 	// MirroredRandomNumbers makes all replicas draw the same random numbers, such as dropout masks,
 	// each for its own rows. Without it each replica draws its own; see package strategy.
 	MirroredRandomNumbers bool
@@ -104,7 +107,7 @@ type Options struct {
 // function describes the step's function, without training.
 func (o *Options) function(store *model.Store) strategy.FunctionOptions {
 	return strategy.FunctionOptions{Name: o.Name, Store: store, Arguments: o.Arguments, SplitBatch: true, LocalBatch: o.LocalBatch,
-		Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
+		UnequalRows: o.UnequalRows, Padding: strategy.MaskPadding, MirroredRandomNumbers: o.MirroredRandomNumbers}
 }
 
 // Step is a training step: loss, gradients, one all-reduce for each gradient, and the optimizer's

@@ -1,0 +1,119 @@
+package strategy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// batchRows are the rows of an argument that is split over replicas.
+type batchRows struct {
+	total    int
+	replicas []int // by replica; nil if the replicas do not divide the rows
+}
+
+// checkRows returns an error if arguments that are split over replicas have different numbers of
+// rows. Replicas may broadcast the rows of such arguments, so a trace does not find the mistake on
+// every number of replicas. The error is of the argument whose rows the replicas do not divide, and
+// otherwise of the later argument.
+func (f *Function) checkRows(args []any) error {
+	if f.opts.UnequalRows || f.opts.own || f.loaded != nil {
+		return nil
+	}
+	first, want := -1, batchRows{}
+	for i, arg := range args {
+		rows, ok := f.rowsOf(i, arg)
+		switch {
+		case !ok:
+		case first < 0:
+			first, want = i, rows
+		case rows.total != want.total && want.total%f.strategy.replicas != 0 && rows.total%f.strategy.replicas == 0:
+			return f.rowsError(first, i, "rows", want.total, rows.total)
+		case rows.total != want.total:
+			return f.rowsError(i, first, "rows", rows.total, want.total)
+		case rows.replicas != nil && want.replicas != nil && !slices.Equal(rows.replicas, want.replicas):
+			return f.rowsError(i, first, "rows on the replicas", rows.replicas, want.replicas)
+		}
+	}
+	return nil
+}
+
+// rowsOf returns the rows of argument i. It reports false for an argument that is not a batch.
+func (f *Function) rowsOf(i int, arg any) (rows batchRows, ok bool) {
+	split := f.opts.SplitBatch || f.opts.LocalBatch
+	share := batchShare{f.strategy, f.opts.LocalBatch, f.argument(i)}
+	if v, ok := arg.(Value); ok {
+		if isNil(v) {
+			return rows, false
+		}
+		base := v.base()
+		if !base.perReplica || len(base.shape) == 0 || !split && !base.batch {
+			return rows, false
+		}
+		for r := range share.count() {
+			n := base.shape[0]
+			if base.ragged != nil {
+				n = base.ragged[r][0]
+			}
+			rows.replicas = append(rows.replicas, n)
+			rows.total += n
+		}
+		return rows, true
+	}
+	if !split {
+		return rows, false
+	}
+	if rows.total, ok = leadingDim(arg); !ok {
+		return rows, false
+	}
+	batch := shapes.Make(dtypes.Bool, rows.total)
+	if n := share.count(); rows.total%n == 0 {
+		rows.replicas = slices.Repeat([]int{rows.total / n}, n)
+	} else if f.takesUneven() && f.uneven(batch) {
+		for _, dims := range share.unevenShapes(batch.Dimensions) {
+			rows.replicas = append(rows.replicas, dims[0])
+		}
+	}
+	return rows, true
+}
+
+// leadingDim returns the first dimension of a host value or of a shape, without converting the
+// value to a tensor. It reports false for a scalar and for anything else.
+func leadingDim(x any) (int, bool) {
+	shape, ok := x.(shapes.Shape)
+	if !ok {
+		tensor, isTensor := x.(*tensors.Tensor)
+		if !isTensor {
+			v := reflect.ValueOf(x)
+			if v.Kind() != reflect.Slice {
+				return 0, false
+			}
+			return v.Len(), true
+		}
+		if tensor == nil {
+			return 0, false
+		}
+		shape = tensor.Shape()
+	}
+	if !shape.Ok() || shape.Rank() == 0 {
+		return 0, false
+	}
+	return shape.Dimensions[0], true
+}
+
+// rowsError returns the error of argument i, whose rows differ from the rows of argument j.
+func (f *Function) rowsError(i, j int, unit string, rows, want any) error {
+	other := fmt.Sprintf("argument %d", j)
+	if j < len(f.paths) {
+		other = f.paths[j]
+	}
+	return &ArgumentError{Function: f.opts.Name, Argument: i, rows: true,
+		Reason: fmt.Sprintf("has %v %s but %s has %v", rows, unit, other, want),
+		Hint: "arguments split over replicas must have the same number of rows: pass an argument that is not a batch as a mirrored value " +
+			"(TPUStrategy.Mirror), or set the option UnequalRows if the numbers differ on purpose",
+	}
+}
