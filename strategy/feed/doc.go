@@ -34,14 +34,14 @@
 // leaves the padding out and takes the mean over the rows of the whole batch. Batching with drop
 // remainder avoids the choice.
 //
-// A training step averages the replicas' losses, and with the mask they have different numbers of
-// rows. The mean over the rows of the whole batch, from the losses of a replica's rows:
+// With the mask the replicas have different numbers of rows, so the mean of the replicas' means is not
+// the mean over the rows of the whole batch. train.Weighted computes that mean from a sum and a weight:
 //
-//	mask := graph.ConvertDType(in[2], losses.DType())
-//	rows := rc.AllReduce(strategy.Sum, graph.ReduceAllSum(mask)) // of all replicas
-//	rows = graph.MaxScalar(rows, 1)                               // a batch without rows has no loss
-//	mean := graph.Div(graph.ReduceAllSum(graph.Mul(losses, mask)), rows)
-//	return graph.MulScalar(mean, float64(rc.NumReplicasInSync()))
+//	loss := train.Weighted(func(rc *strategy.ReplicaContext, in []*graph.Node) (sum, weight *graph.Node) {
+//		losses := rowLosses(rc, in[0], in[1])
+//		mask := graph.ConvertDType(in[2], losses.DType())
+//		return graph.ReduceAllSum(graph.Mul(losses, mask)), graph.ReduceAllSum(mask)
+//	})
 //
 // For a metric, add the masked sum and the number of rows to two sync-on-read variables that
 // aggregate sums, and divide when the pass is over.

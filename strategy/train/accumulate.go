@@ -5,6 +5,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
 // observeRows is the stage in which metrics see the arguments, whole or of a microbatch.
@@ -20,17 +21,42 @@ func accumulate(n int, policy precision.Policy, stages []stage) stage {
 			for _, add := range stages {
 				add(one)
 			}
-			terms := []*graph.Node{summand(policy, one.loss)}
+			terms := []*graph.Node{one.summand(policy, one.loss)}
 			for _, gradient := range one.gradients {
-				terms = append(terms, summand(policy, gradient))
+				terms = append(terms, one.summand(policy, gradient))
+			}
+			if one.weight != nil {
+				terms = append(terms, one.weight)
 			}
 			return terms
 		})
-		p.loss, p.trained = graph.ConvertDType(sums[0], one.loss.DType()), one.trained
+		if one.weight != nil {
+			p.weight = sums[len(sums)-1]
+			p.divisor = oneIfZero(p.rc.AllReduce(strategy.Sum, p.weight))
+		}
+		p.loss, p.trained = p.meanOf(sums[0], one.loss.DType()), one.trained
 		for i, gradient := range one.gradients {
-			p.gradients = append(p.gradients, graph.ConvertDType(sums[1+i], gradient.DType()))
+			p.gradients = append(p.gradients, p.meanOf(sums[1+i], gradient.DType()))
 		}
 	}
+}
+
+// summand returns a loss or a gradient of a microbatch as a term of the sum over microbatches: in the
+// policy's Accumulate, and in float32 at least where the loss is weighted.
+func (p *pass) summand(policy precision.Policy, x *graph.Node) *graph.Node {
+	if p.weight == nil {
+		return summand(policy, x)
+	}
+	x = summand(precision.Policy{}, x)
+	return graph.Mul(x, graph.ConvertDType(p.divisor, x.DType()))
+}
+
+// meanOf returns the sum over microbatches as the loss or a gradient of the batch.
+func (p *pass) meanOf(sum *graph.Node, dtype dtypes.DType) *graph.Node {
+	if p.weight != nil {
+		sum = graph.Div(sum, graph.ConvertDType(p.divisor, sum.DType()))
+	}
+	return graph.ConvertDType(sum, dtype)
 }
 
 // summand is a term of a sum over microbatches in what the policy adds up in, float32 at least.

@@ -28,6 +28,7 @@
 //     package precision; [Step.LossScale] reads its loss scale.
 //   - [Options].Accumulate takes the batch as microbatches in a loop, which needs the memory of
 //     one.
+//   - [Weighted] makes a loss of a sum and a weight, such as the number of tokens that count.
 //   - [Options].Freeze trains some of the variables, such as the last layers of a loaded model.
 //   - [Options].Average keeps moving averages of the variables. [Averaged] computes with them,
 //     [Step.SwapAverages] exports them.
@@ -45,8 +46,9 @@
 // same for each. The text and the time to compile it do not grow with n.
 //
 //   - Losses, gradients and regularization terms count by rows, so that the step is that of the
-//     whole batch. As over replicas, the loss must be a mean over rows. A mean over something else,
-//     such as over tokens that are not masked, would become a mean of the microbatches' means.
+//     whole batch. As over replicas, the loss must be a mean over rows, or a loss of [Weighted]. A mean
+//     over something else, such as over tokens that are not masked, would become a mean of the
+//     microbatches' means.
 //   - Rows that do not divide by n are padded, and so are those of uneven batches; the padding is
 //     left out as [Step.Run] says. If there are fewer rows than n, there are fewer microbatches.
 //   - What the loss function writes, it writes for each microbatch: a variable that counts calls

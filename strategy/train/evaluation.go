@@ -53,7 +53,7 @@ func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Opt
 	e := &Evaluation{name: o.Name, metrics: metrics}
 	stages := []stage{
 		metrics.begin, forward(loss, o.Precision),
-		observeRows, func(p *pass) { p.recorder.observe(p.own) },
+		observeRows, func(p *pass) { p.recorder.observe(p.own, p.weight) },
 	}
 	e.function = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		p := &pass{trainer: newTrainer(rc), in: in}

@@ -58,9 +58,9 @@ func (f Form) of(sum, weight float64) float64 {
 	return mean
 }
 
-// MeanLoss is the metric "loss": the mean of the loss over all rows. Where rows or tokens weigh
-// differently, as in batches that come with a mask, hand the losses over with their weights
-// instead, with [Report] and Reported("loss").
+// MeanLoss is the metric "loss": the mean of the loss over all rows, or over all weights of a loss that
+// [Weighted] returned. For other weights, such as the mask of a padded batch, pass the losses and their
+// weights to [Report] and use Reported("loss").
 func MeanLoss() Metric { return Metric{Name: "loss", loss: true} }
 
 // Perplexity is the metric "perplexity": e to the power of the mean loss over all rows.
@@ -111,7 +111,8 @@ type Reading struct {
 	Name string
 	// Value is NaN if nothing came since the reset; a [Total] is 0 then.
 	Value float64
-	// Weight is the sum of the weights of the values that came: of the loss, the number of rows.
-	// What is of one step, such as a norm, has 1.
+	// Weight is the sum of the weights of all values since the reset. For the loss it is the number of
+	// rows, or the sum of the weights of a loss that [Weighted] returned. A value of one step, such as
+	// a norm, has weight 1.
 	Weight float64
 }

@@ -67,13 +67,13 @@ func (r *recorder) observeRows(in []*graph.Node) {
 	}
 }
 
-// observe adds what the step knows itself, once all is updated. loss is the mean that the rows of
-// the replica weigh.
-func (r *recorder) observe(loss *graph.Node) {
+// observe adds the loss of the step, once all variables are updated. The loss is a mean over the
+// weight, or over the replica's rows if there is no weight.
+func (r *recorder) observe(loss, weight *graph.Node) {
 	for i, m := range r.metrics {
 		switch {
 		case m.loss:
-			r.add(i, loss, nil)
+			r.add(i, loss, weight)
 		case m.Values != nil:
 		case !r.reported[i]:
 			reports := "it reports nothing"

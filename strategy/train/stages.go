@@ -23,8 +23,11 @@ type stage func(p *pass)
 type pass struct {
 	*trainer
 	in []*graph.Node
-	// own is the replica's loss, the mean over its rows; loss is weighted by them.
-	own, loss *graph.Node
+	// own is the mean loss of the replica's rows. loss is scaled so that the mean over the replicas is
+	// the loss of the batch. sum and weight are the sum and the weight of a weighted loss, and divisor
+	// is what its sum was divided by; nil for any other loss.
+	own, loss            *graph.Node
+	sum, weight, divisor *graph.Node
 	// gradients are the replica's, and once they were reduced their means over the replicas.
 	// trained are the names of the variables that they are for.
 	gradients []*graph.Node
@@ -70,11 +73,15 @@ func build(stages []stage) strategy.StepFunc {
 	}
 }
 
-// forward builds the loss, by the policy.
+// forward builds the loss by the policy.
 func forward(loss Loss, policy precision.Policy) stage {
 	return func(p *pass) {
-		p.reduceIn = policy.Reduce
-		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node { return []*graph.Node{loss(p.rc, in)} })[0]
+		p.reduceIn, p.common.Weighted = policy.Reduce, [2]*graph.Node{}
+		var sum *graph.Node
+		l := policy.Forward(p.rc.Graph(), p.in, func(in []*graph.Node) []*graph.Node {
+			sum = loss(p.rc, in)
+			return []*graph.Node{sum}
+		})[0]
 		const scalar = "return a float scalar, the mean over the replica's batch"
 		if l == nil {
 			wrong(scalar, "the loss function returned no node")
@@ -82,14 +89,18 @@ func forward(loss Loss, policy precision.Policy) stage {
 		if !l.IsScalar() || !l.DType().IsFloat() {
 			wrong(scalar, "the loss is %s", l.Shape())
 		}
-		p.own = regularized(l)
-		p.loss = p.weighted(p.own)
+		if p.weight = p.weightOf(sum); p.weight == nil {
+			p.own = regularized(l, nil)
+			return
+		}
+		p.sum = regularized(sum, p.weight) // in its own dtype, not in the policy's
+		p.own = graph.Div(p.sum, oneIfZero(p.weight))
 	}
 }
 
 // regularized adds the regularization terms of the graph's layers to the loss, unless the loss
-// function has done so itself.
-func regularized(l *graph.Node) *graph.Node {
+// function has done so itself. The terms are multiplied by the weight, if there is one.
+func regularized(l, weight *graph.Node) *graph.Node {
 	terms := gomlxtrain.GetRegularizationLoss(l.Graph())
 	if terms == nil {
 		return l
@@ -109,7 +120,11 @@ func regularized(l *graph.Node) *graph.Node {
 	if within(l) {
 		return l
 	}
-	return graph.Add(l, graph.ConvertDType(terms, l.DType()))
+	terms = graph.ConvertDType(terms, l.DType())
+	if weight != nil {
+		terms = graph.Mul(terms, weight)
+	}
+	return graph.Add(l, terms)
 }
 
 // backward is the stage that builds the gradients of the loss.

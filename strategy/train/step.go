@@ -20,10 +20,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
 )
 
-// Loss builds a replica's loss: a float scalar, the mean over the replica's batch. Some of GoMLX's
-// losses, such as the cross-entropies, return a value for each example: take [graph.ReduceAllMean] of
-// these values. For an uneven batch a mean is already that over the replica's real rows; see
-// [Step.Run].
+// Loss builds a replica's loss: a float scalar, the mean over the replica's rows. Some of GoMLX's
+// losses, such as the cross-entropies, return a value for each example: return [graph.ReduceAllMean]
+// of these values. For an uneven batch the mean is over the replica's real rows; see [Step.Run].
+//
+// Where rows have different weights, such as texts with different numbers of tokens that count, a mean
+// for each replica is wrong: [Weighted] returns the loss of a function that returns a sum and a weight.
 type Loss func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node
 
 // Options configure a training step, or an evaluation: see [NewEvaluation]. The zero value works.
@@ -159,7 +161,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 		stages = append(stages, t.metrics.begin)
 	}
 	scaler := newScaler(o.Precision, o.Name)
-	each := []stage{forward(loss, o.Precision)} // for each microbatch
+	each := []stage{forward(loss, o.Precision), weigh} // for each microbatch
 	if freeze != nil {
 		stages, each = append(stages, freeze.begin), append(each, freeze.check)
 	}
@@ -276,7 +278,7 @@ func (o *Options) observe(p *pass) {
 	if o.Accumulate < 2 {
 		observeRows(p)
 	}
-	p.recorder.observe(p.meanLoss())
+	p.recorder.observe(p.meanLoss(), p.weight)
 	norms := o.norms(p)
 	norms[learningRate] = p.rate
 	var values []*graph.Node

@@ -31,6 +31,8 @@ type State struct {
 	Counters []*model.Variable
 	// Merging is set while a merge function is traced: the replica's calls refuse.
 	Merging bool
+	// Weighted are the sum and the weight of a loss function that returns both.
+	Weighted [2]*graph.Node
 	// Structure is the nest of the results, if the step returns one.
 	Structure any
 }
