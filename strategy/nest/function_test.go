@@ -226,11 +226,11 @@ func TestNestsOfBatchesAreCut(t *testing.T) {
 		b := args[0].(map[string]any)
 		return []any{graph.Mul(b["x"].(*graph.Node), b["z"].(*graph.Node)), b["y"].([]any)[0]}
 	}, strategy.FunctionOptions{SplitBatch: true})
-	out, err := f.Run(ctx, map[string]any{"x": []float32{1, 2, 3, 4}, "y": []any{[][]int32{{1}, {2}}}, "z": scale})
+	out, err := f.Run(ctx, map[string]any{"x": []float32{1, 2, 3, 4}, "y": []any{[][]int32{{1}, {2}, {3}, {4}}}, "z": scale})
 	require.NoError(t, err)
 	require.Equal(t, []any{
 		replicaValues{[]float32{10, 20}, []float32{30, 40}},
-		replicaValues{[][]int32{{1}}, [][]int32{{2}}},
+		replicaValues{[][]int32{{1}, {2}}, [][]int32{{3}, {4}}},
 	}, localValues(t, out, 2))
 }
 
