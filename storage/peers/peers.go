@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -30,6 +31,8 @@ type Options struct {
 	// Patience is how long another host may take to answer, not counting the bytes that it sends; 0 is
 	// 30 seconds.
 	Patience time.Duration
+	// Logger receives a warning for each part that cannot be listed; nil discards the warnings.
+	Logger *slog.Logger
 }
 
 // host is what a process tells the others.
@@ -54,6 +57,7 @@ type store struct {
 	ended  chan struct{} // the server
 	peers  []peer        // by process; this one's has no address
 	mine   int
+	log    *slog.Logger
 }
 
 // Open opens the store whose local part is a store of this host, which stays the caller's. All
@@ -71,7 +75,7 @@ func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, e
 		return fail(errors.Join(err, listener.Close()))
 	}
 	patience := cmp.Or(o.Patience, 30*time.Second)
-	s := &store{local: local, mine: o.Process, ended: make(chan struct{}), peers: make([]peer, len(hosts))}
+	s := &store{local: local, mine: o.Process, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), ended: make(chan struct{}), peers: make([]peer, len(hosts))}
 	for i, h := range hosts {
 		s.peers[i] = newPeer(h, i, hosts[0].Secret, patience)
 	}
@@ -185,31 +189,52 @@ func (s *store) Put(ctx context.Context, name string, opts storage.PutOptions, w
 	return storage.Failed("put", name, s, err)
 }
 
-// Open takes the object from here, or else from the first process that has it, the next one first.
+// Open opens the copy of the object on this host, or else the copy of the first process that has one
+// which can be read; the next process is first.
 func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 	if err := storage.CheckName(name); err != nil {
 		return nil, err
 	}
+	var errs []error
 	for i := range s.peers {
 		o, err := s.on((s.mine+i)%len(s.peers)).Open(ctx, name)
-		if !errors.Is(err, storage.ErrNotExist) {
-			return o, storage.Failed("open", name, s, err)
+		if err == nil {
+			return o, nil
 		}
+		if ctx.Err() != nil {
+			return nil, storage.Failed("open", name, s, err)
+		}
+		if !errors.Is(err, storage.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, storage.Failed("open", name, s, errors.Join(errs...))
 	}
 	return nil, storage.Failed("open", name, s, storage.ErrNotExist)
 }
 
+// List lists the objects of all processes. A part that cannot be listed counts as lost, as the part of
+// a host that was replaced: the copies on the next host stand for it. List fails if no part can be
+// listed.
 func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex
+	listed := 0
 	err = s.each(nil, func(p part) error {
 		some, err := p.List(ctx, prefix)
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, some...)
+		if err == nil {
+			listed++
+			all = append(all, some...)
+		}
 		return err
 	})
-	if err != nil {
+	if err != nil && (listed == 0 || ctx.Err() != nil) {
 		return nil, storage.Failed("list", prefix, s, err)
+	}
+	if err != nil {
+		s.log.Warn("peers: a host's part cannot be listed, and counts as lost", "store", s.String(), "error", err)
 	}
 	// Of the copies of an object the newest stands for it.
 	slices.SortFunc(all, func(a, b storage.Info) int {

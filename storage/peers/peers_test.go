@@ -2,6 +2,7 @@ package peers_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -115,4 +116,34 @@ func TestAHostThatIsGoneIsNamed(t *testing.T) {
 	all, err := local.List(t.Context(), "")
 	require.NoError(t, err)
 	assert.Empty(t, all, "nothing is put by halves")
+}
+
+// TestAPartThatCannotBeReadCountsAsLost: the copies on the next host stand for it.
+func TestAPartThatCannotBeReadCountsAsLost(t *testing.T) {
+	ctx, dirs := t.Context(), folders(t, 3)
+	stores := job(t, dirs)
+	for i, s := range stores {
+		require.NoError(t, storage.PutBytes(ctx, s, fmt.Sprintf("step/host-%d", i), []byte("part"), storage.PutOptions{}))
+	}
+	// A folder in the place of the object, and a file in the place of the folder.
+	broken := filepath.Join(dirs[1], "step", "host-1")
+	require.NoError(t, os.Remove(broken))
+	require.NoError(t, os.Mkdir(broken, 0o700))
+	for i, s := range stores {
+		text, err := storage.ReadAll(ctx, s, "step/host-1", 100)
+		require.NoError(t, err, "process %d", i)
+		assert.Equal(t, "part", string(text))
+	}
+	require.NoError(t, os.RemoveAll(dirs[1]))
+	require.NoError(t, os.WriteFile(dirs[1], nil, 0o600))
+	for i, s := range stores {
+		all, err := s.List(ctx, "")
+		require.NoError(t, err, "process %d", i)
+		assert.Len(t, all, 3)
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(dirs[2], "step", "host-1")))
+	_, err := stores[0].Open(ctx, "step/host-1")
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, storage.ErrNotExist, "it may still be there")
+	assert.ErrorContains(t, err, "process 1")
 }

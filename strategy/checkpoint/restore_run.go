@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/strategy"
@@ -114,22 +116,31 @@ func (r *restore) wanted(i int) bool {
 	return r.targets[i] != nil || r.group.creates(r.c.variables[i].Info)
 }
 
-// errElsewhere is the error of a process whose own part of a restore is well.
-var errElsewhere = errkind.New(errkind.DataLossError, "another process cannot restore the checkpoint; see its error")
+// maxReason bounds the text of an error that one process reports to the others, in bytes.
+const maxReason = 4 << 10
 
-// agree lets the processes agree that nothing is wrong, before any of them changes a variable.
+// agree returns an error on all processes if one of them has an error, before any of them changes a
+// variable. The error contains the reason and the number of the process that failed.
 func (r *restore) agree(ctx context.Context, mine error) error {
 	if r.shared == nil {
 		return mine
 	}
-	any, err := r.shared.AnyProcess(context.WithoutCancel(ctx), mine != nil)
+	reason := ""
+	if mine != nil {
+		reason = mine.Error()
+		reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+	}
+	all, err := r.shared.GatherBytes(context.WithoutCancel(ctx), "checkpoint: restore", []byte(reason))
 	switch {
 	case mine != nil:
 		return mine
 	case err != nil:
 		return doing("restore", r.c.path, err)
-	case any:
-		return doing("restore", r.c.path, errElsewhere)
+	}
+	for process, reason := range all {
+		if len(reason) > 0 {
+			return doing("restore", r.c.path, &errkind.Fault{Op: fmt.Sprintf("process %d", process), Reason: string(reason), Class: errkind.DataLossError})
+		}
 	}
 	return nil
 }

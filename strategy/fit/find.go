@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
@@ -88,8 +89,10 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 	return all, json.Unmarshal(lists[0], &all)
 }
 
-// choose opens the last checkpoint that is intact, nil if there is none, and says whether it is on the
-// hosts. Each process reads its share of a checkpoint to find that out, and all choose the same.
+// choose opens the last checkpoint that is intact, nil if there is none, and reports whether it is on
+// the hosts. Each process reads its share of a checkpoint, and all processes choose the same. A
+// checkpoint on the hosts that one process cannot read is passed over like a damaged one, because an
+// earlier one, or one of the Checkpoint hook, can stand for it.
 func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
 	all, err := v.candidates(ctx, r)
 	if err != nil {
@@ -106,18 +109,22 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 		if err == nil {
 			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
 		}
-		damaged := errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone)
-		if damaged {
-			r.log.Warn("fit: passing over a damaged checkpoint", "error", err)
-			passed, err = append(passed, err), nil
+		var damage error
+		if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || at.Near && err != nil && ctx.Err() == nil {
+			damage, err = err, nil
 		}
 		err = r.agree(ctx, err, nil)
+		var damages []error
 		if err == nil {
-			damaged, err = r.strategy.AnyProcess(ctx, damaged)
+			damages, err = r.errorsOfAll(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
 		}
-		if err == nil && !damaged {
+		if err == nil && len(damages) == 0 {
 			return c, at.Near, nil
 		}
+		for _, damage := range damages {
+			r.log.Warn("fit: passing over a damaged checkpoint", "step", at.Step, "error", damage)
+		}
+		passed = append(passed, damages...)
 		if c != nil {
 			_ = c.Close()
 		}

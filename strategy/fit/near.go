@@ -60,7 +60,7 @@ func (v *saver) openNear(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	all, err := peers.Open(ctx, storage.Sub(local, string(text)), peers.Options{Process: r.strategy.Process(), Gather: r.gather})
+	all, err := peers.Open(ctx, storage.Sub(local, string(text)), peers.Options{Process: r.strategy.Process(), Gather: r.gather, Logger: r.log})
 	if err == nil {
 		n.store = all
 		err = n.open(ctx, r)

@@ -3,8 +3,12 @@ package fit_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/ml/train/optimizer"
@@ -25,6 +29,8 @@ import (
 // loses less than two intervals of the saves there.
 func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	const hosts = 8
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	sys := plugintest.System(t, hosts)
 	dir := t.TempDir()
 	folder := func(process int) string { return filepath.Join(dir, fmt.Sprint("host-", process)) }
@@ -34,7 +40,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 		losses = map[int64]float64{}
 		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.Share("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
-			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true},
+			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true, Logger: log},
 				fit.Checkpoint(filepath.Join(dir, "far"), 10, fit.CheckpointOptions{Near: fit.Near{Folder: folder(s.Process()), Every: 3}}),
 				fit.Hook{Name: "dies", Record: func(_ context.Context, st *fit.State) error {
 					if s.Process() == 0 {
@@ -65,6 +71,42 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	for _, step := range []int64{16, 17} {
 		assert.Equal(t, first[step], second[step], "step %d", step)
 	}
+
+	// A shard of the newest checkpoint on the hosts cannot be read. One copy of it suffices; without
+	// one, all hosts fall back to the checkpoint before.
+	newest := func() int64 {
+		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*"))
+		require.NoError(t, err)
+		slices.Sort(kept)
+		step, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(kept[len(kept)-1]), "step-"), 10, 64)
+		require.NoError(t, err)
+		return step
+	}
+	unreadable := func(step int64, hosts ...int) {
+		for _, host := range hosts {
+			shards, err := filepath.Glob(filepath.Join(folder(host), "*", fmt.Sprintf("step-%010d", step), "*", "host-0003.safetensors"))
+			require.NoError(t, err)
+			require.Len(t, shards, 1, "host %d", host)
+			require.NoError(t, os.Remove(shards[0]))
+			require.NoError(t, os.Mkdir(shards[0], 0o700))
+		}
+	}
+	last := newest()
+	unreadable(last, 3)
+	from, _ = life(20)
+	assert.Equal(t, last, from)
+	last = newest()
+	unreadable(last, 3, 4)
+	said.Reset()
+	from, _ = life(20)
+	assert.Less(t, from, last)
+	assert.GreaterOrEqual(t, from, int64(10))
+	assert.Contains(t, said.String(), "fit: process 3: checkpoint: corrupt", "the other hosts report the reason")
+	for host := range hosts {
+		require.NoError(t, os.RemoveAll(folder(host)))
+	}
+	from, second = life(19)
+	assert.EqualValues(t, 10, from)
 
 	// Of two neighbours both copies are lost.
 	require.NoError(t, os.RemoveAll(folder(1)))

@@ -61,11 +61,7 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 			return errors.Join(mine, &errkind.Fault{Op: "fit: agree", Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError})
 		}
 		if v.Failed != "" && mine == nil {
-			failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", i), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
-			if v.Refused {
-				failed.Match = ErrResume
-			}
-			mine = failed
+			mine = v.of(i)
 		}
 		if v.Stop != "" {
 			r.state.Stop(v.Stop)
@@ -129,6 +125,52 @@ func (r *run) hurry(notice *interrupt.Notice) {
 		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
 			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
 	}
+}
+
+// errorsOfAll returns the errors of all processes, and nil if no process has one. An error of another
+// process has the text and the kind of the original, and the number of the process.
+func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []error, err error) {
+	if !r.several() {
+		if mine != nil {
+			errs = []error{mine}
+		}
+		return errs, nil
+	}
+	var v vote
+	if mine != nil {
+		v.Failed, v.Kind = mine.Error(), errkind.Or(mine, errkind.RuntimeError)
+	}
+	message, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.gather(ctx, name, message)
+	if err != nil {
+		return nil, err
+	}
+	for i, message := range all {
+		var v vote
+		if err := json.Unmarshal(message, &v); err != nil {
+			return nil, &errkind.Fault{Op: name, Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError}
+		}
+		switch {
+		case v.Failed == "":
+		case i == r.strategy.Process():
+			errs = append(errs, mine)
+		default:
+			errs = append(errs, v.of(i))
+		}
+	}
+	return errs, nil
+}
+
+// of returns the error that another process has reported.
+func (v vote) of(process int) error {
+	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
+	if v.Refused {
+		failed.Match = ErrResume
+	}
+	return failed
 }
 
 // gather exchanges bytes of any length between the processes.
