@@ -14,23 +14,30 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// CSV writes a row for each record to a file, as RFC 4180 says: the columns step and epoch, and one
-// for each metric. A metric that was not measured at a record is an empty cell. A metric that comes
-// later gets a column of its own, for which the file is written anew.
+// CSV writes a row for each record to a file in the format of RFC 4180: the columns step and epoch, and
+// one column for each metric. A metric that was not measured at a record is an empty cell. The file is
+// rewritten with a new column when a metric first appears later in the run.
 //
-// A row is in the file when the hook returns, so a killed process loses at most the row that it was
-// about to write. A run that resumes appends to the file; it first removes the rows of steps that
-// it takes again. A new run refuses a file that is there.
+// The path is a file or the URL of an object; see package storage. A row is in the file when the hook
+// returns, so a killed process loses at most the row that it was about to write. An object store has no
+// append: the hook puts the whole table at the end of the run and with each checkpoint of the
+// [Checkpoint] hook. A table above 1 MiB is put with fewer checkpoints, so that the puts use less than
+// a twentieth of the time. Every checkpoint contains the rows that the object does not have yet.
 //
-// A disk that is full does not end the run: the hook warns, keeps the rows, and writes them with
-// the next row. Rows that it could not write by the end are in the checkpoint, and the run's error
-// matches [ErrWrite].
+// A run that resumes appends to the table. It first removes the rows of the steps that it takes again,
+// and adds the rows of the checkpoint, so that the table has one row for each record. A new run returns
+// an error if the table exists.
+//
+// A full disk, or a store that does not answer, does not end the run: the hook logs a warning, keeps
+// the rows, and writes them with the next row or checkpoint. If rows are still missing at the end, the
+// run's error matches [ErrWrite], and the checkpoint contains them.
 func CSV(path string) Hook {
 	c := &table{path: path}
 	return Hook{Name: "csv " + path, Files: []string{path}, reset: func() { *c = table{path: path} },
-		Begin: func(_ context.Context, s *State) error { return c.begin(s) },
+		Begin: func(ctx context.Context, s *State) error { return c.begin(ctx, s) },
 		Record: func(_ context.Context, s *State) error {
 			if s.First() {
 				c.add(s)
@@ -48,10 +55,15 @@ const columnStep, columnEpoch = "step", "epoch"
 // maxTable is how many bytes of a table are read when a run resumes.
 const maxTable = 1 << 30
 
-// table is a CSV file.
+// table is a CSV file or object.
 type table struct {
-	path string
-	file *files.Appender
+	path  string
+	state *State
+	file  sheet
+	// object is file if the path is a URL, and nil otherwise. late are the rows in its text that the
+	// store does not have yet.
+	object *tableObject
+	late   []row
 	// columns are those of the file for metrics, after step and epoch.
 	columns []string
 	// written is the step of the file's last row.
@@ -59,6 +71,8 @@ type table struct {
 	// rows are those that are not in the file.
 	rows []row
 	full bool // the last write failed
+	// refused is true if the store did not take the table the last time.
+	refused bool
 }
 
 // row is a record.
@@ -68,12 +82,28 @@ type row struct {
 	Values      []string // numbers as text, as JSON has no NaN
 }
 
-// begin opens the file.
-func (c *table) begin(s *State) (err error) {
+// open opens the file or the object.
+func (c *table) open(ctx context.Context, isNew bool) (err error) {
+	if storage.IsURL(c.path) {
+		if c.object, err = openTableObject(ctx, c.path, isNew); err == nil {
+			c.file = c.object
+		}
+		return err
+	}
+	file, err := files.OpenAppender(c.path, isNew)
+	if err == nil {
+		c.file = file
+	}
+	return err
+}
+
+// begin opens the table.
+func (c *table) begin(ctx context.Context, s *State) (err error) {
+	c.state = s
 	if !s.First() {
 		return nil
 	}
-	if c.file, err = files.OpenAppender(c.path, !s.Resumes()); errors.Is(err, fs.ErrExist) {
+	if err = c.open(s.run.firm(ctx), !s.Resumes()); errors.Is(err, fs.ErrExist) {
 		return &errkind.Fault{Op: "fit: csv", Subject: c.path, Err: err, Class: errkind.ValueError,
 			Hint: "give a new file, or resume the run that wrote it"}
 	} else if err != nil {
@@ -86,10 +116,13 @@ func (c *table) begin(s *State) (err error) {
 	}
 	c.columns = slices.Concat(c.columns, missing(c.columns, s.names()))
 	c.rows = slices.DeleteFunc(c.rows, func(r row) bool { return r.Step <= c.written })
-	if c.file.Size() == 0 {
-		return c.rewrite(nil)
+	if c.file.Size() > 0 {
+		return c.flush()
 	}
-	return c.flush()
+	if err := c.rewrite(nil); err != nil || c.object == nil {
+		return err
+	}
+	return c.object.Sync() // so that a store which takes no table is an error before the first step
 }
 
 // missing are the names that columns lack.
@@ -177,6 +210,9 @@ func (c *table) flush() error {
 			return err
 		}
 		c.written = c.rows[0].Step
+		if c.object != nil {
+			c.late = append(c.late, c.rows[0])
+		}
 		c.rows = c.rows[1:]
 	}
 	return nil
@@ -221,6 +257,10 @@ func (c *table) rewrite(more []string) error {
 	if err != nil {
 		return err
 	}
+	if c.object != nil {
+		c.object.text, c.object.dirty, c.columns = text, true, columns
+		return nil
+	}
 	err = files.Replace(c.path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
@@ -237,18 +277,36 @@ func (c *table) rewrite(more []string) error {
 	return err
 }
 
-// save brings the file to the disk, and returns the rows that are not in it.
+// save writes the table to the disk or to the store, and returns the rows that are not there.
 func (c *table) save() ([]byte, error) {
 	if c.file == nil {
 		return nil, nil
 	}
-	if c.flush() == nil {
-		_ = c.file.Sync() // a row is text to look at: training does not stop for it
+	err := c.flush()
+	switch {
+	case err != nil:
+	case c.object == nil:
+		_ = c.file.Sync() // training continues without it
+	case c.state.run.savesRun && c.object.due():
+		if err = c.put(); err != nil && !c.refused {
+			c.state.Warn("fit: rows are kept until the store takes them", "table", c.path, "error", err)
+		}
+		c.refused = err != nil
 	}
-	if len(c.rows) == 0 {
+	missing := slices.Concat(c.late, c.rows)
+	if len(missing) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(c.rows)
+	return json.Marshal(missing)
+}
+
+// put puts the table into the store.
+func (c *table) put() error {
+	err := c.object.Sync()
+	if err == nil {
+		c.late = nil
+	}
+	return err
 }
 
 func (c *table) load(saved []byte) error {
@@ -272,8 +330,11 @@ func (c *table) end() error {
 		return nil
 	}
 	err := c.flush()
+	if err == nil && c.object != nil {
+		err = c.put()
+	}
 	if err != nil {
-		left, _ := json.Marshal(c.rows)
+		left, _ := json.Marshal(slices.Concat(c.late, c.rows))
 		err = notWritten(c.path, len(left), err)
 	}
 	err = errors.Join(err, c.file.Close())

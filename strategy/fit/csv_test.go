@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
 // follow is what a hook sees without a run.
@@ -162,14 +164,14 @@ func TestAFullDiskLosesNoRow(t *testing.T) {
 	h := CSV(path)
 	h.reset = nil
 	h.Record = func(_ context.Context, s *State) error { c.add(s); return nil }
-	h.Begin = func(_ context.Context, s *State) error { return c.begin(s) }
+	h.Begin = func(_ context.Context, s *State) error { return c.begin(t.Context(), s) }
 	h.End = func(context.Context, *State, error) error { return c.end() }
 	f, err := begin(t, h, 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.at(1, loss(1)))
 	disk, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
-	room := c.file.Swap(small{disk})
+	room := c.file.(*files.Appender).Swap(small{disk})
 	require.NoError(t, f.at(2, loss(2)))
 	require.NoError(t, f.at(3, loss(3)))
 	assert.Len(t, f.warnings, 1, "one warning for a disk that stays full")

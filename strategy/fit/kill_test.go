@@ -4,6 +4,7 @@ package fit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
@@ -59,7 +61,7 @@ func killedRun(t testing.TB, s *strategy.TPUStrategy, dir string, hooks ...fit.H
 	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.1).Done(), denseLoss(2), train.Options{Metrics: []train.Metric{
 		{Name: "examples", Values: numbers(1), Form: train.Total}, {Name: "squares", Values: numbers(2), Form: train.Total}}}))
 	return fit.Run(context.Background(), step, fit.Dataset(numbered(t)), fit.Options{Epochs: 4, Every: 1, Resume: true}, append([]fit.Hook{
-		fit.CSV(filepath.Join(dir, "table.csv")), fit.Events(filepath.Join(dir, "events")),
+		fit.CSV(filepath.Join(dir, "table.csv")), fit.CSV("file://" + filepath.Join(dir, "store", "table.csv")), fit.Events(filepath.Join(dir, "events")),
 		fit.KeepBest(filepath.Join(dir, "best"), fit.Loss), fit.Checkpoint(filepath.Join(dir, "run"), 4)}, hooks...)...)
 }
 
@@ -127,10 +129,22 @@ func TestKilledRunsGoOn(t *testing.T) {
 		}
 		require.Error(t, err, where)
 		require.Equal(t, syscall.SIGKILL, c.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%s: %s", where, out.String())
+		// The table in the store has the rows of the checkpointed steps.
+		at, err := fit.Saved(t.Context(), filepath.Join(dir, "run"))
+		if errors.Is(err, checkpoint.ErrNone) {
+			continue
+		}
+		require.NoError(t, err)
+		object, err := os.ReadFile(filepath.Join(dir, "store", "table.csv"))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(lines(string(object))), 1+int(at.Step), where)
 	}
 	got, err := os.ReadFile(table)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
+	object, err := os.ReadFile(filepath.Join(dir, "store", "table.csv"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(object), "in the store")
 
 	rows := contents(t, string(got))
 	for pass := range 4 {

@@ -102,6 +102,9 @@ type run struct {
 	due    int64 // the next step with something to do
 	record int64 // the last record
 	saved  int64 // the step of the last checkpoint
+	// savesRun is true while the checkpoint of the Checkpoint hook is saved, and not one of another hook
+	// or on the hosts.
+	savesRun bool
 	// savedNear is that of the last checkpoint on the hosts.
 	savedNear int64
 	// lastMetrics are the last values of all metrics when the checkpoint was saved that the run resumed

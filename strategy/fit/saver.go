@@ -194,6 +194,7 @@ func (v *saver) write(ctx context.Context, r *run) error {
 	opts := checkpoint.SaveOptions{}
 	var mine error
 	if r.state.First() {
+		r.savesRun = v == r.saver
 		if opts.Metadata, mine = r.point(p); mine == nil && v.opts.Retention.Best > 0 {
 			opts.Metrics = map[string]float64{}
 			for _, x := range r.state.latest {

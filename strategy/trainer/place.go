@@ -3,7 +3,6 @@ package trainer
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +21,8 @@ func below(place, name string) string {
 	return filepath.Join(place, name)
 }
 
-// here makes the folder of the files that are written line by line, which a store of objects does
-// not take: Out itself, or, where that is a URL, a new one on this machine, whose files the hooks of
-// [copies] copy there.
+// here creates the folder of the event files and the curve: Out itself, or, if Out is a URL, a new
+// folder on this machine.
 func (f *Flags) here() (err error) {
 	f.local = f.Out
 	if f.Out == "" || storage.IsURL(f.Out) {
@@ -38,57 +36,30 @@ func (f *Flags) here() (err error) {
 	return nil
 }
 
-// maxCopy bounds a table that is fetched from Out.
+// maxCopy bounds the size of a curve in bytes.
 const maxCopy = 1 << 30
 
-// copies returns the hook that fetches the table of an earlier life of the run, which goes before the
-// hook that writes it, and the one that puts the files into Out, which goes behind all that write.
-// Where Out is a folder there is nothing to copy.
-func (f *Flags) copies(table, curve string) (fetch, put []fit.Hook) {
+// copyCurve returns the hook that puts the curve into Out at the end of the run, for Out that is a URL.
+// It goes behind the hook that draws the curve.
+func (f *Flags) copyCurve(curve string) []fit.Hook {
 	if f.local == f.Out {
-		return nil, nil
+		return nil
 	}
-	with := func(ctx context.Context, do func(store storage.Store) error) error {
+	return []fit.Hook{{Name: "copy of the curve", End: func(ctx context.Context, s *fit.State, _ error) error {
+		if !s.First() {
+			return nil
+		}
+		data, err := files.Read(filepath.Join(f.local, curve), maxCopy)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		store, err := storage.Open(ctx, f.Out)
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(store), store.Close())
-	}
-	fetch = []fit.Hook{{Name: "fetch the table", Begin: func(ctx context.Context, s *fit.State) error {
-		if !s.Resumes() || !s.First() {
-			return nil
-		}
-		return with(ctx, func(store storage.Store) error {
-			data, err := storage.ReadAll(ctx, store, table, maxCopy)
-			if errors.Is(err, storage.ErrNotExist) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			return files.Replace(filepath.Join(f.local, table), func(w io.Writer) error { _, err := w.Write(data); return err })
-		})
+		return errors.Join(storage.PutBytes(ctx, store, curve, data, storage.PutOptions{}), store.Close())
 	}}}
-	put = []fit.Hook{{Name: "copies of tables and curves", End: func(ctx context.Context, s *fit.State, _ error) error {
-		if !s.First() {
-			return nil
-		}
-		return with(ctx, func(store storage.Store) error {
-			for _, name := range []string{table, curve} {
-				data, err := files.Read(filepath.Join(f.local, name), maxCopy)
-				if errors.Is(err, os.ErrNotExist) {
-					continue
-				}
-				if err == nil {
-					err = storage.PutBytes(ctx, store, name, data, storage.PutOptions{})
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}}}
-	return fetch, put
 }

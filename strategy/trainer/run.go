@@ -219,17 +219,16 @@ func (f *Flags) Fit(settings map[string]string) fit.Options {
 // several, Out is a folder that they share, or a URL such as gs://bucket/run, or there are no
 // checkpoints. An interrupted run has the exit code 75 only where Out was given: else the same command
 // begins anew. Below a URL are the
-// records, the profiles and the checkpoints at once; the table and the curve are put there at the end of the run,
-// and the event files stay in a folder of this machine.
+// records, the profiles, the checkpoints and, with each checkpoint, the table. The curve is put there at
+// the end of the run, and the event files stay in a folder of this machine.
 func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 	in := func(name string) string { return filepath.Join(f.local, name) }
-	fetch, put := f.copies("losses.csv", "curve.html")
 	watch := f.Watch
 	if watch.Place == "" && f.saves {
 		watch.Place = f.Out
 	}
-	hooks := append(fetch, fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(in("losses.csv")),
-		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events")))
+	hooks := []fit.Hook{fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(below(f.Out, "losses.csv")),
+		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events"))}
 	if f.saves {
 		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Near: f.Near}))
 	}
@@ -247,5 +246,5 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 			return nil
 		}})
 	}
-	return append(hooks, put...)
+	return append(hooks, f.copyCurve("curve.html")...)
 }

@@ -1,0 +1,100 @@
+package fit
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// sheet is where a table is written: a *files.Appender, or a tableObject.
+type sheet interface {
+	Size() int64
+	Bytes(limit int64) ([]byte, error)
+	Append(record []byte) error
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// tableObject is a table in an object store. A store has no append, so that the text is kept in memory
+// and Sync puts all of it.
+type tableObject struct {
+	ctx   context.Context // of the run, which an interrupt does not end
+	store storage.Store
+	name  string
+	text  []byte
+	dirty bool          // the store does not have the text
+	took  time.Duration // the last put
+	put   time.Time     // its end
+}
+
+// openTableObject opens the table at a URL. A table that exists is an error if it has to be new.
+func openTableObject(ctx context.Context, url string, isNew bool) (*tableObject, error) {
+	i := strings.LastIndexByte(url, '/')
+	store, err := storage.Open(ctx, url[:i])
+	if err != nil {
+		return nil, err
+	}
+	o := &tableObject{ctx: ctx, store: store, name: url[i+1:], dirty: true}
+	o.text, err = storage.ReadAll(ctx, store, o.name, maxTable)
+	switch {
+	case errors.Is(err, storage.ErrNotExist):
+		return o, nil
+	case err == nil && isNew:
+		err = fs.ErrExist
+	}
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return o, nil
+}
+
+// Size returns the length of the text in bytes.
+func (o *tableObject) Size() int64 { return int64(len(o.text)) }
+
+// Bytes returns a copy of the text.
+func (o *tableObject) Bytes(int64) ([]byte, error) { return append([]byte(nil), o.text...), nil }
+
+// Append appends a record to the text.
+func (o *tableObject) Append(record []byte) error {
+	o.text, o.dirty = append(o.text, record...), true
+	return nil
+}
+
+// Truncate cuts the text.
+func (o *tableObject) Truncate(size int64) error {
+	o.text, o.dirty = o.text[:size], true
+	return nil
+}
+
+// putTimeout bounds a put of a table, which the next step waits for.
+const putTimeout = time.Minute
+
+// Sync puts the text if the store does not have it.
+func (o *tableObject) Sync() error {
+	if !o.dirty {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(o.ctx, putTimeout, &errkind.Fault{Op: "fit: csv", Subject: o.name,
+		Reason: "the store did not take the table within " + putTimeout.String(), Class: errkind.DeadlineExceededError})
+	defer cancel()
+	start := time.Now()
+	err := storage.PutBytes(ctx, o.store, o.name, o.text, storage.PutOptions{})
+	o.took, o.put, o.dirty = time.Since(start), time.Now(), err != nil
+	return err
+}
+
+// smallTable is the size in bytes up to which a table is put with every checkpoint.
+const smallTable = 1 << 20
+
+// due reports whether the table is to be put with a checkpoint: if it is small, or if the puts use
+// less than a twentieth of the time.
+func (o *tableObject) due() bool { return len(o.text) <= smallTable || time.Since(o.put) >= 20*o.took }
+
+// Close closes the store.
+func (o *tableObject) Close() error { return o.store.Close() }
