@@ -274,12 +274,12 @@ func (m innerContext) Node(op string, v *Variable, x any) (node *graph.Node, hos
 	return m.node(op, v, operandOf(x))
 }
 
-func (m innerContext) Varying(x *graph.Node) bool {
-	varying, err := m.varying([]*graph.Node{x}, true)
+func (m innerContext) Varying(nodes ...*graph.Node) []bool {
+	varying, err := m.varying(nodes, true)
 	if err != nil {
 		panic(err)
 	}
-	return varying[0]
+	return varying
 }
 
 func (m innerContext) Built() []*graph.Node {

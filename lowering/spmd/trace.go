@@ -84,6 +84,13 @@ func NewTrace(opts Options) *Trace {
 	return t
 }
 
+// Scratch returns a new trace with the options of t. Nothing that is traced on it becomes part of t.
+func (t *Trace) Scratch() *Trace {
+	opts := t.opts
+	opts.Origins = false
+	return NewTrace(opts)
+}
+
 // whole keeps a value on every logical device if there are tensors that are split in a
 // grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
 // devices that there are not, and ends the process.

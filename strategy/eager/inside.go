@@ -91,9 +91,9 @@ type step interface {
 	InReplica(op string)
 	// Node returns what a call was given as a node of the step. host says that it is one value, not
 	// one for each replica. A number takes the dtype of v, if that is a scalar. Varying reports
-	// whether a node may differ between the replicas.
+	// for each node whether its value may differ between replicas.
 	Node(op string, v *strategy.Variable, x any) (node *graph.Node, host bool)
-	Varying(x *graph.Node) bool
+	Varying(nodes ...*graph.Node) []bool
 	// Built returns what building graph changes: the step's last node, and the values of its
 	// variables.
 	Built() []*graph.Node

@@ -131,7 +131,7 @@ func (mc *MergeContext) operand(op string, x any, v *strategy.Variable) (m *Merg
 	case Component:
 		return mc.merged(node, true), host
 	}
-	return mc.merged(node, host || !mc.step.Varying(node)), host
+	return mc.merged(node, host || !mc.step.Varying(node)[0]), host
 }
 
 // Context returns the merge call's context, which is cross-replica. With this context
@@ -216,7 +216,7 @@ func (mc *MergeContext) Map(f func(in []*graph.Node) *graph.Node, in ...*MergeVa
 	if out == nil || out.Graph() != mc.rc.Graph() {
 		panic(fault.New(errkind.TypeError, "Map", "return a node of the step", "the function returns none"))
 	}
-	return mc.merged(out, mirrored && !mc.step.Varying(out))
+	return mc.merged(out, mirrored && !mc.step.Varying(out)[0])
 }
 
 // Read returns a variable's value across replicas. The components of a [strategy.OnRead] variable

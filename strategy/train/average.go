@@ -31,9 +31,8 @@ func averageCountPath(step string) string { return model.JoinPath(averagesScope,
 // average is the stage that moves the averages, once the variables have their new values. The
 // averages are state like an optimizer's: they lie on the devices as the optimizer's state does.
 func (o *Options) average(p *pass) {
-	g := p.rc.Graph()
-	p.update(p.gradients, func(scope *model.Scope, _ []*graph.Node) {
-		store := scope.Store()
+	p.update(p.gradients, false, func(scope *model.Scope, gradients []*graph.Node) {
+		g, store := gradients[0].Graph(), scope.Store()
 		var trained []*model.Variable
 		for v := range store.IterVariables() {
 			if v.Trainable && v.InUseByGraph(g) {

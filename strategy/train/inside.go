@@ -112,6 +112,8 @@ type replica interface {
 	Unwritten(v *model.Variable) *graph.Node
 	// PartOf is the replica's part of a variable's value.
 	PartOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node
+	// Varying reports for each node whether its value may differ between replicas.
+	Varying(nodes ...*graph.Node) []bool
 	// KeepStates leaves variables of each replica as they were in replicas without rows. It is called
 	// when all is written.
 	KeepStates()

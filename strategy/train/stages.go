@@ -1,6 +1,7 @@
 package train
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -159,14 +160,22 @@ func reduce(policy precision.Policy) stage {
 func update(opt optimizer.Interface) stage {
 	return func(p *pass) {
 		takes, gradients := opt.(gomlxtrain.OptimizeWithGradients), p.gradients
-		if _, sgd := opt.(*optimizer.SGDConfig); !sgd && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false) {
-			// GoMLX's optimizers drop a gradient of which any element is not finite.
+		finite := dropsNonFinite(opt) && model.GetParamOr(p.rc.Scope(), optimizer.ParamClipNaN, false)
+		if finite {
 			gradients = p.clipGradients(gradients)
 		}
-		p.update(gradients, func(scope *model.Scope, gradients []*graph.Node) {
+		p.update(gradients, finite, func(scope *model.Scope, gradients []*graph.Node) {
 			takes.UpdateGraphWithGradients(scope, gradients, p.loss.DType())
 		})
 	}
+}
+
+// dropsNonFinite reports whether an optimizer, if [optimizer.ParamClipNaN] is set, ignores a gradient
+// of which an element is not finite. GoMLX's optimizers except SGD do.
+func dropsNonFinite(opt optimizer.Interface) bool {
+	_, sgd := opt.(*optimizer.SGDConfig)
+	of := reflect.TypeOf(opt)
+	return !sgd && of.Kind() == reflect.Pointer && of.Elem().PkgPath() == reflect.TypeFor[optimizer.SGDConfig]().PkgPath()
 }
 
 // settle makes the updates that layers ask for after each step, and leaves states as they were

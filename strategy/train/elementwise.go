@@ -1,0 +1,191 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/spmd"
+)
+
+// An optimizer may run on shards only if each element of its results depends on the same element of
+// the variable, the gradient and the state, and on numbers that are equal on all replicas. Go code
+// can derive such a number from a shape, and then only the number is in the graph. Therefore the
+// update is traced in two graphs that are thrown away, with global shapes and with the shapes of
+// shards, and [spmd.ShardProof] compares the two. The trace with global shapes also creates the
+// optimizer's state in the step's store, with the shapes and first values of an update without shards.
+
+// maxShardTraces is the number of sets of variables for which an update on shards is tried. Most
+// optimizers need one, or two if some variables are updated with global tensors.
+const maxShardTraces = 4
+
+// provenShards returns how the variables are sharded that the optimizer may update on shards, by
+// their paths. An optimizer that panics in one of the traces runs on global tensors. global is the graph
+// of the update with global tensors.
+func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update optimizerUpdate) (over map[string]spmd.ReplicaShard, global *graph.Graph) {
+	varying := t.varyingVariables()
+	over = map[string]spmd.ReplicaShard{}
+	for _, v := range t.variables() {
+		if o := t.over(v); o.Is() && !varying[v.Path()] {
+			over[v.Path()] = o
+		}
+	}
+	global, ok := t.traceUpdate(t.store(), gradients, nil, update)
+	for n := 0; ok && n < maxShardTraces && len(over) > 0; n++ {
+		s := t.newShadow(over, global)
+		var local *graph.Graph
+		if local, ok = t.traceUpdate(s.store, gradients, over, update); !ok {
+			break
+		}
+		unproven := s.unproven(global, local, finite, varying)
+		if len(unproven) == 0 {
+			return over, global
+		}
+		for path := range unproven {
+			delete(over, path)
+		}
+	}
+	return nil, global
+}
+
+// traceUpdate traces an update of the variables of a store in a graph of its own. Gradients of
+// variables in over have the shape of a shard. It reports false if the optimizer panics, for example
+// because it uses nodes of the step's graph.
+func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard, update optimizerUpdate) (g *graph.Graph, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	g = graph.NewGraph(t.graph.Backend().(*spmd.Trace).Scratch(), "update")
+	model.SetStore(g, store)
+	store.SetTraining(g, t.store().IsTraining(t.graph))
+	for v := range store.IterVariables() {
+		if v.InUseByGraph(t.graph) {
+			v.NodeValue(g)
+		}
+	}
+	in := make([]*graph.Node, len(gradients))
+	for i, v := range t.variables() {
+		p, shape := t.place(v), gradients[i].Shape().Clone()
+		if p.over.Is() && !over[v.Path()].Is() {
+			shape.Dimensions = p.over.Wholes(shape.Dimensions)
+		}
+		in[i] = graph.Parameter(g, gradientName(i), shapes.Make(shape.DType, shape.Dimensions...))
+	}
+	t.withoutFrozen(store, func() { update(store.RootScope(), in) })
+	return g, true
+}
+
+// gradientName is the parameter of a gradient in a trace of an update. Paths of variables begin with
+// a slash.
+func gradientName(i int) string { return fmt.Sprintf("gradient %d", i) }
+
+// varyingVariables returns the variables, by their paths, whose values at this point of the step may
+// differ between replicas, and the state of the generator of random numbers, of which each replica
+// has its own.
+func (t *trainer) varyingVariables() map[string]bool {
+	all := map[string]bool{model.JoinPath("/", model.RNGStateVariableName): true}
+	var paths []string
+	var nodes []*graph.Node
+	for v := range t.store().IterVariables() {
+		if v.ChangedInGraph(t.graph) {
+			paths, nodes = append(paths, v.Path()), append(nodes, v.NodeValue(t.graph))
+		}
+	}
+	for i, varies := range t.inner.Varying(nodes...) {
+		if varies {
+			all[paths[i]] = true
+		}
+	}
+	return all
+}
+
+// unproven returns the variables of s.shards, by their paths, whose update on shards is not proven
+// to be elementwise, nor that of what the optimizer computes from them. global and local are the graphs
+// of the update with global tensors and with the store of s.
+func (s *shadow) unproven(global, local *graph.Graph, finite bool, varying map[string]bool) map[string]bool {
+	leaves, owners := map[string]spmd.ShardLeaf{}, map[string]string{}
+	for path := range varying {
+		leaves[path] = spmd.ShardLeaf{Varying: true}
+	}
+	for path, x := range s.states(local) {
+		leaves[path], owners[path] = spmd.ShardLeaf{Over: x.over}, x.variable.Path()
+	}
+	of := map[string]spmd.ReplicaShard{}
+	for _, x := range s.shards {
+		path := x.variable.Path()
+		of[path] = x.over
+		leaves[path], owners[path] = spmd.ShardLeaf{Over: x.over}, path
+	}
+	for i, v := range s.variables() {
+		leaves[gradientName(i)], owners[gradientName(i)] = spmd.ShardLeaf{Over: of[v.Path()], Finite: finite}, v.Path()
+	}
+	proof, err := spmd.NewShardProof(global, local, leaves)
+	if err != nil {
+		panic(err)
+	}
+	changed := map[string][2]*graph.Node{}
+	for side, trace := range []struct {
+		store *model.Store
+		graph *graph.Graph
+	}{{s.trainer.store(), global}, {s.store, local}} {
+		for v := range trace.store.IterVariables() {
+			if v.ChangedInGraph(trace.graph) {
+				pair := changed[v.Path()]
+				pair[side] = v.NodeValue(trace.graph)
+				changed[v.Path()] = pair
+			}
+		}
+	}
+	all := map[string]bool{}
+	for path, pair := range changed {
+		if proves(proof, pair, leaves[path].Over) {
+			continue
+		}
+		names := []string{path, logical.StateOf(path, s.isTrained)}
+		for _, node := range pair {
+			if node != nil {
+				names = append(names, parametersOf(proof, node)...)
+			}
+		}
+		found := false
+		for _, name := range names {
+			if owner := owners[name]; of[owner].Is() {
+				all[owner], found = true, true
+			} else if of[name].Is() {
+				all[name], found = true, true
+			}
+		}
+		if !found { // Go code may derive the result from the shape of any variable
+			for path := range of {
+				all[path] = true
+			}
+		}
+	}
+	return all
+}
+
+// proves reports whether the update of a variable is proven. pair are its values with global tensors
+// and with shards, nil where the optimizer does not update it.
+func proves(proof *spmd.ShardProof, pair [2]*graph.Node, over spmd.ReplicaShard) bool {
+	if pair[0] == nil || pair[1] == nil {
+		return false
+	}
+	ok, err := proof.Elementwise(pair[0], pair[1], over)
+	if err != nil {
+		panic(err)
+	}
+	return ok
+}
+
+func parametersOf(proof *spmd.ShardProof, node *graph.Node) []string {
+	names, err := proof.Parameters(node)
+	if err != nil {
+		panic(err)
+	}
+	return names
+}
