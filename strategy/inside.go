@@ -1,9 +1,11 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -133,9 +135,19 @@ func (m innerStrategy) ResolveMirrored(ctx context.Context, op string, x any) (v
 	return c.value.(*Mirrored), c.release, nil
 }
 
-func (m innerStrategy) PerReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*PerReplica, error) {
-	return batchShare{m.TPUStrategy, len(all) != m.replicas, a}.put(ctx, all)
+func (m innerStrategy) PerReplicaOf(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape, a logical.Annotation) (*PerReplica, error) {
+	return batchShare{TPUStrategy: m.TPUStrategy, annotation: a}.putShapes(ctx, all, of)
 }
+
+func (m innerStrategy) ObjectsOf(values []any) *Objects {
+	o := NewObjects(values...)
+	o.local = m.LocalReplicas()
+	return o
+}
+
+func (m innerStrategy) ObjectAt(o *Objects, replica int) (any, error) { return o.at(replica) }
+
+func (m innerStrategy) NextSequence() uint64 { return m.sequence.Add(1) }
 func (m innerStrategy) ToHost(ctx context.Context, v *Mirrored) (*tensors.Tensor, error) {
 	return v.toHost(ctx)
 }
@@ -174,6 +186,16 @@ func (m innerValue) Sizes(ctx context.Context) (*PerReplica, error) {
 }
 func (m innerValue) Mark(ragged [][]int, equal bool) { m.ragged, m.equal = ragged, equal }
 func (m innerValue) Keep(only []bool) error          { return m.keep(only) }
+func (m innerValue) Origin() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.origin
+}
+func (m innerValue) SetOrigin(origin string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.origin = cmp.Or(m.origin, origin)
+}
 
 // What packages strategy/checkpoint, strategy/pretrained and strategy/interrupt use.
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -184,18 +185,47 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	return nil
 }
 
-// Objects is a per-replica value that is no tensor: one Go value for each replica, in replica
-// order, like the tf.distribute.DistributedValues of such objects in TensorFlow. It is immutable.
-type Objects struct{ values []any }
+// Objects is a per-replica value that is not a tensor: one Go value for each replica, in replica
+// order, like the tf.distribute.DistributedValues of such objects in TensorFlow. It is immutable. In
+// a job with several processes, an Objects that replica code returned has the values of this
+// process's replicas only.
+type Objects struct {
+	values []any
+	local  []int // the replicas whose values are here, ascending; nil for all
+}
 
 // NewObjects returns the Objects of the replicas' values, given in replica order.
 func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
 
-// At returns the value of a replica, from 0. It panics for a replica that has no value.
-func (o *Objects) At(replica int) any { return o.values[replica] }
+// At returns the value of a replica, from 0. It panics for a replica that has no value, and with an
+// error that matches [ErrRemote] for a replica of another process.
+func (o *Objects) At(replica int) any {
+	x, err := o.at(replica)
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+func (o *Objects) at(replica int) (any, error) {
+	if o.local != nil && !slices.Contains(o.local, replica) {
+		return nil, &errkind.Fault{Op: "strategy: read", Subject: fmt.Sprintf("the object of replica %d", replica),
+			Reason: fmt.Sprintf("this process has replicas %v", o.local), Hint: "use Extended.LocalResultsOf", Match: ErrRemote}
+	}
+	return o.values[replica], nil
+}
 
 // Len returns the number of replicas.
 func (o *Objects) Len() int { return len(o.values) }
 
-// String lists the values.
-func (o *Objects) String() string { return fmt.Sprintf("PerReplica%v", o.values) }
+// String lists the values, "-" for those of other processes.
+func (o *Objects) String() string {
+	shown := make([]any, len(o.values))
+	for r := range shown {
+		x, err := o.at(r)
+		if shown[r] = x; err != nil {
+			shown[r] = "-"
+		}
+	}
+	return fmt.Sprintf("PerReplica%v", shown)
+}

@@ -59,12 +59,21 @@ func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
 	return dims, true
 }
 
-// put makes a value of the tensors of the replicas that share the batch, padding them if they
-// differ.
+// put creates a value from the tensors of the replicas that share the batch, and pads them if their
+// shapes differ.
 func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica, error) {
-	first, real := all[0].Shape(), make([][]int, len(all))
+	of := make([]shapes.Shape, len(all))
 	for r, t := range all {
-		shape := t.Shape()
+		of[r] = t.Shape()
+	}
+	return b.putShapes(ctx, all, of)
+}
+
+// putShapes is put with the shapes of all tensors. The tensors of replicas that have no device in
+// this process may be nil.
+func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape) (*PerReplica, error) {
+	first, real := of[0], make([][]int, len(all))
+	for r, shape := range of {
 		if shape.DType != first.DType || shape.Rank() != first.Rank() {
 			kind := errkind.TypeError
 			if shape.DType == first.DType {

@@ -118,6 +118,9 @@ type TPUStrategy struct {
 
 	closed atomic.Bool // changes under mu
 
+	// sequence numbers the eager calls in which all processes take part.
+	sequence atomic.Uint64
+
 	mu       sync.Mutex
 	programs []*program
 	// values are the buffers of the values that are held or not yet collected.

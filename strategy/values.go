@@ -43,12 +43,15 @@ type deviceValue struct {
 	// described.
 	outline bool
 
-	// only says which partitions hold a mirrored value that is not on all; see keep.
+	// only lists which partitions hold a mirrored value that is not on all; see keep.
 	only []bool
 
 	mu      sync.Mutex // guards what follows
 	buffers mesh.Buffers
 	closed  bool
+	// origin identifies the value in the other processes: which argument or result of which eager
+	// call it is. It is empty for other values.
+	origin string
 }
 
 // PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It lives on the

@@ -36,7 +36,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 	s := rc.strategy
 	if rc.tracing != nil {
 		return fault.Traced(func() any {
-			nodes, err := operands(name, []any{[2]any{a, b}}, func(i int, column []any) (*graph.Node, error) {
+			nodes, err := operands(name, []any{[]any{a, b}}, func(i int, column []any) (*graph.Node, error) {
 				return rc.operandIn(name, i, column[0]), nil
 			})
 			if err != nil {
@@ -45,7 +45,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 			return apply(nodes[0], nodes[1])
 		})
 	}
-	return rc.join(name, [2]any{a, b}, func(all []any) ([]any, error) {
+	return rc.join(name, []any{a, b}, func(all []any) ([]any, error) {
 		mirrored, equal := rc.update, true
 		var made []func()
 		defer func() {
@@ -109,7 +109,7 @@ func raggedOperands(of *strategy.TPUStrategy, name string, a, b strategy.Value) 
 func operands[T interface{ Shape() shapes.Shape }](name string, all []any, operand func(i int, column []any) (T, error)) (made [2]T, err error) {
 	var columns [2][]any
 	for _, pair := range all {
-		for i, x := range pair.([2]any) {
+		for i, x := range pair.([]any) {
 			columns[i] = append(columns[i], x)
 		}
 	}

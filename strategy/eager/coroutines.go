@@ -14,7 +14,7 @@ import (
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one runs at a time, in
 // replica order, until it ends or joins the others. So the functions need no locks, and a run is
-// the same each time.
+// the same each time. A process runs the coroutines of its own replicas.
 
 // ErrJoin is matched by a run whose replicas did not meet: a replica ended, or made another call, while
 // others waited for it in a joined call.
@@ -79,13 +79,24 @@ func (c *coroutine) step(a answer) outcome {
 	return out
 }
 
-// runReplicas runs fn for each of n replicas and returns their results. What joins them is done for
-// width replicas, of which those beyond do what the last one does.
+// runReplicas runs fn for each of n replicas and returns their results by replica. A joined call
+// runs for width replicas; a replica without a function of its own passes what replica n-1 passes.
+//
+// In a job with several processes, a call for all replicas runs fn for this process's replicas only.
+// The results of the other replicas are then as [Extended.exchange] describes them.
 func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *coroutine, replica int) (any, error)) ([]any, error) {
-	all := make([]*coroutine, n)
-	for r := range all {
+	ids := make([]int, n)
+	for r := range ids {
+		ids[r] = r
+	}
+	several := e.strategy.NumProcesses() > 1 && n == e.strategy.NumReplicasInSync()
+	if several {
+		ids = e.localIDs()
+	}
+	all := make([]*coroutine, len(ids))
+	for i, r := range ids {
 		c := &coroutine{resume: make(chan answer), yield: make(chan outcome)}
-		all[r] = c
+		all[i] = c
 		go func() {
 			if a := <-c.resume; a.err != nil { // never started
 				c.yield <- outcome{err: a.err}
@@ -100,56 +111,70 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 			out = outcome{result: result, err: err}
 		}()
 	}
-	results, answers := make([]any, n), make([]answer, n)
+	answers := make([]answer, len(ids))
 	for {
-		requests := make([]*request, n)
-		ends := 0
+		requests := make([]*request, len(ids))
+		passed, ends := make([]any, n), 0
 		var failed error
-		for r, c := range all {
+		for i, c := range all {
 			if failed != nil {
 				break
 			}
-			out := c.step(answers[r])
-			if requests[r] = out.request; out.request == nil {
-				results[r], failed = out.result, out.err
+			out := c.step(answers[i])
+			if requests[i] = out.request; out.request == nil {
+				passed[ids[i]], failed = out.result, out.err
 				ends++
+			} else {
+				passed[ids[i]] = out.request.arg
 			}
 		}
-		switch {
-		case failed == nil && ends == n:
-			return results, nil
-		case failed == nil:
-			failed = agree(requests)
+		calls := callsOf(requests)
+		if failed == nil && !several {
+			failed = agree(calls)
 		}
-		if failed == nil {
+		if failed == nil && ends < len(ids) {
 			failed = ctx.Err()
 		}
-		if failed != nil {
+		if several {
+			failed = e.exchange(ctx, ids, calls, failed, passed)
+		}
+		switch {
+		case failed != nil:
 			release(all, failed)
 			return nil, failed
+		case ends == len(ids):
+			return passed, nil
 		}
 		args := make([]any, width)
 		for r := range args {
-			args[r] = requests[min(r, n-1)].arg
+			args[r] = passed[min(r, n-1)]
 		}
 		values, err := errkind.Guard("strategy: "+requests[0].call, func() ([]any, error) { return requests[0].run(args) })
-		for r := range answers {
-			answers[r] = answer{err: err}
+		if err == nil && several {
+			setOrigin(fmt.Sprintf("call %d ", inner(e.strategy).NextSequence()), values[ids[0]])
+		}
+		for i, r := range ids {
+			answers[i] = answer{err: err}
 			if err == nil {
-				answers[r].value = values[r]
+				answers[i].value = values[r]
 			}
 		}
 	}
 }
 
-// agree compares the replicas' calls.
-func agree(requests []*request) error {
+// callsOf returns the replicas' joined calls, "" for a replica that has ended.
+func callsOf(requests []*request) []string {
 	calls := make([]string, len(requests))
-	for r, q := range requests {
+	for i, q := range requests {
 		if q != nil {
-			calls[r] = q.call
+			calls[i] = q.call
 		}
 	}
+	return calls
+}
+
+// agree returns an error if the replicas are not all in the same call.
+func agree(calls []string) error {
 	for _, call := range calls {
 		if call != calls[0] {
 			return apart(calls)

@@ -3,6 +3,7 @@ package eager
 import (
 	"context"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -46,9 +47,15 @@ type machine interface {
 	// closes what was made.
 	Resolve(ctx context.Context, op string, x any) (host *tensors.Tensor, value strategy.Value, release func() error, err error)
 	ResolveMirrored(ctx context.Context, op string, x any) (v *strategy.Mirrored, release func() error, err error)
-	// PerReplicaOf makes a value of the replicas' tensors, whose shapes may differ. ToHost copies a
-	// value to the host.
-	PerReplicaOf(ctx context.Context, all []*tensors.Tensor, a logical.Annotation) (*strategy.PerReplica, error)
+	// PerReplicaOf creates a value from the replicas' tensors, whose shapes, of, may differ. The
+	// tensors of replicas without a device in this process are nil. ToHost copies a value to the host.
+	PerReplicaOf(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape, a logical.Annotation) (*strategy.PerReplica, error)
+	// ObjectsOf returns values, by replica, of which only those of this process's replicas are set.
+	// ObjectAt returns one of them.
+	ObjectsOf(values []any) *strategy.Objects
+	ObjectAt(o *strategy.Objects, replica int) (any, error)
+	// NextSequence numbers the calls in which all processes take part, from 1.
+	NextSequence() uint64
 	ToHost(ctx context.Context, v *strategy.Mirrored) (*tensors.Tensor, error)
 
 	// Call runs a small program over values and variables, which is compiled once for each name and
@@ -70,6 +77,10 @@ type value interface {
 	Mark(ragged [][]int, equal bool)
 	// Keep gives the value up but on some devices.
 	Keep(only []bool) error
+	// Origin names the eager call and the result that the value is, the same in all processes.
+	// A value keeps the first origin that it is given.
+	Origin() string
+	SetOrigin(origin string)
 }
 
 // step is the inner face of the context of a step.

@@ -1,10 +1,13 @@
 package eager
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -15,7 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
-// Regroup turns one nest for each replica into one nest of distributed values, as TensorFlow's
+// Regroup turns one nest for each replica of this process, in the order of
+// [strategy.TPUStrategy.LocalReplicas], into one nest of distributed values, as TensorFlow's
 // Strategy.run does with the results of the replicas. The nests must have one structure, or the
 // error is an [*strategy.Error] of kind AssertionError. A leaf that is the same object on every
 // replica stays that object. The components of one distributed value or variable, in order, become
@@ -23,14 +27,23 @@ import (
 // other values become an *[strategy.Objects]. Pointers are the same object if they are identical,
 // values without identity, such as numbers and strings, if they are equal.
 //
+// In a job with several processes all processes call Regroup together. Processes share no objects:
+// pointers that the replicas of several processes return are different objects, so that tensors
+// become a PerReplica there even if each process returns one tensor for all its replicas.
+//
 // A nest, TensorFlow's tf.nest, is made of slices and maps of any (or of nests) and of structs with
 // such fields, all exported.
 func (e *Extended) Regroup(ctx context.Context, nests []any) (any, error) {
 	if err := strategy.RefuseTracing(ctx, "regroup", fault.InsteadOfWrapping); err != nil {
 		return nil, err
 	}
-	if n := e.strategy.NumReplicasInSync(); len(nests) != n {
-		return nil, fault.New(errkind.ValueError, "regroup", "give one for each replica", "%d nests for %d replicas", len(nests), n)
+	var failed error
+	if n := len(e.localIDs()); len(nests) != n {
+		failed = fault.New(errkind.ValueError, "regroup", "pass one for each replica of this process", "%d nests for %d replicas", len(nests), n)
+	}
+	nests, err := e.localNests(ctx, "regroup", nests, failed)
+	if err != nil {
+		return nil, err
 	}
 	return e.regroup(ctx, "regroup", nests, false)
 }
@@ -73,10 +86,11 @@ func containerOf(leaves []any) (any, bool) {
 	return first.of(), true
 }
 
-// wrap makes a per-replica value of leaves; a mirrored one of equal tensors, if equal is set.
+// wrap creates a per-replica value from leaves by replica, or a mirrored value from equal tensors if
+// equal is set.
 func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
-	all := make([]*tensors.Tensor, len(leaves))
+	all, of := make([]*tensors.Tensor, len(leaves)), make([]shapes.Shape, len(leaves))
 	for r, x := range leaves {
 		var err error
 		switch x := x.(type) {
@@ -84,25 +98,74 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 			if err := inner(s).Owns(op, x); err != nil {
 				return nil, err
 			}
-			if all[r], err = x.Local(ctx); err != nil {
-				return nil, err
+			if of[r] = x.Shape(); e.isLocal(r) {
+				if all[r], err = x.Local(ctx); err != nil {
+					return nil, err
+				}
 			}
 			continue
+		case *remote:
+			if of[r] = x.shape; x.shape.Ok() {
+				continue
+			}
+			return e.objects(leaves), nil
 		case nil, string, strategy.Value, *strategy.Variable, *strategy.Objects:
-			return strategy.NewObjects(leaves...), nil
+			return e.objects(leaves), nil
 		}
 		if all[r], err = hostdata.Tensor(leaves[r]); err != nil {
-			return strategy.NewObjects(leaves...), nil
+			return e.objects(leaves), nil
+		}
+		of[r] = all[r].Shape()
+	}
+	if equal {
+		first, err := e.equalOnAll(ctx, op, all)
+		switch {
+		case err != nil:
+			return nil, err
+		case first != nil:
+			return s.Mirror(ctx, first, logical.Annotation{})
 		}
 	}
-	if equal && !slices.ContainsFunc(all, func(t *tensors.Tensor) bool { return !equalTensors(all[0], t) }) {
-		return s.Mirror(ctx, all[0], logical.Annotation{})
-	}
-	v, err := inner(s).PerReplicaOf(ctx, all, logical.Annotation{})
+	v, err := inner(s).PerReplicaOf(ctx, all, of, logical.Annotation{})
 	if err != nil {
 		return nil, fault.Of(fmt.Sprintf("%s%s", op, path), err, "")
 	}
 	return v, nil
+}
+
+// objects returns leaves, by replica, that are not tensors.
+func (e *Extended) objects(leaves []any) *strategy.Objects {
+	if e.strategy.NumProcesses() < 2 {
+		return strategy.NewObjects(leaves...)
+	}
+	return inner(e.strategy).ObjectsOf(leaves)
+}
+
+// equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
+// are by replica; those of other processes are nil. All processes call it.
+func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
+	ids := e.localIDs()
+	first := all[ids[0]]
+	var digest []byte // of the tensor that all of this process's replicas have
+	if first != nil && !slices.ContainsFunc(ids, func(r int) bool { return all[r] == nil || !equalTensors(first, all[r]) }) {
+		if e.strategy.NumProcesses() < 2 {
+			return first, nil
+		}
+		if err := first.ConstBytes(func(data []byte) {
+			sum := sha256.Sum256(data)
+			digest = fmt.Appendf(sum[:], "%s", first.Shape())
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if e.strategy.NumProcesses() < 2 {
+		return nil, nil
+	}
+	digests, err := e.strategy.GatherBytes(ctx, "equal values of "+op, digest)
+	if err != nil || slices.ContainsFunc(digests, func(d []byte) bool { return len(d) == 0 || !bytes.Equal(d, digest) }) {
+		return nil, err
+	}
+	return first, nil
 }
 
 // SelectReplica returns a replica's part of a nest (TensorFlow's tf.nest): the replica's component
@@ -127,21 +190,21 @@ func (e *Extended) SelectReplica(replica int, nest any) (any, error) {
 			if x.Len() != s.NumReplicasInSync() {
 				return nil, fault.New(errkind.ValueError, "select", "give one for each replica", "%d objects for %d replicas", x.Len(), s.NumReplicasInSync())
 			}
-			return x.At(replica), nil
+			return inner(s).ObjectAt(x, replica)
 		}
 		return x, nil
 	})
 }
 
-// LocalResultsOf returns one nest for each replica, with the components of the distributed values
-// and variables of a nest: TensorFlow's experimental_local_results of any nest. It returns as many
-// nests if there are no distributed values in it. For one host value, which is no nest, it returns
-// this value once. Nothing is copied; [strategy.TPUStrategy.LocalResults] copies the tensors of one
-// value to the host.
+// LocalResultsOf returns one nest for each replica of this process, in the order of
+// [strategy.TPUStrategy.LocalReplicas], with the components of the distributed values and variables
+// of a nest: TensorFlow's experimental_local_results. With one process these are all replicas. For
+// one host value, which is not a nest, it returns this value once. Nothing is copied;
+// [strategy.TPUStrategy.LocalResults] copies the tensors of one value to the host.
 func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	s := e.strategy
-	if o, ok := nest.(*strategy.Objects); ok && o != nil {
-		values := make([]any, o.Len()) // as many as were made
+	if o, ok := nest.(*strategy.Objects); ok && o != nil && o.Len() != s.NumReplicasInSync() {
+		values := make([]any, o.Len()) // as many as were passed to NewObjects
 		for r := range values {
 			values[r] = o.At(r)
 		}
@@ -166,13 +229,14 @@ func (e *Extended) LocalResultsOf(nest any) ([]any, error) {
 	if single {
 		return []any{nest}, nil
 	}
-	results := make([]any, s.NumReplicasInSync())
-	for r := range results {
+	ids := e.localIDs()
+	results := make([]any, len(ids))
+	for i, r := range ids {
 		selected, err := e.SelectReplica(r, nest)
 		if err != nil {
 			return nil, err
 		}
-		results[r], err = nesting.Map("local results", selected, func(_ string, x any) (any, error) {
+		results[i], err = nesting.Map("local results", selected, func(_ string, x any) (any, error) {
 			if v, ok := x.(*strategy.Variable); ok {
 				if err := inner(s).Owns("local results", v); err != nil {
 					return nil, err
@@ -212,21 +276,30 @@ func (c ValueContext) String() string {
 	return fmt.Sprintf("ValueContext(replica id %d, total replicas in sync: %d)", c.ReplicaIDInSyncGroup, c.NumReplicasInSync)
 }
 
-// ValuesFromFunction calls fn once for each replica, in order, and regroups what fn returns:
-// TensorFlow's experimental_distribute_values_from_function. It wraps every leaf, also a leaf that
-// is the same object on all replicas. A panic of fn is a [*errkind.PanicError].
+// ValuesFromFunction calls fn once for each replica of this process, in order, and regroups the
+// results: TensorFlow's experimental_distribute_values_from_function. It wraps every leaf, also a
+// leaf that is the same object on all replicas. In a job with several processes all processes make
+// the call together, and an error of fn in one of them is an error in all. A panic of fn is a
+// [*errkind.PanicError].
 func (e *Extended) ValuesFromFunction(ctx context.Context, fn func(ValueContext) (any, error)) (any, error) {
 	s := e.strategy
 	if err := inner(s).RequireEager(ctx, "values from function", fault.InsteadOfGiving); err != nil {
 		return nil, err
 	}
-	nests := make([]any, s.NumReplicasInSync())
-	for r := range nests {
-		var err error
+	ids := e.localIDs()
+	mine := make([]any, len(ids))
+	var failed error
+	for i, r := range ids {
 		c := ValueContext{ReplicaIDInSyncGroup: r, NumReplicasInSync: s.NumReplicasInSync()}
-		if nests[r], err = errkind.Guard("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
-			return nil, fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
+		var err error
+		if mine[i], err = errkind.Guard("strategy: the function", func() (any, error) { return fn(c) }); err != nil {
+			failed = fault.Of(fmt.Sprintf("values from function: replica %d", r), err, "")
+			break
 		}
+	}
+	nests, err := e.localNests(ctx, "values from function", mine, failed)
+	if err != nil {
+		return nil, err
 	}
 	return nesting.Zip("values from function", nests, func(path string, leaves []any) (any, error) {
 		return e.wrap(ctx, "values from function", path, leaves, false)

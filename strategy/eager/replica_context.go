@@ -2,6 +2,7 @@ package eager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -40,6 +41,11 @@ type ReplicaFunc func(rc *ReplicaContext, args ...any) (any, error)
 // variables and host values are passed whole. The results are regrouped, see [Extended.Regroup].
 //
 // The replicas run one at a time, in order, each until it joins the others: fn needs no locks.
+//
+// In a job with several processes, each process runs fn for its own replicas, those of
+// [strategy.TPUStrategy.LocalReplicas], and all processes make the call together. The result is the
+// same distributed value as with one process; [Extended.LocalResultsOf] returns this process's part.
+// An error of fn in one process ends the call in all of them.
 //
 // Errors: those of fn; [*errkind.PanicError]; [ErrJoin] if the replicas do not make the same
 // joined calls; [*strategy.Error] for results of different structure; [strategy.ErrContext] in
@@ -84,6 +90,9 @@ func (e *Extended) splitArguments(ctx context.Context, args []any) ([][]any, err
 		var parts []any
 		if err == nil {
 			parts, err = e.split(arg)
+		}
+		if err == nil && e.strategy.NumProcesses() > 1 {
+			setOrigin(fmt.Sprintf("argument %d of call %d", i, s.NextSequence()), arg)
 		}
 		if err != nil {
 			return nil, fault.Of(fmt.Sprintf("argument %d", i), err, "")
@@ -222,13 +231,13 @@ func columnsOf(call string, all []any) ([][]any, error) {
 	return columns, nil
 }
 
-// split gives each replica its part of a nest.
+// split returns the parts of a nest by replica. An object of another process's replica is missing.
 func (e *Extended) split(nest any) ([]any, error) {
 	s := e.strategy
 	parts := make([]any, s.NumReplicasInSync())
 	for r := range parts {
 		var err error
-		if parts[r], err = e.SelectReplica(r, nest); err != nil {
+		if parts[r], err = e.SelectReplica(r, nest); err != nil && (e.isLocal(r) || !errors.Is(err, strategy.ErrRemote)) {
 			return nil, err
 		}
 	}

@@ -84,7 +84,9 @@ func (rc *ReplicaContext) part(x any) any {
 
 // Update runs fn on each component of the variable: TensorFlow's update with group=True. The
 // function of a component receives its parts of the distributed values among args. The functions'
-// results are regrouped; components of one value become that value.
+// results are regrouped; components of one value become that value. In a job with several processes
+// each process runs fn for the components of its own replicas, and all processes make the call
+// together.
 //
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
@@ -100,11 +102,11 @@ func (e *Extended) Update(ctx context.Context, v *strategy.Variable, fn UpdateFu
 }
 
 // UpdateEach does what [Extended.Update] does, TensorFlow's update with group=False: it returns the
-// components' results in replica order, not regrouped.
+// results for this process's replicas in replica order, not regrouped.
 func (e *Extended) UpdateEach(ctx context.Context, v *strategy.Variable, fn UpdateFunc, args ...any) ([]any, error) {
 	results, in, err := e.updateAll(ctx, v, fn, args)
 	if err != nil || in == nil {
-		return results, err
+		return e.localOf(results), err
 	}
 	return in.eachOf("update", results[0])
 }

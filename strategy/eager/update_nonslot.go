@@ -38,6 +38,10 @@ func (e *Extended) NonSlotDevices() []string {
 // fewer devices than replicas the result is an *[strategy.Objects] with a value for each run, or
 // the one result if there is one device. The operations of fn then run on all devices still, and fn
 // cannot write variables, whose other components would fall behind.
+//
+// In a job with several processes each process runs fn for its own devices. If fn runs once on the
+// first host, or on fewer devices than there are replicas, every process runs it, because the
+// operations of fn run on all devices.
 func (e *Extended) UpdateNonSlot(ctx context.Context, devices []string, fn UpdateFunc, args ...any) (any, error) {
 	const op = "update non-slot"
 	s := e.strategy
@@ -75,7 +79,7 @@ func (e *Extended) UpdateNonSlotEach(ctx context.Context, devices []string, fn U
 	case e.strategy.Semantics() != strategy.TensorFlowMirrored:
 		return e.LocalResultsOf(results[0])
 	}
-	return results, nil
+	return e.localOf(results), nil
 }
 
 // nonSlot refuses devices on which a non-slot update does not run.

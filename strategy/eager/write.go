@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
@@ -236,15 +238,19 @@ func (rc *ReplicaContext) mirrorEqual(op string, xs []any) ([]any, error) {
 			return xs, nil
 		}
 	}
-	var first *tensors.Tensor
-	for r, x := range xs {
-		t, err := rc.hostValue(x)
-		if err != nil || r > 0 && !equalTensors(first, t) {
-			return nil, fault.Unequal(op)
+	all := make([]*tensors.Tensor, len(xs))
+	for _, r := range Of(rc.strategy).localIDs() {
+		var err error
+		if all[r], err = rc.hostValue(xs[r]); err != nil {
+			break
 		}
-		if r == 0 {
-			first = t
-		}
+	}
+	first, err := Of(rc.strategy).equalOnAll(rc.outer(), op, all)
+	switch {
+	case err != nil:
+		return nil, err
+	case first == nil:
+		return nil, fault.Unequal(op)
 	}
 	return slices.Repeat([]any{first}, len(xs)), nil
 }
@@ -295,12 +301,26 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	})
 }
 
-// NewVariable joins the replicas and makes one variable for all of them, with replica 0's first
+// NewVariable joins the replicas and creates one variable for all of them, with replica 0's initial
 // value, as creating a variable in TensorFlow's Strategy.run does. All replicas pass the same
-// options.
+// options. An initial value that is a func() any is called once, for replica 0.
 func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions) (*strategy.Variable, error) {
+	if f, ok := initial.(func() any); ok {
+		initial = nil
+		if rc.replica == 0 {
+			var err error
+			if initial, err = errkind.Guard("strategy: the initial value of variable "+opts.Name, func() (any, error) { return f(), nil }); err != nil {
+				return nil, err
+			}
+		}
+	}
 	v, err := rc.join("NewVariable "+opts.Name, initial, func(all []any) ([]any, error) {
-		v, err := rc.strategy.NewVariable(rc.outer(), all[0], opts)
+		first, release, err := rc.firstOf(all)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		v, err := rc.strategy.NewVariable(rc.outer(), first, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -310,6 +330,44 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 		return nil, err
 	}
 	return v.(*strategy.Variable), nil
+}
+
+// firstOf returns replica 0's value. A tensor that only the process of replica 0 has is copied over
+// the devices.
+func (rc *ReplicaContext) firstOf(all []any) (first any, release func(), err error) {
+	release = func() {}
+	s := rc.strategy
+	if s.NumProcesses() < 2 {
+		return all[0], release, nil
+	}
+	var shape shapes.Shape
+	var mine *tensors.Tensor
+	if x, ok := all[0].(*remote); ok {
+		if shape = x.shape; !shape.Ok() {
+			return nil, nil, fault.New(errkind.TypeError, "NewVariable", "pass a tensor or a number", "the initial value of replica 0 is not a tensor")
+		}
+	} else {
+		leaves, err := describe("NewVariable", all[0])
+		if err != nil || len(leaves) != 1 || leaves[0].Kind != tensorLeaf {
+			return all[0], release, err
+		}
+		shape = leaves[0].shape()
+		if mine, err = hostdata.Tensor(all[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	values, zero := make([]*tensors.Tensor, len(all)), tensors.FromShape(shape)
+	for _, r := range Of(s).localIDs() {
+		values[r] = zero
+	}
+	if mine != nil {
+		values[0] = mine
+	}
+	v, err := inner(s).PerReplicaOf(rc.outer(), values, slices.Repeat([]shapes.Shape{shape}, len(all)), logical.Annotation{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return Component{value: v}, func() { _ = v.Close() }, nil
 }
 
 // varying reports whether the replicas' tensors of a value may differ, componentsVary whether the

@@ -1,0 +1,283 @@
+package eager
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
+)
+
+// In a job with several processes, each process runs the code of its own replicas. At each joined
+// call, and at the end, the processes exchange a description of what their replicas pass: the call,
+// numbers and strings by value, tensors by dtype and shape, and components by the value that they
+// belong to. Tensors stay where they are. All processes therefore take the same decisions, such as
+// whether the replicas passed the same object, and an error of one process ends the call in all.
+
+// remote is a leaf that a replica of another process passed and that has no equal in this process: a
+// tensor of a shape, or another object if the shape is invalid.
+type remote struct{ shape shapes.Shape }
+
+// leafKind is the kind of a leaf in the exchange.
+type leafKind byte
+
+const (
+	plainLeaf     leafKind = iota // nil, a number, a string or a bool
+	tensorLeaf                    // a tensor of this process
+	componentLeaf                 // a component of a value or of a variable
+	wholeLeaf                     // a value, a variable or an Objects
+	objectLeaf                    // any other object
+)
+
+// leafInfo describes a leaf to the other processes.
+type leafInfo struct {
+	Path  string
+	Kind  leafKind
+	Value any    // of a plainLeaf
+	Name  string // of the value or variable of a componentLeaf or wholeLeaf
+	// Replica is the replica of a componentLeaf.
+	Replica int
+	DType   int32
+	Dims    []int
+}
+
+func (l leafInfo) shape() shapes.Shape {
+	if l.Kind != tensorLeaf && l.Kind != componentLeaf {
+		return shapes.Invalid()
+	}
+	return shapes.Make(dtypes.DType(l.DType), l.Dims...)
+}
+
+// state is what a process sends: for each of its replicas the joined call, "" at the end, and the
+// leaves that it passes; or the error that ended one of them.
+type state struct {
+	Calls  []string
+	Leaves [][]leafInfo
+	Failed string
+	Kind   int
+}
+
+// nameOf identifies a value or a variable in all processes, which make them in the same order.
+func nameOf(x any) string {
+	switch x := x.(type) {
+	case *strategy.Variable:
+		return "variable " + x.Path()
+	case *strategy.Objects:
+		return "objects"
+	case strategy.Value:
+		return cmp.Or(innerValue(x).Origin(), x.(fmt.Stringer).String())
+	}
+	return ""
+}
+
+// setOrigin names the values of which a nest has components, or which are in it, by the call that
+// returned them. A value keeps its first origin.
+func setOrigin(origin string, nest any) {
+	_, _ = nesting.Map("name", nest, func(path string, x any) (any, error) {
+		if c, ok := x.(Component); ok && c.value != nil {
+			x = c.value
+		}
+		if v, ok := x.(strategy.Value); ok && !reflect.ValueOf(v).IsNil() {
+			innerValue(v).SetOrigin(origin + path)
+		}
+		return x, nil
+	})
+}
+
+// describe returns the leaves of a nest as the other processes need them.
+func describe(call string, nest any) (leaves []leafInfo, err error) {
+	_, err = nesting.Map(call, nest, func(path string, x any) (any, error) {
+		leaf := leafInfo{Path: path, Kind: objectLeaf}
+		setShape := func(s shapes.Shape) { leaf.DType, leaf.Dims = int32(s.DType), slices.Clone(s.Dimensions) }
+		switch y := x.(type) {
+		case nil, bool, string, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128:
+			leaf.Kind, leaf.Value = plainLeaf, y
+		case Component:
+			if y != (Component{}) {
+				leaf.Kind, leaf.Name, leaf.Replica = componentLeaf, nameOf(y.of()), y.replica
+				setShape(y.Shape())
+			}
+		case strategy.Value, *strategy.Variable, *strategy.Objects:
+			if !reflect.ValueOf(y).IsNil() {
+				leaf.Kind, leaf.Name = wholeLeaf, nameOf(y)
+			}
+		default:
+			if t, err := hostdata.Tensor(x); err == nil {
+				leaf.Kind = tensorLeaf
+				setShape(t.Shape())
+			}
+		}
+		leaves = append(leaves, leaf)
+		return x, nil
+	})
+	return leaves, err
+}
+
+// rebuild returns a nest of another process's replica: local are the nests of this process's
+// replicas, which have the same structure.
+func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
+	return nesting.Zip(call, local, func(_ string, mine []any) (any, error) {
+		leaf := leaves[0]
+		leaves = leaves[1:]
+		switch leaf.Kind {
+		case plainLeaf:
+			return leaf.Value, nil
+		case componentLeaf, wholeLeaf:
+			for _, x := range mine {
+				c, isComponent := x.(Component)
+				switch {
+				case isComponent && c != (Component{}) && leaf.Kind == componentLeaf && nameOf(c.of()) == leaf.Name:
+					return Component{value: c.value, variable: c.variable, replica: leaf.Replica}, nil
+				case !isComponent && leaf.Kind == wholeLeaf && nameOf(x) == leaf.Name:
+					return x, nil
+				}
+			}
+		}
+		return &remote{leaf.shape()}, nil
+	})
+}
+
+// exchange tells the other processes what the replicas of this one pass, by replica, and fills in
+// nests of the other processes' replicas. calls are those of this process's replicas, ids. Every
+// process returns an error if a process has failed, or if the replicas are not in the same call.
+func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
+	const op = "the replicas' calls"
+	var mine state
+	if failed == nil {
+		mine.Calls = calls
+		for _, r := range ids {
+			leaves, err := describe(calls[0], nests[r])
+			if err != nil {
+				failed = err
+				break
+			}
+			mine.Leaves = append(mine.Leaves, leaves)
+		}
+	}
+	if failed != nil {
+		text := failed.Error()
+		mine = state{Failed: text[:min(len(text), 2000)], Kind: int(errkind.Of(failed))}
+	}
+	var message bytes.Buffer
+	if err := gob.NewEncoder(&message).Encode(mine); err != nil {
+		return fault.Of(op, err, "")
+	}
+	all, err := e.strategy.GatherBytes(ctx, op, message.Bytes())
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	states := make([]state, len(all))
+	for p := range all {
+		if err := gob.NewDecoder(bytes.NewReader(all[p])).Decode(&states[p]); err != nil {
+			return fault.Of(op, err, "start the same program on each process")
+		}
+		if text := states[p].Failed; text != "" {
+			return fault.New(errkind.Kind(states[p].Kind), op, "see the error of that process", "process %d failed: %s", p, text)
+		}
+	}
+	return e.fill(ids, nests, states)
+}
+
+// fill completes nests, by replica, from the states of all processes.
+func (e *Extended) fill(ids []int, nests []any, states []state) error {
+	byReplica := make([]struct {
+		call   string
+		leaves []leafInfo
+	}, len(nests))
+	for p, replicas := range e.strategy.ProcessReplicas() {
+		if len(states[p].Calls) != len(replicas) || len(states[p].Leaves) != len(replicas) {
+			return fault.New(errkind.InternalError, "the replicas' calls", "start the same program on each process", "process %d describes %d replicas and has %d", p, len(states[p].Calls), len(replicas))
+		}
+		for i, r := range replicas {
+			at := &byReplica[r]
+			at.call, at.leaves = states[p].Calls[i], states[p].Leaves[i]
+		}
+	}
+	calls := make([]string, len(nests))
+	for r := range calls {
+		calls[r] = byReplica[r].call
+	}
+	if slices.ContainsFunc(calls, func(call string) bool { return call != calls[0] }) {
+		return apart(calls)
+	}
+	first := byReplica[0].leaves
+	var local []any
+	for _, r := range ids {
+		local = append(local, nests[r])
+	}
+	for r, at := range byReplica {
+		if !slices.EqualFunc(first, at.leaves, func(a, b leafInfo) bool { return a.Path == b.Path }) {
+			return fault.New(errkind.AssertionError, cmp.Or(calls[0], "the results"), "return the same structure on every replica", "replica %d has members %v, replica 0 %v", r, paths(at.leaves), paths(first))
+		}
+	}
+	for r, at := range byReplica {
+		if slices.Contains(ids, r) {
+			continue
+		}
+		nest, err := rebuild(cmp.Or(calls[0], "the results"), local, at.leaves)
+		if err != nil {
+			return err
+		}
+		nests[r] = nest
+	}
+	return nil
+}
+
+func paths(leaves []leafInfo) []string {
+	all := make([]string, len(leaves))
+	for i, leaf := range leaves {
+		all[i] = cmp.Or(leaf.Path, "(one value)")
+	}
+	return all
+}
+
+// localIDs returns the replicas whose code this process runs.
+func (e *Extended) localIDs() []int { return e.strategy.LocalReplicas() }
+
+// isLocal reports whether this process runs the code of a replica.
+func (e *Extended) isLocal(replica int) bool {
+	_, ok := slices.BinarySearch(e.localIDs(), replica)
+	return ok
+}
+
+// localOf returns those of this process's replicas of a result for each replica. Other results, of
+// fewer functions than replicas, are those of functions that every process ran.
+func (e *Extended) localOf(results []any) []any {
+	if len(results) != e.strategy.NumReplicasInSync() {
+		return results
+	}
+	var local []any
+	for _, r := range e.localIDs() {
+		local = append(local, results[r])
+	}
+	return local
+}
+
+// localNests returns nests by replica from those of this process's replicas, in their order.
+func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
+	s := e.strategy
+	if s.NumProcesses() < 2 {
+		return mine, failed
+	}
+	nests, ids := make([]any, s.NumReplicasInSync()), e.localIDs()
+	for i, r := range ids {
+		if failed == nil {
+			nests[r] = mine[i]
+		}
+	}
+	return nests, e.exchange(ctx, ids, slices.Repeat([]string{op}, len(ids)), failed, nests)
+}
