@@ -319,6 +319,11 @@ func TestFetchCopiesToTheHost(t *testing.T) {
 			_, err = d.Fetch(ctx, bad, contrib.FetchOptions{})
 			require.Equal(t, errkind.AssertionError, errkind.Of(err), "%T", bad)
 		}
+		for _, device := range []string{"nonsense", "/device:TPU:99", last + "0"} {
+			_, err = d.Fetch(ctx, v, contrib.FetchOptions{Device: device})
+			require.Equal(t, errkind.ValueError, errkind.Of(err), device)
+			require.ErrorContains(t, err, device)
+		}
 	})
 }
 

@@ -65,8 +65,11 @@ func mirroredDefault(op string, value any) (*Mirrored, error) {
 
 // fetchDefault copies a host value.
 func fetchDefault(value any, opts FetchOptions) (*tensors.Tensor, error) {
-	if opts.Function != nil {
+	switch {
+	case opts.Function != nil:
 		return nil, noDevices("fetch", "run a compiled function in a strategy's scope")
+	case opts.Device != "":
+		return nil, noDevices("fetch", "leave FetchOptions.Device empty")
 	}
 	inner, err := byDefault.unwrap("fetch", value)
 	if err != nil {

@@ -34,6 +34,13 @@
 // [DistributionStrategy.DistributeDataset] gives each tower an element of the dataset,
 // where package strategy cuts a batch, and drops a last incomplete set of elements.
 //
+// # Eager code only
+//
+// The package runs eagerly: its functions act at once, and none of them can be called in a compiled
+// step ([strategy.TPUStrategy.Function], package strategy/train), where they return an error that
+// matches [strategy.ErrContext]. In a compiled step use [strategy.ReplicaContext] and
+// [eager.MergeCall]; in a tower's code, [Arithmetic.Call] runs a compiled function.
+//
 // # What has no meaning here
 //
 // There are no sessions to configure and no variables on hosts; such calls match

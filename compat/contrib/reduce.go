@@ -167,7 +167,9 @@ func (d *DistributionStrategy) BatchReduce(ctx context.Context, method string, p
 // FetchOptions say what Fetch copies. The zero value copies the value as it is, from the first
 // tower.
 type FetchOptions struct {
-	// Device names the worker device whose copy is read, if it has one.
+	// Device is the name of the worker device whose copy is read, or of a host, which
+	// TensorFlow's default destination "/device:CPU:0" also names. Any other name is an error of kind
+	// ValueError. The default is the first worker device.
 	Device string
 	// Function is applied on the devices before the copy. It has one argument and
 	// one result.
@@ -183,6 +185,11 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 	}
 	if d == byDefault {
 		return fetchDefault(value, opts)
+	}
+	tower := max(0, slices.Index(d.WorkerDevices(), opts.Device))
+	hosts := append(d.NonSlotDevices(), "", "/device:CPU:0")
+	if d.WorkerDevices()[tower] != opts.Device && !slices.Contains(hosts, opts.Device) {
+		return nil, fault(errkind.ValueError, "fetch", "use a name that WorkerDevices or NonSlotDevices returns", "device %q is not a device of the strategy", opts.Device)
 	}
 	var source *strategy.Mirrored
 	switch x := value.(type) {
@@ -204,7 +211,6 @@ func (d *DistributionStrategy) Fetch(ctx context.Context, value any, opts FetchO
 	default:
 		return nil, fault(errkind.AssertionError, "fetch", "reduce it first", "a %T is no mirrored value and no variable", value)
 	}
-	tower := max(0, slices.Index(d.WorkerDevices(), opts.Device))
 	if opts.Function == nil {
 		return source.Local(ctx, tower)
 	}

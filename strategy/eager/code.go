@@ -50,10 +50,16 @@ func UpdateReplicaID(ctx context.Context) (int, bool) {
 }
 
 // ReplicaContextOf returns the replica context that ctx belongs to, and whether it belongs to one:
-// TensorFlow's tf.distribute.get_replica_context.
+// TensorFlow's tf.distribute.get_replica_context. Variables that the replica context creates are
+// placed as [Extended.ColocateVarsWith] or [Extended.LogicalDevice] requested for ctx.
 func ReplicaContextOf(ctx context.Context) (*ReplicaContext, bool) {
 	m, _ := mode.Of(ctx)
 	rc, ok := m.Code.(*ReplicaContext)
+	if ok && mode.PlaceOf(ctx) != mode.PlaceOf(rc.ctx) {
+		placed := *rc
+		placed.ctx = ctx
+		rc = &placed
+	}
 	return rc, ok
 }
 

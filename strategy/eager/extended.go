@@ -76,24 +76,25 @@ func (e *Extended) VariableCreatedInScope(v *strategy.Variable) bool {
 	return v != nil && v.Strategy() == e.strategy
 }
 
-// ColocateVarsWith returns a context in which new variables go where v is: TensorFlow's
-// colocate_vars_with. A new variable of v's shape, such as an optimizer's slot, is split over the
-// logical devices as v is, unless its own annotation says otherwise. ctx must belong to the
-// strategy's scope.
+// ColocateVarsWith returns a context in which new variables are placed where v is: on its logical
+// device and, for a variable of the same shape, with its annotation. It is TensorFlow's
+// colocate_vars_with. ctx belongs to the strategy's scope or to its replica code. In replica code,
+// pass the result to [ReplicaContextOf] and create the variable with the replica context that it
+// returns.
 func (e *Extended) ColocateVarsWith(ctx context.Context, v *strategy.Variable) (context.Context, error) {
 	const op = "colocate"
-	if _, ok := FromContext(ctx); !ok {
-		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called outside the strategy's scope", Hint: "give it the context that Scope returns"}
-	}
-	if err := inner(e.strategy).RequireCross(ctx, op); err != nil {
-		return nil, err
+	switch s, ok := FromContext(ctx); {
+	case !ok:
+		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + op, Reason: "called outside the strategy's scope", Hint: "pass the context that Scope returns, or that of replica code"}
+	case s != e.strategy:
+		return nil, fault.OtherStrategy(op, "the scope of the call")
 	}
 	if !e.VariableCreatedInScope(v) {
 		what := "no variable"
 		if v != nil {
 			what = fmt.Sprintf("variable %q of another strategy", v.Path())
 		}
-		return nil, fault.New(errkind.ValueError, op, "give a variable of this strategy", "%s", what)
+		return nil, fault.New(errkind.ValueError, op, "pass a variable of this strategy", "%s", what)
 	}
 	return mode.WithPlace(ctx, mode.Place{Beside: v}), nil
 }
@@ -122,19 +123,45 @@ func (e *Extended) ValueContainer(x any) any {
 }
 
 // ReadVar returns the variable's value across replicas, as [strategy.Variable.Read] does:
-// TensorFlow's read_var.
+// TensorFlow's read_var. In replica code it joins the replicas, and each of them receives the same
+// value. With the semantics of MirroredStrategy, replica code cannot read an [strategy.OnRead]
+// variable that aggregates: the error matches [strategy.ErrContext], as in TensorFlow.
 func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy.Mirrored, error) {
 	if !e.VariableCreatedInScope(v) {
 		return nil, fault.OtherStrategy("read", "the variable")
 	}
-	return v.Read(ctx)
+	rc, ok := ReplicaContextOf(ctx)
+	if !ok {
+		return v.Read(ctx)
+	}
+	if rc.strategy != e.strategy {
+		return nil, fault.OtherStrategy("read", "the scope of the call")
+	}
+	combines := v.Synchronization() == strategy.OnRead && (v.Aggregation() == strategy.AggregateSum || v.Aggregation() == strategy.AggregateMean)
+	if combines && e.strategy.Semantics() == strategy.TensorFlowMirrored {
+		return nil, inner(e.strategy).RequireCross(ctx, fmt.Sprintf("read %q", v.Path()))
+	}
+	m, err := rc.join("ReadVar "+v.Path(), nil, func(all []any) ([]any, error) {
+		m, err := v.Read(rc.outer())
+		if err != nil {
+			return nil, err
+		}
+		return slices.Repeat([]any{m}, len(all)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.(*strategy.Mirrored), nil
 }
 
-// BroadcastTo puts a host value on the destination: TensorFlow's broadcast_to. As in TPUStrategy it
-// returns the value as it is, because a step copies its arguments to the devices anyway. With the
-// semantics of MirroredStrategy it returns numbers as they are, and tensors as
-// *[strategy.Mirrored]. In a merge call of a compiled step it returns replica 0's tensor of a
-// *[MergeValue] value on all replicas.
+// BroadcastTo copies one value to the destination: TensorFlow's broadcast_to. A [Component] becomes
+// a *[strategy.Mirrored] with the component's tensor on every replica. As in TPUStrategy, every other
+// value is returned unchanged, because a step copies its arguments to the devices anyway.
+//
+// With [strategy.TensorFlowMirrored], tensors and variables become a *[strategy.Mirrored] too, and Go
+// numbers are returned unchanged. With [strategy.TensorFlowTPU], components are also returned
+// unchanged. In a merge call of a compiled step BroadcastTo returns replica 0's tensor of a
+// *[MergeValue] on all replicas.
 func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (any, error) {
 	s := e.strategy
 	mc, err := e.merging(ctx, "broadcast")
@@ -148,18 +175,35 @@ func (e *Extended) BroadcastTo(ctx context.Context, value any, to Destination) (
 	case mc != nil:
 		return mc.broadcast(value)
 	}
-	switch value.(type) {
-	case int, int32, int64, float32, float64, bool, strategy.Value, *strategy.Variable, Component:
+	mirrored := s.Semantics() == strategy.TensorFlowMirrored
+	var shape []int
+	switch x := value.(type) {
+	case Component:
+		if s.Semantics() == strategy.TensorFlowTPU {
+			return value, nil
+		}
+		if x == (Component{}) {
+			return nil, fault.New(errkind.TypeError, "broadcast", "create it with Extended.Component", "a component of nothing")
+		}
+		shape = x.Shape().Dimensions
+	case *strategy.Variable:
+		if !mirrored || x == nil {
+			return value, nil
+		}
+		shape = x.Shape().Dimensions
+	case int, int32, int64, float32, float64, bool, strategy.Value:
 		return value, nil
+	default:
+		if !mirrored {
+			return value, nil
+		}
+		t, err := hostdata.Tensor(value)
+		if err != nil {
+			return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "not a tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
+		}
+		value, shape = t, t.Shape().Dimensions
 	}
-	if s.Semantics() != strategy.TensorFlowMirrored {
-		return value, nil
-	}
-	t, err := hostdata.Tensor(value)
-	if err != nil {
-		return nil, &strategy.Error{Op: "strategy: broadcast", Reason: "no tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
-	}
-	m, err := s.Mirror(ctx, t, p.of(t.Shape().Dimensions, logical.Annotation{}))
+	m, err := s.Mirror(ctx, value, p.of(shape, logical.Annotation{}))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package eager
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
@@ -10,9 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// MakeNumpyDataset makes a dataset of host arrays, whose element i has row i of each leaf of the
-// nest: TensorFlow's make_numpy_dataset. Slices are tuples, maps of strings are dictionaries. A
-// leaf is a tensor, or a value that tensors are made of; all leaves have the same number of rows.
+// MakeNumpyDataset creates a dataset of host arrays, whose element i has row i of each leaf of the
+// nest: TensorFlow's make_numpy_dataset. A []any is a tuple, a map[string]any a dictionary. A leaf is
+// a tensor, numbers or strings in nested slices, or an [input.Tensor]; all leaves have the same
+// number of rows.
 func (e *Extended) MakeNumpyDataset(nest any) (input.Dataset, error) {
 	element, err := e.elementOf(nest)
 	if err != nil {
@@ -43,6 +46,13 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		}
 		return input.Dict(members), nil
 	}
+	if t, ok := nest.(input.Tensor); ok {
+		return input.Leaf(t), nil
+	}
+	if flat, dims, ok := flatStrings(reflect.ValueOf(nest)); ok {
+		leaf, err := input.NewTensor(flat, dims...)
+		return input.Leaf(leaf), err
+	}
 	t, err := hostdata.Tensor(nest)
 	if err != nil {
 		return input.Element{}, &strategy.Error{Op: "strategy: dataset", Reason: fmt.Sprintf("a leaf of type %T", nest), Err: err, Class: errkind.TypeError}
@@ -57,4 +67,30 @@ func (e *Extended) elementOf(nest any) (input.Element, error) {
 		return input.Element{}, fault.Of("dataset", err, "")
 	}
 	return input.Leaf(leaf), failed
+}
+
+// flatStrings returns the elements and the dimensions of nested slices of strings. ok is false for
+// other values and for slices of different lengths.
+func flatStrings(v reflect.Value) (flat []string, dims []int, ok bool) {
+	if !v.IsValid() {
+		return nil, nil, false
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return []string{v.String()}, nil, true
+	case reflect.Slice, reflect.Array:
+	default:
+		return nil, nil, false
+	}
+	if v.Len() == 0 {
+		return nil, []int{0}, v.Type().Elem().Kind() == reflect.String
+	}
+	for i := range v.Len() {
+		part, inner, ok := flatStrings(v.Index(i))
+		if !ok || i > 0 && !slices.Equal(inner, dims) {
+			return nil, nil, false
+		}
+		flat, dims = append(flat, part...), inner
+	}
+	return flat, append([]int{v.Len()}, dims...), true
 }
