@@ -23,6 +23,8 @@ var (
 	camel = regexp.MustCompile(`(?:^|[^\w./])([A-Z][a-z0-9]*[a-z][a-z0-9]*[A-Z]\w*)`)
 	// A word by itself between backquotes, such as Run or Run().
 	alone = regexp.MustCompile("`\\*?([A-Z]\\w*)(?:\\(\\))?`")
+	// The end of a sentence that names the package of the words in it: "(package `errkind`)".
+	packaged = regexp.MustCompile("\\(package `([a-z0-9/]+)`\\)")
 	// A link of a comment, as go doc reads it.
 	link = regexp.MustCompile(`(?:^|[\s("'])\[\*?([A-Za-z]\w*)(?:\.([A-Z]\w*))?(?:\.([A-Z]\w*))?\](?:$|[\s.,;:)"'!?])`)
 	// What a piece of code makes itself: a variable's members are not those of a package of its name.
@@ -139,6 +141,42 @@ func identifiers(f *ast.File) map[string]bool {
 		return true
 	})
 	return all
+}
+
+// misplaced are the bare names of sentences that name a package which declares none of them.
+func (x *index) misplaced(page string) (names []string) {
+	for _, m := range packaged.FindAllStringSubmatchIndex(page, -1) {
+		sentence := page[:m[0]]
+		start := max(strings.LastIndex(sentence, ". "), strings.LastIndex(sentence, ".** "), strings.LastIndex(sentence, "\n\n"))
+		sentence = sentence[max(start, 0):]
+		name := page[m[2]:m[3]]
+		name = name[strings.LastIndexByte(name, '/')+1:]
+		words := alone.FindAllStringSubmatch(sentence, -1)
+		declared := slices.ContainsFunc(words, func(w []string) bool { return x.has(name + "." + w[1]) })
+		if len(words) > 0 && x.packages(name) != nil && !declared {
+			names = append(names, name+"."+words[0][1])
+		}
+	}
+	return names
+}
+
+func TestNamesAreThoseOfTheirPackage(t *testing.T) {
+	x := indexed(t)
+	for text, want := range map[string][]string{
+		"One. `KindOf` gives the kind of every error (package `errkind`).":  {"errkind.KindOf"},
+		"Two. `Of` returns the kind of every error (package `errkind`).":    nil,
+		"Three (package `errkind`) and `KindOf`, which is in `input`.":      nil,
+		"**Four.** `Iterate` of `Feed` copies batches (package `strategy`)": {"strategy.Iterate"},
+	} {
+		assert.Equal(t, want, x.misplaced(text), text)
+	}
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, name := range append(pages, "../README.md", "../CONTRIBUTING.md") {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.Empty(t, x.misplaced(string(data)), name)
+	}
 }
 
 // TestEveryGoNameExists looks at the pages and at the comments of all Go files.

@@ -44,8 +44,9 @@ type Options struct {
 	// ProcessPipelines refuses the replication PerReplica, as strategies do whose replicas are fed
 	// by their process.
 	ProcessPipelines bool
-	// PlaceOnDevice asks for pipelines that run on the device, as TensorFlow's
-	// experimental_place_dataset_on_device does. It is refused: pipelines run on the host.
+	// PlaceOnDevice requests pipelines that run on the device: TensorFlow's
+	// experimental_place_dataset_on_device. Setting it is always an error, because pipelines run on the
+	// host.
 	PlaceOnDevice bool
 	// KeepOnHost says that elements are not sent to the device ahead of the step: TensorFlow's
 	// experimental_prefetch_to_device, later experimental_fetch_to_device, negated. Elements are
@@ -81,9 +82,9 @@ func (o Options) normalize() (Options, error) {
 	case o.Replication > PerReplica:
 		return o, wrong("options", "use PerWorker or PerReplica", "unknown replication %v", o.Replication)
 	case o.PlaceOnDevice && o.Replication != PerReplica:
-		return o, wrong("options", "set it too, or leave PlaceOnDevice out", "PlaceOnDevice without the replication PerReplica")
+		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice without the replication PerReplica")
 	case o.PlaceOnDevice && !o.KeepOnHost && !o.ProcessPipelines: // which refuse PerReplica whatever else is asked
-		return o, wrong("options", "set KeepOnHost too: what is made on the device is not sent there", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
+		return o, wrong("options", "leave PlaceOnDevice out: pipelines run on the host", "PlaceOnDevice with the replication PerReplica and without KeepOnHost")
 	}
 	return o, nil
 }
@@ -223,6 +224,9 @@ func cut(src Source, policy Policy, of division, process int, rule Rule) (p part
 	} else {
 		if policy == Data {
 			process = 0 // all processes cut alike, then deal
+		}
+		if global < 1 {
+			return p, wrong("distribute", "pass batches with at least one row", "a global batch of %d rows", global)
 		}
 		sizes, err := BatchSizes(global, of.replicas, of.processes, process)
 		if err != nil {

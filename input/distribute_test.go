@@ -222,6 +222,17 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	assert.Error(t, err)
 	_, err = input.FromFunction(inputcases.Hundreds, input.Options{Replication: input.PerReplica, PlaceOnDevice: true, KeepOnHost: true})
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	// Every hint about PlaceOnDevice names the one correction that works.
+	for _, replication := range []input.Replication{input.PerWorker, input.PerReplica} {
+		for _, keep := range []bool{false, true} {
+			o := input.Options{Replication: replication, KeepOnHost: keep, PlaceOnDevice: true}
+			_, err := input.FromFunction(inputcases.Hundreds, o)
+			require.ErrorContains(t, err, "leave PlaceOnDevice out")
+			o.PlaceOnDevice = false
+			_, err = input.FromFunction(inputcases.Hundreds, o)
+			require.NoError(t, err)
+		}
+	}
 	broken := errors.New("no data")
 	_, err = input.FromFunction(func(input.Context) (input.Dataset, error) { return input.Dataset{}, broken }, input.Options{})
 	assert.ErrorIs(t, err, broken)

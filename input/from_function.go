@@ -24,7 +24,7 @@ func FromFunction(fn func(Context) (Dataset, error), opts Options) (*Distributed
 		return nil, wrong("from function", "give one", "the function is nil")
 	}
 	if opts.PlaceOnDevice {
-		return nil, unsupported("from function", "leave it out", "pipelines run on the host, so PlaceOnDevice has no meaning")
+		return nil, unsupported("from function", "leave PlaceOnDevice out", "pipelines run on the host")
 	}
 	if opts.Replication == PerReplica && opts.ProcessPipelines {
 		return nil, unsupported("from function", "use the replication PerWorker", "this strategy has one pipeline for each process, not PerReplica")

@@ -9,10 +9,12 @@
 //
 // # What it inherits
 //
-// [Strategy] has all methods of [strategy.TPUStrategy], and [Extended] those of
-// [eager.Extended]: among them the flags of TensorFlow 1's loops, BetweenGraph,
-// ShouldInit, ShouldCheckpoint and ShouldSaveSummary, and the methods that only the
-// compat.v1 page has, BroadcastTo, CallForEachReplica, ReadVar and RunStepsOnIterator.
+// [Strategy] has all methods of [strategy.TPUStrategy], and [Extended] has those of
+// [eager.Extended], which include the methods that only the compat.v1 page documents:
+// [eager.Extended.BroadcastTo], [eager.Extended.CallForEachReplica],
+// [eager.Extended.ReadVar] and [eager.Extended.RunStepsOnIterator]. Extended adds the
+// flags of TensorFlow 1's loops: [Extended.BetweenGraph], [Extended.ShouldInit],
+// [Extended.ShouldCheckpoint] and [Extended.ShouldSaveSummary].
 //
 // # What differs
 //

@@ -13,9 +13,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Cache is what the attention layers of a model know of the tokens before those at hand. A model
-// receives one while it generates, and nil while it is trained: all methods work on nil, which
-// stands for whole sequences that begin at place 0. A Cache belongs to one trace of a model.
+// Cache stores the keys and values of earlier tokens for the attention layers of a model. A model
+// receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update work
+// on nil, which stands for complete sequences that start at position 0. Layer, SetLayer, Slot and
+// Filled access the cache itself and panic with an error on nil. A Cache belongs to one trace of a
+// model.
 type Cache struct {
 	rc *strategy.ReplicaContext
 	*state
