@@ -33,11 +33,11 @@ func (r Rule) String() string { return enum.Name(r, "RuleAuto", "Chunks", "Sizes
 // [Sizes]: one size for each replica of all processes. The sizes sum to the global batch size, and
 // the process goes through the list again and again. Each step takes as many sizes as the process
 // has replicas. Over all processes a step takes the global batch size, and no two replicas differ
-// by more than one row. Each process's list is the first process's, rotated. BatchSizes is
-// TensorFlow's batch_sizes_for_worker.
+// by more than one row. Each process's list is the first process's, rotated. The sizes of a batch of 0
+// rows are 0. BatchSizes is TensorFlow's batch_sizes_for_worker.
 func BatchSizes(global, replicas, processes, process int) ([]int, error) {
-	if global < 1 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
-		return nil, wrong("batch sizes", "count processes from 0, and give at least one row and one replica", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
+	if global < 0 || replicas < 1 || processes < 1 || process < 0 || process >= processes {
+		return nil, wrong("batch sizes", "count processes from 0, and pass at least one replica and no negative batch", "process %d of %d with %d replicas and a global batch of %d", process, processes, replicas, global)
 	}
 	if replicas%processes != 0 {
 		return nil, uneven(replicas, processes)

@@ -15,9 +15,12 @@ func TestBatchSizesRotateByHost(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
-	_, err := input.BatchSizes(7, 3, 2, 0)
+	none, err := input.BatchSizes(0, 4, 2, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 0, 0, 0}, none)
+	_, err = input.BatchSizes(7, 3, 2, 0)
 	assert.ErrorContains(t, err, "3 replicas in sync cannot be divided by 2 processes")
-	for _, bad := range [][4]int{{0, 1, 1, 0}, {1, 0, 1, 0}, {1, 1, 0, 0}, {1, 1, 1, 1}, {1, 1, 1, -1}} {
+	for _, bad := range [][4]int{{-1, 1, 1, 0}, {1, 0, 1, 0}, {1, 1, 0, 0}, {1, 1, 1, 1}, {1, 1, 1, -1}} {
 		_, err := input.BatchSizes(bad[0], bad[1], bad[2], bad[3])
 		assert.Error(t, err, "%v", bad)
 	}

@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -123,9 +126,106 @@ func contextCase(c *caseRun, g golden, v *env) {
 		o, _ := eager.FromContext(four)
 		_, has := eager.FromContext(ctx)
 		c.check(g.Outputs, []any{s == v.s, o == v.other(c), has})
+	case titleHas(name, "then"):
+		c.check(g.Outputs, v.inTurn(c, name))
+	case isQuery(g.Outputs):
+		c.check(g.Outputs, v.queries(c, g))
 	default:
 		c.byName(g, v)
 	}
+}
+
+// isQuery reports whether an output is a bool or a list of them.
+func isQuery(outputs any) bool {
+	list, ok := outputs.([]any)
+	if !ok {
+		list = []any{outputs}
+	}
+	return len(list) > 0 && !slices.ContainsFunc(list, func(x any) bool { _, ok := x.(bool); return !ok })
+}
+
+var queryText = regexp.MustCompile(`\b(get_strategy|has_strategy|in_cross_replica_context|get_replica_context)\b`)
+
+// queries answers the questions about the context that a title names, one bool for each, in the
+// context that the title names. Without a question it is whether the strategy's scope can be entered
+// there.
+func (v *env) queries(c *caseRun, g golden) any {
+	asked := queryText.FindAllString(g.Name, -1)
+	answer := func(ctx context.Context) any {
+		s, has := eager.FromContext(ctx)
+		_, inReplica := eager.ReplicaContextOf(ctx)
+		var all []any
+		for _, q := range asked {
+			all = append(all, map[string]bool{
+				"get_strategy": has && s == v.s, "has_strategy": has, "in_cross_replica_context": eager.InCrossReplicaContext(ctx), "get_replica_context": inReplica,
+			}[q])
+		}
+		if len(asked) == 0 {
+			_, err := v.e.Scope(ctx)
+			all = []any{err == nil}
+		}
+		if _, list := g.Outputs.([]any); !list && len(all) == 1 {
+			return all[0]
+		}
+		return all
+	}
+	var got any
+	in := func(ctx context.Context) { got = answer(ctx) }
+	inReplica := func(merge bool) {
+		_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			if !merge {
+				in(rc.Context())
+				return nil, nil
+			}
+			return rc.MergeCall(func(ctx context.Context, _ ...any) (any, error) { in(ctx); return nil, nil })
+		})
+		require.NoError(c, err)
+	}
+	switch title := g.Name; {
+	case titleHas(title, "thread", "goroutine", "outside", "after"):
+		in(v.ctx)
+	case titleHas(title, "merge_call(\\(\\))?", "merge_fn"):
+		inReplica(true)
+	case titleHas(title, "replica context", "run(\\(\\))?", "call_for_each_replica") && !titleHas(title, "cross-replica context"):
+		inReplica(false)
+	case titleHas(title, "scope(\\(\\))?", "cross-replica context"):
+		in(v.scope(c))
+	default:
+		c.unmapped("context %q", title)
+	}
+	return got
+}
+
+// inTurn enters the scopes and makes the calls that a title lists with "then", each after the one
+// before has ended. It returns whether all of them worked, or the first error.
+func (v *env) inTurn(c *caseRun, title string) any {
+	_, after, ok := strings.Cut(title, ": ")
+	if !ok {
+		after = title
+	}
+	for _, part := range strings.Split(after, " then ") {
+		e := v.e
+		if titleHas(part, "of another", "of S2", "of S4") && strings.HasPrefix(title, "default") || titleHas(part, "another strategy") {
+			e = eager.Of(v.other(c))
+		}
+		var err error
+		switch {
+		case titleHas(part, "scope\\(\\)", "scope"):
+			var in context.Context
+			if in, err = e.Scope(v.ctx); err == nil {
+				s, ok := eager.FromContext(in)
+				require.True(c, ok && s == e.Strategy())
+			}
+		case titleHas(part, "run\\(\\)", "run", "call_for_each_replica"):
+			_, err = e.CallForEachReplica(v.ctx, func(*eager.ReplicaContext, ...any) (any, error) { return nil, nil })
+		default:
+			c.unmapped("step %q of %q", part, title)
+		}
+		if err != nil {
+			return failed(err)
+		}
+	}
+	return true
 }
 
 func mergeCallCase(c *caseRun, g golden, v *env) {
@@ -139,8 +239,8 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		return tensors.FromScalar(int32(rc.ReplicaIDInSyncGroup() + add))
 	}
 	switch {
-	case g.Inputs["three"] != nil:
-		three := int32(plainValue(g.Inputs["three"]).(int))
+	case g.in("three") != nil:
+		three := int32(plainValue(g.in("three")).(int))
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			x, err := rc.Add(tensors.FromScalar(three), id(rc, 0))
 			if err != nil {
@@ -169,14 +269,15 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		})
 		require.NoError(c, err)
 		require.False(c, inScope)
-	case strings.Contains(name, "only some") || strings.Contains(name, "different number") || strings.Contains(name, "one replica calls"):
+	case says(g.Outputs, "made a different number of replica_context().merge_call()") || titleHas(name, "only some", "different number", "one replica calls", "not all replicas", "only replica \\d", "some replicas"):
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			if rc.ReplicaIDInSyncGroup() == 0 {
 				return rc.MergeCall(nothing)
 			}
 			return nil, nil
 		}))
-	case strings.Contains(name, "kept") || strings.Contains(name, "nested") && !strings.Contains(name, "tf.function"):
+	case says(g.Outputs, "Need to be inside `call_for_each_replica()`", "'NoneType' object has no attribute") ||
+		titleHas(name, "kept", "nested", "inside merge_call(\\(\\))?", "inside merge_fn", "in merge_fn", "within merge_fn") && !titleHas(name, "tf\\.function"):
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return rc.MergeCall(nothing) })
 		}))
@@ -192,7 +293,7 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		for _, x := range c.show(out[0]).(distributed).values {
 			c.check(g.Outputs, x)
 		}
-	case strings.Contains(name, "cond") || strings.Contains(name, "control flow") || strings.Contains(name, "while") || strings.Contains(name, "tf.function"):
+	case says(g.Outputs, "`merge_call` called while defining a new graph") || titleHas(name, "tf\\.cond", "cond", "control flow", "while", "while_loop", "tf\\.function", "graph"):
 		f := v.s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			x := rc.ReplicaIDInSyncGroup()
 			less := graph.NewClosure(rc.Graph(), func(g *graph.Graph) []*graph.Node {
@@ -202,23 +303,133 @@ func mergeCallCase(c *caseRun, g golden, v *env) {
 		}, strategy.FunctionOptions{})
 		_, err := f.Run(ctx)
 		c.check(g.Outputs, failed(err))
-	case strings.Contains(name, "exception") || strings.Contains(name, "raises"):
+	case titleHas(name, "exceptions?", "raises?", "fails", "errors? in"):
 		mine := errors.New("raised in the merge function")
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return rc.MergeCall(func(context.Context, ...any) (any, error) { return nil, mine })
 		})
 		require.ErrorIs(c, err, mine, "the user's own error comes through")
-	case strings.Contains(name, "two") || strings.Contains(name, "twice"):
+	case titleHas(name, "two", "twice", "in a row", "again", "three times"):
+		// The second call reduces what the first one returned. The recorded result says how: a sum
+		// counts each replica again, a mean does not.
+		second := strategy.Sum
+		if once, ok := g.Outputs.(json.Number); ok {
+			if x, _ := once.Float64(); x == float64(v.n*(v.n+1)/2) {
+				second = strategy.Mean
+			}
+		}
 		c.check(g.Outputs, run(func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			x, err := rc.MergeCall(sumOf, id(rc, 1))
+			var one any = id(rc, 1)
+			if second == strategy.Mean { // of floats
+				one = tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup() + 1))
+			}
+			x, err := rc.MergeCall(sumOf, one)
 			if err != nil {
 				return nil, err
 			}
-			return rc.MergeCall(sumOf, x)
+			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) { return eager.Of(v.s).Reduce(ctx, second, args[0]) }, x)
 		}))
+	case g.Outputs != nil && !isFailure(g.Outputs):
+		c.check(g.Outputs, v.mergeFacts(c, g))
 	default:
 		c.byName(g, v)
 	}
+}
+
+func isFailure(outputs any) bool { _, ok := errorOf(outputs); return ok }
+
+// mergeFacts makes one merge call whose function returns the recorded result, and returns what the
+// case lists of it: the result as the replicas hand it on, how often the function ran, and what the
+// contexts report.
+func (v *env) mergeFacts(c *caseRun, g golden) any {
+	result, list, named := g.Outputs, []any(nil), g.outputs()
+	if _, _, ok := distributedOf(g.Outputs); ok {
+		named = nil
+	}
+	if all, ok := g.Outputs.([]any); ok {
+		list = all
+	}
+	var value any // that the merge function returns
+	var argument any
+	given := false
+	for _, k := range []string{"args", "value", "values", "arguments"} {
+		if g.has(k) {
+			argument, given = g.in(k), true
+		}
+	}
+	if list, ok := argument.([]any); ok && len(list) == v.n {
+		argument = map[string]any{"PerReplica": list}
+	}
+	ran := 0
+	facts := map[string]any{}
+	call := func() any {
+		return c.either(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+			var x any = tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup()))
+			if given {
+				x = replicaValue(c, argument, rc.ReplicaIDInSyncGroup())
+			}
+			return rc.MergeCall(func(ctx context.Context, args ...any) (any, error) {
+				ran++
+				s, ok := eager.FromContext(ctx)
+				_, inReplica := eager.ReplicaContextOf(ctx)
+				if given {
+					value = args[0] // comes back as it arrived
+				}
+				facts["in_cross_replica"], facts["in_cross_replica_context"], facts["cross_replica"] = eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx), eager.InCrossReplicaContext(ctx)
+				facts["replica_context"], facts["strategy_is"], facts["strategy"] = inReplica, ok && s == v.s, ok && s == v.s
+				return value, nil
+			}, x)
+		}))
+	}
+	// of makes what the merge function returns from what the replicas returned.
+	of := func(want any) any {
+		if kind, values, ok := distributedOf(want); ok && kind == "PerReplica" {
+			return v.replicas(c, values, "")
+		}
+		if _, ok := want.(map[string]any); ok {
+			c.unmapped("result %v of a merge call", want)
+		}
+		return plainValue(want)
+	}
+	switch {
+	case list != nil: // a result, how often the function ran, whether it is in cross-replica context
+		at := -1
+		for i, x := range list {
+			if _, isBool := x.(bool); !isBool && at < 0 {
+				at = i
+			}
+		}
+		if at < 0 {
+			c.unmapped("result %v of a merge call", g.Outputs)
+		}
+		value = of(list[at])
+		got := make([]any, len(list))
+		got[at] = call()
+		for i := range got {
+			if _, isBool := list[i].(bool); isBool {
+				got[i] = facts["in_cross_replica"]
+			} else if i != at {
+				got[i] = float64(ran)
+			}
+		}
+		return got
+	case named != nil:
+		for _, k := range []string{"result", "returned", "value", "results"} {
+			if x, ok := named[k]; ok {
+				value = of(x)
+			}
+		}
+		shown := call()
+		for _, k := range []string{"result", "returned", "value", "results"} {
+			facts[k] = shown
+		}
+		for _, k := range []string{"calls", "times", "merge_fn_calls", "ran"} {
+			facts[k] = float64(ran)
+		}
+		return facts
+	}
+	value = of(result)
+	return call()
 }
 
 func replicaContextCase(c *caseRun, g golden, v *env) {

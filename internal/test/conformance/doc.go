@@ -22,6 +22,16 @@
 // A case may call its section, or what its title is about, by the name of TensorFlow's API:
 // names_test.go has each name of the reference pages.
 //
+// Titles, inputs and outputs are read by grammar, in reading_test.go and in the sections' runners: a
+// strategy may be a list, with an output for each; a title may have parameters ("global batch 5 over 4
+// replicas as 2,2,1,0"), steps in turn ("scope() then run()") and contexts ("in the scope of another
+// strategy"); an output may be named by what it is ("SUM_axis0", "read_value"). Where a case does not
+// give a value that it used, the runner works it back from the output. The message of a recorded error
+// says in which context a call was made if the title does not.
+//
+// An input that the runner of a section did not read, and an output, a title or a strategy that it
+// does not know, fail the case.
+//
 // # The rooms
 //
 // The programs in generate run TensorFlow and write cases to testdata/goldens at the module's root.

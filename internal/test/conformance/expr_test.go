@@ -55,13 +55,13 @@ func build(c *caseRun, text string, names map[string]*graph.Node, calls map[stri
 
 // input returns an input's text.
 func (g golden) text(name string) string {
-	s, _ := g.Inputs[name].(string)
+	s, _ := g.in(name).(string)
 	return s
 }
 
 // list returns an input that is a list.
 func (g golden) list(name string) []any {
-	l, _ := g.Inputs[name].([]any)
+	l, _ := g.in(name).([]any)
 	return l
 }
 

@@ -100,10 +100,10 @@ func (v *env) one(c *caseRun, x any, dtype string) any {
 
 // input is the value of a case: "values" for the replicas, or "value".
 func (v *env) input(c *caseRun, g golden) any {
-	if x, ok := g.Inputs["values"]; ok {
+	if x := g.in("values"); g.has("values") {
 		return v.replicas(c, x, g.text("dtype"))
 	}
-	if x, ok := g.Inputs["value"]; ok {
+	if x := g.in("value"); g.has("value") {
 		return v.one(c, x, g.text("dtype"))
 	}
 	return v.perReplica(c, upTo(v.n), "")
@@ -111,9 +111,9 @@ func (v *env) input(c *caseRun, g golden) any {
 
 // part is a replica's own value of a case, for code that runs in the replica.
 func (v *env) part(c *caseRun, g golden, replica int) any {
-	x, ok := g.Inputs["values"]
-	if !ok {
-		if x, ok = g.Inputs["value"]; !ok {
+	x := g.in("values")
+	if !g.has("values") {
+		if x = g.in("value"); !g.has("value") {
 			c.unmapped("a replica's value in %v", g.Inputs)
 		}
 		return replicaValue(c, x, replica)

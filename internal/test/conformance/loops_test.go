@@ -2,7 +2,11 @@ package conformance
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -28,24 +32,154 @@ func numpyDatasetCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, has)
 		return
 	}
-	// The slices of the recorded nest, put together again.
-	want := g.Outputs.([]any)
-	nest, ok := stack(c, want)
+	v.numpyDataset(c, g)
+}
+
+var batchText = regexp.MustCompile(`\bbatch\((\d+)(, *drop_remainder(?:=True)?)?\)`)
+
+// numpyDataset makes a dataset of the case's arrays or, if it gives none, of the recorded slices put
+// together again, and batches it as the title says.
+func (v *env) numpyDataset(c *caseRun, g golden) {
+	want, isList := g.Outputs.([]any)
+	outputs := g.outputs()
+	for _, k := range []string{"elements", "slices", "list", "values"} {
+		if list, ok := outputs[k].([]any); ok && !isList {
+			want = list
+		}
+	}
+	var nest any
+	for _, k := range []string{"array", "arrays", "value", "values", "nest", "data", "numpy"} {
+		if g.has(k) && nest == nil {
+			nest = arrays(c, g.in(k), g.text("dtype"))
+		}
+	}
+	ok := nest != nil
+	if !ok && len(want) > 0 {
+		nest, ok = stack(c, want)
+	}
 	if !ok {
 		c.unmapped("dataset %q", g.Name)
 	}
 	ds, err := v.e.MakeNumpyDataset(nest)
-	require.NoError(c, err)
-	var got []any
+	if err != nil {
+		c.check(g.Outputs, failed(err))
+		return
+	}
+	spec := ds.Info().Spec
+	if m := batchText.FindStringSubmatch(g.Name); m != nil {
+		size, err := strconv.Atoi(m[1])
+		require.NoError(c, err)
+		ds = ds.Batch(size, m[2] != "")
+	}
+	elements := []any{}
 	for e, err := range ds.All(v.ctx) {
 		require.NoError(c, err)
+		if hasStrings(e) {
+			elements = append(elements, shownElement(e))
+			continue
+		}
 		x, err := feed.Inputs(v.ctx, v.s, input.Step{Replicas: repeated(e, v.n)})
 		require.NoError(c, err)
 		one, err := eager.Of(v.s).SelectReplica(0, x)
 		require.NoError(c, err)
-		got = append(got, c.show(one))
+		elements = append(elements, c.show(one))
 	}
+	if isList {
+		c.check(g.Outputs, elements)
+		return
+	}
+	got := map[string]any{}
+	for _, k := range []string{"elements", "slices", "list", "values"} {
+		got[k] = elements
+	}
+	// The recorded spec is of the arrays, or of the batches, by its rank.
+	got["spec"], got["element_spec"] = inputcases.SpecText(spec, 1), inputcases.SpecText(spec, 1)
+	for _, k := range []string{"spec", "element_spec"} {
+		if text, ok := outputs[k].(string); ok && plain(text) != plain(inputcases.SpecText(spec, 1)) {
+			got[k] = inputcases.SpecText(ds.Info().Spec, 1)
+		}
+	}
+	got["cardinality"], got["length"] = float64(len(elements)), float64(len(elements))
 	c.check(g.Outputs, got)
+}
+
+// arrays are the leaves of a case's nest as MakeNumpyDataset accepts them: lists of numbers or strings
+// are arrays, in dictionaries or in a list of arrays.
+func arrays(c *caseRun, x any, dtype string) any {
+	switch x := x.(type) {
+	case map[string]any:
+		nest := map[string]any{}
+		for k, y := range x {
+			nest[k] = arrays(c, y, dtype)
+		}
+		return nest
+	case []any:
+		if isNest(x) {
+			if texts, ok := stringsOf(x); ok {
+				return texts
+			}
+			list := make([]any, len(x))
+			for i, y := range x {
+				list[i] = arrays(c, y, dtype)
+			}
+			return list
+		}
+	}
+	return tensor(c, x, dtypeOf(dtype, x))
+}
+
+// stringsOf is a list of strings.
+func stringsOf(list []any) (texts []string, ok bool) {
+	for _, x := range list {
+		text, ok := x.(string)
+		if !ok {
+			return nil, false
+		}
+		texts = append(texts, text)
+	}
+	return texts, len(list) > 0
+}
+
+func hasStrings(e input.Element) bool {
+	return slices.ContainsFunc(e.Leaves(), func(t input.Tensor) bool { return t.Kind() == input.String })
+}
+
+// shownElement is an element in the cases' form, without devices.
+func shownElement(e input.Element) any {
+	if e.IsLeaf() {
+		return plainFloats(inputcases.Nested(e.Leaf()))
+	}
+	if keys := e.Keys(); keys != nil {
+		m := map[string]any{}
+		for i, k := range keys {
+			m[k] = shownElement(e.At(i))
+		}
+		return m
+	}
+	list := []any{}
+	for i := range e.Len() {
+		list = append(list, shownElement(e.At(i)))
+	}
+	return list
+}
+
+// plainFloats makes float64 of the numbers of a nest.
+func plainFloats(x any) any {
+	switch x := x.(type) {
+	case []any:
+		list := make([]any, len(x))
+		for i := range x {
+			list[i] = plainFloats(x[i])
+		}
+		return list
+	case int32:
+		return float64(x)
+	case int64:
+		return float64(x)
+	case float32:
+		return float64(x)
+	}
+	return x
 }
 
 func repeated(e input.Element, n int) []input.Element {
@@ -111,7 +245,7 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 		return it
 	}
 	iterations := 1
-	if x, ok := g.Inputs["iterations"]; ok {
+	if x := g.in("iterations"); g.has("iterations") {
 		iterations = plainValue(x).(int)
 	}
 	report := func(m *eager.MultiStepContext, err error) {
@@ -136,56 +270,89 @@ func runStepsCase(c *caseRun, g golden, v *env) {
 	first := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ConvertDType(graph.Reshape(graph.Slice(in[0], graph.AxisRange(0, 1))), dtypes.Float32)}
 	}, strategy.FunctionOptions{})
-	var op []strategy.ReduceOp
-	if strings.Contains(name, "MEAN") {
-		op = append(op, strategy.Mean)
-	} else if strings.Contains(name, "SUM") {
-		op = append(op, strategy.Sum)
-	}
 	switch {
 	case strings.Contains(name, "wants a dict"):
 		// A map is all that the type takes.
 		require.Equal(c, reflect.Map, reflect.TypeFor[*eager.MultiStepContext]().Elem().Field(1).Type.Kind())
-	case strings.Contains(name, "called in a replica context"):
+		return
+	case says(g.Outputs, saysReplica) || strings.Contains(name, "called in a replica context"):
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			return v.e.RunStepsOnIterator(rc.Context(), nil, open(), 1, nil)
 		})
 		c.check(g.Outputs, failed(err))
-	case strings.HasPrefix(name, "replica context"):
-		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
-			_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
-				y, err := rc.Call(first, args[0])
-				if err != nil {
-					return nil, err
+		return
+	case says(g.Outputs, saysOther):
+		other, err := eager.Of(v.other(c)).Scope(ctx)
+		require.NoError(c, err)
+		_, err = v.e.RunStepsOnIterator(other, nil, open(), 1, nil)
+		c.check(g.Outputs, failed(err))
+		return
+	}
+	if !titleHas(name, "replica context", "cross-replica", "cross-replica context", "outputs?", "iterations?", "steps?") {
+		c.byName(g, v)
+		return
+	}
+	// The names and the other values of the outputs are the recorded ones; without any, the title
+	// says what is set.
+	reduced, last, others := map[string]any{}, map[string]any{}, map[string]any{}
+	if isFailure(g.Outputs) {
+		last["y"] = nil
+	} else {
+		last, _ = g.outputs()["last_step_outputs"].(map[string]any)
+		others, _ = g.outputs()["non_tensor_outputs"].(map[string]any)
+		reduced, _ = g.outputs()["reduce_ops"].(map[string]any)
+	}
+	inReplica := titleHas(name, "replica context") && !titleHas(name, "cross-replica", "cross-replica context")
+	// ops are the reductions of an output, by the record or else by the title.
+	ops := func(output string) []strategy.ReduceOp {
+		text, _ := reduced[output].(string)
+		if isFailure(g.Outputs) {
+			text = regexp.MustCompile(`\b(SUM|MEAN)\b`).FindString(name)
+		}
+		op, err := strategy.ParseReduceOp(text[strings.LastIndexByte(text, '.')+1:])
+		if text == "" || err != nil {
+			return nil
+		}
+		return []strategy.ReduceOp{op}
+	}
+	// set sets what a step of the case sets.
+	set := func(ctx context.Context, m *eager.MultiStepContext, y any) error {
+		for _, output := range slices.Sorted(maps.Keys(last)) {
+			if err := m.SetLastStepOutput(ctx, output, y, ops(output)...); err != nil {
+				return err
+			}
+		}
+		for _, output := range slices.Sorted(maps.Keys(others)) {
+			value := plainValue(others[output])
+			if list, ok := value.([]any); ok && inReplica { // what the replicas gave, once if it is one object
+				value = list[0]
+				if rc, _ := eager.ReplicaContextOf(ctx); len(list) > 1 {
+					value = list[rc.ReplicaIDInSyncGroup()]
 				}
-				if err := m.SetLastStepOutput(rc.Context(), "y", y[0], op...); err != nil {
-					return nil, err
-				}
-				if !strings.Contains(name, "non-tensor") {
-					return nil, nil
-				}
-				return nil, m.SetNonTensorOutput(rc.Context(), "n", "text")
-			}, inputs)
-			return err
-		}, open(), iterations, nil)
-		report(m, err)
-	case strings.HasPrefix(name, "cross-replica"):
-		m, err := v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
+			}
+			if err := m.SetNonTensorOutput(ctx, output, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	report(v.e.RunStepsOnIterator(ctx, func(ctx context.Context, m *eager.MultiStepContext, inputs any) error {
+		if !inReplica {
 			y, err := first.Run(ctx, inputs)
 			if err != nil {
 				return err
 			}
-			if strings.Contains(name, "non-tensor") {
-				if err := m.SetNonTensorOutput(ctx, "n", "text"); err != nil {
-					return err
-				}
+			return set(ctx, m, y[0])
+		}
+		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, args ...any) (any, error) {
+			y, err := rc.Call(first, args[0])
+			if err != nil {
+				return nil, err
 			}
-			return m.SetLastStepOutput(ctx, "y", y[0], op...)
-		}, open(), iterations, nil)
-		report(m, err)
-	default:
-		c.byName(g, v)
-	}
+			return nil, set(rc.Context(), m, y[0])
+		}, inputs)
+		return err
+	}, open(), iterations, nil))
 }
 
 // scalars takes batches of one apart.
@@ -244,6 +411,10 @@ func defaultCase(c *caseRun, g golden, v *env) {
 }
 
 func baseCase(c *caseRun, g golden, v *env) {
+	if hasEnums(g.outputs()) {
+		enumsCase(c, g, v)
+		return
+	}
 	if v.p > 1 {
 		return // other devices than the case's
 	}

@@ -121,26 +121,46 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 		"update":             func(ctx context.Context) error { return ignore(v.e.Update(ctx, w, update)) },
 		"update_non_slot":    func(ctx context.Context) error { return ignore(v.e.UpdateNonSlot(ctx, v.e.NonSlotDevices(), update)) },
 		"colocate_vars_with": func(ctx context.Context) error { return ignore(v.e.ColocateVarsWith(ctx, w)) },
+		"assign":             func(ctx context.Context) error { return w.Assign(ctx, 1.0) },
+		"assign_add":         func(ctx context.Context) error { return w.AssignAdd(ctx, 1.0) },
+		"assign_sub":         func(ctx context.Context) error { return w.AssignSub(ctx, 1.0) },
+		"read_value":         func(ctx context.Context) error { return ignore(w.Read(ctx)) },
+		"experimental_run_steps_on_iterator": func(ctx context.Context) error {
+			return ignore(v.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, nil, 1, nil))
+		},
+		"experimental_make_numpy_dataset": func(ctx context.Context) error {
+			return ignore(v1.New(v.s, v1.Options{}).Extended().ExperimentalMakeNumpyDataset(ctx, []float32{1}))
+		},
 		"experimental_distribute_values_from_function": func(ctx context.Context) error {
 			return ignore(v.e.ValuesFromFunction(ctx, func(eager.ValueContext) (any, error) { return float32(1), nil }))
 		},
 	}
 }
 
-// wheres are the wrong contexts that a title says.
+// defaultCalls are the calls that cases of a section are about if their title names none.
+var defaultCalls = map[string]string{
+	"reduce": "reduce", "gather": "gather", "reduce_to": "reduce_to", "batch_reduce_to": "batch_reduce_to", "broadcast_to": "broadcast_to",
+	"update": "update", "non_slot": "update_non_slot", "colocate": "colocate_vars_with", "run_return": "run", "context": "run",
+	"values_from_function": "experimental_distribute_values_from_function", "run_steps": "experimental_run_steps_on_iterator",
+	"numpy_dataset": "experimental_make_numpy_dataset", "mirrored_write": "assign", "sync_on_read": "assign", "variable": "assign",
+	"merge_call": "scope",
+}
+
+// wheres are the wrong contexts that a title or the message of an error names.
 var wheres = []struct {
 	text *regexp.Regexp
+	says string // in the message of the error
 	in   func(c *caseRun, v *env, call func(context.Context) error) error
 }{
-	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy)`), func(c *caseRun, v *env, call func(context.Context) error) error {
+	{regexp.MustCompile(`\b(scope of another|another strategy|other strategy|strategy'?s scope of another)`), saysOther, func(c *caseRun, v *env, call func(context.Context) error) error {
 		other, err := eager.Of(v.other(c)).Scope(v.ctx)
 		require.NoError(c, err)
 		return call(other)
 	}},
-	{regexp.MustCompile(`\b(replica context|(inside|in) run\b)`), func(_ *caseRun, v *env, call func(context.Context) error) error {
+	{regexp.MustCompile(`(?:^|[^-\w])(replica (?:context|code|thread)|(inside|in|within) (run|call_for_each_replica)\b)`), saysReplica, func(_ *caseRun, v *env, call func(context.Context) error) error {
 		return ignore(v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc.Context()) }))
 	}},
-	{regexp.MustCompile(`\boutside\b`), func(_ *caseRun, v *env, call func(context.Context) error) error { return call(v.ctx) }},
+	{regexp.MustCompile(`\boutside\b`), saysOutside, func(_ *caseRun, v *env, call func(context.Context) error) error { return call(v.ctx) }},
 }
 
 // wrongContext reports whether a title says that something is called where it must not be.
@@ -208,10 +228,10 @@ func (c *caseRun) byName(g golden, v *env) {
 	}
 	calls := v.calls(c)
 	for _, where := range wheres {
-		if !isError || !where.text.MatchString(g.Name) {
+		if !isError || !where.text.MatchString(g.Name) && !says(g.Outputs, where.says) {
 			continue
 		}
-		for _, word := range words {
+		for _, word := range append(words, defaultCalls[g.Section]) {
 			if call, ok := calls[word]; ok {
 				err := where.in(c, v, call)
 				require.Error(c, err, "%s in %q", word, g.Name)

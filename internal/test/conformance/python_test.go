@@ -79,6 +79,9 @@ func numbersOf(x any) any {
 	return x
 }
 
+// jsonNumber is a float as cases write it.
+func jsonNumber(x float64) json.Number { return numbersOf(x).(json.Number) }
+
 // array is a tensor, whose operators act on its elements. A []any is a list of Python.
 type array []any
 

@@ -21,7 +21,7 @@ var axisText = regexp.MustCompile(`\baxis (None|-?\d+|[\[(][-\d, ]*[\])])`)
 
 // axesOf finds the axes in the inputs, or in the name.
 func axesOf(c *caseRun, g golden) []int {
-	if axis, ok := g.Inputs["axis"]; ok {
+	if axis := g.in("axis"); g.has("axis") {
 		switch axis := axis.(type) {
 		case nil:
 			return nil
@@ -62,8 +62,14 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	}
 	value := func() any { return v.input(c, g) }
 	name := g.Name
+	if parts, ok := splitOf(name); ok && !g.has("values") && !g.has("value") {
+		value = func() any { return v.replicas(c, parts, g.text("dtype")) }
+	}
 	switch {
 	case strings.Contains(g.text("op"), "."):
+		if g.has("value") || g.has("values") {
+			value()
+		}
 		// An enum of another type does not convert by itself: what is left to a
 		// caller is a number that is no reduction.
 		_, err := eager.Of(s).Reduce(ctx, strategy.ReduceOp(7), v.perReplica(c, upTo(v.n), ""), axesOf(c, g)...)
@@ -71,11 +77,12 @@ func reduceCase(c *caseRun, g golden, v *env) {
 		return
 	case g.text("op") != "":
 		op, err := strategy.ParseReduceOp(g.text("op"))
+		x := value()
 		if err != nil {
 			c.check(g.Outputs, failed(err))
 			return
 		}
-		c.check(g.Outputs, reduceOne(op, value(), axesOf(c, g)...))
+		c.check(g.Outputs, reduceOne(op, x, axesOf(c, g)...))
 	case strings.Contains(name, "replica context"):
 		x := value()
 		_, err := v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
@@ -98,27 +105,13 @@ func reduceCase(c *caseRun, g golden, v *env) {
 			o.Synchronization, o.Aggregation = strategy.OnRead, strategy.AggregateSum
 		}
 		var x any
-		if _, _, ok := distributedOf(g.Inputs["value"]); ok {
+		if _, _, ok := distributedOf(g.in("value")); ok {
 			x = v.input(c, g)
 		} else {
-			x = v.variable(c, tensor(c, g.Inputs["value"], dtypes.Float32), o)
+			x = v.variable(c, tensor(c, g.in("value"), dtypes.Float32), o)
 		}
 		got := map[string]any{"SUM": reduceOne(strategy.Sum, x, axesOf(c, g)...), "MEAN": reduceOne(strategy.Mean, x, axesOf(c, g)...)}
 		c.check(g.Outputs, got)
-	case outputs["mean_of_means"] != nil:
-		x := value()
-		means := make([]any, v.n)
-		for r, part := range g.list("values") {
-			flat, _ := flatten(part)
-			total := 0.0
-			for _, y := range flat {
-				total += y
-			}
-			means[r] = tensors.FromScalar(float32(total / float64(len(flat))))
-		}
-		m, err := s.PerReplica(ctx, means, logical.Annotation{})
-		require.NoError(c, err)
-		c.check(g.Outputs, map[string]any{"MEAN_axis0": reduceOne(strategy.Mean, x, 0), "mean_of_means": reduceOne(strategy.Mean, m)})
 	case outputs["dtype"] != nil || strings.HasPrefix(name, "integer"):
 		op := strategy.Sum
 		if strings.Contains(name, "MEAN") {
@@ -130,16 +123,22 @@ func reduceCase(c *caseRun, g golden, v *env) {
 			return
 		}
 		c.check(g.Outputs, map[string]any{"dtype": strings.ToLower(out.(*strategy.Mirrored).Shape().DType.String()), "value": c.show(out)})
-	case outputs["SUM"] != nil || outputs["MEAN"] != nil:
+	case reductions(outputs):
 		x := value()
 		got := map[string]any{}
-		for k, op := range map[string]strategy.ReduceOp{"SUM": strategy.Sum, "MEAN": strategy.Mean} {
-			if _, ok := outputs[k]; ok {
-				got[k] = reduceOne(op, x, axesOf(c, g)...)
+		for k := range outputs {
+			if r, ok := reductionOf(k); ok {
+				axes := r.axes
+				if !r.axis {
+					axes = axesOf(c, g)
+				}
+				got[k] = reduceOne(r.op, x, axes...)
+			} else if strings.Contains(k, "mean_of_") && strings.Contains(k, "means") {
+				got[k] = v.meanOfMeans(c, g, reduceOne)
 			}
 		}
 		c.check(g.Outputs, got)
-	case g.Inputs["value"] != nil || g.Inputs["values"] != nil:
+	case g.in("value") != nil || g.in("values") != nil:
 		op := strategy.Sum
 		if strings.Contains(name, "MEAN") {
 			op = strategy.Mean
@@ -148,6 +147,49 @@ func reduceCase(c *caseRun, g golden, v *env) {
 	default:
 		c.byName(g, v)
 	}
+}
+
+// reductions reports whether outputs are those of reductions, by name.
+func reductions(outputs map[string]any) bool {
+	for k := range outputs {
+		if _, ok := reductionOf(k); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// meanOfMeans is the mean of the means of the replicas that have rows, which differs from the mean
+// over all rows.
+func (v *env) meanOfMeans(c *caseRun, g golden, reduce func(strategy.ReduceOp, any, ...int) any) any {
+	means, with := make([]any, v.n), 0
+	parts := g.list("values")
+	if parts == nil {
+		parts, _ = splitOf(g.Name)
+	}
+	if len(parts) != v.n {
+		c.unmapped("the means of %v", parts)
+	}
+	for r, part := range parts {
+		flat, _ := flatten(part)
+		total := 0.0
+		for _, y := range flat {
+			total += y
+		}
+		means[r] = tensors.FromScalar(float32(0))
+		if len(flat) > 0 {
+			means[r] = tensors.FromScalar(float32(total / float64(len(flat))))
+			with++
+		}
+	}
+	m, err := v.s.PerReplica(v.ctx, means, logical.Annotation{})
+	require.NoError(c, err)
+	if with == v.n {
+		return reduce(strategy.Mean, m)
+	}
+	sum, ok := reduce(strategy.Sum, m).(distributed)
+	require.True(c, ok)
+	return sum.values[0].(float64) / float64(with)
 }
 
 func gatherCase(c *caseRun, g golden, v *env) {
@@ -169,7 +211,7 @@ func gatherCase(c *caseRun, g golden, v *env) {
 			return v.s.Gather(rc.Context(), x, axis)
 		})
 		c.check(g.Outputs, failed(err))
-	case g.Inputs["values"] != nil || g.Inputs["value"] != nil:
+	case g.in("values") != nil || g.in("value") != nil:
 		out, err := eager.Of(v.s).Gather(ctx, v.input(c, g), axis)
 		c.check(g.Outputs, c.either(out, err))
 	default:
@@ -237,13 +279,14 @@ func allReduceCase(c *caseRun, g golden, v *env) {
 		op, err := strategy.ParseReduceOp("sum")
 		require.NoError(c, err)
 		c.check(g.Outputs, map[string]any{"SUM": run(strategy.Sum), "MEAN": run(strategy.Mean), "string_op": run(op)})
-	case g.Inputs["value"] != nil || g.Inputs["values"] != nil:
+	case g.in("value") != nil || g.in("values") != nil:
 		op := strategy.Sum
 		if strings.Contains(g.Name, "MEAN") {
 			op = strategy.Mean
 		}
 		if text := g.text("op"); text != "" {
 			var err error
+			v.part(c, g, 0)
 			if op, err = strategy.ParseReduceOp(text); err != nil {
 				c.check(g.Outputs, failed(err))
 				return
@@ -287,7 +330,7 @@ func allGatherCase(c *caseRun, g golden, v *env) {
 			return rc.AllGather(v.part(c, g, rc.ReplicaIDInSyncGroup()), axis)
 		}))
 	}
-	if g.Inputs["value"] == nil && g.Inputs["values"] == nil {
+	if g.in("value") == nil && g.in("values") == nil {
 		c.byName(g, v)
 		return
 	}

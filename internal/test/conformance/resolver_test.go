@@ -60,14 +60,14 @@ func jsonText(x any) string {
 
 func resolverCase(c *caseRun, g golden) {
 	env := map[string]string{}
-	if m, ok := g.Inputs["env"].(map[string]any); ok {
+	if m, ok := g.in("env").(map[string]any); ok {
 		for k, x := range m {
 			env[k] = x.(string)
 		}
 	}
 	project, zone := "p", "z"
 	api := &recordedAPI{nodes: map[string]clusterresolver.Node{}}
-	if m, ok := g.Inputs["nodes"].(map[string]any); ok {
+	if m, ok := g.in("nodes").(map[string]any); ok {
 		for name, x := range m {
 			api.nodes[name] = nodeOf(name, x.(map[string]any))
 		}
@@ -90,7 +90,7 @@ func resolverCase(c *caseRun, g golden) {
 	}
 	r.JobName = g.text("job_name")
 	r.TPU = g.text("tpu")
-	if list, ok := g.Inputs["tpu"].([]any); ok {
+	if list, ok := g.in("tpu").([]any); ok {
 		var names []string
 		for _, x := range list {
 			names = append(names, x.(string))
@@ -111,7 +111,7 @@ func resolverCase(c *caseRun, g golden) {
 	case strings.HasPrefix(g.Name, "master() of task"):
 		masterCase(c, g)
 		return
-	case g.Inputs["tpu"] == nil && g.Inputs["env"] == nil && !strings.Contains(g.Name, "empty") && !strings.Contains(g.Name, "nothing") && !strings.Contains(g.Name, "no "):
+	case g.in("tpu") == nil && g.in("env") == nil && !strings.Contains(g.Name, "empty") && !strings.Contains(g.Name, "nothing") && !strings.Contains(g.Name, "no "):
 		c.unmapped("resolver %q", g.Name)
 	}
 	cl, err := r.Resolve(ctx)

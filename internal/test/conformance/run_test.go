@@ -26,6 +26,23 @@ type golden struct {
 	Inputs   map[string]any `json:"inputs"`
 	Outputs  any            `json:"outputs"`
 	raw      json.RawMessage
+	// used are the inputs that the runner of the section has read.
+	used map[string]bool
+}
+
+// has reports whether the case has an input, and notes that the runner reads it.
+func (g golden) has(name string) bool {
+	_, ok := g.Inputs[name]
+	if g.used != nil {
+		g.used[name] = true
+	}
+	return ok
+}
+
+// in returns an input, or nil.
+func (g golden) in(name string) any {
+	g.has(name)
+	return g.Inputs[name]
 }
 
 // tally counts the outcomes of a file.

@@ -159,8 +159,8 @@ func TestTheRunnerFailsOnWhatItDoesNotKnow(t *testing.T) {
 		decode(t, []byte(c.text), &g)
 		failed, why := outcome(func(x *caseRun) {
 			x.section, x.name = g.Section, g.Name
-			checkInputs(x, g)
-			sections[g.Section](x, g, w.envOf(x, "tpu-host-2", 1))
+			g.Strategy = "tpu-host-2"
+			runCase(x, g, w)
 		})
 		assert.True(t, failed, c.text)
 		if c.why != "" {

@@ -45,23 +45,32 @@ func runSemantics(t *testing.T, s *tally, data []byte, w *world) {
 	}
 }
 
-// runCase runs a case once, or once for each number of logical devices.
+// runCase runs a case for each strategy that it names and for each number of logical devices. An
+// input that the runner of the section did not read fails the case.
 func runCase(c *caseRun, g golden, w *world) {
 	g.Section = sectionOf(g.Section)
-	checkInputs(c, g)
 	if host, ok := hostSections[g.Section]; ok {
 		host(c, g)
 		return
 	}
-	run, ok := sections[g.Section]
-	if !ok {
-		run = (*caseRun).byName
-	}
-	switch g.text("dtype") {
+	g.used = map[string]bool{}
+	switch dtype, _ := g.Inputs["dtype"].(string); dtype {
 	case "float16", "half":
 		c.ulp = 0x1p-10
 	case "bfloat16":
 		c.ulp = 0x1p-7
+	}
+	for _, one := range byStrategy(c, g) {
+		runOn(c, one, w)
+	}
+	checkInputs(c, g)
+}
+
+// runOn runs a case of one strategy.
+func runOn(c *caseRun, g golden, w *world) {
+	run, ok := sections[g.Section]
+	if !ok {
+		run = (*caseRun).byName
 	}
 	for _, p := range []int{1, 2} {
 		if strings.Contains(g.Strategy, "2x2") && p == 1 {
@@ -76,7 +85,10 @@ func runCase(c *caseRun, g golden, w *world) {
 			defer func() {
 				switch p := recover().(type) {
 				case nil:
-				case refused:
+				case refused: // nothing else of the case can be run
+					for key := range g.Inputs {
+						g.has(key)
+					}
 					var got any = c.refused
 					if _, whole := errorOf(g.Outputs); !whole {
 						each := map[string]any{}

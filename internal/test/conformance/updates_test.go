@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +16,16 @@ import (
 func updateCase(c *caseRun, g golden, v *env) {
 	ctx, name := v.ctx, g.Name
 	initial := g.float("initial", 5)
-	fresh := func(o strategy.VariableOptions) *strategy.Variable { return v.variable(c, float32(initial), o) }
+	fresh := func(o strategy.VariableOptions) *strategy.Variable {
+		if titleHas(name, "ON_READ", "sync-on-read", "SyncOnRead") {
+			o.Synchronization, o.LocalWrites = strategy.OnRead, false
+		}
+		x := v.variable(c, float32(initial), o)
+		if components := g.list("components"); components != nil {
+			v.setComponents(c, x, tensorsOf(c, components, "float32"))
+		}
+		return x
+	}
 	after := func(x *strategy.Variable, err error) {
 		if err != nil {
 			c.check(g.Outputs, failed(err))
@@ -25,7 +35,16 @@ func updateCase(c *caseRun, g golden, v *env) {
 	}
 	add := func(u *eager.UpdateContext, args ...any) (any, error) {
 		for _, x := range args {
-			if _, err := u.AssignAdd(x); err != nil {
+			var err error
+			switch {
+			case titleHas(name, "assign_sub"):
+				_, err = u.AssignSub(x)
+			case titleHas(name, "assign"):
+				_, err = u.Assign(x)
+			default:
+				_, err = u.AssignAdd(x)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -91,7 +110,11 @@ func updateCase(c *caseRun, g golden, v *env) {
 		}
 		m, err := v.s.Mirror(ctx, float32(one), noAnnotation)
 		require.NoError(c, err)
-		after(x, ignore(v.e.Update(ctx, x, add, m, two)))
+		args := []any{m, two}
+		if strings.TrimSpace(keyword) == "" {
+			args = args[:1]
+		}
+		after(x, ignore(v.e.Update(ctx, x, add, args...)))
 	case strings.Contains(name, "other mirrored variable"):
 		x, y := fresh(strategy.VariableOptions{}), v.variable(c, float32(2), strategy.VariableOptions{})
 		after(x, ignore(v.e.Update(ctx, x, add, y)))
@@ -111,7 +134,11 @@ func updateCase(c *caseRun, g golden, v *env) {
 	case strings.Contains(name, "replica context"):
 		x := fresh(strategy.VariableOptions{LocalWrites: true})
 		after(x, ignore(v.e.CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			sum, err := rc.AllReduce(strategy.Sum, tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup()+1)))
+			var value any = tensors.FromScalar(float32(rc.ReplicaIDInSyncGroup() + 1))
+			if g.has("value") {
+				value = tensor(c, python(c, g.text("value"), rc.ReplicaIDInSyncGroup()), dtypes.Float32)
+			}
+			sum, err := rc.AllReduce(strategy.Sum, value)
 			if err != nil {
 				return nil, err
 			}

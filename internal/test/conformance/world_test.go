@@ -70,25 +70,31 @@ type env struct {
 	semantics strategy.Semantics
 }
 
-var countText = regexp.MustCompile(`(\d+)\s*$`)
+var (
+	countText = regexp.MustCompile(`(\d+)\s*$`)
+	// strategyText is the name of a strategy: its kind, how many replicas it has, or its table of
+	// replicas and logical devices, and the strategy whose scope it is used in.
+	strategyText = regexp.MustCompile(`^(default|one-device|mirrored|tpu-host|tpu|-)(?:-(\d+)| 2x2(?: spmd)?)?(?: in [\w-]+)?$`)
+)
 
 // envOf makes the environment of a strategy's name, such as mirrored-2.
 func (w *world) envOf(c *caseRun, name string, p int) *env {
 	w.need(c)
 	v := &env{w: w, ctx: context.Background(), p: p, n: 2, semantics: strategy.TensorFlowTPU}
-	switch {
-	case name == "default":
-		v.n = 1
-	case strings.HasPrefix(name, "mirrored"):
-		v.semantics = strategy.TensorFlowMirrored
-		fallthrough
-	case strings.HasPrefix(name, "tpu-host-"):
-		if m := countText.FindStringSubmatch(name); m != nil && !strings.Contains(name, " in ") {
-			v.n, _ = strconv.Atoi(m[1])
-		}
-	case name == "-", strings.HasPrefix(name, "tpu-host 2x2"):
-	default:
+	m := strategyText.FindStringSubmatch(name)
+	if m == nil {
 		c.unmapped("strategy %q", name)
+	}
+	switch kind := m[1]; {
+	case kind == "default":
+		v.n = 1
+	case kind == "one-device":
+		v.n, v.semantics = 1, strategy.TensorFlowMirrored
+	case kind == "mirrored":
+		v.semantics = strategy.TensorFlowMirrored
+	}
+	if m[2] != "" {
+		v.n, _ = strconv.Atoi(m[2])
 	}
 	c.replicas = v.n
 	v.s = w.get(c, v.semantics, v.n, p, "")

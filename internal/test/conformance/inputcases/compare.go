@@ -41,7 +41,7 @@ func checkSteps(t *testing.T, c recorded, got Outcome) {
 		assert.JSONEq(t, string(want.Steps[i]), MarshalStep(t, step), "step %d", i)
 	}
 	if want.Spec != nil {
-		assert.Equal(t, *want.Spec, specText(got.Spec, clusterOf(t, c.Strategy).Replicas))
+		assert.Equal(t, *want.Spec, SpecText(got.Spec, clusterOf(t, c.Strategy).Replicas))
 	}
 }
 
@@ -147,12 +147,12 @@ func toAny[T any](v []T) []any {
 	return out
 }
 
-// specText writes a spec as TensorFlow prints it.
-func specText(spec input.Spec, replicas int) string {
+// SpecText returns a spec as TensorFlow prints it.
+func SpecText(spec input.Spec, replicas int) string {
 	if !spec.IsLeaf() {
 		var parts []string
 		for i, keys := 0, spec.Keys(); i < spec.Len(); i++ {
-			part := specText(spec.At(i), replicas)
+			part := SpecText(spec.At(i), replicas)
 			if keys != nil {
 				part = "'" + keys[i] + "': " + part
 			}

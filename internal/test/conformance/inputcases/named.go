@@ -1,6 +1,7 @@
 package inputcases
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -150,6 +151,10 @@ func runNamed(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 		for name, value := range want.Values {
 			assert.EqualValues(t, value, policyNamed(t, name), name)
 		}
+	case strings.Contains(name, "get_next"):
+		runGetNext(t, c, cl, opts)
+	case strings.Contains(name, "batch_sizes_for_worker") || c.Section == "rebatch" && bytes.Contains(c.Outputs, []byte(`"batch_sizes"`)):
+		runBatchSizes(t, c)
 	default:
 		if ds, ok := Pipeline(name); ok {
 			distributed(ds)
@@ -266,5 +271,76 @@ func Pipeline(text string) (ds input.Dataset, ok bool) {
 			return ds, false
 		}
 		text = text[len(m[0]):]
+	}
+}
+
+// runGetNext takes elements one by one, up to the end and past it: whether there is one each time, as
+// get_next_as_optional reports, or the error of get_next.
+func runGetNext(t *testing.T, c recorded, cl Cluster, opts input.Options) {
+	var has []bool
+	steps := 1
+	if json.Unmarshal(c.Outputs, &has) == nil {
+		steps = 0
+		for _, yes := range has {
+			if yes {
+				steps++
+			}
+		}
+	}
+	d, err := input.Distribute(input.Range(steps*cl.Replicas).Batch(cl.Replicas, false), withReplicas(opts, cl))
+	require.NoError(t, err)
+	next, stop := iter.Pull2(d.All(context.Background()))
+	defer stop()
+	if has == nil { // the error of the call past the end
+		var want struct {
+			Error struct{ Type string }
+		}
+		require.NoError(t, json.Unmarshal(c.Outputs, &want))
+		require.Contains(t, []string{"OutOfRangeError", "StopIteration"}, want.Error.Type)
+		for range steps {
+			_, err, ok := next()
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		_, _, ok := next()
+		require.False(t, ok)
+		return
+	}
+	got := make([]bool, len(has))
+	for i := range got {
+		_, err, ok := next()
+		require.NoError(t, err)
+		got[i] = ok
+	}
+	assert.Equal(t, has, got)
+}
+
+func withReplicas(o input.Options, cl Cluster) input.Options {
+	o.Replicas = cl.Replicas
+	return o
+}
+
+// runBatchSizes checks a table of the batch sizes of each worker, which has the sizes of all workers
+// in each row.
+func runBatchSizes(t *testing.T, c recorded) {
+	var rows []struct {
+		GlobalBatch       int     `json:"global_batch"`
+		NumWorkers        int     `json:"num_workers"`
+		ReplicasPerWorker int     `json:"replicas_per_worker"`
+		ReplicasEach      int     `json:"num_replicas_per_worker"`
+		BatchSizes        [][]int `json:"batch_sizes"`
+	}
+	d := json.NewDecoder(bytes.NewReader(c.Outputs))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&rows))
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		each := max(row.ReplicasPerWorker, row.ReplicasEach)
+		require.Len(t, row.BatchSizes, row.NumWorkers)
+		for worker, want := range row.BatchSizes {
+			got, err := input.BatchSizes(row.GlobalBatch, row.NumWorkers*each, row.NumWorkers, worker)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "batch %d, worker %d of %d", row.GlobalBatch, worker, row.NumWorkers)
+		}
 	}
 }

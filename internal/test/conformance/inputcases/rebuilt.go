@@ -60,7 +60,7 @@ func runRebuilt(t *testing.T, c recorded, cl Cluster, opts input.Options) {
 	got := RunCluster(t, dataset(t, list, perReplica), cl, opts, -1)
 	if known && got.Err == nil {
 		// Python's order of keys is that of their writing.
-		require.Equal(t, specText(perReplica, cl.Replicas), specText(got.Spec, cl.Replicas))
+		require.Equal(t, SpecText(perReplica, cl.Replicas), SpecText(got.Spec, cl.Replicas))
 		c.Outputs, _ = json.Marshal(map[string]any{"steps": want.Steps})
 	}
 	checkSteps(t, c, got)
