@@ -90,6 +90,7 @@ func containerOf(leaves []any) (any, bool) {
 // equal is set.
 func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equal bool) (any, error) {
 	s := e.strategy
+	ids := e.localIDs()
 	all, of := make([]*tensors.Tensor, len(leaves)), make([]shapes.Shape, len(leaves))
 	for r, x := range leaves {
 		var err error
@@ -98,7 +99,8 @@ func (e *Extended) wrap(ctx context.Context, op, path string, leaves []any, equa
 			if err := inner(s).Owns(op, x); err != nil {
 				return nil, err
 			}
-			if of[r] = x.Shape(); e.isLocal(r) {
+			of[r] = x.Shape()
+			if _, here := slices.BinarySearch(ids, r); here {
 				if all[r], err = x.Local(ctx); err != nil {
 					return nil, err
 				}
