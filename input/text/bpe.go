@@ -3,36 +3,55 @@ package text
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
+
+	"github.com/tpustrategy/tpustrategy/input/text/internal/regex"
 )
 
 // EndOfText is the separator of tokenizers that [Train] makes, as files name it.
 const EndOfText = "<|endoftext|>"
 
-// BPE is a tokenizer by byte-level byte pair encoding: a text is cut into [Words], the bytes of
-// each word are its first tokens, and neighbouring tokens are joined in the order in which joining
-// them was learned. Any bytes can be encoded, and the bytes come back exactly. [Train] learns one
-// from texts, and [ReadBPE] reads one in the form of Hugging Face's tokenizers.
-//
-// A text that has the characters of a special token, such as <|endoftext|>, is encoded as any
-// other: special tokens come from the caller alone. A BPE is immutable, and any number of
-// goroutines may use it.
-type BPE struct {
-	text      []string // of each token; "" for ids that are none
-	special   []specialToken
-	separator int32
-	bytes     [256]int32 // the token of each byte
-	merges    []merge    // in the order in which they were learned
-	table     pairTable
-	words     Words
-	// ignoreMerges takes words that are tokens as they are, however they would be joined.
-	ignoreMerges map[string]int32
-	encoders     *sync.Pool
-}
+// NoToken is the id that [BPE.Append] returns for a byte that has no token. A file's vocabulary may
+// omit bytes; many omit the 13 bytes that UTF-8 never uses. No byte is left out silently: [Encode] and
+// [BPE.AppendText] return an error for NoToken.
+const NoToken int32 = -1
 
-type specialToken struct {
-	id      int32
-	content string
+// BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as [Words]
+// describes. The bytes of each word are its first tokens, and neighbouring tokens are joined in the
+// order in which joining them was learned. [Train] learns a BPE from texts, and [ReadBPE] reads one
+// from a file of Hugging Face's tokenizers.
+//
+// Any bytes can be encoded, and the same bytes come back, unless the file says otherwise: a file may
+// bring texts to Unicode's form NFC, omit bytes, or strip white space beside added tokens. Added
+// tokens, such as <|endoftext|>, are found in texts before the texts are split; see
+// [BPE.SpecialAsText] for texts that must not contain special tokens.
+//
+// A BPE is immutable, and any number of goroutines may use it.
+type BPE struct {
+	text      []string         // of each token; "" for ids without a token
+	ids       map[string]int32 // of the vocabulary, by the names in files
+	added     []added
+	separator int32
+	merges    []merge // in the order in which they were learned
+	words     Words
+	// steps split texts if preTokenizer, which they implement, is not that of a known Words.
+	steps         []splitter
+	preTokenizer  *preTokenizer
+	nfc           bool // brings texts to Unicode's form NFC
+	ignoreMerges  bool // words that are tokens become these tokens, however they would be joined
+	specialAsText bool
+	unknown       int32 // the token of bytes without a token, or NoToken
+	unknownName   string
+	fuseUnknown   bool // one token for neighbouring bytes without a token
+
+	// prepare derives these from the fields above.
+	bytes            [256]int32 // the token of each byte
+	missing          [256]bool  // the bytes without a token
+	wholeWords       map[string]int32
+	table            pairTable
+	exact, normalize matcher // the added tokens that are found before and after normalization
+	encoders         *sync.Pool
 }
 
 // merge joins two tokens that stand next to each other.
@@ -44,8 +63,8 @@ func (b *BPE) Vocabulary() int { return len(b.text) }
 // Separator returns the id of the separator.
 func (b *BPE) Separator() int32 { return b.separator }
 
-// Token returns the bytes of a token as a string, and for a special token its name. It returns
-// false if there is no such token.
+// Token returns the bytes of a token as a string, and the content of an added token. It returns false
+// if there is no such token.
 func (b *BPE) Token(id int32) (string, bool) {
 	if id < 0 || int(id) >= len(b.text) || b.text[id] == "" {
 		return "", false
@@ -53,7 +72,7 @@ func (b *BPE) Token(id int32) (string, bool) {
 	return b.text[id], true
 }
 
-// AppendText appends the bytes of the tokens, and the names of special tokens.
+// AppendText appends the bytes of the tokens, and the contents of added tokens.
 func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		s, ok := b.Token(id)
@@ -65,28 +84,81 @@ func (b *BPE) AppendText(text []byte, ids []int32) ([]byte, error) {
 	return text, nil
 }
 
+// SpecialAsText returns a tokenizer that encodes the names of special tokens in texts as ordinary
+// text, as the official package does with encode_special_tokens=True. Use it for texts whose authors
+// must not be able to write special tokens, such as documents or the prompts of strangers. Added
+// tokens that are not special are still found.
+func (b *BPE) SpecialAsText() *BPE {
+	out := *b
+	out.specialAsText = true
+	_ = out.prepare() // it returned nil for b, which has the same tokens
+	return &out
+}
+
 // Append appends the tokens of text: of Go sources, 50 to 60 MB/s on one core, and 12 to 15 MB/s
-// where words are [Lines]. It keeps the tokens of words that it has met, in 1.3 MiB for each
-// goroutine that encodes at the same time.
+// where words are [Lines]. Files whose pre-tokenizer is none of [Words] are slower. Append keeps the
+// tokens of words that it has met, in 1.3 MiB for each goroutine that encodes at the same time.
+// Bytes that have no token become [NoToken].
 func (b *BPE) Append(ids []int32, text []byte) []int32 {
 	e := b.encoders.Get().(*encoder)
 	defer b.encoders.Put(e)
-	next := patterns[b.words].next
-	for i := 0; i < len(text); {
-		end := next(text, i)
-		ids = e.word(ids, text[i:end])
-		i = end
+	if len(b.added) == 0 && !b.nfc {
+		return e.split(ids, text)
 	}
+	found := func(id int32) { ids = append(ids, id) }
+	b.exact.split(text, b.specialAsText, found, func(text []byte) {
+		if b.nfc {
+			text = normalizeNFC(text)
+		}
+		b.normalize.split(text, b.specialAsText, found, func(text []byte) { ids = e.split(ids, text) })
+	})
 	return ids
 }
 
-// ready fills in what is derived from merges and texts.
-func (b *BPE) ready() {
+// prepare fills in the fields that are derived from the others. It returns an error if two added
+// tokens have the same normalized content.
+func (b *BPE) prepare() error {
 	b.table = newPairTable(len(b.merges))
 	for rank, m := range b.merges {
 		b.table.put(m.left, m.right, int32(rank))
 	}
+	for c := range 256 {
+		id, ok := b.ids[string(byteRune[c])]
+		if b.missing[c] = !ok; !ok {
+			id = b.unknown
+		}
+		b.bytes[c] = id
+	}
+	b.exact, b.normalize = matcher{}, matcher{}
+	special := map[string]bool{}
+	for _, t := range b.added {
+		m, pattern := &b.exact, t.content
+		if t.normalized {
+			if m = &b.normalize; b.nfc {
+				pattern = string(normalizeNFC([]byte(pattern)))
+			}
+		}
+		if !m.add(pattern, t) {
+			return badFile("leave one of them out", "the added token %q and another one are equal after normalization", t.content)
+		}
+		special[t.content] = t.special
+	}
+	if b.ignoreMerges {
+		b.wholeWords = make(map[string]int32, len(b.ids))
+		for name, id := range b.ids {
+			if bytes, ok := unshown(name); ok && !(b.specialAsText && special[name]) {
+				b.wholeWords[bytes] = id
+			}
+		}
+	}
 	b.encoders = &sync.Pool{New: func() any { return &encoder{b: b, known: make([]shortWord, 1<<knownBits)} }}
+	return nil
+}
+
+// missingByte returns the position of the first byte of text that has no token.
+func (b *BPE) missingByte(text []byte) (at int, found bool) {
+	at = slices.IndexFunc(text, func(c byte) bool { return b.missing[c] })
+	return at, at >= 0
 }
 
 // shortWord is the tokens of a short word.
@@ -106,6 +178,22 @@ type encoder struct {
 	ranks []int32
 	queue heap[place]
 	links []link
+	regex regex.Matcher
+}
+
+// split splits a text without added tokens into words and appends their tokens.
+func (e *encoder) split(ids []int32, text []byte) []int32 {
+	if e.b.preTokenizer != nil {
+		splitAll(e.b.steps, &e.regex, text, false, func(word []byte) { ids = e.word(ids, word) })
+		return ids
+	}
+	next := patterns[e.b.words].next
+	for i := 0; i < len(text); {
+		end := next(text, i)
+		ids = e.word(ids, text[i:end])
+		i = end
+	}
+	return ids
 }
 
 // word appends the tokens of a word.
@@ -146,11 +234,14 @@ const short = 64
 // join appends the tokens of a word: of all neighbours that can be joined, those whose join was
 // learned first are joined, the leftmost of them first.
 func (e *encoder) join(ids []int32, word []byte) []int32 {
-	if id, ok := e.b.ignoreMerges[string(word)]; ok {
+	if id, ok := e.b.wholeWords[string(word)]; ok {
 		return append(ids, id)
 	}
 	before := len(ids)
-	for _, c := range word {
+	for i, c := range word {
+		if e.b.fuseUnknown && i > 0 && e.b.missing[c] && e.b.missing[word[i-1]] {
+			continue
+		}
 		ids = append(ids, e.b.bytes[c])
 	}
 	if len(word) > short {

@@ -250,6 +250,20 @@ func TestALongWordIsEncoded(t *testing.T) {
 	}
 }
 
+// A special token in a text is found, unless the caller asks for its characters.
+func TestSpecialTokensInTexts(t *testing.T) {
+	b := learned(t, 300)
+	ids := b.Append(nil, []byte("a<|endoftext|>b"))
+	assert.Equal(t, []int32{b.bytes['a'], b.Separator(), b.bytes['b']}, ids)
+	plain := b.SpecialAsText()
+	ids = plain.Append(nil, []byte("a<|endoftext|>b"))
+	assert.NotContains(t, ids, b.Separator())
+	back, err := plain.AppendText(nil, ids)
+	require.NoError(t, err)
+	assert.Equal(t, "a<|endoftext|>b", string(back))
+	assert.Equal(t, b.Append(nil, prose), plain.Append(nil, prose))
+}
+
 // goesBack requires that a text comes back from its tokens.
 func goesBack(t *testing.T, b *BPE, text []byte) {
 	t.Helper()
@@ -264,7 +278,7 @@ func goesBack(t *testing.T, b *BPE, text []byte) {
 
 func TestAnyBytesComeBack(t *testing.T) {
 	b := learned(t, 360)
-	goesBack(t, b, []byte("what <|endoftext|> says"))
+	goesBack(t, b.SpecialAsText(), []byte("what <|endoftext|> says"))
 	for _, s := range odd {
 		goesBack(t, b, []byte(s))
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,14 +16,14 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// ErrTokenizer matches the errors of files that are no tokenizer, or none that [ReadBPE] takes.
+// ErrTokenizer matches the errors of files that are not tokenizers that [ReadBPE] supports.
 var ErrTokenizer = errkind.New(errkind.ValueError, "text: read tokenizer")
 
 func badFile(hint, format string, args ...any) error {
 	return &errkind.Fault{Match: ErrTokenizer, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// The parts of a tokenizer.json that a byte-level BPE has.
+// The parts of the tokenizer.json of a byte-level BPE.
 type (
 	bpeFile struct {
 		Version       string          `json:"version"`
@@ -49,6 +50,8 @@ type (
 		AddPrefixSpace *bool  `json:"add_prefix_space,omitempty"`
 		TrimOffsets    *bool  `json:"trim_offsets,omitempty"`
 		UseRegex       *bool  `json:"use_regex,omitempty"`
+		// IndividualDigits is an option of Digits.
+		IndividualDigits *bool `json:"individual_digits,omitempty"`
 		// Pattern has one entry, "Regex" or "String".
 		Pattern       map[string]string `json:"pattern,omitempty"`
 		Behavior      string            `json:"behavior,omitempty"`
@@ -128,20 +131,26 @@ func LoadBPE(path, separator string) (*BPE, error) {
 	return b, nil
 }
 
-// ReadBPE reads a tokenizer.json of Hugging Face's tokenizers that has a byte-level BPE: what [BPE]
-// writes, and the files of models such as GPT-2, Llama 3 and Qwen 2. The separator is one of the
-// file's special tokens, such as "<|end_of_text|>"; "" takes <|endoftext|>, <|end_of_text|> or the
-// only one there is.
+// ReadBPE reads a tokenizer.json of Hugging Face's tokenizers that contains a byte-level BPE: the
+// files that [BPE.Write] writes, and the files of models such as GPT-2, Llama 3, Qwen 2, DeepSeek,
+// Falcon and StarCoder. The separator is the content of one of the file's added tokens, such as
+// "<|end_of_text|>". With "" it is the only special token of the file, or the first of <|endoftext|>,
+// <|end_of_text|>, <｜end▁of▁sentence｜> and </s> that the file has.
 //
-// Append gives the ids that the official package gives without special tokens (encode with
-// add_special_tokens=False), with truncation and padding off. Two things differ. The official
-// package finds the names of special tokens in a text, and Append does not. Where Unicode has grown
-// between the tables of Go and those of the package, new letters may cut words at other places; the
-// bytes come back exactly either way.
+// Append returns the ids that the official package returns without special tokens before and after
+// the text (encode with add_special_tokens=False), with truncation and padding off. Added tokens,
+// special or not, are found in texts; [BPE.SpecialAsText] encodes the names of special tokens as
+// ordinary text. There are three differences. The official package leaves out a byte that has no
+// token, and Append returns [NoToken] for it. The official package renumbers added tokens whose ids
+// do not follow the vocabulary, and ReadBPE uses the ids of the file. Characters that newer versions
+// of Unicode add may be split or normalized differently.
 //
-// What Append could not do as the file says, such as a normalizer or another pattern, is an error.
-// So are files that contradict themselves. The errors match [ErrTokenizer].
+// A file that asks for what Append does not do, such as a normalizer other than NFC, is an error, and
+// so is a file that contradicts itself. The errors match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
+	if r == nil {
+		return nil, badFile("give an open file, or use LoadBPE", "the reader is nil")
+	}
 	data, err := localfiles.All(r, largestFile)
 	if err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err}
@@ -150,28 +159,29 @@ func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, &errkind.Fault{Match: ErrTokenizer, Err: err, Hint: "give a tokenizer.json of Hugging Face's tokenizers"}
 	}
+	b := &BPE{}
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	b := &BPE{}
-	if b.words, err = f.PreTokenizer.words(); err != nil {
+	if b.nfc, err = isNFC(f.Normalizer); err != nil {
 		return nil, err
 	}
-	ids, err := b.takeTokens(&f)
-	if err != nil {
+	if err := b.readPreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
-	if err := b.takeMerges(&f, ids); err != nil {
+	if err := b.readTokens(&f); err != nil {
 		return nil, err
 	}
-	if err := b.takeSeparator(separator); err != nil {
+	if err := b.readMerges(&f); err != nil {
 		return nil, err
 	}
-	b.ready()
-	return b, nil
+	if err := b.chooseSeparator(separator); err != nil {
+		return nil, err
+	}
+	return b, b.prepare()
 }
 
-// check refuses what changes ids and is not done here.
+// check returns an error for options that change ids and are not supported.
 func (f *bpeFile) check() error {
 	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	m := f.Model
@@ -185,76 +195,92 @@ func (f *bpeFile) check() error {
 		return badFile("set it to null: it is for training", "the model leaves out merges at random (dropout)")
 	case set(m.ContinuingSubwordPrefix) || set(m.EndOfWordSuffix):
 		return badFile(hint, "the model marks the parts of words")
-	case m.ByteFallback:
-		return badFile(hint, "the model falls back to bytes for single characters")
-	case len(f.Normalizer) > 0 && !isNull(f.Normalizer) && !isNFC(f.Normalizer):
-		return badFile(hint, "it changes texts before they are cut (normalizer): %.60s", f.Normalizer)
-	case len(f.Normalizer) > 0 && !isNull(f.Normalizer):
-		return badFile("set normalizer to null if the texts are in this form", "it brings texts to the form NFC (normalizer), which bytes do not come back from")
 	}
 	return nil
 }
 
-func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
-
-func isNFC(raw json.RawMessage) bool {
-	var n struct{ Type string }
-	return json.Unmarshal(raw, &n) == nil && n.Type == "NFC"
+// isNFC reports whether a normalizer is NFC. It returns an error for every other normalizer.
+func isNFC(raw json.RawMessage) (bool, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return false, nil
+	}
+	var n struct {
+		Type        string
+		Normalizers []json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return false, &errkind.Fault{Match: ErrTokenizer, Reason: "the normalizer cannot be read", Err: err}
+	}
+	if n.Type == "NFC" {
+		return true, nil
+	}
+	if n.Type != "Sequence" {
+		return false, badFile("give a file without a normalizer, or with NFC", "it changes texts before they are split (normalizer): %.60s", raw)
+	}
+	nfc := false
+	for _, step := range n.Normalizers {
+		is, err := isNFC(step)
+		if err != nil {
+			return false, err
+		}
+		nfc = nfc || is
+	}
+	return nfc, nil
 }
 
-// words finds how texts are cut.
-func (p *preTokenizer) words() (Words, error) {
-	const hint = "give a file that cuts texts as those of GPT-2, Llama 3 or Qwen 2 do"
-	is := func(b *bool, without bool) bool {
-		if b == nil {
-			return without
-		}
-		return *b
-	}
+// readPreTokenizer finds how texts are split: as one of the Words, or by steps.
+func (b *BPE) readPreTokenizer(p *preTokenizer) error {
+	const hint = "give a file of a byte-level BPE, such as that of GPT-2, Llama 3 or Qwen 2"
 	if p == nil {
-		return 0, badFile(hint, "it has no pre_tokenizer")
+		return badFile(hint, "it has no pre_tokenizer")
 	}
-	steps := p.Pretokenizers
-	if p.Type != "Sequence" {
-		steps = []preTokenizer{*p}
+	steps, byteLevel, err := p.splitters()
+	if err != nil {
+		return err
 	}
-	if len(steps) == 0 || len(steps) > 2 || steps[len(steps)-1].Type != "ByteLevel" {
-		return 0, badFile(hint, "its pre_tokenizer is no ByteLevel, nor a Split and a ByteLevel")
+	if !byteLevel {
+		return badFile(hint, "its pre_tokenizer has no step ByteLevel")
 	}
-	last := steps[len(steps)-1]
-	if is(last.AddPrefixSpace, true) {
-		return 0, badFile("set add_prefix_space to false", "it puts a space before texts (add_prefix_space)")
-	}
-	if len(steps) == 1 {
-		if is(last.UseRegex, true) {
-			return GPT2, nil
-		}
-		return NoCut, nil
-	}
-	split := steps[0]
-	if is(last.UseRegex, true) || split.Type != "Split" || split.Behavior != "Isolated" || is(split.Invert, false) {
-		return 0, badFile(hint, "its pre_tokenizer is a %s and a ByteLevel, not a Split that isolates and a ByteLevel with use_regex false", split.Type)
-	}
-	for w, known := range patterns {
-		if known.expression != "" && split.Pattern["Regex"] == known.expression {
-			return Words(w), nil
+	for w := range patterns {
+		if reflect.DeepEqual(p.withDefaults(), Words(w).preTokenizer().withDefaults()) {
+			b.words = Words(w)
+			return nil
 		}
 	}
-	return 0, badFile(hint, "it cuts texts by an unknown pattern: %q", split.Pattern["Regex"]+split.Pattern["String"])
+	b.steps, b.preTokenizer = steps, p
+	return nil
 }
 
-// takeTokens reads the tokens and their ids.
-func (b *BPE) takeTokens(f *bpeFile) (ids map[string]int32, err error) {
-	added, most := map[string]int64{}, int64(16*(len(f.Model.Vocab)+len(f.AddedTokens))+1<<12)
-	for _, t := range f.AddedTokens {
-		if _, twice := added[t.Content]; twice || t.Content == "" {
-			return nil, badFile("give each added token a name of its own", "the added token %q is there twice, or has no name", t.Content)
+// withDefaults returns the options that change words, with their defaults filled in.
+func (p *preTokenizer) withDefaults() preTokenizer {
+	out := *p
+	fill := func(b *bool, absent bool) *bool {
+		if b == nil {
+			b = &absent
 		}
-		added[t.Content] = t.ID
+		return b
 	}
+	out.TrimOffsets = nil
+	if p.Type == "ByteLevel" {
+		out.AddPrefixSpace, out.UseRegex = fill(p.AddPrefixSpace, true), fill(p.UseRegex, true)
+	}
+	out.Invert = fill(p.Invert, false)
+	out.Pretokenizers = nil
+	for _, sub := range p.Pretokenizers {
+		out.Pretokenizers = append(out.Pretokenizers, sub.withDefaults())
+	}
+	if p.Type == "Sequence" && len(out.Pretokenizers) == 1 {
+		return out.Pretokenizers[0]
+	}
+	return out
+}
+
+// readTokens reads the tokens and their ids.
+func (b *BPE) readTokens(f *bpeFile) error {
+	most := int64(16*(len(f.Model.Vocab)+len(f.AddedTokens)) + 1<<12)
 	set := func(id int64, name, text string) error {
 		if id < 0 || id >= most || id > math.MaxInt32 {
-			return badFile("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens", name, id, len(f.Model.Vocab)+len(added))
+			return badFile("number the tokens from 0 on", "the token %q has the id %d, and there are %d tokens", name, id, len(f.Model.Vocab)+len(f.AddedTokens))
 		}
 		if need := int(id) + 1 - len(b.text); need > 0 {
 			b.text = append(b.text, make([]string, need)...)
@@ -265,92 +291,115 @@ func (b *BPE) takeTokens(f *bpeFile) (ids map[string]int32, err error) {
 		b.text[id] = text
 		return nil
 	}
-	for _, t := range f.AddedTokens {
-		if in, ok := f.Model.Vocab[t.Content]; ok && in != t.ID {
-			return nil, badFile("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content, t.ID, in)
-		}
-		if err := set(t.ID, t.Content, t.Content); err != nil {
-			return nil, err
-		}
-		b.special = append(b.special, specialToken{int32(t.ID), t.Content})
-	}
-	ids = make(map[string]int32, len(f.Model.Vocab))
+	b.ids = make(map[string]int32, len(f.Model.Vocab))
 	for _, name := range slices.Sorted(maps.Keys(f.Model.Vocab)) {
 		id := f.Model.Vocab[name]
-		if _, ok := added[name]; ok {
-			continue
+		if name == "" {
+			return badFile("give each token a name", "a token of the vocabulary has no name")
 		}
 		text, ok := unshown(name)
-		if !ok || text == "" {
-			return nil, badFile("write each byte of a token as the character that ByteLevel has for it", "the token %q has characters that stand for no byte", name)
+		if !ok {
+			text = name // no text has this token, because its characters are not those of ByteLevel
 		}
 		if err := set(id, name, text); err != nil {
-			return nil, err
+			return err
 		}
-		ids[text] = int32(id)
+		b.ids[name] = int32(id)
 	}
-	for c := range 256 {
-		id, ok := ids[string([]byte{byte(c)})]
-		if !ok {
-			return nil, badFile("give each of the 256 bytes a token", "the byte %#02x, %q, is no token", c, byteRune[c])
+	seen := map[string]bool{}
+	for _, t := range f.AddedTokens {
+		if seen[t.Content] || t.Content == "" {
+			return badFile("give each added token a name of its own", "the added token %q is there twice, or has no name", t.Content)
 		}
-		b.bytes[c] = id
+		seen[t.Content] = true
+		if in, ok := f.Model.Vocab[t.Content]; ok && in != t.ID {
+			return badFile("give it one id", "the added token %q has the id %d, and %d in the vocabulary", t.Content, t.ID, in)
+		} else if !ok {
+			if err := set(t.ID, t.Content, t.Content); err != nil {
+				return err
+			}
+		}
+		b.added = append(b.added, added{id: int32(t.ID), content: t.Content, singleWord: t.SingleWord, lstrip: t.LStrip, rstrip: t.RStrip,
+			normalized: t.Normalized, special: t.Special})
 	}
-	if f.Model.IgnoreMerges {
-		b.ignoreMerges = ids
-	}
-	return ids, nil
+	b.ignoreMerges = f.Model.IgnoreMerges
+	return b.readUnknown(&f.Model)
 }
 
-// takeMerges reads what is joined.
-func (b *BPE) takeMerges(f *bpeFile, ids map[string]int32) error {
-	type pair struct{ left, right int32 }
-	seen := make(map[pair]bool, len(f.Model.Merges))
-	for i, m := range f.Model.Merges {
-		var at [2]int32
-		var text [2]string
-		for side, name := range m {
-			bytes, ok := unshown(name)
-			id, known := ids[bytes]
-			if !ok || !known {
-				return badFile("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i, m[0], m[1], name)
-			}
-			at[side], text[side] = id, bytes
-		}
-		joined, ok := ids[text[0]+text[1]]
+// readUnknown reads what the model does with bytes that have no token.
+func (b *BPE) readUnknown(m *bpeModel) error {
+	b.unknown = NoToken
+	if m.UnkToken != nil && *m.UnkToken != "" {
+		id, ok := b.ids[*m.UnkToken]
 		if !ok {
-			return badFile("give the vocabulary what each merge makes", "merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
+			return badFile("name a token of the vocabulary, or null", "the token for unknown characters (unk_token), %q, is no token of the vocabulary", *m.UnkToken)
 		}
-		if seen[pair{at[0], at[1]}] {
-			return badFile("leave one of them out", "merge %d, of %q and %q, is there twice", i, m[0], m[1])
+		b.unknown, b.fuseUnknown, b.unknownName = id, m.FuseUnk, *m.UnkToken
+	}
+	for c := range 256 {
+		if _, ok := b.ids[string(byteRune[c])]; !ok && m.ByteFallback {
+			return badFile("give each of the 256 bytes a token, or set byte_fallback to false",
+				"the byte %#02x, %q, has no token, and the model falls back to bytes of characters (byte_fallback)", c, byteRune[c])
 		}
-		seen[pair{at[0], at[1]}] = true
-		b.merges = append(b.merges, merge{at[0], at[1], joined})
 	}
 	return nil
 }
 
-// takeSeparator finds the separator among the special tokens.
-func (b *BPE) takeSeparator(name string) error {
-	var names []string
-	for _, t := range b.special {
-		names = append(names, t.content)
+// readMerges reads the pairs of tokens that are joined.
+func (b *BPE) readMerges(f *bpeFile) error {
+	type pair struct{ left, right int32 }
+	last := make(map[pair]int, len(f.Model.Merges)) // of merges of the same tokens the last one counts
+	merges := make([]merge, len(f.Model.Merges))
+	for i, m := range f.Model.Merges {
+		var at [2]int32
+		for side, name := range m {
+			id, ok := b.ids[name]
+			if !ok {
+				return badFile("merge tokens of the vocabulary", "merge %d is of %q and %q, and %q is no token", i, m[0], m[1], name)
+			}
+			at[side] = id
+		}
+		joined, ok := b.ids[m[0]+m[1]]
+		if !ok {
+			return badFile("give the vocabulary what each merge makes", "merge %d makes %q of %q and %q, which is no token", i, m[0]+m[1], m[0], m[1])
+		}
+		merges[i] = merge{at[0], at[1], joined}
+		last[pair{at[0], at[1]}] = i
 	}
-	candidates := []string{name}
-	if name == "" {
-		candidates = []string{EndOfText, "<|end_of_text|>"}
-		if len(names) == 1 {
-			candidates = names
+	for i, m := range merges {
+		if last[pair{m.left, m.right}] == i {
+			b.merges = append(b.merges, m)
 		}
 	}
-	for _, c := range candidates {
-		if i := slices.Index(names, c); i >= 0 {
-			b.separator = b.special[i].id
+	return nil
+}
+
+// separators are the tokens that separate texts in well-known files.
+var separators = []string{EndOfText, "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>"}
+
+// chooseSeparator finds the separator among the added tokens.
+func (b *BPE) chooseSeparator(name string) error {
+	var names []string // of special tokens
+	for _, t := range b.added {
+		if t.content == name {
+			b.separator = t.id
 			return nil
 		}
+		if t.special {
+			names = append(names, t.content)
+		}
 	}
-	if name == "" {
-		return badFile("name one", "which of the special tokens %q separates texts is not clear", names)
+	if name != "" {
+		return badFile(fmt.Sprintf("name one of %.20q", names), "%q is no special token", name)
 	}
-	return badFile(fmt.Sprintf("name one of %q", names), "%q is no special token", name)
+	candidates := separators
+	if len(names) == 1 {
+		candidates = names
+	}
+	for _, c := range candidates {
+		if slices.ContainsFunc(b.added, func(t added) bool { return t.content == c }) {
+			return b.chooseSeparator(c)
+		}
+	}
+	return badFile("name one", "it is not clear which of the special tokens %.20q separates texts", names)
 }

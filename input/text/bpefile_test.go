@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ func TestATokenizerIsReadAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, b.text, again.text)
 	assert.Equal(t, b.merges, again.merges)
-	assert.Equal(t, b.special, again.special)
+	assert.Equal(t, b.added, again.added)
 	assert.Equal(t, b.bytes, again.bytes)
 	assert.Equal(t, b.Append(nil, prose), again.Append(nil, prose))
 
@@ -88,31 +89,37 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": level}}}
 	}
 	for want, change := range map[string]func(f map[string]any){
-		"no vocabulary":                   func(f map[string]any) { at(f, "model")["vocab"] = map[string]any{} },
-		"the model is Unigram":            func(f map[string]any) { at(f, "model")["type"] = "Unigram" },
-		"dropout":                         func(f map[string]any) { at(f, "model")["dropout"] = 0.1 },
-		"parts of words":                  func(f map[string]any) { at(f, "model")["continuing_subword_prefix"] = "##" },
-		"falls back to bytes":             func(f map[string]any) { at(f, "model")["byte_fallback"] = true },
-		"normalizer":                      func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
-		"the form NFC":                    func(f map[string]any) { f["normalizer"] = map[string]any{"type": "NFC"} },
-		"no pre_tokenizer":                func(f map[string]any) { f["pre_tokenizer"] = nil },
-		"is no ByteLevel":                 func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Whitespace"} },
-		"a space before texts":            func(f map[string]any) { at(f, "pre_tokenizer")["add_prefix_space"] = true },
-		"an unknown pattern":              func(f map[string]any) { f["pre_tokenizer"] = split(".", "Isolated", false) },
-		"not a Split that isolates":       func(f map[string]any) { f["pre_tokenizer"] = split(".", "Removed", false) },
-		"is a Split and a ByteLevel":      func(f map[string]any) { f["pre_tokenizer"] = split(".", "Isolated", true) },
-		`the byte 0x61, 'a', is no token`: func(f map[string]any) { delete(vocabulary(f), "a") },
-		`the token "a" has the id -1`:     func(f map[string]any) { vocabulary(f)["a"] = -1 },
-		`"a" has the id 2000000000`:       func(f map[string]any) { vocabulary(f)["a"] = 2000000000 },
-		"have the id 5":                   func(f map[string]any) { vocabulary(f)["a"] = 5 },
-		"stand for no byte":               func(f map[string]any) { vocabulary(f)["世"] = 300 },
-		"cannot unmarshal":                func(f map[string]any) { vocabulary(f)["a"] = "b" },
-		`"no" is no token`:                func(f map[string]any) { merges(f, []any{"a", "no"}) },
-		"which is no token":               func(f map[string]any) { merges(f, []any{"a", "z"}) },
-		"is there twice":                  func(f map[string]any) { merges(f, at(f, "model")["merges"].([]any)[1]) },
-		"a merge of 3 tokens":             func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
-		"a merge of 1 tokens":             func(f map[string]any) { merges(f, "ab") },
-		"or has no name":                  func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
+		"no vocabulary":        func(f map[string]any) { at(f, "model")["vocab"] = map[string]any{} },
+		"the model is Unigram": func(f map[string]any) { at(f, "model")["type"] = "Unigram" },
+		"dropout":              func(f map[string]any) { at(f, "model")["dropout"] = 0.1 },
+		"parts of words":       func(f map[string]any) { at(f, "model")["continuing_subword_prefix"] = "##" },
+		"falls back to bytes": func(f map[string]any) {
+			at(f, "model")["byte_fallback"] = true
+			delete(vocabulary(f), "ÿ")
+		},
+		"(unk_token), \"<unk>\"":                 func(f map[string]any) { at(f, "model")["unk_token"] = "<unk>" },
+		"no step ByteLevel":                      func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Digits"} },
+		"the behavior \"Sideways\"":              func(f map[string]any) { f["pre_tokenizer"] = split(".", "Sideways", false) },
+		`by the pattern "(a": a group without )`: func(f map[string]any) { f["pre_tokenizer"] = split("(a", "Isolated", false) },
+		"(\\d)\\1":                               func(f map[string]any) { f["pre_tokenizer"] = split(`(\d)\1`, "Isolated", false) },
+		"equal after normalization": func(f map[string]any) {
+			f["normalizer"] = map[string]any{"type": "NFC"}
+			f["added_tokens"] = append(f["added_tokens"].([]any), map[string]any{"id": 300, "content": "ẽ", "normalized": true},
+				map[string]any{"id": 301, "content": "e\u0303", "normalized": true})
+		},
+		"normalizer":                  func(f map[string]any) { f["normalizer"] = map[string]any{"type": "Lowercase"} },
+		"no pre_tokenizer":            func(f map[string]any) { f["pre_tokenizer"] = nil },
+		`the step "Whitespace"`:       func(f map[string]any) { f["pre_tokenizer"] = map[string]any{"type": "Whitespace"} },
+		`"a" is no token`:             func(f map[string]any) { delete(vocabulary(f), "a") },
+		`the token "a" has the id -1`: func(f map[string]any) { vocabulary(f)["a"] = -1 },
+		`"a" has the id 2000000000`:   func(f map[string]any) { vocabulary(f)["a"] = 2000000000 },
+		"have the id 5":               func(f map[string]any) { vocabulary(f)["a"] = 5 },
+		"cannot unmarshal":            func(f map[string]any) { vocabulary(f)["a"] = "b" },
+		`"no" is no token`:            func(f map[string]any) { merges(f, []any{"a", "no"}) },
+		"which is no token":           func(f map[string]any) { merges(f, []any{"a", "z"}) },
+		"a merge of 3 tokens":         func(f map[string]any) { merges(f, []any{"a", "b", "c"}) },
+		"a merge of 1 tokens":         func(f map[string]any) { merges(f, "ab") },
+		"or has no name":              func(f map[string]any) { f["added_tokens"] = []any{map[string]any{"id": 0, "content": ""}} },
 		"and 0 in the vocabulary": func(f map[string]any) {
 			f["added_tokens"] = []any{map[string]any{"id": 9, "content": EndOfText}}
 		},
@@ -162,6 +169,29 @@ func TestFilesOfOthersAreRead(t *testing.T) {
 	assert.Len(t, b.Append(nil, []byte("xyzz")), 4)
 }
 
+// A byte without a token is never left out: Append returns NoToken, and Encode names the byte, its
+// position and the file.
+func TestABytesWithoutATokenIsAnError(t *testing.T) {
+	b, err := ReadBPE(with(t, func(f map[string]any) {
+		vocabulary := f["model"].(map[string]any)["vocab"].(map[string]any)
+		for _, c := range []int{0xc0, 0xc1, 0xf5, 0xff} {
+			delete(vocabulary, string(byteRune[c]))
+		}
+	}), "")
+	require.NoError(t, err)
+	assert.Equal(t, learned(t, 300).Append(nil, prose), b.Append(nil, prose))
+	assert.Equal(t, []int32{b.bytes['a'], NoToken, b.bytes['b']}, b.Append(nil, []byte("a\xffb")))
+	_, err = b.AppendText(nil, []int32{NoToken})
+	require.Error(t, err)
+	_, err = EncodeText([]byte("ab\xff"), b)
+	require.ErrorContains(t, err, "no token for the byte 0xff at position 2")
+	assert.Equal(t, errkind.ValueError, errkind.Of(err))
+	files, err := Under(write(t, map[string]string{"a": "good", "b": "x\n\xc0"}), "*")
+	require.NoError(t, err)
+	_, err = Encode(t.Context(), files, b)
+	require.ErrorContains(t, err, "b: the tokenizer's vocabulary has no token for the byte 0xc0 at position 2")
+}
+
 func FuzzReadBPE(f *testing.F) {
 	var out bytes.Buffer
 	require.NoError(f, learned(f, 262).Write(&out))
@@ -172,7 +202,10 @@ func FuzzReadBPE(f *testing.F) {
 			require.ErrorIs(t, err, ErrTokenizer)
 			return
 		}
-		goesBack(t, b, []byte("any text, it's 1\n\xff"))
+		if text := []byte("any text, it's 1\n\xff"); !slices.Contains(b.Append(nil, text), NoToken) {
+			_, err = b.AppendText(nil, b.Append(nil, text))
+			require.NoError(t, err)
+		}
 	})
 }
 
@@ -201,7 +234,12 @@ func TestDamagedFilesAreReadOrRefused(t *testing.T) {
 			refused++
 			continue
 		}
-		goesBack(t, b, []byte("any text, it's 1\n\xff"))
+		text := []byte("any text, it's 1\n\xff")
+		if ids := b.Append(nil, text); !slices.Contains(ids, NoToken) {
+			back, err := b.AppendText(nil, ids)
+			require.NoError(t, err)
+			require.Equal(t, string(text), strings.TrimPrefix(string(back), " "), "without add_prefix_space a space comes first")
+		}
 	}
 	assert.Greater(t, refused, 100)
 }

@@ -15,27 +15,34 @@ func (b *BPE) Save(path string) error {
 	return nil
 }
 
-// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and
-// the official package read: the vocabulary, the merges and the pattern. What the official package
-// does to ids beyond that, such as a token before each text, is not written. The same tokenizer
-// gives the same bytes.
+// Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and the
+// official package read: the vocabulary, the added tokens, the merges, the pattern and the
+// normalizer. Options of the official package that Append does not use, such as a token before each
+// text, are not written. The same tokenizer always gives the same bytes.
 func (b *BPE) Write(w io.Writer) error {
-	f := bpeFile{Version: "1.0", Model: bpeModel{Type: "BPE", Vocab: fileVocabulary{}, Merges: make([]fileMerge, len(b.merges)), IgnoreMerges: b.ignoreMerges != nil}}
-	special := map[int32]bool{}
-	for _, t := range b.special {
-		special[t.id] = true
-		f.AddedTokens = append(f.AddedTokens, addedToken{ID: int64(t.id), Content: t.content, Special: true})
-		f.Model.Vocab[t.content] = int64(t.id)
+	f := bpeFile{Version: "1.0", Model: bpeModel{Type: "BPE", Vocab: fileVocabulary{}, Merges: make([]fileMerge, len(b.merges)),
+		FuseUnk: b.fuseUnknown, IgnoreMerges: b.ignoreMerges}}
+	if b.unknownName != "" {
+		f.Model.UnkToken = &b.unknownName
 	}
-	for id, text := range b.text {
-		if text != "" && !special[int32(id)] {
-			f.Model.Vocab[shown(text)] = int64(id)
-		}
+	if b.nfc {
+		f.Normalizer = json.RawMessage(`{"type":"NFC"}`)
+	}
+	for _, t := range b.added {
+		f.AddedTokens = append(f.AddedTokens, addedToken{ID: int64(t.id), Content: t.content, SingleWord: t.singleWord, LStrip: t.lstrip,
+			RStrip: t.rstrip, Normalized: t.normalized, Special: t.special})
+	}
+	names := make([]string, len(b.text)) // of the vocabulary, by id
+	for name, id := range b.ids {
+		f.Model.Vocab[name], names[id] = int64(id), name
 	}
 	for i, m := range b.merges {
-		f.Model.Merges[i] = fileMerge{shown(b.text[m.left]), shown(b.text[m.right])}
+		f.Model.Merges[i] = fileMerge{names[m.left], names[m.right]}
 	}
 	f.PreTokenizer = b.words.preTokenizer()
+	if b.preTokenizer != nil {
+		f.PreTokenizer = b.preTokenizer
+	}
 	f.Decoder, _ = json.Marshal(byteLevel(true))
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -45,14 +52,14 @@ func (b *BPE) Write(w io.Writer) error {
 	return nil
 }
 
-// byteLevel is the step that makes bytes visible characters, and cuts words by GPT-2's pattern if
-// asked to.
-func byteLevel(cuts bool) *preTokenizer {
+// byteLevel returns the step that writes bytes as visible characters. With usesRegex it splits texts
+// by GPT-2's pattern before.
+func byteLevel(usesRegex bool) *preTokenizer {
 	no, yes := false, true
-	return &preTokenizer{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[cuts]}
+	return &preTokenizer{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: map[bool]*bool{false: &no, true: &yes}[usesRegex]}
 }
 
-// preTokenizer is how words are cut, in a file.
+// preTokenizer returns the steps in a file that split texts into w.
 func (w Words) preTokenizer() *preTokenizer {
 	if w == GPT2 || w == NoCut {
 		return byteLevel(w == GPT2)

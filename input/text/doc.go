@@ -22,15 +22,21 @@
 // # Tokenizers
 //
 // [Train] learns a BPE from the texts that are trained on, and [BPE.Save] writes it in the form of
-// Hugging Face's tokenizers, to be kept beside the model that depends on it. [LoadBPE] reads such a
-// file, and those of models such as GPT-2, Llama 3 and Qwen 2:
+// Hugging Face's tokenizers. Keep the file with the model that depends on it. [LoadBPE] reads such a
+// file, and the files of models such as GPT-2, Llama 3, Qwen 2, DeepSeek, Falcon and StarCoder. Its
+// ids are those of the official package:
 //
 //	tok, err := text.Train(ctx, training, 8192, text.TrainOptions{})
 //	err = tok.Save("tokenizer.json")
 //	tokens, err := text.Encode(ctx, training, tok)
 //
-// [Words] says how texts are cut into words. Any bytes can be encoded and come back exactly, UTF-8
-// or not.
+// [Words] lists the ways in which Train can split texts into words. Any bytes can be encoded and come
+// back exactly, UTF-8 or not, with three exceptions that depend on the file: the files of Qwen 2 and
+// others bring texts to Unicode's form NFC, some files omit bytes that UTF-8 never uses, and some
+// added tokens take the white space beside them. Encode returns an error for a byte without a token.
+//
+// Special tokens, such as <|endoftext|>, are found in texts, as in the official package. Use
+// [BPE.SpecialAsText] for texts whose authors must not be able to write special tokens.
 //
 // # Separators
 //

@@ -237,10 +237,12 @@ func (f Files) cut(at int64) (training, heldOut Files, err error) {
 	return Files{texts: []one{first}}, Files{texts: []one{last}}, nil
 }
 
-// piece is some of a text's bytes, which follow those of the piece before.
+// piece is a part of a text. Its bytes follow the bytes of the piece before.
 type piece struct {
-	data []byte // until the next piece
-	last bool   // of its text
+	name string // of the text
+	at   int64  // the position in the file
+	data []byte // valid until the next piece
+	last bool   // the text ends here
 }
 
 // most is how many bytes of a text are read at once. Longer texts are cut behind a line's end.
@@ -267,8 +269,9 @@ func (f Files) pieces(ctx context.Context) iter.Seq2[piece, error] {
 				if i := bytes.LastIndexByte(data, '\n'); !last && i >= 0 {
 					data = data[:i+1]
 				}
+				begin := at
 				at += int64(len(data))
-				if !yield(piece{data, last}, nil) {
+				if !yield(piece{t.name, begin, data, last}, nil) {
 					file.Close()
 					return
 				}

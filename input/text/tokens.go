@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
@@ -47,6 +48,9 @@ func Encode(ctx context.Context, files Files, tok Tokenizer) (*Tokens, error) {
 			ids = append(make([]int32, 0, min(files.Bytes(), most)+2), t.separator)
 		}
 		ids = tok.Append(ids, p.data)
+		if slices.Contains(ids, NoToken) {
+			return nil, missingByte(tok, p.data, p.name, p.at)
+		}
 		if p.last {
 			ids = append(ids, t.separator)
 		}
@@ -68,11 +72,27 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	}
 	t.bytes = int64(len(text))
 	ids := tok.Append([]int32{t.separator}, text)
+	if slices.Contains(ids, NoToken) {
+		return nil, missingByte(tok, text, "", 0)
+	}
 	if err := t.add(append(ids, t.separator)); err != nil {
 		return nil, err
 	}
 	t.seal()
 	return t, nil
+}
+
+// missingByte returns the error of a text with a byte that has no token. text begins at byte offset of
+// the file.
+func missingByte(tok Tokenizer, text []byte, name string, offset int64) error {
+	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",
+		Hint: "give texts in UTF-8, or a tokenizer whose vocabulary has all 256 bytes"}
+	if b, ok := tok.(*BPE); ok {
+		if at, found := b.missingByte(text); found {
+			f.Reason = fmt.Sprintf("the tokenizer's vocabulary has no token for the byte %#02x at position %d", text[at], offset+int64(at))
+		}
+	}
+	return f
 }
 
 func newTokens(tok Tokenizer) (*Tokens, error) {

@@ -152,13 +152,16 @@ func train(ctx context.Context, counts *wordCounts, vocabulary int) (*BPE, error
 		b.merges = append(b.merges, merge{left, right, id})
 		t.join(left, right, id)
 	}
-	b.ready()
-	return b, nil
+	b.ids = make(map[string]int32, len(b.text))
+	for id, text := range b.text {
+		b.ids[shown(text)] = int32(id)
+	}
+	return b, b.prepare()
 }
 
-// startBPE returns the tokens that no merge makes.
+// startBPE returns a BPE with the tokens that no merge makes.
 func startBPE() *BPE {
-	b := &BPE{text: []string{EndOfText}, special: []specialToken{{0, EndOfText}}}
+	b := &BPE{text: []string{EndOfText}, added: []added{{content: EndOfText, special: true}}, unknown: NoToken}
 	for i, c := range byteOrder {
 		b.bytes[c] = int32(i + 1)
 		b.text = append(b.text, string([]byte{c}))

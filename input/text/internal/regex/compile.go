@@ -1,0 +1,114 @@
+package regex
+
+// maxCode limits the size of compiled expressions.
+const maxCode = 1 << 16
+
+// maxNodes limits the work for repetitions of empty groups.
+const maxNodes = 1 << 20
+
+type compiler struct {
+	code  []inst
+	nodes int
+}
+
+var errTooLarge = syntaxError{0, "an expression whose repetitions are too large"}
+
+func (c *compiler) add(in inst) int {
+	if len(c.code) == maxCode {
+		panic(errTooLarge)
+	}
+	c.code = append(c.code, in)
+	return len(c.code) - 1
+}
+
+func (c *compiler) emit(n *node) {
+	if c.nodes++; c.nodes > maxNodes {
+		panic(errTooLarge)
+	}
+	switch n.kind {
+	case nodeSet:
+		c.add(inst{op: opSet, set: n.set})
+	case nodeSequence:
+		for _, sub := range n.subs {
+			c.emit(sub)
+		}
+	case nodeAlternation:
+		c.alternation(n.subs)
+	case nodeRepeat:
+		c.repeat(n)
+	case nodeLook, nodeAtomic:
+		op := opLook
+		if n.kind == nodeAtomic {
+			op = opAtomic
+		}
+		c.nested(inst{op: op, negated: n.negated}, n.subs[0])
+	case nodeBehind:
+		c.add(inst{op: opBehind, set: n.set, negated: n.negated})
+	case nodeAssertion:
+		c.add(inst{op: n.op, negated: n.negated})
+	}
+}
+
+// nested emits code that opMatch ends, behind the instruction that runs it.
+func (c *compiler) nested(in inst, body *node) {
+	at := c.add(in)
+	c.emit(body)
+	c.add(inst{op: opMatch})
+	c.code[at].x, c.code[at].y = at+1, len(c.code)
+}
+
+func (c *compiler) alternation(subs []*node) {
+	var jumps []int
+	for i, sub := range subs {
+		if i == len(subs)-1 {
+			c.emit(sub)
+			break
+		}
+		split := c.add(inst{op: opSplit})
+		c.emit(sub)
+		jumps = append(jumps, c.add(inst{op: opJump}))
+		c.code[split].x, c.code[split].y = split+1, len(c.code)
+	}
+	for _, j := range jumps {
+		c.code[j].x = len(c.code)
+	}
+}
+
+func (c *compiler) repeat(n *node) {
+	body := n.subs[0]
+	if s := singleSet(body); s != nil {
+		c.add(inst{op: opRun, set: s, min: n.min, max: n.max, mode: n.mode})
+		return
+	}
+	if n.mode == possessive {
+		backtracking := *n
+		backtracking.mode = greedy
+		c.nested(inst{op: opAtomic}, &backtracking)
+		return
+	}
+	for range n.min {
+		c.emit(body)
+	}
+	// choose points a split at its body and at what follows, in the order of the mode.
+	choose := func(split int) {
+		c.code[split].x, c.code[split].y = split+1, len(c.code)
+		if n.mode == lazy {
+			c.code[split].x, c.code[split].y = c.code[split].y, c.code[split].x
+		}
+	}
+	if n.max < 0 {
+		split := c.add(inst{op: opSplit})
+		c.emit(body)
+		c.add(inst{op: opJump, x: split})
+		choose(split)
+		return
+	}
+	var splits []int
+	for range n.max - n.min {
+		splits = append(splits, c.add(inst{op: opSplit}))
+		c.emit(body)
+	}
+	for _, split := range splits {
+		choose(split)
+	}
+}

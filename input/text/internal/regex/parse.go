@@ -1,0 +1,501 @@
+package regex
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Compile parses an expression. The error names the construct that is wrong or not supported, and
+// its position in bytes.
+func Compile(expression string) (re *Regexp, err error) {
+	p := &parser{text: expression}
+	defer func() {
+		if e := recover(); e != nil {
+			syntax, ok := e.(syntaxError)
+			if !ok {
+				panic(e)
+			}
+			re, err = nil, syntax
+		}
+	}()
+	n := p.alternation()
+	if p.pos < len(p.text) {
+		p.fail("an unmatched )")
+	}
+	c := &compiler{}
+	c.emit(n)
+	c.add(inst{op: opMatch})
+	return &Regexp{code: c.code}, nil
+}
+
+type syntaxError struct {
+	pos    int
+	reason string
+}
+
+func (e syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.reason, e.pos) }
+
+// node is a part of an expression.
+type node struct {
+	kind     nodeKind
+	set      *set
+	subs     []*node // of a sequence and an alternation, or the one of a group or a repetition
+	min, max int
+	mode     quantifierMode
+	op       opcode // of an assertion
+	negated  bool
+}
+
+type nodeKind uint8
+
+const (
+	nodeSet nodeKind = iota
+	nodeSequence
+	nodeAlternation
+	nodeRepeat
+	nodeLook
+	nodeBehind
+	nodeAtomic
+	nodeAssertion
+)
+
+type options struct{ fold, dotAll, extended bool }
+
+type parser struct {
+	text  string
+	pos   int
+	depth int
+	options
+}
+
+func (p *parser) fail(format string, args ...any) {
+	panic(syntaxError{p.pos, fmt.Sprintf(format, args...)})
+}
+
+func (p *parser) more() bool { return p.pos < len(p.text) }
+
+// skip consumes s if the rest of the expression begins with it.
+func (p *parser) skip(s string) bool {
+	if strings.HasPrefix(p.text[p.pos:], s) {
+		p.pos += len(s)
+		return true
+	}
+	return false
+}
+
+func (p *parser) next() rune {
+	if !p.more() {
+		p.fail("the end of the expression")
+	}
+	r, n := utf8.DecodeRuneInString(p.text[p.pos:])
+	p.pos += n
+	return r
+}
+
+// maxDepth limits the nesting of groups and classes.
+const maxDepth = 200
+
+func (p *parser) alternation() *node {
+	if p.depth++; p.depth > maxDepth {
+		p.fail("more than %d nested groups", maxDepth)
+	}
+	outer := p.options
+	defer func() { p.depth--; p.options = outer }()
+	n := &node{kind: nodeAlternation}
+	for {
+		n.subs = append(n.subs, p.sequence())
+		if !p.skip("|") {
+			return n
+		}
+	}
+}
+
+func (p *parser) sequence() *node {
+	n := &node{kind: nodeSequence}
+	for p.more() && p.text[p.pos] != '|' && p.text[p.pos] != ')' {
+		if p.extended {
+			if strings.IndexByte(" \t\r\n\f\v", p.text[p.pos]) >= 0 {
+				p.pos++
+				continue
+			}
+			if p.text[p.pos] == '#' {
+				for p.more() && p.next() != '\n' {
+				}
+				continue
+			}
+		}
+		if item := p.item(); item != nil {
+			n.subs = append(n.subs, p.quantified(item))
+		}
+	}
+	return n
+}
+
+// item parses one character, class, group or assertion. It returns nil for what is only an option.
+func (p *parser) item() *node {
+	switch {
+	case p.skip("("):
+		return p.group()
+	case p.skip("["):
+		return &node{kind: nodeSet, set: p.class()}
+	case p.skip("."):
+		s := &set{negated: true}
+		if !p.dotAll {
+			s.ranges = []rune{'\n', '\n'}
+		}
+		return &node{kind: nodeSet, set: s.seal()}
+	case p.skip("^"):
+		return &node{kind: nodeAssertion, op: opLineStart}
+	case p.skip("$"):
+		return &node{kind: nodeAssertion, op: opLineEnd}
+	case p.skip(`\A`):
+		return &node{kind: nodeAssertion, op: opTextStart}
+	case p.skip(`\z`):
+		return &node{kind: nodeAssertion, op: opTextEnd}
+	case p.skip(`\Z`):
+		return &node{kind: nodeAssertion, op: opLastEnd}
+	case p.skip(`\b`):
+		return &node{kind: nodeAssertion, op: opBoundary}
+	case p.skip(`\B`):
+		return &node{kind: nodeAssertion, op: opBoundary, negated: true}
+	case strings.IndexByte("*+?", p.text[p.pos]) >= 0:
+		p.fail("a quantifier without a target")
+	}
+	s := &set{}
+	if p.skip(`\`) {
+		p.escape(s, false)
+	} else {
+		r := p.next()
+		p.addRange(s, r, r)
+	}
+	return &node{kind: nodeSet, set: s.seal()}
+}
+
+func (p *parser) group() *node {
+	n := &node{kind: nodeSequence}
+	switch {
+	case p.skip("?:"):
+	case p.skip("?="):
+		n.kind = nodeLook
+	case p.skip("?!"):
+		n.kind, n.negated = nodeLook, true
+	case p.skip("?<="):
+		n.kind = nodeBehind
+	case p.skip("?<!"):
+		n.kind, n.negated = nodeBehind, true
+	case p.skip("?>"):
+		n.kind = nodeAtomic
+	case p.skip("?#"):
+		for p.next() != ')' {
+		}
+		return nil
+	case p.skip("?<"), p.skip("?P<"):
+		for p.next() != '>' {
+		}
+	case p.skip("?"):
+		return p.optionGroup()
+	}
+	n.subs = []*node{p.alternation()}
+	if !p.skip(")") {
+		p.fail("a group without )")
+	}
+	if n.kind == nodeBehind {
+		if n.set = singleSet(n.subs[0]); n.set == nil {
+			p.fail("a lookbehind of more than one character is not supported")
+		}
+	}
+	return n
+}
+
+// optionGroup parses (?i:...) and (?i), whose options hold until the end of the enclosing group.
+func (p *parser) optionGroup() *node {
+	outer, on := p.options, true
+	for {
+		switch r := p.next(); r {
+		case '-':
+			on = false
+		case 'i':
+			p.fold = on
+		case 'm':
+			p.dotAll = on
+		case 'x':
+			p.extended = on
+		case ')': // to the end of the enclosing group, with its other alternatives
+			inner := p.options
+			n := &node{kind: nodeSequence, subs: []*node{p.alternation()}}
+			p.options = inner
+			return n
+		case ':':
+			n := &node{kind: nodeSequence, subs: []*node{p.alternation()}}
+			p.options = outer
+			if !p.skip(")") {
+				p.fail("a group without )")
+			}
+			return n
+		default:
+			p.fail("the option %q is not supported", r)
+		}
+	}
+}
+
+// singleSet returns the set of a node that matches exactly one character, or nil.
+func singleSet(n *node) *set {
+	switch {
+	case n.kind == nodeSet:
+		return n.set
+	case n.kind == nodeSequence && len(n.subs) == 1:
+		return singleSet(n.subs[0])
+	case n.kind == nodeAlternation:
+		union := &set{}
+		for _, sub := range n.subs {
+			s := singleSet(sub)
+			if s == nil {
+				return nil
+			}
+			union.subsets = append(union.subsets, s)
+		}
+		return union.seal()
+	}
+	return nil
+}
+
+// maxRepeat is the largest number in braces.
+const maxRepeat = 1000
+
+// quantified parses the quantifiers behind an item.
+func (p *parser) quantified(item *node) *node {
+	for p.more() {
+		n := &node{kind: nodeRepeat, subs: []*node{item}, max: -1}
+		braces := false
+		switch {
+		case p.skip("*"):
+		case p.skip("+"):
+			n.min = 1
+		case p.skip("?"):
+			n.max = 1
+		case p.braces(n):
+			braces = true
+		default:
+			return item
+		}
+		switch {
+		case p.skip("?"):
+			n.mode = lazy
+		case !braces && p.skip("+"): // behind braces, + is a quantifier of its own
+			n.mode = possessive
+		}
+		item = n
+	}
+	return item
+}
+
+// braces parses {n}, {n,}, {,m} and {n,m}. Other braces are literals.
+func (p *parser) braces(n *node) bool {
+	end := strings.IndexByte(p.text[p.pos:], '}')
+	if p.text[p.pos] != '{' || end < 2 {
+		return false
+	}
+	low, high, comma := strings.Cut(p.text[p.pos+1:p.pos+end], ",")
+	number := func(s string) (int, bool) {
+		if s == "" {
+			return 0, true
+		}
+		v, err := strconv.ParseUint(s, 10, 16)
+		return int(v), err == nil
+	}
+	var ok, ok2 bool
+	n.min, ok = number(low)
+	n.max, ok2 = number(high)
+	if !ok || !ok2 || low == "" && high == "" {
+		return false
+	}
+	if !comma {
+		n.max = n.min
+	} else if high == "" {
+		n.max = -1
+	}
+	if n.min > maxRepeat || n.max > maxRepeat || n.max >= 0 && n.max < n.min {
+		p.fail("a repetition of %s: numbers are ordered and at most %d", p.text[p.pos:p.pos+end+1], maxRepeat)
+	}
+	p.pos += end + 1
+	return true
+}
+
+// class parses a class behind its [.
+func (p *parser) class() *set {
+	if p.depth++; p.depth > maxDepth {
+		p.fail("more than %d nested classes", maxDepth)
+	}
+	defer func() { p.depth-- }()
+	s := &set{negated: p.skip("^")}
+	for first := true; ; first = false {
+		switch {
+		case !first && p.skip("]"):
+			return s.seal()
+		case p.skip("[:"):
+			negated := p.skip("^")
+			end := strings.Index(p.text[p.pos:], ":]")
+			if end < 0 {
+				p.fail("a class without :]")
+			}
+			p.property(s, p.text[p.pos:p.pos+end], negated)
+			p.pos += end + 2
+			continue
+		case p.skip("["):
+			s.subsets = append(s.subsets, p.class())
+			continue
+		case p.skip("&&"):
+			p.fail("an intersection of classes is not supported")
+		}
+		low, single := p.member(s)
+		if !single {
+			continue
+		}
+		high := low
+		if rest := p.text[p.pos:]; len(rest) > 1 && rest[0] == '-' && rest[1] != ']' {
+			p.pos++
+			if high, single = p.member(nil); !single || high < low {
+				p.fail("a range that does not end with a later character")
+			}
+		}
+		p.addRange(s, low, high)
+	}
+}
+
+// member parses a member of a class. It returns a single character, or adds a set to s.
+func (p *parser) member(s *set) (r rune, single bool) {
+	if !p.skip(`\`) {
+		return p.next(), true
+	}
+	only := &set{}
+	p.escape(only, true)
+	if len(only.ranges) == 2 && only.ranges[0] == only.ranges[1] && !only.negated {
+		return only.ranges[0], true
+	}
+	if s == nil {
+		return 0, false
+	}
+	s.subsets = append(s.subsets, only)
+	return 0, false
+}
+
+// addRange adds the characters from low to high, with those that differ only in case if the option i
+// is set.
+func (p *parser) addRange(s *set, low, high rune) {
+	s.ranges = append(s.ranges, low, high)
+	if !p.fold {
+		return
+	}
+	for r := low; r <= min(high, 0x1ffff); r++ {
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			if f < low || f > high {
+				s.ranges = append(s.ranges, f, f)
+			}
+		}
+	}
+}
+
+// escape parses what follows a backslash and adds it to s, which is empty.
+func (p *parser) escape(s *set, inClass bool) {
+	var r rune
+	switch c := p.next(); c {
+	case 'd', 'D':
+		p.property(s, "digit", c == 'D')
+		return
+	case 'w', 'W':
+		p.property(s, "word", c == 'W')
+		return
+	case 's', 'S':
+		p.property(s, "space", c == 'S')
+		return
+	case 'h', 'H':
+		p.property(s, "xdigit", c == 'H')
+		return
+	case 'p', 'P':
+		end := strings.IndexByte(p.text[p.pos:], '}')
+		if !p.skip("{") || end < 0 {
+			p.fail("a property without braces")
+		}
+		negated := c == 'P'
+		if p.skip("^") {
+			negated, end = !negated, end-1
+		}
+		p.property(s, p.text[p.pos:p.pos+end-1], negated)
+		p.pos += end
+		return
+	case 'n':
+		r = '\n'
+	case 'r':
+		r = '\r'
+	case 't':
+		r = '\t'
+	case 'f':
+		r = '\f'
+	case 'v':
+		r = '\v'
+	case 'a':
+		r = '\a'
+	case 'e':
+		r = 0x1b
+	case 'x':
+		r = p.hex(2, true)
+	case 'u':
+		r = p.hex(4, false)
+	case 'b':
+		if !inClass {
+			p.fail(`\b here is not supported`)
+		}
+		r = '\b'
+	default:
+		if c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) && c != '0' {
+			p.fail(`\%c is not supported`, c)
+		}
+		if r = c; c == '0' {
+			r = 0
+		}
+	}
+	if inClass {
+		s.ranges = []rune{r, r}
+	} else {
+		p.addRange(s, r, r)
+	}
+}
+
+// hex parses a hexadecimal number of at most so many digits, or in braces.
+func (p *parser) hex(digits int, braces bool) rune {
+	end := p.pos
+	text := ""
+	if braces && p.skip("{") {
+		if end = strings.IndexByte(p.text[p.pos:], '}'); end < 0 {
+			p.fail("a number without }")
+		}
+		text = p.text[p.pos : p.pos+end]
+		p.pos += end + 1
+	} else {
+		for end < len(p.text) && end-p.pos < digits && strings.IndexByte("0123456789abcdefABCDEF", p.text[end]) >= 0 {
+			end++
+		}
+		text = p.text[p.pos:end]
+		p.pos = end
+	}
+	v, err := strconv.ParseUint(text, 16, 32)
+	if err != nil || v > unicode.MaxRune {
+		p.fail("%q is no character", text)
+	}
+	return rune(v)
+}
+
+// Quote returns an expression that matches exactly the text.
+func Quote(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune(`\.+*?()|[]{}^$#&-~`, r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

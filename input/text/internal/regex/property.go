@@ -1,0 +1,60 @@
+package regex
+
+import (
+	"strings"
+	"unicode"
+)
+
+// classes has the POSIX classes and the other names that Oniguruma defines for Unicode texts.
+var classes = map[string]*set{
+	"alpha":  {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic}},
+	"digit":  {tables: []*unicode.RangeTable{unicode.Nd}},
+	"alnum":  {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.Nd}},
+	"space":  {tables: []*unicode.RangeTable{unicode.White_Space}},
+	"upper":  {tables: []*unicode.RangeTable{unicode.Lu, unicode.Other_Uppercase}},
+	"lower":  {tables: []*unicode.RangeTable{unicode.Ll, unicode.Other_Lowercase}},
+	"punct":  {tables: []*unicode.RangeTable{unicode.P, unicode.S}},
+	"cntrl":  {tables: []*unicode.RangeTable{unicode.Cc}},
+	"blank":  {tables: []*unicode.RangeTable{unicode.Zs}, ranges: []rune{'\t', '\t'}},
+	"xdigit": {ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}},
+	// Oniguruma counts the superscripts and fractions of Latin-1 as word characters.
+	"word": {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc},
+		ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}},
+	"any":      {ranges: []rune{0, unicode.MaxRune}},
+	"ascii":    {ranges: []rune{0, 0x7f}},
+	"alphabet": {tables: []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic}},
+}
+
+var wordSet = (&set{subsets: []*set{classes["word"]}}).seal()
+
+// propertyKey is a property's name without case, spaces, hyphens and underscores.
+func propertyKey(name string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "_", "").Replace(name))
+}
+
+// tables has the categories, the scripts and the properties of Unicode by propertyKey.
+var tables = func() map[string]*unicode.RangeTable {
+	all := map[string]*unicode.RangeTable{}
+	for _, named := range []map[string]*unicode.RangeTable{unicode.Properties, unicode.Scripts, unicode.Categories} {
+		for name, t := range named {
+			all[propertyKey(name)] = t
+		}
+	}
+	for alias, name := range unicode.CategoryAliases {
+		all[propertyKey(alias)] = unicode.Categories[name]
+	}
+	return all
+}()
+
+// property adds a class or a Unicode property, or its complement, to s.
+func (p *parser) property(s *set, name string, negated bool) {
+	key := propertyKey(name)
+	sub, ok := classes[key]
+	if t := tables[key]; !ok && t != nil {
+		sub, ok = &set{tables: []*unicode.RangeTable{t}}, true
+	}
+	if !ok {
+		p.fail("the property %q is not known", name)
+	}
+	s.subsets = append(s.subsets, &set{negated: negated, subsets: []*set{sub}})
+}

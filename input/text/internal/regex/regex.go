@@ -1,0 +1,292 @@
+// Package regex matches the regular expressions that tokenizer files contain. They are written in
+// the syntax of Oniguruma (Ruby's syntax), which has lookahead and possessive quantifiers; package
+// regexp of the standard library has neither.
+//
+// The package supports literals, classes (nested, negated, POSIX brackets and Unicode properties),
+// groups, alternation, greedy, lazy and possessive quantifiers, atomic groups, lookahead, lookbehind
+// of a single character, line and text anchors, word boundaries, and the options i, m and x.
+// Compile returns an error for every other construct, such as a back reference.
+package regex
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Regexp is a compiled expression. It is immutable, and any number of goroutines may use it, each
+// with its own Matcher.
+type Regexp struct {
+	code []inst
+}
+
+type opcode uint8
+
+const (
+	opSet       opcode = iota // one character of set
+	opRun                     // min to max characters of set
+	opSplit                   // first at x, then at y
+	opJump                    // to x
+	opLook                    // a lookahead: the code at x; y follows
+	opAtomic                  // the code at x, without backtracking into it; y follows
+	opBehind                  // the character before is in set
+	opLineStart               // ^
+	opLineEnd                 // $
+	opTextStart               // \A
+	opTextEnd                 // \z
+	opLastEnd                 // \Z
+	opBoundary                // \b
+	opMatch
+)
+
+type quantifierMode uint8
+
+const (
+	greedy quantifierMode = iota
+	lazy
+	possessive
+)
+
+type inst struct {
+	op       opcode
+	mode     quantifierMode
+	negated  bool // of opLook, opBehind and opBoundary
+	set      *set
+	min, max int // of opRun; max -1 is unlimited
+	x, y     int
+}
+
+// Matcher contains the working memory of matches. One goroutine uses it at a time.
+type Matcher struct {
+	stack []state
+	steps int
+	// seen has the states that an attempt has tried, once the attempt has run for memoAfter steps. A
+	// state that is entered again fails again, so an attempt's time is polynomial for every expression.
+	seen map[[2]int]struct{}
+}
+
+// state is a position to continue from: at pc and pos, and for an opRun also with fewer or more
+// characters.
+type state struct{ pc, pos, limit int }
+
+const memoAfter = 4096
+
+// Find returns the leftmost match in text from position from on, or -1, -1. Bytes that are not UTF-8
+// match as the character U+FFFD.
+func (re *Regexp) Find(m *Matcher, text []byte, from int) (start, end int) {
+	for start = from; start <= len(text); {
+		if end := re.match(m, text, 0, start); end >= 0 {
+			return start, end
+		}
+		if start == len(text) {
+			break
+		}
+		start += width(text, start)
+	}
+	return -1, -1
+}
+
+func width(text []byte, i int) int {
+	if text[i] < utf8.RuneSelf {
+		return 1
+	}
+	_, n := utf8.DecodeRune(text[i:])
+	return n
+}
+
+// match runs the code from pc until opMatch, and returns the end of the match or -1.
+func (re *Regexp) match(m *Matcher, text []byte, pc, pos int) int {
+	base, seen, steps := len(m.stack), m.seen, m.steps
+	m.seen, m.steps = nil, 0
+	defer func() { m.stack, m.seen, m.steps = m.stack[:base], seen, steps }()
+	m.stack = append(m.stack, state{pc, pos, -1})
+	for len(m.stack) > base {
+		top := &m.stack[len(m.stack)-1]
+		pc, pos = top.pc, top.pos
+		if top.limit >= 0 { // an opRun that tries another number of characters
+			pos = re.retry(m, text, top)
+			pc++
+		} else {
+			m.stack = m.stack[:len(m.stack)-1]
+		}
+		if end := re.forward(m, text, pc, pos); end >= 0 {
+			return end
+		}
+	}
+	return -1
+}
+
+// retry changes the number of characters of the opRun on top of the stack, removes it if that was
+// its last choice, and returns the new position.
+func (re *Regexp) retry(m *Matcher, text []byte, top *state) int {
+	in := &re.code[top.pc]
+	if in.mode == lazy {
+		// limit is how many more characters may follow.
+		pos := top.pos + width(text, top.pos)
+		top.limit--
+		top.pos = pos
+		if top.limit == 0 || pos == len(text) || !in.set.at(text, pos) {
+			m.stack = m.stack[:len(m.stack)-1]
+		}
+		return pos
+	}
+	_, n := utf8.DecodeLastRune(text[:top.pos])
+	pos := top.pos - n
+	top.pos = pos
+	if pos <= top.limit {
+		m.stack = m.stack[:len(m.stack)-1]
+	}
+	return pos
+}
+
+// forward runs the code until it matches or fails, and returns the end of the match or -1.
+func (re *Regexp) forward(m *Matcher, text []byte, pc, pos int) int {
+	for {
+		in := &re.code[pc]
+		if m.steps++; m.steps > memoAfter && in.op != opJump {
+			key := [2]int{pc, pos}
+			if _, again := m.seen[key]; again {
+				return -1
+			}
+			if m.seen == nil {
+				m.seen = map[[2]int]struct{}{}
+			}
+			m.seen[key] = struct{}{}
+		}
+		ok := true
+		switch in.op {
+		case opMatch:
+			return pos
+		case opSet:
+			if ok = pos < len(text) && in.set.at(text, pos); ok {
+				pos += width(text, pos)
+			}
+		case opRun:
+			pos, ok = re.run(m, text, pc, pos)
+		case opSplit:
+			m.stack = append(m.stack, state{in.y, pos, -1})
+			pc = in.x
+			continue
+		case opJump:
+			pc = in.x
+			continue
+		case opLook:
+			if (re.match(m, text, in.x, pos) >= 0) == in.negated {
+				return -1
+			}
+			pc = in.y
+			continue
+		case opAtomic:
+			if pos = re.match(m, text, in.x, pos); pos < 0 {
+				return -1
+			}
+			pc = in.y
+			continue
+		case opBehind:
+			ok = (pos > 0 && in.set.before(text, pos)) != in.negated
+		case opLineStart:
+			ok = pos == 0 || text[pos-1] == '\n' && pos < len(text)
+		case opLineEnd:
+			ok = pos == len(text) || text[pos] == '\n'
+		case opTextStart:
+			ok = pos == 0
+		case opTextEnd:
+			ok = pos == len(text)
+		case opLastEnd:
+			ok = pos == len(text) || pos == len(text)-1 && text[pos] == '\n'
+		case opBoundary:
+			before, after := pos > 0 && wordSet.before(text, pos), pos < len(text) && wordSet.at(text, pos)
+			ok = (before != after) != in.negated
+		}
+		if !ok {
+			return -1
+		}
+		pc++
+	}
+}
+
+// run matches as many characters as the mode of an opRun wants first, and pushes the other choices.
+func (re *Regexp) run(m *Matcher, text []byte, pc, pos int) (int, bool) {
+	in, n := &re.code[pc], 0
+	most := in.max
+	if in.mode == lazy {
+		most = in.min
+	}
+	least := pos // the position after min characters
+	for (most < 0 || n < most) && pos < len(text) && in.set.at(text, pos) {
+		pos += width(text, pos)
+		if n++; n == in.min {
+			least = pos
+		}
+	}
+	if n < in.min {
+		return pos, false
+	}
+	switch {
+	case in.mode == lazy && in.max != in.min && pos < len(text) && in.set.at(text, pos):
+		more := in.max - in.min
+		if in.max < 0 {
+			more = len(text)
+		}
+		m.stack = append(m.stack, state{pc, pos, more})
+	case in.mode == greedy && pos > least:
+		m.stack = append(m.stack, state{pc, pos, least})
+	}
+	return pos, true
+}
+
+// set is a set of characters.
+type set struct {
+	negated bool
+	ranges  []rune // pairs of the first and the last character
+	tables  []*unicode.RangeTable
+	subsets []*set
+	ascii   [utf8.RuneSelf / 64]uint64 // the answers for ASCII, with negated; written by seal
+}
+
+func (s *set) has(r rune) bool {
+	return s.member(r) != s.negated
+}
+
+func (s *set) member(r rune) bool {
+	for i := 0; i < len(s.ranges); i += 2 {
+		if s.ranges[i] <= r && r <= s.ranges[i+1] {
+			return true
+		}
+	}
+	for _, t := range s.tables {
+		if unicode.Is(t, r) {
+			return true
+		}
+	}
+	for _, sub := range s.subsets {
+		if sub.has(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// seal prepares the answers for ASCII and returns s.
+func (s *set) seal() *set {
+	for r := range rune(utf8.RuneSelf) {
+		if s.has(r) {
+			s.ascii[r/64] |= 1 << (r % 64)
+		}
+	}
+	return s
+}
+
+// at reports whether the character at position i of text is in the set.
+func (s *set) at(text []byte, i int) bool {
+	if b := text[i]; b < utf8.RuneSelf {
+		return s.ascii[b/64]>>(b%64)&1 != 0
+	}
+	r, _ := utf8.DecodeRune(text[i:])
+	return s.has(r)
+}
+
+// before reports whether the character before position i of text is in the set.
+func (s *set) before(text []byte, i int) bool {
+	r, _ := utf8.DecodeLastRune(text[:i])
+	return s.has(r)
+}
