@@ -52,7 +52,7 @@ func CSV(paths []string, opts CSVOptions) Dataset {
 	if len(spec) == 0 {
 		return fail("csv", "list those to read in CSVOptions.Columns", "no columns are chosen")
 	}
-	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts.FileOptions, "csv", Dict(spec), isText, func(f *openFile, at int64) (recordReader, error) {
 		return openCSV(f, at, opts)
 	})
 }

@@ -12,9 +12,14 @@ import (
 	localfiles "github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// FileOptions says where files are. The zero value reads files of the operating system.
+// FileOptions specifies where files are stored and how they are compressed. The zero value reads files
+// of the operating system and detects gzip and zlib.
 type FileOptions struct {
 	FS fs.FS // nil: paths are those of the operating system
+	// Compression is TensorFlow's compression_type: "GZIP", "ZLIB" or "NONE". With "" the first bytes of
+	// each file decide, except for [FixedRecords], whose files may begin with any bytes. Positions count
+	// decompressed bytes. A pass that begins at a position decompresses the file from its beginning.
+	Compression string
 }
 
 // ErrCorrupt matches the errors of files whose bytes do not follow their format.
@@ -32,6 +37,7 @@ type files struct {
 	op     string
 	spec   Spec
 	format func(f *openFile, offset int64) (recordReader, error)
+	plain  func(head []byte) bool // see detectCompression
 }
 
 // recordReader reads the records of one open file.
@@ -42,8 +48,11 @@ type recordReader interface {
 	offset() int64
 }
 
-func fromFiles(paths []string, opts FileOptions, op string, spec Spec, format func(*openFile, int64) (recordReader, error)) Dataset {
-	return Dataset{files{slices.Clone(paths), opts, op, spec, format}}
+func fromFiles(paths []string, opts FileOptions, op string, spec Spec, plain func(head []byte) bool, format func(*openFile, int64) (recordReader, error)) Dataset {
+	if err := checkCompression(opts.Compression); err != nil {
+		return Dataset{failure{err}}
+	}
+	return Dataset{files{slices.Clone(paths), opts, op, spec, format, plain}}
 }
 
 func (s files) Info() Info {
@@ -118,7 +127,7 @@ func (it *fileIterator) Next(ctx context.Context) (Element, error) {
 
 func (it *fileIterator) open() error {
 	path := it.paths[it.at]
-	f := &openFile{path: path, fsys: it.opts.FS}
+	f := &openFile{path: path, fsys: it.opts.FS, compression: it.opts.Compression, plain: it.plain}
 	if err := f.open(); err != nil {
 		return within("open file", "", err)
 	}
@@ -152,8 +161,10 @@ func (it *fileIterator) Close() error {
 
 // openFile is a file that can be read from any byte, seekable or not.
 type openFile struct {
-	path string
-	fsys fs.FS
+	path        string
+	fsys        fs.FS
+	compression string // "" until the first use detects it
+	plain       func(head []byte) bool
 	fs.File
 }
 
@@ -176,7 +187,7 @@ func (f *openFile) open() (err error) {
 // a directory stands there. Set [FileOptions].FS to read files that are elsewhere.
 type PathError = localfiles.Error
 
-// size is the length in bytes.
+// size returns the length in bytes, of the compressed data if the file is compressed.
 func (f *openFile) size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -185,10 +196,41 @@ func (f *openFile) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// from returns a reader that starts at offset and ends the use of earlier ones. Too large an offset
-// is an error: a position that does not belong to this file.
+// isCompressed reports whether from decompresses the file. It is known after the first call of from.
+func (f *openFile) isCompressed() bool {
+	return f.compression == gzipCompression || f.compression == zlibCompression
+}
+
+// fileBuffer is the size of read buffers, in bytes.
+const fileBuffer = 1 << 16
+
+// from returns a reader of the decompressed bytes from offset on, and ends the use of earlier readers.
+// Too large an offset is an error, because the position belongs to another file.
 func (f *openFile) from(offset int64) (*bufio.Reader, error) {
-	const buffer = 1 << 16
+	if f.compression == "" {
+		r, err := f.raw(0)
+		if err != nil {
+			return nil, err
+		}
+		head, err := r.Peek(magicBytes)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if f.compression, err = detectCompression(f.path, head, f.plain); err != nil {
+			return nil, err
+		}
+		if offset == 0 && !f.isCompressed() {
+			return r, nil
+		}
+	}
+	if f.isCompressed() {
+		return f.decompressFrom(offset)
+	}
+	return f.raw(offset)
+}
+
+// raw returns a reader of the bytes of the file from offset on.
+func (f *openFile) raw(offset int64) (*bufio.Reader, error) {
 	if seeker, ok := f.File.(io.Seeker); ok {
 		info, err := f.Stat()
 		if err != nil {
@@ -198,7 +240,7 @@ func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 			return nil, misfit("byte %d of a file of %d", offset, info.Size())
 		}
 		_, err = seeker.Seek(offset, io.SeekStart)
-		return bufio.NewReaderSize(f.File, buffer), err
+		return bufio.NewReaderSize(f.File, fileBuffer), err
 	}
 	if err := f.Close(); err != nil {
 		return nil, err
@@ -206,7 +248,7 @@ func (f *openFile) from(offset int64) (*bufio.Reader, error) {
 	if err := f.open(); err != nil {
 		return nil, err
 	}
-	r := bufio.NewReaderSize(f.File, buffer)
+	r := bufio.NewReaderSize(f.File, fileBuffer)
 	if _, err := io.CopyN(io.Discard, r, offset); err == io.EOF {
 		return nil, misfit("the file is shorter than %d bytes", offset)
 	} else if err != nil {

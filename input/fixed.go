@@ -21,23 +21,40 @@ func FixedRecords(paths []string, opts FixedOptions) Dataset {
 		return fail("fixed records", "give at least 1 byte for a record and 0 for the others", "records of %d bytes with a header of %d and a footer of %d", opts.RecordBytes, opts.HeaderBytes, opts.FooterBytes)
 	}
 	spec := Leaf(TensorSpec{Kind: Uint8, Dims: []int{opts.RecordBytes}})
-	return fromFiles(paths, opts.FileOptions, "fixed", spec, func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts.FileOptions, "fixed", spec, nil, func(f *openFile, at int64) (recordReader, error) {
+		at = max(at, int64(opts.HeaderBytes))
+		if f.isCompressed() {
+			// The decompressed length is found by decompressing.
+			r, err := f.from(0)
+			if err != nil {
+				return nil, err
+			}
+			size, err := io.Copy(io.Discard, r)
+			if err != nil {
+				return nil, err
+			}
+			return fixedFrom(f, at, size, opts)
+		}
 		size, err := f.size()
 		if err != nil {
 			return nil, err
 		}
-		body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
-		if body < 0 || body%int64(opts.RecordBytes) != 0 {
-			return nil, corrupt(nil, "give the sizes that the file was written with",
-				"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
-		}
-		at = max(at, int64(opts.HeaderBytes))
-		r, err := f.from(at)
-		if err != nil {
-			return nil, err
-		}
-		return &fixedReader{r: r, at: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
+		return fixedFrom(f, at, size, opts)
 	})
+}
+
+// fixedFrom returns a reader from byte at of a file of the given size.
+func fixedFrom(f *openFile, at, size int64, opts FixedOptions) (recordReader, error) {
+	body := size - int64(opts.HeaderBytes) - int64(opts.FooterBytes)
+	if body < 0 || body%int64(opts.RecordBytes) != 0 {
+		return nil, corrupt(nil, "give the sizes that the file was written with",
+			"a file of %d bytes does not hold a header of %d, records of %d and a footer of %d", size, opts.HeaderBytes, opts.RecordBytes, opts.FooterBytes)
+	}
+	r, err := f.from(at)
+	if err != nil {
+		return nil, err
+	}
+	return &fixedReader{r: r, at: at, end: int64(opts.HeaderBytes) + body, size: opts.RecordBytes}, nil
 }
 
 type fixedReader struct {

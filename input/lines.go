@@ -13,7 +13,7 @@ const maxLine = 64 << 20
 // of a line of more than 64 MiB matches [ErrCorrupt]. The dataset reads the files one after the
 // other, in the given order.
 func Lines(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts, "lines", Leaf(TensorSpec{Kind: String}), isText, func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)
 		if err != nil {
 			return nil, err

@@ -283,6 +283,9 @@ func (s *Steps) State() (State, error) {
 
 // Close releases files and goroutines. A second call does nothing.
 func (s *Steps) Close() error {
+	if s == nil {
+		return nil
+	}
 	var errs []error
 	for _, it := range s.streams {
 		errs = append(errs, it.Close())

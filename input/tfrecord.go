@@ -18,9 +18,9 @@ const (
 )
 
 // again is the hint for a file that changed or broke off.
-const again = "write the file again; TFRecords reads uncompressed files"
+const again = "write the file again"
 
-// TFRecords returns a dataset of the records of uncompressed TFRecord files, as
+// TFRecords returns a dataset of the records of TFRecord files, plain or compressed, as
 // tf.data.TFRecordDataset does: string scalars with the records' raw bytes. It verifies both
 // checksums of every record; the error of a mismatch matches [ErrCorrupt].
 //
@@ -28,7 +28,7 @@ const again = "write the file again; TFRecords reads uncompressed files"
 // costs no allocation. Whoever keeps a few short records of a large file for long, as a shuffle
 // does, keeps their blocks: clone the strings with Map where that is too much.
 func TFRecords(paths []string, opts FileOptions) Dataset {
-	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), func(f *openFile, at int64) (recordReader, error) {
+	return fromFiles(paths, opts, "tfrecords", Leaf(TensorSpec{Kind: String}), isRecordHead, func(f *openFile, at int64) (recordReader, error) {
 		r, err := f.from(at)
 		if err != nil {
 			return nil, err
@@ -36,6 +36,9 @@ func TFRecords(paths []string, opts FileOptions) Dataset {
 		end, err := f.size()
 		if err != nil {
 			return nil, err
+		}
+		if f.isCompressed() {
+			end = at // unknown
 		}
 		return &tfrecordReader{r: r, at: at, end: end, sums: crc32.MakeTable(crc32.Castagnoli)}, nil
 	})
@@ -49,7 +52,7 @@ const (
 
 type tfrecordReader struct {
 	r       io.Reader
-	at, end int64 // of the next record, and the size of the file as it was opened
+	at, end int64 // of the next record, and the size of the file as it was opened if that is known
 	sums    *crc32.Table
 	// ahead are the bytes from at on that are read. What is in it never changes, as the records'
 	// strings are made of it.

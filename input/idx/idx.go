@@ -68,6 +68,9 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 // Read reads an array and expects r to end with it. The error of a malformed file matches
 // [ErrFormat]; other errors are those of r.
 func Read(r io.Reader) (Array, error) {
+	if r == nil {
+		return Array{}, &errkind.Fault{Op: "idx: read", Reason: "the reader is nil", Hint: "give an open file", Class: errkind.ValueError}
+	}
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(in)

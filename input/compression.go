@@ -1,0 +1,156 @@
+package input
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+)
+
+// The values of [FileOptions.Compression], which are those of TensorFlow's compression_type.
+const (
+	gzipCompression = "GZIP"
+	zlibCompression = "ZLIB"
+	noCompression   = "NONE"
+)
+
+// checkCompression returns an error for an unknown compression.
+func checkCompression(name string) error {
+	switch name {
+	case "", noCompression, gzipCompression, zlibCompression:
+		return nil
+	}
+	return wrong("read files", `use "GZIP", "ZLIB", "NONE", or "" to detect it`, "the compression %q", name)
+}
+
+// CompressionError reports a file in a compression that cannot be read. It matches
+// errors.ErrUnsupported.
+type CompressionError struct {
+	Path        string
+	Compression string // such as "Zstandard"
+}
+
+func (e *CompressionError) Error() string {
+	return fmt.Sprintf("input: file %s: the file is compressed with %s; decompress it, or compress it with gzip", e.Path, e.Compression)
+}
+
+// Is reports whether target is errors.ErrUnsupported.
+func (*CompressionError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// Kind returns NotImplementedError.
+func (*CompressionError) Kind() errkind.Kind { return errkind.NotImplementedError }
+
+// otherCompressions are recognized by the first bytes of a file.
+var otherCompressions = []struct{ name, magic string }{
+	{"Zstandard", "\x28\xb5\x2f\xfd"},
+	{"bzip2", "BZh91AY&SY"},
+	{"xz", "\xfd7zXZ\x00"},
+	{"LZ4", "\x04\x22\x4d\x18"},
+	{"Snappy", "\xff\x06\x00\x00sNaPpY"},
+	{"ZIP", "PK\x03\x04"},
+}
+
+// magicBytes is how many bytes of a file decide about its compression.
+const magicBytes = recordHead
+
+// detectCompression returns the compression of a file that begins with head. plain reports whether
+// head is the beginning of a file that is not compressed; nil is for formats in which every byte may be
+// the first.
+func detectCompression(path string, head []byte, plain func(head []byte) bool) (string, error) {
+	if plain == nil || plain(head) {
+		return noCompression, nil
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b\x08")):
+		return gzipCompression, nil
+	case len(head) > 1 && head[0] == 0x78 && (head[1] == 0x01 || head[1] == 0x9c || head[1] == 0xda):
+		return zlibCompression, nil
+	}
+	for _, c := range otherCompressions {
+		if bytes.HasPrefix(head, []byte(c.magic)) {
+			return "", &CompressionError{Path: path, Compression: c.name}
+		}
+	}
+	return noCompression, nil
+}
+
+// isText reports that nothing can be said of head: text in UTF-8 begins with none of the detected
+// magic numbers.
+func isText([]byte) bool { return false }
+
+// isRecordHead reports whether head is the head of a TFRecord.
+func isRecordHead(head []byte) bool {
+	return len(head) >= recordHead && maskedSum(crc32.MakeTable(crc32.Castagnoli), head[:8]) == binary.LittleEndian.Uint32(head[8:])
+}
+
+// decompress returns the decompressed bytes of r.
+func decompress(r io.Reader, compression string) (io.Reader, error) {
+	var z io.Reader
+	var err error
+	if compression == gzipCompression {
+		z, err = gzip.NewReader(r)
+	} else {
+		z, err = zlib.NewReader(r)
+	}
+	if err == io.EOF {
+		return bytes.NewReader(nil), nil // an empty file has no records
+	}
+	if err != nil {
+		return nil, compressionFault(err, compression)
+	}
+	return &decompressor{z, compression}, nil
+}
+
+type decompressor struct {
+	r           io.Reader
+	compression string
+}
+
+func (d *decompressor) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = compressionFault(err, d.compression)
+	}
+	return n, err
+}
+
+// compressionFault returns the error of damaged or truncated compressed data. Errors of the file
+// itself stay as they are.
+func compressionFault(err error, compression string) error {
+	var flateError flate.CorruptInputError
+	switch {
+	case err == io.EOF, err == io.ErrUnexpectedEOF:
+		return corrupt(nil, "write the file again", "the compressed data (%s) ends too early", compression)
+	case errors.As(err, &flateError), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum),
+		errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary):
+		return corrupt(err, "write the file again, or correct FileOptions.Compression", "the compressed data (%s) is damaged", compression)
+	}
+	return err
+}
+
+// decompressFrom returns a reader of the decompressed bytes from offset on.
+func (f *openFile) decompressFrom(offset int64) (*bufio.Reader, error) {
+	raw, err := f.raw(0)
+	if err != nil {
+		return nil, err
+	}
+	z, err := decompress(raw, f.compression)
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(z, fileBuffer)
+	if _, err := io.CopyN(io.Discard, r, offset); err == io.EOF {
+		return nil, misfit("the decompressed file is shorter than %d bytes", offset)
+	} else if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
