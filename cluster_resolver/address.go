@@ -56,10 +56,11 @@ func ParseEndpoints(text string) ([]Endpoint, error) {
 		if !validHost(e.Host) {
 			return nil, parseError(source, item, "worker has no valid host", `expected "name:uid:address"`)
 		}
-		if seen[e.Host] {
+		if key := hostKey(e.Host); seen[key] {
 			return nil, parseError(source, e.Host, "two workers with one address", "")
+		} else {
+			seen[key] = true
 		}
-		seen[e.Host] = true
 		list = append(list, e)
 	}
 	return list, nil
@@ -69,7 +70,7 @@ func ParseEndpoints(text string) ([]Endpoint, error) {
 // TPU_WORKER_HOSTNAMES has it. source names the input in errors, which are [*ParseError]s.
 func ParseHosts(source, text string) ([]string, error) {
 	var hosts []string
-	if err := splitList(source, text, func(item string) error {
+	if err := splitList(source, text, hostKey, func(item string) error {
 		if !validHost(item) {
 			return parseError(source, item, "not a host name or address",
 				"write hosts separated by commas, without ports")
@@ -87,7 +88,8 @@ func ParseHosts(source, text string) ([]string, error) {
 // without a port gets defaultPort; if defaultPort is 0, it is an error. Errors are [*ParseError]s.
 func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	var list []string
-	if err := splitList(source, text, func(item string) error {
+	key := func(item string) string { return addressKey(item, defaultPort) }
+	if err := splitList(source, text, key, func(item string) error {
 		a, err := parseAddress(source, strings.TrimPrefix(item, DefaultRPCLayer+"://"), defaultPort)
 		list = append(list, a)
 		return err
@@ -97,9 +99,9 @@ func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	return list, nil
 }
 
-// splitList calls f for each item, refuses an empty list or item, and refuses an item that is given
-// twice: two workers cannot be at one address.
-func splitList(source, text string, f func(item string) error) error {
+// splitList calls f for each item. It returns an error for an empty list, an empty item, and two items
+// with the same key, because two workers cannot have one address.
+func splitList(source, text string, key func(item string) string, f func(item string) error) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return parseError(source, "", "empty list", "name at least one worker")
@@ -114,10 +116,11 @@ func splitList(source, text string, f func(item string) error) error {
 		if item == "" {
 			return parseError(source, text, "empty item in the list", "remove the stray comma")
 		}
-		if seen[item] {
+		if k := key(item); seen[k] {
 			return parseError(source, item, "given twice", "name each worker once")
+		} else {
+			seen[k] = true
 		}
-		seen[item] = true
 		if err := f(item); err != nil {
 			return err
 		}
@@ -147,6 +150,29 @@ func parseAddress(source, text string, defaultPort int) (string, error) {
 		return "", err
 	}
 	return joinPort(host, n), nil
+}
+
+// hostKey returns the same text for all spellings of a host: names are equal in every case and with a
+// dot behind them, and an IP address has several forms.
+func hostKey(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// addressKey returns the same text for all spellings of an address: with and without TensorFlow's
+// scheme, and with and without the default port. Text that is not an address is its own key.
+func addressKey(text string, defaultPort int) string {
+	a, err := parseAddress("", strings.TrimPrefix(text, DefaultRPCLayer+"://"), defaultPort)
+	if err != nil {
+		return text
+	}
+	host, port, err := net.SplitHostPort(a)
+	if err != nil {
+		return text
+	}
+	return net.JoinHostPort(hostKey(host), port)
 }
 
 func parsePort(source, text string) (int, error) {

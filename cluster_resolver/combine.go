@@ -107,7 +107,11 @@ func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 			}
 		}
 	}
-	return NewSparseClusterSpec(merged)
+	spec, err := NewSparseClusterSpec(merged)
+	if err != nil {
+		return ClusterSpec{}, err
+	}
+	return spec, spec.checkAddresses()
 }
 
 // Chain asks its resolvers in order and takes the first that applies. It passes over a resolver

@@ -145,7 +145,7 @@ func parseFlag(source, text string) (bool, error) {
 }
 
 func parseChips(source, text string) (chips []int, err error) {
-	err = splitList(source, text, func(item string) error {
+	err = splitList(source, text, strings.TrimSpace, func(item string) error {
 		n, err := parseIndex(source, item)
 		chips = append(chips, n)
 		return err

@@ -74,6 +74,21 @@ func (s ClusterSpec) checkSize() error {
 	return nil
 }
 
+// checkAddresses returns an error if two tasks, of one job or of two, have the same address. Addresses
+// are compared with the default port, and names in lower case.
+func (s ClusterSpec) checkAddresses() error {
+	seen := make(map[string]Task, s.Len())
+	for task, address := range s.All() {
+		key := addressKey(address, DefaultPort)
+		if first, ok := seen[key]; ok {
+			return parseError(fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID), address,
+				fmt.Sprintf("address given twice, also to %s[%d]", first.Type, first.ID), "give each task an address of its own")
+		}
+		seen[key] = task
+	}
+	return nil
+}
+
 func (j jobSpec) check() error {
 	if strings.TrimSpace(j.name) == "" {
 		return parseError("cluster", "", "empty job name", `name it, such as "worker"`)

@@ -25,7 +25,7 @@ const (
 //
 // If the variable is not set, the error matches [ErrNotDetected]; if it is malformed, the error is
 // a [*ParseError]. An address is a host, with or without a port from 1 to 65535; an error names the
-// entry. A task index may be a number or a string of digits. The evaluator need not be in the
+// entry. Two tasks of the cluster cannot have one address. A task index may be a number or a string of digits. The evaluator need not be in the
 // cluster; every other task must be.
 type TFConfig struct {
 	// Getenv reads the environment. Nil stands for an empty environment.
@@ -146,6 +146,9 @@ func checkTFCluster(c Cluster) error {
 		if _, err := parseAddress(fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID), strings.TrimPrefix(address, DefaultRPCLayer+"://"), DefaultPort); err != nil {
 			return err
 		}
+	}
+	if err := c.Spec.checkAddresses(); err != nil {
+		return err
 	}
 	if c.RPCLayer != "" && !layerForm.MatchString(c.RPCLayer) {
 		return parseError("rpc_layer", c.RPCLayer, "not the name of a protocol", `write "grpc"`)

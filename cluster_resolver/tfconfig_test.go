@@ -148,3 +148,53 @@ func TestTFConfigTaskCanBeReplaced(t *testing.T) {
 	_, err = TFConfig{Getenv: e, Task: Task{"worker", 2}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "task is not in the cluster")
 }
+
+// Two tasks cannot have one address, however it is spelled, in one job or in two, in TF_CONFIG and in
+// every other list of hosts.
+func TestOneAddressBelongsToOneTask(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"worker":["n1:2222","n1:2222"]}`:                              "TF_CONFIG.cluster.worker[1]: address given twice, also to worker[0]",
+		`{"worker":{"0":"n1:1","7":"n1:1"}}`:                            "worker[7]: address given twice, also to worker[0]",
+		`{"chief":["n1:1"],"worker":["n2:1","n1:1"]}`:                   "worker[1]: address given twice, also to chief[0]",
+		`{"ps":["n1:1"],"worker":["n1:1"]}`:                             "worker[0]: address given twice, also to ps[0]",
+		`{"evaluator":["n1:1"],"worker":["n1:1"]}`:                      "worker[0]: address given twice, also to evaluator[0]",
+		`{"worker":["Host-1:2222","host-1:2222"]}`:                      "given twice",
+		`{"worker":["n1","n1:8470"]}`:                                   "given twice",
+		`{"worker":["grpc://n1:1","n1:1"]}`:                             "given twice",
+		`{"worker":["n1:80","n1:0080"]}`:                                "given twice",
+		`{"worker":["n1.:1","n1:1"]}`:                                   "given twice",
+		`{"worker":["[::1]:1","[0:0::1]:1"]}`:                           "given twice",
+		`{"worker":["::1","[::1]:8470"]}`:                               "given twice",
+		`{"worker":["10.0.0.1:1","[::ffff:10.0.0.1]:1"]}`:               "given twice",
+		`{"worker":["n1:1","n1:2"],"ps":["n1:3"],"chief":["n1:4"]}`:     "",
+		`{"worker":["n1:8470","n2:8470"],"evaluator":["n3"]}`:           "",
+		`{"worker":["10.0.0.1:1","10.0.0.11:1"],"ps":["10.0.0.1:11"]}`:  "",
+		`{"worker":["localhost:1","127.0.0.1:1"],"ps":["localhost:2"]}`: "",
+	} {
+		c, err := ParseTFConfig(`{"cluster":` + text + `}`)
+		if want == "" {
+			require.NoError(t, err, text)
+			assert.Positive(t, c.Spec.Len())
+			continue
+		}
+		var pe *ParseError
+		require.ErrorAs(t, err, &pe, text)
+		assert.ErrorContains(t, err, want, text)
+	}
+	for _, list := range []string{"n1,n1", "n1,N1", "n1,n1.", "::1,0::1"} {
+		_, err := ParseHosts("TPU_WORKER_HOSTNAMES", list)
+		assert.ErrorContains(t, err, "given twice", list)
+	}
+	for _, list := range []string{"n1:1,N1:1", "n1,n1:5", "grpc://n1:1,n1:1"} {
+		_, err := ParseAddresses("TPU_PROCESS_ADDRESSES", list, 5)
+		assert.ErrorContains(t, err, "given twice", list)
+	}
+	_, err := ParseEndpoints("a:b:Host,c:d:host")
+	assert.ErrorContains(t, err, "two workers with one address")
+	one, err := NewClusterSpec(map[string][]string{"worker": {"n1:1"}})
+	require.NoError(t, err)
+	two, err := NewClusterSpec(map[string][]string{"ps": {"N1:1"}})
+	require.NoError(t, err)
+	_, err = MergeSpecs(one, two)
+	assert.ErrorContains(t, err, "given twice")
+}
