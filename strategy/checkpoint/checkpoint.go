@@ -144,6 +144,9 @@ func (c *Checkpoint) Variables() []Info {
 
 // Close closes the files. A second Close does nothing.
 func (c *Checkpoint) Close() error {
+	if c == nil {
+		return nil
+	}
 	var errs []error
 	for _, o := range c.objects {
 		if err := o.close(); err != nil {

@@ -158,6 +158,19 @@ func (m *Manager) Place() string { return m.store.String() }
 
 // Steps returns the saved steps, ascending. It leaves out saves that were interrupted.
 func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
+	// A listing is not atomic. While another process saves a step and removes the only earlier one, a
+	// listing may contain neither, but a later listing contains the new step.
+	for range 3 {
+		steps, err := m.list(ctx)
+		if err != nil || len(steps) > 0 {
+			return steps, err
+		}
+	}
+	return nil, nil
+}
+
+// list returns the steps of one listing of the store, ascending.
+func (m *Manager) list(ctx context.Context) ([]int64, error) {
 	all, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
 		return nil, doing("list steps", "", err)
@@ -174,8 +187,9 @@ func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 }
 
 // Open opens the checkpoint of a step: one in shards, or one of an earlier version of this package in
-// one file. It reads the manifests and no tensors. The error matches [ErrNone] if the step was not saved, and [ErrCorrupt]
-// if the checkpoint is damaged, as far as that shows. Close the checkpoint before the store.
+// one file. It reads the manifests and no tensors. The error matches [ErrNone] if the step was not
+// saved, or was removed before it could be opened, and [ErrCorrupt] if Open finds that the checkpoint
+// is damaged. Close the checkpoint before the store.
 func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	c, err := openIn(ctx, m.store, step)
 	if err == nil {
@@ -184,58 +198,115 @@ func (m *Manager) Open(ctx context.Context, step int64) (*Checkpoint, error) {
 	return c, err
 }
 
-// openIn opens the checkpoint of a step in a store.
+// openIn opens the checkpoint of a step in a store. If another process replaces or removes the
+// checkpoint meanwhile, openIn opens the new one, or returns an error that matches ErrNone.
 func openIn(ctx context.Context, s storage.Store, step int64) (*Checkpoint, error) {
+	c, save, err := openOnce(ctx, s, step)
+	for range maxAttempts {
+		if !errors.Is(err, ErrCorrupt) {
+			break
+		}
+		before, damage := save, err
+		if c, save, err = openOnce(ctx, s, step); save == before && errors.Is(err, ErrCorrupt) {
+			return nil, damage
+		}
+	}
+	return c, err
+}
+
+// openOnce opens the checkpoint of a step, and returns the name of its save, "" for one in one file.
+func openOnce(ctx context.Context, s storage.Store, step int64) (c *Checkpoint, save string, err error) {
 	plain, sharded, err := manifestIn(ctx, s, step)
 	switch {
 	case errors.Is(err, storage.ErrNotExist):
-		return nil, none("open one of Manager.Steps", "no step %d in %s", step, s)
+		return nil, "", none("open one of Manager.Steps", "no step %d in %s", step, s)
 	case err != nil:
-		return nil, err
+		return nil, "", err
 	case plain != nil:
-		return openPlain(ctx, s, plain)
+		c, err = openPlain(ctx, s, plain)
+		return c, "", err
 	}
-	return openSharded(ctx, s, sharded)
+	c, err = openSharded(ctx, s, sharded)
+	return c, sharded.Save, err
 }
+
+// maxAttempts limits how often a reader lists the checkpoints again because another process removed
+// the checkpoint that it was opening. Each attempt needs a new save of the other process.
+const maxAttempts = 100
 
 // Latest opens the checkpoint of the last step, as tf.train.latest_checkpoint names it. The error of
-// an empty store matches [ErrNone].
+// an empty store matches [ErrNone]. Another process may save and remove checkpoints meanwhile.
 // Latest returns an error for a damaged checkpoint; [Manager.LatestIntact] passes over it.
 func (m *Manager) Latest(ctx context.Context) (*Checkpoint, error) {
-	steps, err := m.Steps(ctx)
+	for range maxAttempts {
+		steps, err := m.Steps(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(steps) == 0 {
+			break
+		}
+		c, err := m.Open(ctx, steps[len(steps)-1])
+		if !errors.Is(err, ErrNone) {
+			return c, err
+		}
+	}
+	return nil, none("save one first", "%s is empty", m.store)
+}
+
+// LatestIntact reads checkpoints, the last first, and opens the first whose checksums match. passed
+// has the errors of the later checkpoints that it passed over because they are damaged or cannot be
+// read: log them. Another process may save and remove checkpoints meanwhile; a checkpoint that was
+// removed is not damaged. LatestIntact does not pass over a checkpoint that a later version of this
+// program wrote ([ErrVersion]), or one that this process may not read; it returns their error.
+func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
+	damaged := map[int64]error{}
+	var steps []int64
+	for range maxAttempts {
+		if steps, err = m.Steps(ctx); err != nil {
+			return nil, nil, err
+		}
+		passed = passed[:0]
+		changed := false
+		for _, step := range slices.Backward(steps) {
+			if damaged[step] == nil {
+				c, err := m.openIntact(ctx, step)
+				if err == nil {
+					return c, passed, nil
+				}
+				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNone) {
+					return nil, passed, err
+				}
+				now, listErr := m.Steps(ctx)
+				if listErr != nil {
+					return nil, passed, listErr
+				}
+				if changed = !slices.Equal(now, steps); changed {
+					break // the checkpoint may have been removed, and there may be a later one
+				}
+				m.saw(step)
+				damaged[step] = err
+			}
+			passed = append(passed, damaged[step])
+		}
+		if !changed {
+			break
+		}
+	}
+	return nil, passed, none("restore a copy of the store, or begin anew", "none of the %d in %s is intact", len(steps), m.store)
+}
+
+// openIntact opens the checkpoint of a step and compares all checksums.
+func (m *Manager) openIntact(ctx context.Context, step int64) (*Checkpoint, error) {
+	c, err := m.Open(ctx, step)
 	if err != nil {
 		return nil, err
 	}
-	if len(steps) == 0 {
-		return nil, none("save one first", "%s is empty", m.store)
+	if err := c.Verify(ctx); err != nil {
+		c.Close()
+		return nil, err
 	}
-	return m.Open(ctx, steps[len(steps)-1])
-}
-
-// LatestIntact reads checkpoints, the last first, and opens the first whose checksums hold. passed
-// holds the errors of the later checkpoints that it passed over because they are damaged or cannot
-// be read: log them. It does not pass over a checkpoint that a later version of this program wrote
-// ([ErrVersion]), or one that this process may not read; their error is err.
-func (m *Manager) LatestIntact(ctx context.Context) (c *Checkpoint, passed []error, err error) {
-	steps, err := m.Steps(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, step := range slices.Backward(steps) {
-		c, err := m.Open(ctx, step)
-		if err == nil {
-			if err = c.Verify(ctx); err == nil {
-				return c, passed, nil
-			}
-			c.Close()
-		}
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNone) {
-			return nil, passed, err
-		}
-		m.saw(step)
-		passed = append(passed, err)
-	}
-	return nil, passed, none("restore a copy of the store, or begin anew", "none of the %d in %s is intact", len(steps), m.store)
+	return c, nil
 }
 
 // Wait waits for the save that is under way in the background and returns its error, a
@@ -262,6 +333,9 @@ func (m *Manager) Wait(ctx context.Context) error {
 // Close waits for the save under way, as Wait does, and ends the manager. To give the save up, call
 // Abort before. A second Close does nothing.
 func (m *Manager) Close() error {
+	if m == nil || m.turn == nil {
+		return nil
+	}
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
 	m.mu.Lock()
@@ -285,7 +359,11 @@ func (m *Manager) Close() error {
 
 // Abort gives the save under way up: its step has no checkpoint then, unless it was complete. No
 // later save succeeds; Close the manager.
-func (m *Manager) Abort() { m.stopping() }
+func (m *Manager) Abort() {
+	if m != nil && m.stopping != nil {
+		m.stopping()
+	}
+}
 
 // Hurry has process 0 wait for the parts of the others for so long from now on at most, or for
 // [ManagerOptions.Patience] if that ends before. A run that has lost a process, or is to end, calls
