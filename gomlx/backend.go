@@ -173,6 +173,9 @@ func (b *Backend) named() error {
 // Close frees all buffers and executables of the backend, and makes every use of it an error; what
 // waits in one is given up with [ErrFinalized]. A second Close returns the first one's result.
 func (b *Backend) Close() error {
+	if b == nil || b.machine == nil {
+		return nil
+	}
 	b.machine.End()
 	b.Backend.Finalize()
 	return b.holds.Close(func(errs []error) error {

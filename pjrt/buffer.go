@@ -186,7 +186,7 @@ func (b *Buffer) settle(state uint32) {
 // Close gives the memory back once the calls that use the buffer have returned; programs already
 // enqueued keep what they need. Closing twice, or closing a donated buffer, does nothing.
 func (b *Buffer) Close() error {
-	if b.core == nil {
+	if b == nil || b.core == nil {
 		return nil
 	}
 	for {

@@ -156,7 +156,7 @@ func (c *Client) read() (err error) {
 // destroyed when the last of that work ends. So a program can end in the middle of a compilation
 // that takes minutes. After success, a further Close returns the same result.
 func (c *Client) Close() error {
-	if c.core == nil {
+	if c == nil || c.core == nil {
 		return nil
 	}
 	c.closing.Lock()

@@ -47,7 +47,7 @@ func newExecutable(api *capi.API, path string, unload func() error, x capi.Execu
 // first result. The Executable of a LoadedExecutable stays open, and Close returns an error that
 // matches [ErrBorrowed].
 func (e *Executable) Close() error {
-	if e.executableHandle == nil {
+	if e == nil || e.executableHandle == nil {
 		return nil // a record, or a zero value
 	}
 	if !e.owned {

@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,12 +47,19 @@ func integers(list []int64, v uint64, b []byte) ([]int64, error) {
 	return list, nil
 }
 
+// errDynamic reports a shape that is known only while the program runs.
+var errDynamic = errors.New("a shape has a dynamic dimension")
+
 // shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions, 4 the elements of a tuple, 5
-// the layout. s is nil for a tuple.
+// the layout, 6 which dimensions are dynamic. s is nil for a tuple. The error of a dynamic dimension,
+// also in an element of a tuple, is errDynamic.
 func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
 	rowMajor = true
+	if err := checkStatic(m); err != nil {
+		return nil, false, err
+	}
 	err = eachField(m, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch n {
 		case 2:
@@ -63,6 +71,9 @@ func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 			// is bounded.
 			layout, err := field(b, 5)
 			if err != nil {
+				return err
+			}
+			if err := checkStatic(b); err != nil {
 				return err
 			}
 			major, err := isRowMajor(layout)
@@ -82,6 +93,26 @@ func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 		return nil, rowMajor, nil
 	}
 	return shapeOf64(dtype, dims), rowMajor, nil
+}
+
+// checkStatic returns errDynamic if a dimension of a ShapeProto is dynamic: bounded, which field 6 marks,
+// or unbounded, which has a negative size.
+func checkStatic(m []byte) error {
+	return eachField(m, func(n protowire.Number, v uint64, b []byte) error {
+		if n != 3 && n != 6 {
+			return nil
+		}
+		values, err := integers(nil, v, b)
+		if err != nil {
+			return err
+		}
+		for _, x := range values {
+			if n == 6 && x != 0 || n == 3 && x < 0 {
+				return errDynamic
+			}
+		}
+		return nil
+	})
 }
 
 // isRowMajor reads a LayoutProto: 1 lists the dimensions, minor to major.

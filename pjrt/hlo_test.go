@@ -47,6 +47,21 @@ func TestParameterShapesOfAModule(t *testing.T) {
 	if _, _, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, shape(13))), Format: FormatHLO}); !errors.Is(err, errNoArray) {
 		t.Fatalf("a tuple parameter: %v", err)
 	}
+	dynamic := protoint.AppendBytes(shape(11, 8), 6, []byte{1})
+	static := protoint.AppendBytes(shape(11, 8), 6, []byte{0})
+	for name, s := range map[string]struct {
+		program []byte
+		want    error
+	}{
+		"a bounded parameter":             {protoint.AppendBytes(nil, 1, dynamic), errDynamic},
+		"a bounded result":                {protoint.AppendBytes(nil, 2, dynamic), errDynamic},
+		"a bounded element of the result": {protoint.AppendBytes(nil, 2, protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, dynamic)), errDynamic},
+		"static shapes":                   {protoint.AppendBytes(protoint.AppendBytes(nil, 1, static), 2, static), nil},
+	} {
+		if _, _, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, s.program), Format: FormatHLO}); !errors.Is(err, s.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	if _, _, err = parameterShapes(Program{Code: nil, Format: FormatHLO}); !errors.Is(err, errHLO) {
 		t.Fatalf("no program shape: %v", err)
 	}

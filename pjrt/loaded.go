@@ -166,6 +166,10 @@ func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer", Hint: "leave mhlo.layout_mode out"}
 		case err == nil:
 			l.know(params)
+		case errors.Is(err, errDynamic):
+			// The plugin ends the process when such a program is executed.
+			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a dynamic shape, such as tensor<?xf32, #stablehlo.bounds<8>>",
+				Hint: "use static shapes: pad the values, and pass their number as another value"}
 		case errors.Is(err, errNoArray):
 			return &CompileError{Field: "Program.Code", Reason: "a parameter of main is no array, such as a tuple", Hint: "pass its elements one by one"}
 		}
@@ -254,7 +258,7 @@ func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 // Close gives the program back once calls under way have returned; launches already enqueued run to
 // their end. A second Close returns the first result.
 func (l *LoadedExecutable) Close() error {
-	if l.loadedHandle == nil {
+	if l == nil || l.loadedHandle == nil {
 		return nil
 	}
 	l.mu.Lock()

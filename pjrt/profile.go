@@ -38,6 +38,9 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 // Stop returns its error, and the recording ends nevertheless. A second Stop is an error that matches
 // ErrClosed.
 func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
+	if r == nil || r.plugin == nil {
+		return nil, errNotMade("stop profile", "profile", "Client.Profile")
+	}
 	handle := r.handle.Swap(nil)
 	if handle == nil {
 		return nil, fail("stop profile", r.plugin.String(), ErrClosed)

@@ -220,7 +220,7 @@ func (t *Topology) Fingerprint() (n uint64, err error) {
 // Close gives the topology back once calls under way have returned. A second Close returns the
 // first result.
 func (t *Topology) Close() error {
-	if t.topologyHandle == nil {
+	if t == nil || t.topologyHandle == nil {
 		return nil
 	}
 	return t.shut("close topology")

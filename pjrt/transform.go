@@ -72,6 +72,9 @@ func (p *Plugin) Register(t Transform) (*Registration, error) {
 
 // Close ends the transform, also in compilations under way. It waits until Apply runs no more. A second Close is an error that matches ErrClosed.
 func (r *Registration) Close() error {
+	if r == nil || r.plugin == nil {
+		return nil
+	}
 	handle := r.handle.Swap(nil)
 	if handle == nil {
 		return fail("close transform", r.plugin.String(), ErrClosed)

@@ -232,6 +232,9 @@ func (b *Binding) Results() []Value {
 
 // Close releases the results and the copies of the arguments.
 func (b *Binding) Close() error {
+	if b == nil || b.program == nil {
+		return nil
+	}
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
 	if b.closed {

@@ -132,10 +132,10 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 // [ErrClosed]. Close waits for a run under way; steps that were launched run to their end. A second
 // Close does nothing. The strategy's Close closes its functions.
 func (f *Function) Close() error {
-	s := f.strategy
-	if s.machine == nil { // a zero value
+	if f == nil || f.strategy == nil || f.strategy.machine == nil {
 		return nil
 	}
+	s := f.strategy
 	s.mu.Lock()
 	was := f.closed.Swap(true)
 	var programs []*program

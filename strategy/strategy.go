@@ -302,7 +302,7 @@ func (s *TPUStrategy) runnable(doing ...string) error {
 //
 // Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
 func (s *TPUStrategy) Close() error {
-	if s.machine == nil { // a zero value
+	if s == nil || s.machine == nil { // a zero value
 		return nil
 	}
 	s.machine.Launch.Lock()

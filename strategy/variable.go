@@ -171,6 +171,9 @@ func (v *Variable) free() error {
 // of a store close with the strategy: for such a variable Close returns an [*Error]. A second Close
 // does nothing.
 func (v *Variable) Close() error {
+	if v == nil || v.strategy == nil {
+		return nil
+	}
 	s := v.strategy
 	s.machine.Launch.Lock()
 	defer s.machine.Launch.Unlock()

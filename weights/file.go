@@ -278,7 +278,7 @@ func (p *part) check() error {
 
 // Close closes the files. A second call does nothing.
 func (f *File) Close() error {
-	if f.closed.Swap(true) {
+	if f == nil || f.closed.Swap(true) {
 		return nil
 	}
 	var errs []error

@@ -123,7 +123,7 @@ func (it *Iterator) GetNext(ctx context.Context) (any, error) {
 
 // Close releases the input. Initialize opens it again.
 func (it *Iterator) Close() error {
-	if it.pass == nil {
+	if it == nil || it.pass == nil {
 		return nil
 	}
 	pass := it.pass

@@ -237,6 +237,9 @@ func (v *Variable) Restore(ctx context.Context, saved *tensors.Tensor) error {
 
 // Close releases the variable's memory; its name is free again.
 func (v *Variable) Close() error {
+	if v == nil || v.d == nil {
+		return nil
+	}
 	v.d.mu.Lock()
 	delete(v.d.variables, v.inner)
 	delete(v.d.names, v.Name())

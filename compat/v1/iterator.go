@@ -97,7 +97,7 @@ func (it *InputIterator) Next(ctx context.Context) (any, error) { return it.GetN
 
 // Close releases the input. Initialize opens it again.
 func (it *InputIterator) Close() error {
-	if it.it == nil {
+	if it == nil || it.it == nil {
 		return nil
 	}
 	open := it.it

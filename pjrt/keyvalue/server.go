@@ -54,6 +54,9 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Close ends the server, and all waits for keys.
 func (s *Server) Close() error {
+	if s == nil || s.listener == nil {
+		return nil
+	}
 	err := s.listener.Close()
 	s.cancel()
 	s.serving.Wait()

@@ -29,6 +29,9 @@ func ReadCSV(r io.Reader) ([]Series, error) {
 		return &errkind.Fault{Op: "curve: read table", Subject: where, Reason: reason, Err: err, Class: errkind.ValueError,
 			Hint: "give a CSV file whose first line names the columns, one of them step, and whose cells are numbers or empty"}
 	}
+	if r == nil {
+		return nil, wrong(0, "", "the reader is nil", nil)
+	}
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1
 	rows, err := in.ReadAll()

@@ -149,6 +149,9 @@ func (w *Writer) Sync() error { return w.file.Sync() }
 
 // Close writes what is kept, and closes the file. A second Close does nothing.
 func (w *Writer) Close() error {
+	if w == nil || w.file == nil {
+		return nil
+	}
 	err := w.Flush()
 	return errors.Join(err, w.file.Close())
 }

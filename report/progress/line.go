@@ -131,6 +131,9 @@ func (l *Line) Process(pid int) {
 
 // Close wipes the line and forgets what is under way. The line may be used again.
 func (l *Line) Close() {
+	if l == nil || l.w == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.settle(time.Now())

@@ -268,6 +268,9 @@ func (f *Feed) State() input.State {
 // error. Close ends the context of an input that waits for data; an input without a context, such
 // as a GoMLX dataset, ends its call first. A second Close returns the result of the first.
 func (f *Feed) Close() error {
+	if f == nil || f.done == nil {
+		return nil
+	}
 	f.close.Do(func() {
 		f.cancel(ErrClosed)
 		<-f.done

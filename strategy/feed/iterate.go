@@ -64,7 +64,12 @@ func (it *Iterator) Next(ctx context.Context) (any, error) {
 
 // Close releases the input. The values that Next returned stay the caller's. A second Close does
 // nothing.
-func (it *Iterator) Close() error { return it.steps.Close() }
+func (it *Iterator) Close() error {
+	if it == nil {
+		return nil
+	}
+	return it.steps.Close()
+}
 
 // Inputs puts a step of distributed input on the devices: a nest like the dataset's elements,
 // tuples as []any and dictionaries as map[string]any, with a *[strategy.PerReplica] at each leaf,

@@ -116,6 +116,9 @@ func merge(all, newer []Metric) []Metric {
 // Stop ends the run after this step's hooks, without an error. The reason is in [Result].Stopped.
 // The first reason counts. With several processes the run ends if any process stops it.
 func (s *State) Stop(reason string) {
+	if s == nil {
+		return
+	}
 	if s.stop == "" {
 		s.stop = reason
 	}

@@ -170,6 +170,9 @@ func (g *Generator) begin(ctx context.Context, prompts int) error {
 
 // Close releases what the generator has on the devices. The model's variables stay.
 func (g *Generator) Close() error {
+	if g == nil || g.turn == nil {
+		return nil
+	}
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
 	g.closed = true

@@ -186,7 +186,7 @@ func (a *Agreement) Met(step int64) error {
 
 // Close releases an exchange under way. The agreement can be used again.
 func (a *Agreement) Close() error {
-	if a.under == nil {
+	if a == nil || a.under == nil {
 		return nil
 	}
 	under := a.under

@@ -165,6 +165,9 @@ func (f *Function) function(args []any) (flat *strategy.Function, paths []string
 
 // Close frees what the function has on the devices, as [strategy.Function.Close] does.
 func (f *Function) Close() error {
+	if f == nil {
+		return nil
+	}
 	f.mu.Lock()
 	functions := f.functions
 	f.functions, f.closed = nil, true

@@ -46,8 +46,30 @@ const (
 	maxPart   = 2 << 30
 )
 
-// decode reads a step file as far as its parts say it goes, so that what is none, and what has no
-// end, is not read on. sum is the hash it must have, or "". Errors are [*Error], beside those of r.
+// readPart reads n bytes, or fewer if r ends before. It writes them to sum, and allocates at most one and
+// a half times the bytes that r has, whatever n is.
+func readPart(r io.Reader, sum io.Writer, n uint64) ([]byte, error) {
+	const first = 1 << 20
+	data := make([]byte, min(n, first))
+	for done := 0; ; {
+		got, err := io.ReadFull(r, data[done:])
+		sum.Write(data[done : done+got])
+		done += got
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return data[:done], nil
+		}
+		if err != nil || uint64(done) == n {
+			return data[:done], err
+		}
+		grown := make([]byte, min(n, 2*uint64(done)))
+		copy(grown, data)
+		data = grown
+	}
+}
+
+// decode reads a step file as far as the lengths of its parts say, so that it does not read other
+// files and endless streams to their end. It keeps no other part of a file whose header is not one of this
+// version. sum is the hash that the file must have, or "". Errors are [*Error], or those of r.
 func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}
@@ -55,7 +77,7 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	whole, size := sha256.New(), 0
 	take := func(n uint64) (data []byte) { // fewer bytes where the file ends
 		if err == nil {
-			data, err = io.ReadAll(io.TeeReader(io.LimitReader(r, int64(n)), whole))
+			data, err = readPart(r, whole, n)
 			size += len(data)
 		}
 		return data
@@ -64,6 +86,8 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 		return fail(NotAFile, "it does not begin as one")
 	}
 	var parts [3][]byte
+	var said struct{ Version int }
+	var headerErr error
 	for i, limit := range [...]uint64{maxHeader, maxPart, maxPart} {
 		length := take(8)
 		if len(length) < 8 {
@@ -73,7 +97,18 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 		if n > limit {
 			return fail(Damaged, "a part of it has %d bytes, at most %d are read", n, limit)
 		}
-		parts[i] = take(n)
+		if i > 0 && (headerErr != nil || said.Version != version) {
+			var skipped int64
+			skipped, err = io.CopyN(whole, r, int64(n))
+			size += int(skipped)
+			if err == io.EOF {
+				err = nil
+			}
+			continue
+		}
+		if parts[i] = take(n); i == 0 {
+			headerErr = json.Unmarshal(parts[0], &said)
+		}
 	}
 	body := whole.Sum(nil)
 	stored, more := take(sha256.Size), take(1)
@@ -89,9 +124,8 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	case !bytes.Equal(body, stored):
 		return fail(Damaged, "its checksum is wrong")
 	}
-	var said struct{ Version int }
-	if err := json.Unmarshal(parts[0], &said); err != nil {
-		return fail(Damaged, "its header: %v", err)
+	if headerErr != nil {
+		return fail(Damaged, "its header: %v", headerErr)
 	}
 	if said.Version != version {
 		return fail(Version, "it has version %d, this program reads %d", said.Version, version)

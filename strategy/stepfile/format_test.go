@@ -3,9 +3,11 @@ package stepfile_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -32,6 +34,17 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	_, err = stepfile.Load(t.Context(), strat, endless{bytes.NewReader(huge)}, nil)
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Damaged, refused.Reason)
+
+	// A stream that names a large program behind a header that is none.
+	large := append(append([]byte{}, file[:17]...), make([]byte, 16)...)
+	large = binary.LittleEndian.AppendUint64(large, 1<<30)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = stepfile.Load(t.Context(), strat, endless{bytes.NewReader(large)}, nil)
+	runtime.ReadMemStats(&after)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, stepfile.Damaged, refused.Reason)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 
 	sum := sha256.Sum256(file)
 	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})

@@ -80,6 +80,10 @@ func LoadEvaluation(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, s
 func trains(step *saved.Step) bool { return step.Trains() && step.SplitBatch }
 
 func load(ctx context.Context, s *strategy.TPUStrategy, r io.Reader, store *model.Store, opts []Options) (*strategy.Function, *saved.Step, error) {
+	if s == nil || r == nil {
+		return nil, nil, &errkind.Fault{Op: "stepfile: load", Reason: "the strategy or the reader is nil", Class: errkind.ValueError,
+			Hint: "give a strategy of strategy.New and the opened file"}
+	}
 	m := inside.Of[machine](s)
 	if err := m.Usable(ctx, "loading a step"); err != nil {
 		return nil, nil, err

@@ -153,7 +153,12 @@ func (e *Evaluation) Over(ctx context.Context, batches iter.Seq2[[]any, error]) 
 }
 
 // Close frees what the evaluation has on the devices, its metrics included; see [Step.Close].
-func (e *Evaluation) Close() error { return e.function.Close() }
+func (e *Evaluation) Close() error {
+	if e == nil {
+		return nil
+	}
+	return e.function.Close()
+}
 
 // MetricNames returns the names of what [Evaluation.Results] reads, in its order.
 func (e *Evaluation) MetricNames() []string { return e.metrics.names() }

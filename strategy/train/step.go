@@ -379,6 +379,9 @@ func (t *Step) Bind(ctx context.Context, batch ...any) (*strategy.Binding, error
 // matches [strategy.ErrClosed]. Close waits for a Run under way. A second Close does nothing. The
 // strategy's Close closes the step, too.
 func (t *Step) Close() error {
+	if t == nil {
+		return nil
+	}
 	err := t.function.Close()
 	if t.swap != nil {
 		err = errors.Join(err, t.swap().Close())

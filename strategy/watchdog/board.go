@@ -35,6 +35,9 @@ func In(s storage.Store) *Board { return &Board{s, false} }
 
 // Close releases what the board holds. The records stay.
 func (b *Board) Close() error {
+	if b == nil {
+		return nil
+	}
 	if b.owned {
 		return b.store.Close()
 	}

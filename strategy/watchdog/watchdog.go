@@ -348,7 +348,12 @@ func (w *Watchdog) Withdraw(err error) error {
 
 // Close ends the watchdog, and host 0 logs where the time of the run has gone. The other hosts are
 // told that this one has left the loop, and why: err is the run's error, or nil.
-func (w *Watchdog) Close(err error) error { return w.end(err) }
+func (w *Watchdog) Close(err error) error {
+	if w == nil || w.close == nil {
+		return nil
+	}
+	return w.end(err)
+}
 
 func (w *Watchdog) end(err error) error {
 	w.mu.Lock()

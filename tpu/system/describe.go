@@ -270,7 +270,7 @@ func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.Com
 
 // Close gives the description back. A second Close returns the first result.
 func (s *Slice) Close() error {
-	if s.handle == nil {
+	if s == nil || s.handle == nil {
 		return nil
 	}
 	s.closed.Store(true)

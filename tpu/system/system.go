@@ -86,6 +86,9 @@ func (s *System) Device(id int) (*pjrt.Device, bool) {
 // Close closes the runtime. While strategies or buffers are open on it, Close fails and counts
 // them. A second Close returns the first result.
 func (s *System) Close() error {
+	if s == nil {
+		return nil
+	}
 	err := s.Runtime().Close()
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
 		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies on it first"}
