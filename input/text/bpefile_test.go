@@ -123,7 +123,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		"and 0 in the vocabulary": func(f map[string]any) {
 			f["added_tokens"] = []any{map[string]any{"id": 9, "content": EndOfText}}
 		},
-		"separates texts is not clear": func(f map[string]any) {
+		"not clear which of the special tokens": func(f map[string]any) {
 			f["added_tokens"] = []any{map[string]any{"id": 310, "content": "<a>"}, map[string]any{"id": 311, "content": "<b>"}}
 			delete(vocabulary(f), EndOfText)
 		},
