@@ -148,16 +148,15 @@ func piece(text, file string) bool {
 
 // TestTheClassifierOfTheTutorialIs40Lines holds the counts of lines to the files; comments and empty
 // lines are none.
-func TestTheClassifierOfTheTutorialIs40Lines(t *testing.T) {
+func TestTheTutorialCountsTheLinesOfItsClassifier(t *testing.T) {
 	program, err := os.ReadFile("../examples/mnist/main.go")
 	require.NoError(t, err)
 	code := regexp.MustCompile(`(?m)^\s*(//.*)?\n`).ReplaceAllString(string(program), "")
-	assert.Equal(t, 40, strings.Count(code, "\n"))
 	keras, err := os.ReadFile("compare/mnist_keras.py")
 	require.NoError(t, err)
 	lines := strings.Count(regexp.MustCompile(`(?m)^\s*((#|""").*)?\n`).ReplaceAllString(string(keras), ""), "\n")
 	page, err := os.ReadFile("tutorial.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(page), "is 40 lines of code")
+	assert.Contains(t, string(page), fmt.Sprintf("is %d lines of code", strings.Count(code, "\n")))
 	assert.Contains(t, string(page), fmt.Sprintf("compare/mnist_keras.py) is %d lines", lines))
 }

@@ -123,7 +123,8 @@ type Options struct {
 // and is cheap to make: one per trace is fine. It is safe for concurrent use; its builders are not.
 type Backend struct {
 	opts      Options
-	bad       error // of the options
+	bad       error        // of the options
+	observed  *observation // by Observe, nil if no op is recorded
 	sums      sums
 	finalized atomic.Bool
 }

@@ -137,6 +137,7 @@ func (f *Function) ops(name string, operands []compute.Value,
 	if done != nil {
 		done(f.fn.Statements[first:], results)
 	}
+	f.builder.backend.observed.add(name, from, results)
 	return results, nil
 }
 

@@ -21,6 +21,21 @@
 //		})
 //	}, options)
 //
+// # Models over integers
+//
+// A layer computes in the dtype of its input, and a policy does not cast integers. So a model whose
+// first floats are made of integers, such as by an embedding or by a conversion of pixels, computes in
+// float32. Convert these floats with [Compute]:
+//
+//	x := layers.Embedding(scope.In("embedding"), tokens, dtypes.Float32, vocabulary, width)
+//	x = precision.Compute(x) // bfloat16 from here on
+//
+// A policy whose Compute no operation computes in is an error of the step's trace. The error names the
+// first product in another dtype and its line:
+//
+//	no operation of the model computes in BFloat16; the first one in another dtype is the Float32
+//	product DotGeneral[(Float32)[8, 64] (Float32)[64, 256]] at model.go:31
+//
 // # What stays in float32
 //
 // A layer has its variables in the dtype of its input. Give a layer a float32 input and it computes

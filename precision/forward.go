@@ -13,6 +13,10 @@ type Target interface {
 	// SumIn sets the dtypes in which the ops that follow add up numbers of half precision:
 	// reductions in accumulate, and the parts that logical devices have of a product in partial.
 	SumIn(accumulate, partial dtypes.DType)
+	// Observe records the ops that follow until stop is called. used reports whether one of them
+	// computes with floats of the dtype. other describes the first product of floats of another
+	// dtype, or the first such op, with its line; it is empty if there is no such op.
+	Observe(dtype dtypes.DType) (stop func() (used bool, other string))
 }
 
 // Forward runs f, the forward part of a step, such as a model and its loss, by the policy, and
@@ -29,7 +33,8 @@ type Target interface {
 //
 // The code of f runs twice in a step's first trace. Forward may be called several times in a step,
 // but not within f. A zero policy calls f and nothing else. Forward panics with an
-// [*errkind.Fault] for a policy that cannot be, for a trainable variable that the store has in
+// [*errkind.Fault] for an invalid policy, for a policy whose Compute no operation of f computes in
+// although others compute in another float dtype, for a trainable variable that the store has in
 // Compute itself, and for a graph that is none of package strategy's or of a [TraceState]'s.
 func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	if p == (Policy{}) {
@@ -50,7 +55,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	}
 	t.policy, t.running = p, true
 	defer func() { t.running = false }()
-	p.sums(g)
+	target := p.sums(g)
 	inside := make([]*graph.Node, len(in))
 	for i, x := range in {
 		inside[i] = x
@@ -61,7 +66,14 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	}
 	call := t.next()
 	var out []*graph.Node
-	run := func() { out = f(inside) }
+	run := func() {
+		stop := target.Observe(p.Compute)
+		defer stop() // also if f panics
+		out = f(inside)
+		if used, other := stop(); !used && other != "" {
+			panic(p.unused(other))
+		}
+	}
 	switch store := model.GetStore(g); {
 	case store == nil || p.Compute == p.Parameters:
 		run()
@@ -77,11 +89,18 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	return results
 }
 
-// sums tells the backend in what to add up. One that cannot be told adds up as the policies do.
-func (p Policy) sums(g *graph.Graph) {
+// unused returns the error of a policy whose Compute no operation computes in.
+func (p Policy) unused(other string) error {
+	return wrong("policy with Compute "+p.Compute.String(),
+		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",
+		"no operation of the model computes in %s; the first one in another dtype is the %s", p.Compute, other)
+}
+
+// sums sets the dtypes in which the backend adds up.
+func (p Policy) sums(g *graph.Graph) Target {
 	if target, ok := g.Backend().(Target); ok {
 		target.SumIn(p.Accumulate, p.Partial)
-		return
+		return target
 	}
 	panic(&errkind.Fault{Op: "precision:", Subject: "Forward", Reason: "the backend of the graph cannot be told in what to add up",
 		Hint: "trace the step with package strategy", Class: errkind.NotImplementedError})
@@ -98,6 +117,15 @@ func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
 		y = graph.ConvertDType(y, p.Output)
 	}
 	return y
+}
+
+// Of returns the policy of the forward part of the graph that is being traced, and the zero Policy
+// without one.
+func Of(g *graph.Graph) Policy {
+	if t := tracedOf(g); t != nil && t.running {
+		return t.policy
+	}
+	return Policy{}
 }
 
 // Output returns a float in the Output of the graph's policy: write it around the logits of a

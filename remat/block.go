@@ -115,7 +115,11 @@ func (p Policy) Check(op string, g *graph.Graph, build func()) {
 	now := &nameScope{names: map[string]bool{}, around: around}
 	g.AttachState(seenKey{}, now)
 	defer g.AttachState(seenKey{}, around)
+	before := len(g.Nodes())
 	build()
+	if (p.keep.Some || p.keep.Host) && len(g.Nodes()) > before {
+		g.AttachState(appliedKey{}, true)
+	}
 	for _, name := range p.keep.Names {
 		if !now.names[name] {
 			panic(&errkind.Fault{Op: op, Subject: "policy " + p.String(), Reason: fmt.Sprintf("no tensor of the block has the name %q", name),
@@ -123,3 +127,10 @@ func (p Policy) Check(op string, g *graph.Graph, build func()) {
 		}
 	}
 }
+
+type appliedKey struct{}
+
+// Applied reports whether a block or a layer loop of the graph with operations in it has another policy
+// than [Everything]. It is for programs whose policy is an option of the command line, which has no
+// effect on a model without blocks.
+func Applied(g *graph.Graph) bool { return g.State(appliedKey{}) != nil }

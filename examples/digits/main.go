@@ -21,7 +21,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := f.Parse(args, stderr); err != nil {
 		return err
 	}
-	c, err := perceptron.New(*data)
+	c, err := perceptron.New(*data, f)
 	if err != nil {
 		return err
 	}

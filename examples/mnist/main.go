@@ -14,6 +14,8 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/testdata/digits"
@@ -33,14 +35,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName)) // over the logical devices
+	logits := func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) }
 	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout)
 }
 
-func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
-	x := graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1)
+// logits returns the scores of the 10 classes. The backward pass keeps of each layer what keep says.
+func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
+	// The images are bytes, which no policy casts: their floats are in the dtype of the computation.
+	x := precision.Compute(graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1))
 	for _, filters := range []int{32, 64} {
-		x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Channels(filters).KernelSize(3).PadSame().Done())
-		x = graph.MaxPool(x).Window(2).Done()
+		x = remat.Block(keep, x, func(x *graph.Node) *graph.Node {
+			x = activation.Relu(layers.Convolution(rc.Scope("conv").In("%d", filters), x).Channels(filters).KernelSize(3).PadSame().Done())
+			return graph.MaxPool(x).Window(2).Done()
+		})
 	}
 	x = activation.Relu(layers.Dense(rc.Scope("hidden"), graph.Reshape(x, x.Shape().Dimensions[0], -1), true, 128))
 	return layers.Dense(rc.Scope("logits"), x, true, 10)

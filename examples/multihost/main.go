@@ -127,7 +127,7 @@ const lostAfter = 30 * time.Second
 // runHost is what each host does: open its devices together with the others, train and test on all
 // of the slice, and shut down.
 func runHost(ctx context.Context, cfg config, opts system.Options) (trainer.ClassifierResult, error) {
-	c, err := perceptron.New(cfg.data)
+	c, err := perceptron.New(cfg.data, cfg.Flags)
 	if err != nil {
 		return trainer.ClassifierResult{}, err
 	}

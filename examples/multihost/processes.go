@@ -26,7 +26,7 @@ import (
 // asProcesses runs each host as a process of its own, which is this program again. This process is
 // the machine: it has the devices, and the hosts reach them through a socket.
 func asProcesses(ctx context.Context, cfg config, stdout, stderr io.Writer) (result trainer.ClassifierResult, err error) {
-	if _, err := perceptron.New(cfg.data); err != nil {
+	if _, err := perceptron.New(cfg.data, cfg.Flags); err != nil {
 		return result, err // each host would say the same
 	}
 	base, err := system.Open(ctx, system.Options{CPUDevices: cfg.Devices, Plugin: cfg.Plugin})

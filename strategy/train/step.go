@@ -49,7 +49,8 @@ type Options struct {
 	NonFinite NonFinite
 	// Precision says in which dtypes the step keeps, computes and adds up; the zero value leaves
 	// that to the loss function. The loss function gets the batch's floats, and its layers the
-	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. See
+	// variables, in Precision.Compute; gradients and the optimizer are in Precision.Parameters. A model
+	// over integers has to call [precision.Compute]: a policy that reaches no operation is an error. See
 	// [precision.Policy.Forward], and [Step.LossScale] for its loss scale.
 	Precision precision.Policy
 	// ClipNorm bounds the global norm of the gradients: the root of the sum of the squares of all

@@ -19,6 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/aot"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
@@ -31,8 +32,10 @@ import (
 // Classifier is a model that says to which class an input belongs, and what it is trained with; see
 // [Flags.Classify]. Only Logits and the data have to be given.
 type Classifier struct {
-	// Logits builds the scores of the classes, floats [rows, classes], of a replica's inputs,
-	// [rows, ...] in the dtype of the data.
+	// Logits returns the scores of the classes, floats [rows, classes], of a replica's inputs,
+	// [rows, ...] in the dtype of the data. With -precision write precision.Compute around the first
+	// floats that are made of integers, which a policy does not cast. With -remat build the layers in
+	// [remat.Block] or in a layer loop, with the policy [Flags].Keep. A flag without effect is an error.
 	Logits func(rc *strategy.ReplicaContext, inputs *graph.Node) *graph.Node
 	// Training and Test are examples: tuples of an input and its class, an integer from 0.
 	Training, Test input.Dataset
@@ -187,7 +190,7 @@ func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error
 	if c.Optimizer == nil {
 		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
 	}
-	return train.New(s, f.Store(), c.Optimizer, c.loss, o)
+	return train.New(s, f.Store(), c.Optimizer, f.Loss(c.loss), o)
 }
 
 var accuracy = train.Reported("accuracy")
@@ -195,7 +198,7 @@ var accuracy = train.Reported("accuracy")
 // loss is the mean cross-entropy of a replica's rows. In a test they come with a mask of those that do
 // not fill the batch up.
 func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-	logits, classes := c.Logits(rc, in[0]), graph.ConvertDType(in[1], dtypes.Int32)
+	logits, classes := precision.Output(c.Logits(rc, in[0])), graph.ConvertDType(in[1], dtypes.Int32)
 	var counts *graph.Node
 	if len(in) > 2 {
 		counts = in[2]

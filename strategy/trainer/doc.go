@@ -23,6 +23,10 @@
 //		...
 //	}
 //
+// In newStep give train.New the loss function f.Loss(loss) and the policy f.Precision, and build the
+// layers in blocks or loops with the policy f.Keep: [Flags.Loss] returns an error for -precision or
+// -remat without effect. A model over integers converts its first floats with precision.Compute.
+//
 // The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state, -remat,
 // -precision, -resume, -seed, -out, -save-every, -near, -replay, -profile, -cache, -devices and
 // -plugin. A program adds its own.

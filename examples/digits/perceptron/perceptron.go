@@ -11,17 +11,20 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
 // New returns the classifier of the images in a folder of MNIST's files, or, if it is empty, of the
-// 1,797 digits of 8x8 pixels that the module carries.
-func New(folder string) (trainer.Classifier, error) {
+// 1,797 digits of 8x8 pixels that the module carries. The backward pass keeps of the hidden layer what
+// f.Keep says when the step is traced.
+func New(folder string, f *trainer.Flags) (trainer.Classifier, error) {
 	training, test, err := idx.Sets(folder, digits.IDX)
 	return trainer.Classifier{
-		Logits: logits, Training: training, Test: test, Batch: 64, Variables: rules,
+		Logits: func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) }, Training: training, Test: test, Batch: 64, Variables: rules,
 		Optimizer: optimizer.Adam().LearningRate(2e-3).Done(), Patience: 10,
 	}, err
 }
@@ -34,12 +37,15 @@ var rules = logical.Rules{
 	logical.Match(`/output/.*weights`, logical.Over(logical.AxisName, "")),
 }
 
-// logits builds the scores of the 10 classes of images of any size.
-func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
+// logits returns the scores of the 10 classes of images of any size.
+func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
 	x := graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255)
-	x = graph.Reshape(x, x.Shape().Dimensions[0], -1)
-	h := layers.Dense(rc.Scope("hidden"), x, true, 256)
-	h = activation.Relu(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
+	// The images are bytes, which no policy casts: their floats are in the dtype of the computation.
+	x = precision.Compute(graph.Reshape(x, x.Shape().Dimensions[0], -1))
+	h := remat.Block(keep, x, func(x *graph.Node) *graph.Node {
+		h := layers.Dense(rc.Scope("hidden"), x, true, 256)
+		return activation.Relu(logical.Split(h, 1, rc.Strategy().NumLogicalDevices()))
+	})
 	// Each logical device multiplies its features; the sum over them is whole on each.
 	return logical.Replicate(layers.Dense(rc.Scope("output"), h, true, 10))
 }

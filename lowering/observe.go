@@ -1,0 +1,79 @@
+package lowering
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+)
+
+// observation records the float dtypes that ops compute in.
+type observation struct {
+	dtype dtypes.DType
+	used  bool
+	// product is the first product of floats of another dtype, and op the first op of such floats.
+	product, op string
+}
+
+// movements are ops that compute nothing.
+var movements = []string{"ConvertDType", "Identity", "Reshape", "BroadcastInDim", "Transpose", "Slice"}
+
+// Observe records the ops that are lowered from now on, until stop is called. used reports whether one
+// of them computes with floats of the dtype. other describes the first product of floats of another
+// dtype with its line, or the first op without a product, and is empty if there is no such op.
+// Conversions and ops that only move elements are not counted. Observe is for one graph, and is not
+// called while another goroutine traces.
+func (b *Backend) Observe(dtype dtypes.DType) (stop func() (used bool, other string)) {
+	o := &observation{dtype: dtype}
+	b.observed = o
+	return func() (used bool, other string) {
+		b.observed = nil
+		if o.product != "" {
+			return o.used, o.product
+		}
+		return o.used, o.op
+	}
+}
+
+// add records an op.
+func (o *observation) add(name string, operands []*Value, results []compute.Value) {
+	if o == nil || slices.Contains(movements, name) {
+		return
+	}
+	other := dtypes.InvalidDType
+	for _, v := range operands {
+		switch dtype := v.shape.DType; {
+		case dtype == o.dtype:
+			o.used = true
+			return
+		case dtype.IsFloat() && other == dtypes.InvalidDType:
+			other = dtype
+		}
+	}
+	switch product := name == "DotGeneral" || name == "ConvGeneral"; {
+	case other == dtypes.InvalidDType:
+	case product && o.product == "":
+		o.product = describe(other, "product", name, operands, results)
+	case o.op == "":
+		o.op = describe(other, "operation", name, operands, results)
+	}
+}
+
+// describe returns an op as an error names it, such as "Float32 product DotGeneral of [8 64] and
+// [64 256] at model.go:49".
+func describe(dtype dtypes.DType, kind, name string, operands []*Value, results []compute.Value) string {
+	all := make([]shapes.Shape, len(operands))
+	for i, v := range operands {
+		all[i] = v.shape
+	}
+	text := fmt.Sprintf("%s %s %s%v", dtype, kind, name, all)
+	if len(results) > 0 {
+		if at := results[0].(*Value).origin; at != nil && at.Line > 0 {
+			text += fmt.Sprintf(" at %s:%d", path.Base(at.File), at.Line)
+		}
+	}
+	return text
+}
