@@ -38,7 +38,7 @@ const given = `
 	store *model.Store, step *train.Step, opt optimizer.Interface, loss train.Loss, data fit.Data,
 	options fit.Options, rules logical.Rules, x, y, q, up, down *graph.Node, width int, err error,
 	md *clusterresolver.MetadataClient, attention func(*model.Scope, *graph.Node) *graph.Node,
-	newStep func(*strategy.TPUStrategy) *train.Step, file, evalFile io.Reader, evalLoss *strategy.Variable,
+	newStep func(*strategy.TPUStrategy) *train.Step, tokenLosses func(*strategy.ReplicaContext, *graph.Node) *graph.Node, file, evalFile io.Reader, evalLoss *strategy.Variable,
 	mesh *distributed.DeviceMesh, trainer *gomlxtrain.Trainer`
 
 // TestThePagesCodeCompiles compiles the Go code of the pages that is no piece of a file, each block
