@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/plan"
@@ -167,6 +168,10 @@ func parseConfig(text string) (*config, error) {
 	if strings.TrimSpace(text) == "" {
 		return c, nil
 	}
+	const shown = "it has a control character, or bytes that are not UTF-8"
+	if plain.Line(text) != text {
+		return fail("", shown, "remove it")
+	}
 	seen := map[string]bool{}
 	items, ok := splitItems(text)
 	if !ok {
@@ -198,6 +203,9 @@ func parseConfig(text string) (*config, error) {
 		value, err := unquoted(value)
 		if err != nil {
 			return fail(name, err.Error(), `write \" and \\ within double quotes`)
+		}
+		if plain.Line(value) != value {
+			return fail(name, shown, "remove it")
 		}
 		if reason, hint := options[at].read(c, value); reason != "" {
 			return fail(name, reason, hint)

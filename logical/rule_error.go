@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
 // RuleError reports a rule that cannot be followed.
@@ -29,7 +30,7 @@ type RuleError struct {
 func (e *RuleError) Error() string {
 	what := "logical: rules"
 	if e.File != "" {
-		what += " " + e.File
+		what += " " + plain.Line(e.File)
 	}
 	if e.Rule >= 0 {
 		what += fmt.Sprintf(": rule %d", e.Rule)

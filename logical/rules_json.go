@@ -1,15 +1,14 @@
 package logical
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
 // rulesFile is the JSON form of rules.
@@ -69,15 +68,7 @@ func ParseRules(data []byte) (Rules, error) {
 	}
 	const form = `write {"rules": [{"variable": "/dense/weights$", "split": "-,logical"}]}`
 	var file rulesFile
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
-		return nil, wrong(-1, err, form, "the JSON is not right")
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, wrong(-1, nil, "write one object", "something follows the object")
-	}
-	if err := noRepeats(json.NewDecoder(bytes.NewReader(data))); err != nil {
+	if err := strictjson.Decode(data, &file); err != nil {
 		return nil, wrong(-1, err, form, "the JSON is not right")
 	}
 	if len(file.Rules) == 0 {
@@ -178,33 +169,4 @@ func axesOf(text string) []string {
 		return nil
 	}
 	return axes[0]
-}
-
-// noRepeats refuses an object that has a field twice, of which package json takes the last. The value
-// has been decoded before.
-func noRepeats(d *json.Decoder) error {
-	token, err := d.Token()
-	open, nested := token.(json.Delim)
-	if err != nil || !nested {
-		return err
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		if open == '{' {
-			key, err := d.Token()
-			if err != nil {
-				return err
-			}
-			name, _ := key.(string)
-			if seen[name] {
-				return fmt.Errorf("field %q is there twice", name)
-			}
-			seen[name] = true
-		}
-		if err := noRepeats(d); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token() // the end
-	return err
 }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -132,16 +132,11 @@ func Parse(data []byte) (Plan, error) {
 		return Plan{}, &errkind.Fault{Op: "plan: parse", Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint, Class: errkind.ValueError}
 	}
 	var f form
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&f); err != nil {
+	if err := strictjson.Decode(data, &f); err != nil {
 		return wrong(err, "give a file that a search for a plan wrote", "it is no plan")
 	}
-	_, more := decoder.Token()
 	mesh, err := sharding.ParseMesh(f.Axes)
 	switch {
-	case more != io.EOF:
-		return wrong(nil, "give a file of one plan", "there is more after it")
 	case f.Version != version:
 		return wrong(nil, "search again with this version", "its version is %d, and this reads %d", f.Version, version)
 	case f.Slice == "" || f.Replicas < 1:

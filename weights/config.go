@@ -2,13 +2,13 @@ package weights
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
 // Config has the sizes of a decoder in the manner of Llama or Gemma, as Hugging Face's config.json
@@ -64,7 +64,7 @@ func ReadConfig(dir string) (Config, error) {
 		AttentionBias bool `json:"attention_bias"`
 		DenseBias     bool `json:"mlp_bias"`
 	}
-	if err := json.Unmarshal(text, &j); err != nil {
+	if err := strictjson.Unmarshal(text, &j); err != nil {
 		return fail(errkind.DataLossError, err, "", "no JSON of a model")
 	}
 	if j.Type != "llama" && j.Type != "gemma" {

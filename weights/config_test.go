@@ -1,6 +1,7 @@
 package weights_test
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -15,11 +16,15 @@ import (
 const config = `"model_type":"llama","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"intermediate_size":16,"vocab_size":32`
 
 // TestAConfigOfNoModelIsRefused reads sizes that would fill the memory of whoever lists the tensors,
-// and numbers that no model computes with. The later of two entries of a name counts.
+// and numbers that no model computes with. An entry takes the place of the one of the same name.
 func TestAConfigOfNoModelIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	read := func(entries string) (weights.Config, error) {
-		text(t, filepath.Join(dir, "config.json"), "{"+config+entries+"}")
+		all := map[string]json.RawMessage{}
+		require.NoError(t, json.Unmarshal([]byte("{"+config+entries+"}"), &all)) // the later of two entries
+		data, err := json.Marshal(all)
+		require.NoError(t, err)
+		text(t, filepath.Join(dir, "config.json"), string(data))
 		return weights.ReadConfig(dir)
 	}
 	c, err := read("")

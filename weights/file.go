@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
 // The names that Hugging Face gives to the file of a model that has one, and to the index of one
@@ -166,7 +166,7 @@ func readIndex(fsys fs.FS, name string) (map[string]string, error) {
 	var index struct {
 		Files map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(text, &index); err != nil {
+	if err := strictjson.Unmarshal(text, &index); err != nil {
 		return nil, inFile(name, "", errkind.Fault{Reason: "no index", Err: err, Class: errkind.DataLossError})
 	}
 	if len(index.Files) == 0 {

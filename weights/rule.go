@@ -1,14 +1,12 @@
 package weights
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
 // Rules say which variable each tensor of a file becomes. They are data: Go values, or JSON that
@@ -97,14 +95,9 @@ func (c Cut) bounds(size int64) (from, to int64, err error) {
 // ParseRules reads rules from JSON: a list of objects with the names of the fields in small
 // letters. Names that are not there are errors.
 func ParseRules(data []byte) (Rules, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	var rules Rules
-	if err := d.Decode(&rules); err != nil {
+	if err := strictjson.Decode(data, &rules); err != nil {
 		return nil, inRule(len(rules), "JSON", "not read", `write a list such as [{"tensor": "...", "to": [{"variable": "/..."}]}]`, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, inRule(len(rules), "JSON", "something follows the list", "", nil)
 	}
 	if _, err := rules.compile(); err != nil {
 		return nil, err

@@ -173,8 +173,8 @@ func (j Job) check() error {
 	}
 	for i, argument := range j.Arguments {
 		at, why, hint := strings.IndexByte(argument, 0), "is zero, which ends an argument", "leave it out"
-		if at < 0 && j.On == GKE {
-			at, why, hint = foreign(argument), "is not of UTF-8, as a manifest is", "have the program read it from a file"
+		if at < 0 {
+			at, why, hint = foreign(argument), "is not UTF-8", "have the program read it from a file"
 		}
 		if at >= 0 {
 			return wrong("arguments", hint, "byte %d of argument %d (%.60q) %s", at, i, argument, why)
@@ -183,7 +183,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// foreign returns the place of the first byte of a text that is not of UTF-8, or -1.
+// foreign returns the index of the first byte of a text that is not UTF-8, or -1.
 func foreign(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {

@@ -139,7 +139,9 @@ func TestWhatCannotBeLaunchedIsSaid(t *testing.T) {
 		}
 	}
 	_, err := with(job(t, "v5litepod-8", launch.GKE), func(j *launch.Job) { j.Image, j.Arguments = "i", []string{"ok", "é\xff"} }).Text(launch.Manifest)
-	assert.ErrorContains(t, err, `launch: arguments: byte 2 of argument 1 ("é\xff") is not of UTF-8`)
+	assert.ErrorContains(t, err, `launch: arguments: byte 2 of argument 1 ("é\xff") is not UTF-8`)
+	_, err = with(job(t, "v5litepod-16", launch.TPUVM), func(j *launch.Job) { j.Arguments = []string{"\xff"} }).Text(launch.Script)
+	assert.ErrorContains(t, err, `launch: arguments: byte 0 of argument 0 ("\xff") is not UTF-8`)
 	_, err = job(t, "v5litepod-8", launch.GKE).Text(launch.Manifest)
 	assert.ErrorContains(t, err, "launch: --image: the manifest names an image, and there is none; give the image, or the project and the zone")
 	_, err = job(t, "v5litepod-8", launch.TPUVM).Text(launch.Manifest)

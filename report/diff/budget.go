@@ -1,15 +1,13 @@
 package diff
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -57,18 +55,13 @@ const mostBytes, mostSeconds, mostCollectives = 1 << 50, 100 * 24 * 3600, 1 << 4
 
 var kinds = report.CollectiveKinds()
 
-// ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown fields, figures that
-// no step has, and limits that bound nothing.
+// ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown keys, keys that are
+// there twice or differ only in letter case, figures that no step has, and limits that bound nothing.
 func ParseBudget(data []byte) (*Budget, error) {
 	const hint = "see docs/ahead-of-time.md for the form"
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	var b Budget
-	if err := decoder.Decode(&b); err != nil {
+	if err := strictjson.Decode(data, &b); err != nil {
 		return nil, unusable(err, "", hint, "")
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, unusable(nil, "", hint, "there is more after it")
 	}
 	switch {
 	case b.Version != BudgetVersion:

@@ -50,7 +50,7 @@ func TestAStepIsHeldToItsBudget(t *testing.T) {
 
 func TestABudgetThatMakesNoSenseIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "EOF",
+		"":                                 "ends before the end",
 		"[]":                               "cannot unmarshal array",
 		`{"version": 2}`:                   "its version is 2",
 		`{"version": 1, "slices": {}}`:     "it has no slices",
@@ -67,7 +67,9 @@ func TestABudgetThatMakesNoSenseIsRefused(t *testing.T) {
 		budgetOf(`{"collectives": [{"count": -3}]}`):                             "count is -3",
 		budgetOf(`{"collectives": [{"moved_bytes": -3}]}`):                       "moved_bytes is -3",
 		budgetOf(`{"collectives": [{"count": 1}, {"moved_bytes": 1}]}`):          "two limits",
-		budgetOf(`{"memory_bytes": 1}`) + "{}":                                   "there is more after it",
+		budgetOf(`{"memory_bytes": 1}`) + "{}":                                   "something follows the JSON value",
+		budgetOf(`{"memory_bytes": 1, "memory_bytes": 2}`):                       `"memory_bytes" is there twice`,
+		budgetOf(`{"memory_bytes": 1, "Memory_Bytes": 2}`):                       "differ only in letter case",
 		strings.Replace(budgetOf(`{"memory_bytes": 1}`), "{\"v5e", "{\"\x1b", 1): "invalid character",
 	} {
 		_, err := diff.ParseBudget([]byte(text))

@@ -17,7 +17,7 @@ func (v *saver) find(ctx context.Context, r *run) (*point, error) {
 	if found == nil || err != nil {
 		return nil, err
 	}
-	p, err := parsePoint(found.Metadata())
+	p, err := pointOf(found)
 	if err != nil {
 		err = notResumed(v.path, found.Step(), err, "", "")
 	} else if name, differs := firstDifference(p.Settings, r.settings()); differs {
@@ -107,10 +107,12 @@ func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, n
 		}
 		c, err := of.manager.Open(ctx, at.Step)
 		if err == nil {
-			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
+			if _, err = pointOf(c); !errors.Is(err, errPoint) {
+				err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
+			}
 		}
 		var damage error
-		if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || at.Near && err != nil && ctx.Err() == nil {
+		if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
 			damage, err = err, nil
 		}
 		err = r.agree(ctx, err, nil)

@@ -72,6 +72,19 @@ func (p *point) encode() (map[string]string, error) {
 	return map[string]string{metadataKey: string(data)}, nil
 }
 
+// errPoint matches the error of metadata that no run can have saved with its checkpoint. A resume passes
+// over such a checkpoint.
+var errPoint = errkind.New(errkind.DataLossError, "fit: the position in the checkpoint's metadata")
+
+// pointOf reads the point of a checkpoint, and checks that it is a point of the checkpoint's step.
+func pointOf(c *checkpoint.Checkpoint) (*point, error) {
+	p, err := parsePoint(c.Metadata())
+	if err == nil && p.Step != c.Step() {
+		return nil, &errkind.Fault{Match: errPoint, Reason: fmt.Sprintf("it is of step %d, and the checkpoint is of step %d", p.Step, c.Step())}
+	}
+	return p, err
+}
+
 // parsePoint reads a checkpoint's metadata.
 func parsePoint(metadata map[string]string) (*point, error) {
 	text, ok := metadata[metadataKey]
@@ -81,16 +94,16 @@ func parsePoint(metadata map[string]string) (*point, error) {
 	}
 	var p point
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: "the run's position cannot be read", Err: err, Class: errkind.DataLossError}
+		return nil, &errkind.Fault{Match: errPoint, Reason: "it cannot be read", Err: err}
 	}
 	if p.Version != pointVersion {
 		return nil, &errkind.Fault{Op: "fit: checkpoint", Reason: fmt.Sprintf("its form is version %d, this program reads %d", p.Version, pointVersion),
 			Class: errkind.NotImplementedError, Hint: "use the program that wrote it"}
 	}
 	if len(p.Pending)%2 != 0 || len(p.Latest)%2 != 0 || len(p.Inputs) == 1 ||
-		!counts(p.Step) || !counts(p.Position.Pass) || !counts(p.Position.Taken) {
-		return nil, &errkind.Fault{Op: "fit: checkpoint", Class: errkind.DataLossError,
-			Reason: fmt.Sprintf("the run's position is damaged: step %d, pass %d, %d batches", p.Step, p.Position.Pass, p.Position.Taken)}
+		!counts(p.Step) || !counts(p.Position.Pass) || !counts(p.Position.Taken) || p.Position.Pass+p.Position.Taken > p.Step {
+		return nil, &errkind.Fault{Match: errPoint,
+			Reason: fmt.Sprintf("step %d with %d batches of pass %d, where every pass has a batch, and every batch a step", p.Step, p.Position.Taken, p.Position.Pass)}
 	}
 	if len(p.Inputs) > 0 {
 		var err error
@@ -160,7 +173,7 @@ func Saved(ctx context.Context, dir string) (at Point, err error) {
 		return Point{}, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	p, err := parsePoint(c.Metadata())
+	p, err := pointOf(c)
 	if err != nil {
 		return Point{}, err
 	}
