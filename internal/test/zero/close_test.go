@@ -1,4 +1,3 @@
-// Package zero tests zero values and nil pointers of the module's public types.
 package zero
 
 import (
