@@ -39,12 +39,26 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 // the caller's.
 //
 // With the context of an update, [eager.UpdateContext.Context], Read returns the component that the
-// update is for.
+// update is for. In a job with several processes it joins the functions of the update, so that the
+// functions of all components must call it.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.eagerUse(ctx, "read"); err != nil {
 		return nil, err
 	}
-	if c := v.updater(ctx); c != nil && v.perReplica() {
+	c := v.updater(ctx)
+	if c != nil && v.strategy.machine.Several() {
+		m, err := c.Joined("read "+v.path, func(ctx context.Context, r int) (any, error) {
+			if !v.perReplica() {
+				return v.readAll(ctx)
+			}
+			return operand{variable: v, replica: r}.part(ctx, v.strategy)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return m.(*Mirrored), nil
+	}
+	if c != nil && v.perReplica() {
 		return operand{variable: v, replica: c.Number()}.part(ctx, v.strategy)
 	}
 	return v.readAll(ctx)
@@ -91,7 +105,20 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "value of"); err != nil {
 		return nil, err
 	}
-	if c := v.updater(ctx); c != nil && v.perReplica() {
+	c := v.updater(ctx)
+	if c != nil && v.strategy.machine.Several() {
+		t, err := c.Joined("value of "+v.path, func(ctx context.Context, r int) (any, error) {
+			if !v.perReplica() {
+				return v.combined(ctx)
+			}
+			return v.componentValue(ctx, r)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return t.(*tensors.Tensor), nil
+	}
+	if c != nil && v.perReplica() {
 		return v.componentValue(ctx, c.Number())
 	}
 	return v.combined(ctx)

@@ -22,6 +22,9 @@ type updater interface {
 	writer
 	// Number returns the replica whose component it is.
 	Number() int
+	// Joined joins the components' functions in a call, which runs read once for each component in
+	// every process, and returns the result for this one.
+	Joined(call string, read func(ctx context.Context, component int) (any, error)) (any, error)
 }
 
 // merger is a merge call.
@@ -82,8 +85,13 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
 		return err
 	}
-	if m, _ := mode.Of(ctx); m.Replica {
+	m, _ := mode.Of(ctx)
+	if m.Replica {
 		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in a replica's code", Hint: "call it before or after, or inside MergeCall"}
+	}
+	if _, component := m.Code.(updater); component && m.Update >= 0 && s.machine.Several() {
+		return &Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called in an update, where each process runs the code of its own replicas",
+			Hint: "use the methods of the UpdateContext, or call it before or after the update"}
 	}
 	return nil
 }

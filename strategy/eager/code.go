@@ -69,6 +69,20 @@ type componentCode struct{ rc *ReplicaContext }
 
 func (c *componentCode) Number() int { return c.rc.replica }
 
+func (c *componentCode) Joined(call string, read func(ctx context.Context, component int) (any, error)) (any, error) {
+	return c.rc.join(call, nil, func(all []any) ([]any, error) {
+		results := make([]any, len(all))
+		for r := range results {
+			outer := mode.With(c.rc.ctx, mode.Mode{Strategy: c.rc.strategy, Update: r})
+			var err error
+			if results[r], err = read(outer, r); err != nil {
+				return nil, err
+			}
+		}
+		return results, nil
+	})
+}
+
 func (c *componentCode) Write(w assign.Op, v *strategy.Variable, x any) error {
 	_, err := c.rc.write(w, v, x)
 	return err

@@ -376,7 +376,7 @@ func regroupedNests(ctx context.Context, s *strategy.TPUStrategy) error {
 // The same with processes of the operating system, which share no memory.
 func TestOperatingSystemProcessesRunTheirOwnReplicas(t *testing.T) {
 	const processes = 2
-	programs := []func(context.Context, *strategy.TPUStrategy) error{ownReplicas, joinedCalls, comparedUpdates, errorsOfOneProcess, regroupedNests}
+	programs := []func(context.Context, *strategy.TPUStrategy) error{ownReplicas, joinedCalls, comparedUpdates, errorsOfOneProcess, regroupedNests, readsInUpdates}
 	if h, here, err := prochost.FromEnviron(os.Getenv); here { // this is one of the processes
 		require.NoError(t, err)
 		ctx := t.Context()
@@ -409,3 +409,50 @@ func TestOperatingSystemProcessesRunTheirOwnReplicas(t *testing.T) {
 		require.NoError(t, c.Wait(), "process %d", i)
 	}
 }
+
+func readsInUpdates(ctx context.Context, s *strategy.TPUStrategy) error {
+	e := eager.Of(s)
+	v, err := s.NewVariable(ctx, float32(7), strategy.VariableOptions{Name: "v"})
+	if err != nil {
+		return err
+	}
+	own, err := s.NewVariable(ctx, float32(0), strategy.VariableOptions{Name: "own", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
+	if err != nil {
+		return err
+	}
+	_, err = e.Update(ctx, own, func(u *eager.UpdateContext, _ ...any) (any, error) {
+		if _, err := u.Assign(scalar(float32(10 * u.ReplicaID()))); err != nil {
+			return nil, err
+		}
+		m, err := own.Read(u.Context())
+		if err != nil {
+			return nil, err
+		}
+		value, err := own.Value(u.Context())
+		if err != nil {
+			return nil, err
+		}
+		read, err := m.Value(ctx)
+		if err != nil {
+			return nil, err
+		}
+		want := float32(10 * u.ReplicaID())
+		if err := errors.Join(same("Read", want, read.Value()), same("Value", want, value.Value())); err != nil {
+			return nil, err
+		}
+		if m, err = v.Read(u.Context()); err != nil {
+			return nil, err
+		}
+		read, err = m.Value(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := e.Reduce(u.Context(), strategy.Mean, m); !errors.Is(err, strategy.ErrContext) {
+			return nil, fmt.Errorf("a reduction in an update: %v", err)
+		}
+		return nil, same("a mirrored variable", 7, read.Value())
+	})
+	return err
+}
+
+func TestFunctionsOfAnUpdateReadTheirComponents(t *testing.T) { onProcesses(t, readsInUpdates) }

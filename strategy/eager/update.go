@@ -86,7 +86,8 @@ func (rc *ReplicaContext) part(x any) any {
 // function of a component receives its parts of the distributed values among args. The functions'
 // results are regrouped; components of one value become that value. In a job with several processes
 // each process runs fn for the components of its own replicas, and all processes make the call
-// together.
+// together. Calls of the strategy that launch programs, such as Reduce, are then refused with
+// [strategy.ErrContext] in fn: use the methods of the [UpdateContext].
 //
 // A *[strategy.PerReplica] argument for a variable that aggregates is an [*strategy.Error] of kind
 // TypeError, unless [strategy.Options.Semantics] is [strategy.TensorFlowMirrored]: reduce it first.
