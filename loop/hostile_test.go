@@ -131,8 +131,10 @@ func TestHostileLoops(t *testing.T) {
 			gomlxtrain.AddPerStepUpdateGraphFn(scope, x.Graph(), func(*model.Scope, *graph.Graph) {})
 			return x
 		})},
-		"a gradient of a gradient": {"a gradient of its gradient is asked for", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			y := loop.Layers(rc.Scope("layers"), 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node { return graph.Mul(x, x) }, loop.Options{})
+		"a gradient of a gradient of nested regions": {"a gradient of its gradient is requested, and it contains another region", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			y := loop.Layers(rc.Scope("layers"), 2, x, func(_ *model.Scope, x *graph.Node) *graph.Node {
+				return remat.Block(remat.Nothing(), x, func(x *graph.Node) *graph.Node { return graph.Mul(x, x) })
+			}, loop.Options{})
 			first := graph.Gradient(graph.ReduceAllSum(y), x)[0]
 			return graph.Gradient(graph.ReduceAllSum(first), x)[0]
 		}},

@@ -8,6 +8,7 @@
 // region is a second region, whose arguments are the adjoints of the results and whose results are
 // the gradients of the arguments. A value crosses in the backward pass as it does in the forward
 // pass: what came in as a slice of a stack has a stack of gradients.
+// The backward pass of a loop or a block can be differentiated too: see second.go.
 //
 // What the backward pass reads of the forward pass is not said here. The target finds it when it
 // assembles the program, and keeps it or computes it again as the [Kind] says.

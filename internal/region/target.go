@@ -27,6 +27,9 @@ type Target interface {
 	// EmitBorder adds an op of a border to the graph of x and returns its node. gradient makes the
 	// adjoint of x from that of the node; without one no gradient flows.
 	EmitBorder(x *graph.Node, op Op, gradient func(v *graph.Node) *graph.Node) *graph.Node
+	// Repeat adds the op of a node once more, with copied of each input. It reports false for the op of a
+	// border except [Name].
+	Repeat(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool)
 	// LogicalMesh returns the named axes of a replica's logical devices: see logical.Mesh.
 	LogicalMesh() sharding.Mesh
 	// Ask has ask be asked for each parameter that is added to the graph until done is called. An

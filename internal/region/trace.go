@@ -285,14 +285,19 @@ func (r *tracer) root() *graph.Node {
 	if len(r.sources) == 0 {
 		return graph.Const(r.results[0].Node.Graph(), float32(0))
 	}
-	var sum *graph.Node
-	for i, source := range r.sources {
-		term := r.target.EmitBorder(source, Zero{}, func(*graph.Node) *graph.Node {
-			if r.arrived { // one backward pass serves all terms
-				r.gradients, r.arrived = r.differentiate(), false
-			}
-			return r.gradients[i]
-		})
+	return r.zeroOf(r.sources, func(i int) *graph.Node {
+		if r.arrived { // one backward pass serves all terms
+			r.gradients, r.arrived = r.differentiate(), false
+		}
+		return r.gradients[i]
+	})
+}
+
+// zeroOf returns a float32 zero that depends on all of the inputs. gradient returns the gradient of
+// input i.
+func (r *tracer) zeroOf(inputs []*graph.Node, gradient func(i int) *graph.Node) (sum *graph.Node) {
+	for i, x := range inputs {
+		term := r.target.EmitBorder(x, Zero{}, func(*graph.Node) *graph.Node { return gradient(i) })
 		if sum == nil {
 			sum = term
 		} else {
@@ -314,6 +319,7 @@ func (r *tracer) differentiate() []*graph.Node {
 			r.adjoints[i] = graph.ZerosLike(graph.Zeros(y.Node.Graph(), y.Crossing.Outside(y.Node.Shape())))
 		}
 	}
+	adjoints := slices.Clone(r.adjoints)
 	r.within(p, func() {
 		g := r.leaves[0].Graph()
 		leaves := leavesOf(g)
@@ -347,9 +353,15 @@ func (r *tracer) differentiate() []*graph.Node {
 		}
 		p.Out = append(p.Out, r.crossings[i])
 		all[i] = r.target.EmitBorder(gradient, Leave{Pass: p, Index: len(p.Out) - 1, Shape: r.crossings[i].Outside(gradient.Shape())}, func(*graph.Node) *graph.Node {
-			r.fail("", nil, "a gradient of its gradient is asked for, which it does not have", "take second derivatives of ops outside of regions, or stop the gradient (graph.StopGradient)")
+			r.fail("", nil, "a gradient of its gradient is requested, which a region of this kind or inside another region does not have", secondHint)
 			return nil
 		})
+	}
+	switch r.pass.Kind.(type) {
+	case Loop, Block:
+		if len(r.target.Open()) == 0 {
+			return r.differentiable(all, adjoints)
+		}
 	}
 	return all
 }

@@ -89,7 +89,7 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 			panic(err)
 		}
 	}
-	return t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+	y := t.emit(x, func(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 		switch op := op.(type) {
 		case region.Enter:
 			return f.Mark(x, xshapes.Make(op.Shape.DType, op.Shape.Dimensions...), entryMark{op.Pass, op.Index})
@@ -114,6 +114,11 @@ func (t *Trace) EmitBorder(x *graph.Node, op region.Op, gradient func(v *graph.N
 		}
 		return t.collectiveMark(f, x, op)
 	}, gradient)
+	switch op.(type) {
+	case region.Enter, region.Leave, region.Save, region.Load, region.Zeros, region.Zero:
+		t.writes[y] = nil
+	}
+	return y
 }
 
 func saved(slot *region.Slot) (*stablehlo.Value, error) {

@@ -121,7 +121,11 @@ func GradientTo(part, x *graph.Node, gradient func(adjoint *graph.Node) *graph.N
 		value = x
 		return x, nil
 	}, nil)
-	return t.emit(part, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
+	y := t.emit(part, func(*lowering.Function, *stablehlo.Value) (*stablehlo.Value, error) { return value, nil }, gradient)
+	t.repeats[y] = func(copied func(input *graph.Node) *graph.Node) *graph.Node {
+		return GradientTo(copied(part), copied(x), gradient)
+	}
+	return y
 }
 
 // PartGradient stands for the replica's part of x where nothing but its gradient counts: it is a

@@ -47,6 +47,8 @@ type Trace struct {
 
 	pending     write // see emit
 	gradients   map[*graph.Node]func(v *graph.Node) *graph.Node
+	writes      map[*graph.Node]write // of the nodes of emit; nil for those that cannot be repeated
+	repeats     map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node
 	annotations []logical.Annotation
 	regions     []bracket
 	open        bool                      // the last region is
@@ -64,7 +66,8 @@ var (
 // LogicalAxes that are not right.
 func NewTrace(opts Options) *Trace {
 	opts.Replicas = max(opts.Replicas, 1)
-	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}}
+	t := &Trace{gradients: map[*graph.Node]func(v *graph.Node) *graph.Node{}, writes: map[*graph.Node]write{},
+		repeats: map[*graph.Node]func(copied func(input *graph.Node) *graph.Node) *graph.Node{}}
 	if t.mesh, t.bad = logical.Mesh(max(opts.LogicalDevices, 0), opts.LogicalAxes...); t.bad != nil {
 		t.mesh, _ = logical.Mesh(max(opts.LogicalDevices, 1))
 	}
@@ -137,8 +140,27 @@ func (t *Trace) emit(x *graph.Node, op write, gradient func(v *graph.Node) *grap
 			return gradient(v)
 		})
 	}
-	t.gradients[y] = gradient
+	t.gradients[y], t.writes[y] = gradient, op
 	return recomputed.Keep(x, y)
+}
+
+// Repeat implements [region.Target].
+func (t *Trace) Repeat(node *graph.Node, copied func(input *graph.Node) *graph.Node) (*graph.Node, bool) {
+	if again := t.repeats[node]; again != nil {
+		return again(copied), true
+	}
+	inputs := make([]*graph.Node, len(node.Inputs()))
+	for i, x := range node.Inputs() {
+		inputs[i] = copied(x)
+	}
+	op, ok := t.writes[node]
+	switch {
+	case !ok:
+		return node.CloneWithInputs(inputs...), true
+	case op == nil:
+		return nil, false
+	}
+	return t.emit(inputs[0], op, t.gradients[node]), true
 }
 
 // identity is called for each identity op of the graph.

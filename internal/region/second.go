@@ -1,0 +1,246 @@
+package region
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// The gradient of a backward pass. A backward pass reads values of its forward pass, which are
+// recomputed or kept when the program is assembled, so that GoMLX cannot differentiate it. If a
+// gradient of its results is requested, the forward and the backward pass are therefore built once
+// more from copies of the region's nodes, as regions that [Trace] can differentiate: the forward pass
+// returns the values that each run starts with, and the backward pass is a region of its own that
+// reads them. The gradient is the gradient of these two. It can be differentiated again in the same way.
+
+// backwardPass is a backward pass of a region whose results have gradients.
+type backwardPass struct {
+	*tracer
+	adjoints []*graph.Node // of the results of the forward pass, outside; nil for those without
+	// inputs are the sources, and then the adjoints that there are.
+	inputs []*graph.Node
+	// cotangents are the adjoints of the gradients that are requested now. received is set until
+	// gradients has the gradients of the inputs for them.
+	cotangents, gradients []*graph.Node
+	received              bool
+}
+
+// differentiable returns the gradients of a backward pass, by source, as nodes that have gradients.
+func (r *tracer) differentiable(all, adjoints []*graph.Node) []*graph.Node {
+	b := &backwardPass{tracer: r, adjoints: adjoints, inputs: slices.Clone(r.sources), cotangents: make([]*graph.Node, len(all))}
+	for _, v := range adjoints {
+		if v != nil {
+			b.inputs = append(b.inputs, v)
+		}
+	}
+	root := r.zeroOf(b.inputs, func(i int) *graph.Node {
+		if b.received {
+			b.gradients, b.received = b.differentiate(), false
+		}
+		return b.gradients[i]
+	})
+	out := make([]*graph.Node, len(all))
+	for i, x := range all {
+		slot := &Slot{}
+		r.target.EmitBorder(x, Save{slot}, nil)
+		out[i] = r.target.EmitBorder(root, Load{slot}, func(v *graph.Node) *graph.Node {
+			b.cotangents[i], b.received = v, true
+			return graph.ZerosLike(root)
+		})
+	}
+	return out
+}
+
+// differentiate returns the gradients of the inputs for the cotangents, which it clears.
+func (b *backwardPass) differentiate() []*graph.Node {
+	if len(b.target.Open()) > 0 {
+		b.fail("", nil, "a gradient of its gradient is requested inside another region", secondHint)
+	}
+	// This gradient must end at the inputs, although an input may be computed from another one.
+	ending := true
+	ends := make([]*graph.Node, len(b.inputs))
+	for i, x := range b.inputs {
+		ends[i] = b.target.EmitBorder(x, Name{}, func(v *graph.Node) *graph.Node {
+			if ending {
+				return nil
+			}
+			return v
+		})
+	}
+	adjoints := slices.Clone(b.adjoints)
+	next := len(b.sources)
+	for i, v := range adjoints {
+		if v != nil {
+			adjoints[i] = ends[next]
+			next++
+		}
+	}
+	var total *graph.Node
+	for i, gradient := range b.rebuild(ends[:len(b.sources)], adjoints) {
+		v := b.cotangents[i]
+		if v == nil {
+			continue
+		}
+		b.cotangents[i] = nil
+		term := graph.ReduceAllSum(graph.Mul(gradient, v))
+		if total == nil {
+			total = term
+		} else {
+			total = graph.Add(total, graph.ConvertDType(term, total.DType()))
+		}
+	}
+	gradients := graph.Gradient(total, ends...)
+	ending = false
+	return gradients
+}
+
+const secondHint = "use remat.Block and loop.Layers for it without a region within another, or stop the gradient (graph.StopGradient)"
+
+// rebuild builds the forward and the backward pass once more, with other nodes for the sources and
+// the adjoints, and returns the gradients of the sources.
+func (b *backwardPass) rebuild(sources, adjoints []*graph.Node) []*graph.Node {
+	loop, isLoop := b.pass.Kind.(Loop)
+	n := 1
+	if isLoop {
+		n = loop.N
+	}
+	// All sources are arguments here, also variables that the region reads.
+	arguments := slices.Clone(b.arguments)
+	leaves := slices.Clone(b.enters) // the nodes in the region that the arguments stand for
+	at := make([]int, len(sources))  // the argument of each source
+	for i, leaf := range b.leaves {
+		at[i] = slices.Index(leaves, leaf)
+		if at[i] < 0 {
+			at[i] = len(arguments)
+			arguments, leaves = append(arguments, Argument{Crossing: Same{}}), append(leaves, leaf)
+		}
+		arguments[at[i]].Node = sources[i]
+	}
+	if isLoop {
+		starts := b.starts(arguments, leaves)
+		for i, a := range arguments {
+			switch a.Crossing.(type) {
+			case Carry:
+				arguments[i] = Argument{Node: graph.Reverse(starts[0], 0), Crossing: Slice{N: n}, Name: a.Name}
+				starts = starts[1:]
+			case Slice:
+				arguments[i].Node = graph.Reverse(a.Node, 0)
+			}
+		}
+	}
+	of := len(arguments) // the first adjoint
+	index := map[int]int{}
+	for i, y := range b.results {
+		v, carried := adjoints[i], false
+		if _, carried = y.Crossing.(Carry); carried && v == nil && y.Node.DType().IsFloat() {
+			v = graph.Zeros(y.Node.Graph(), y.Node.Shape())
+		}
+		if v == nil {
+			continue
+		}
+		a := Argument{Node: v, Crossing: y.Crossing, Name: "adjoint of " + b.result(i)}
+		if _, sliced := y.Crossing.(Slice); sliced {
+			a.Node = graph.Reverse(v, 0)
+		}
+		index[i] = len(arguments)
+		arguments = append(arguments, a)
+	}
+	results := b.order(at)
+	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) []Result {
+		outputs := b.copyOf(leaves, in[:of])
+		var total *graph.Node
+		for i := range b.results {
+			if a, ok := index[i]; ok {
+				term := graph.ReduceAllSum(graph.Mul(outputs[i], in[a]))
+				if total == nil {
+					total = term
+				} else {
+					total = graph.Add(total, graph.ConvertDType(term, total.DType()))
+				}
+			}
+		}
+		of := make([]*graph.Node, len(b.sources))
+		for i := range b.sources {
+			of[i] = in[at[i]]
+		}
+		gradients := graph.Gradient(total, of...)
+		list := make([]Result, len(results))
+		for i, source := range results {
+			list[i] = Result{Node: gradients[source], Crossing: b.crossings[source]}
+		}
+		return list
+	})
+	gradients := make([]*graph.Node, len(b.sources))
+	for i, source := range results {
+		gradients[source] = all[i]
+		if _, sliced := b.crossings[source].(Slice); sliced {
+			gradients[source] = graph.Reverse(all[i], 0)
+		}
+	}
+	return gradients
+}
+
+// order returns the sources in the order of the results of the backward pass: the gradients of
+// carried sources are in the order of the carried adjoints.
+func (b *backwardPass) order(at []int) (sources []int) {
+	for i, y := range b.results {
+		if _, carried := y.Crossing.(Carry); carried && y.Node.DType().IsFloat() {
+			sources = append(sources, slices.Index(at, b.before[i]))
+		}
+	}
+	for i, c := range b.crossings {
+		if _, carried := c.(Carry); !carried {
+			sources = append(sources, i)
+		}
+	}
+	return sources
+}
+
+// starts runs the loop and returns the stacks of the values with which its runs start, one for each
+// carried argument.
+func (b *backwardPass) starts(arguments []Argument, leaves []*graph.Node) []*graph.Node {
+	carried := 0
+	all := Trace(b.target, b.pass.Kind, arguments, func(in []*graph.Node) (list []Result) {
+		outputs := b.copyOf(leaves, in)
+		for i, y := range b.results {
+			if _, ok := y.Crossing.(Carry); ok {
+				list = append(list, Result{Node: outputs[i], Crossing: y.Crossing, Name: y.Name})
+				carried++
+			}
+		}
+		for i, a := range arguments {
+			if _, ok := a.Crossing.(Carry); ok {
+				list = append(list, Result{Node: in[i], Crossing: Slice{N: b.pass.Kind.(Loop).N}, Name: a.Name})
+			}
+		}
+		return list
+	})
+	return all[carried:]
+}
+
+// copyOf returns the region's results, computed once more with the nodes of in for those of leaves.
+func (b *backwardPass) copyOf(leaves, in []*graph.Node) []*graph.Node {
+	copies := map[*graph.Node]*graph.Node{}
+	for i, leaf := range leaves {
+		copies[leaf] = in[i]
+	}
+	var copied func(node *graph.Node) *graph.Node
+	copied = func(node *graph.Node) *graph.Node {
+		if copies[node] == nil {
+			y, ok := node, true
+			if node.Id() >= b.enters[0].Id() && node.Type() != graph.NodeTypeParameter {
+				y, ok = b.target.Repeat(node, copied)
+			}
+			if !ok {
+				b.fail("", nil, "a gradient of its gradient is requested, and it contains another region", secondHint)
+			}
+			copies[node] = y
+		}
+		return copies[node]
+	}
+	outputs := make([]*graph.Node, len(b.results))
+	for i, y := range b.results {
+		outputs[i] = copied(y.Node)
+	}
+	return outputs
+}
