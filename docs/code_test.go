@@ -146,7 +146,7 @@ func piece(text, file string) bool {
 	return true
 }
 
-// TestTheClassifierOfTheTutorialIs40Lines holds the counts of lines to the files; comments and empty
+// TestTheTutorialCountsTheLinesOfItsClassifier compares the line counts in the page with the files; comments and empty
 // lines are none.
 func TestTheTutorialCountsTheLinesOfItsClassifier(t *testing.T) {
 	program, err := os.ReadFile("../examples/mnist/main.go")

@@ -48,7 +48,7 @@ var foreign = strings.Fields(`
 	DistributedIterator DeviceOrderMode AdamOptimizer LossScaleOptimizer GradientTape UnionResolver SimpleClusterResolver
 	SavedModel AttributeError PartitionSpec NumPy PyPI
 	MiB GiB KiB NaN NaNs TensorCore TensorCores PowerPC
-	AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
+	DeepSeek StarCoder AdamW ZeRO WaveNet ResNet ResNeXt PointNet MobileNet FlowMatching SplitMix64 ByteLevel BpeTrainer
 	JobSet OpenTelemetry MaxText GoNB CrossSliceDimension GetPjrtApi RestartForceExitStatus MemAvailable MemTotal StableHLO CapEff AbortIncompleteMultipartUpload
 	xla.OpSharding xla.PrimitiveType xla.OpSharding.Type OpSharding OpShardings PrimitiveType HloModuleProtoWithConfig InitializeLog
 	trainer.OnExecCreation corpus.HeldOut corpus.Words first.Then TiB`)
