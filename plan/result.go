@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -45,13 +46,21 @@ type Candidate struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 	Sketch  Sketch  `json:"-"`
-	// Probe is what a probe gave, and Whole the whole compilation; nil if there was none.
+	// Probe has the figures of the probe, and Whole those of the finished program; nil if there was none.
 	Probe *Figures `json:"probe,omitempty"`
 	Whole *Figures `json:"compiled,omitempty"`
+	// Expected is the predicted time of a step by which a plan is ranked, in seconds. For a plan that was
+	// compiled whole it is the time in Whole. For a plan that was only probed it is the time in Probe,
+	// multiplied by the mean ratio of the two times that the compiled plans of the search show. It is 0 for
+	// every other plan.
+	Expected float64 `json:"expected_seconds,omitempty"`
 	// Dollars are those of the slice for an hour, if Priced.
 	Dollars float64 `json:"dollars_per_hour,omitempty"`
 	Priced  bool    `json:"-"`
 }
+
+// runs reports whether the plan can be run, as far as the search knows.
+func (c *Candidate) runs() bool { return c.Verdict == Compiled || c.Verdict == Probed }
 
 // Result is what a search found.
 type Result struct {
@@ -62,12 +71,13 @@ type Result struct {
 	Candidates []*Candidate `json:"candidates"`
 }
 
-// Best returns the best plan that fits: of those compiled whole, or of the probed ones if none was. Its
-// error is a ResourceExhaustedError if every plan is too large, and says what was in the way otherwise.
+// Best returns the best plan that was compiled whole, which is known to fit, or the best of the probed
+// plans if none was compiled. Its error is a ResourceExhaustedError if every plan is too large, and
+// otherwise names what excluded the plans.
 func (r *Result) Best() (*Candidate, error) {
-	for _, c := range r.Candidates {
-		if c.Verdict == Compiled || c.Verdict == Probed {
-			return c, nil
+	for _, verdict := range []Verdict{Compiled, Probed} {
+		if i := slices.IndexFunc(r.Candidates, func(c *Candidate) bool { return c.Verdict == verdict }); i >= 0 {
+			return r.Candidates[i], nil
 		}
 	}
 	kind, why, hint := errkind.ResourceExhaustedError, "", "take more devices or smaller batches, and let settings such as remat and microbatches vary"
@@ -107,19 +117,18 @@ func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %d plans, in %.0f s; predicted times, not measured ones\n\n", r.Goal, len(r.Candidates), r.Took)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  step\tof a probe\trows/s\tmemory\t$/M rows\tplan")
+	fmt.Fprintln(table, "  step\tof a probe\trows/s\tmemory\t$/M rows\tplan") // "~" marks an estimate
 	for i, c := range r.Candidates {
-		if i == shown || c.Probe == nil || c.Verdict != Compiled && c.Verdict != Probed {
+		if i == shown || c.Probe == nil || !c.runs() {
 			break
 		}
-		whole, f := "-", c.Probe
-		if c.Whole != nil {
-			f = c.Whole
-			whole = seconds(f.Seconds)
+		step, f := seconds(c.Expected), c.Whole
+		if f == nil {
+			step, f = "~"+step, c.Probe
 		}
 		rows, price := "-", "-"
-		if c.Sketch.Rows > 0 && f.Seconds > 0 {
-			rate := float64(c.Sketch.Rows) / f.Seconds
+		if c.Sketch.Rows > 0 && c.Expected > 0 {
+			rate := float64(c.Sketch.Rows) / c.Expected
 			rows = fmt.Sprintf("%.4g", rate)
 			if c.Priced {
 				price = Money(c.Dollars / 3600 / rate * 1e6)
@@ -132,7 +141,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		if c.Whole == nil {
 			memory = "~" + memory
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", whole, seconds(c.Probe.Seconds), rows, memory, price, c.Plan)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", step, seconds(c.Probe.Seconds), rows, memory, price, c.Plan)
 	}
 	_ = table.Flush() // a strings.Builder takes everything
 	b.WriteString("\n")

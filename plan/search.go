@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -82,7 +83,9 @@ type Options struct {
 	Probes int
 	// Splits searches the splits of groups of variables too, from the best plan on.
 	Splits bool
-	// Whole is how many of the best are compiled whole; 0 is three, and below 0 none.
+	// Whole is how many of the best plans are compiled whole; 0 is three, and below 0 none. Up to as many
+	// again are compiled while a plan that was only probed is expected to be better than the best compiled
+	// one.
 	Whole int
 	// Parallel is the number of probes at a time; 0 is one.
 	Parallel int
@@ -136,6 +139,7 @@ func Search(ctx context.Context, plans []Plan, step Step, o Options) (*Result, e
 	if err != nil {
 		return nil, err
 	}
+	s.estimate()
 	r := &Result{Goal: o.Goal, Took: time.Since(began).Seconds(), Candidates: s.all}
 	slices.SortStableFunc(r.Candidates, s.order)
 	return r, nil
@@ -214,19 +218,36 @@ func (s *search) compare(a, b *Candidate, secondsOfA, secondsOfB float64) int {
 	return cmp.Compare(ofA, ofB)
 }
 
-// order is that of a result: what was compiled whole and fits, what was probed and may fit, the rest.
+// order compares candidates for a result: first the plans that can be run, by the times that are expected
+// of them, then the other plans by their verdicts.
 func (s *search) order(a, b *Candidate) int {
 	stage := func(c *Candidate) int { return slices.Index(verdicts, c.Verdict) }
-	if by := cmp.Compare(stage(a), stage(b)); by != 0 {
-		return by
+	if a.runs() && b.runs() {
+		return cmp.Or(s.compare(a, b, a.Expected, b.Expected), cmp.Compare(stage(a), stage(b)))
 	}
-	switch a.Verdict {
-	case Compiled:
-		return s.compare(a, b, a.Whole.Seconds, b.Whole.Seconds)
-	case Probed:
-		return s.compare(a, b, a.Probe.Seconds, b.Probe.Seconds)
+	return cmp.Or(cmp.Compare(stage(a), stage(b)), s.compare(a, b, a.Sketch.Seconds, b.Sketch.Seconds))
+}
+
+// estimate sets the expected times of the plans that were probed or compiled. The time of a probe and the
+// time of the finished program differ (a probe hides no collectives, for example), so the time of a plan
+// that was only probed is multiplied by the mean ratio that the compiled plans show.
+func (s *search) estimate() {
+	sum, count := 0.0, 0
+	for _, c := range s.all {
+		if c.Probe != nil && c.Whole != nil && c.Probe.Seconds > 0 && c.Whole.Seconds > 0 {
+			sum += math.Log(c.Whole.Seconds / c.Probe.Seconds)
+			count++
+		}
 	}
-	return s.compare(a, b, a.Sketch.Seconds, b.Sketch.Seconds)
+	scale := math.Exp(sum / float64(max(count, 1)))
+	for _, c := range s.all {
+		switch {
+		case c.Verdict == Compiled:
+			c.Expected = c.Whole.Seconds
+		case c.Verdict == Probed:
+			c.Expected = scale * c.Probe.Seconds
+		}
+	}
 }
 
 // probe probes candidates side by side, in their order.
@@ -291,39 +312,41 @@ func (s *search) probed(c *Candidate, f Figures, err error) {
 	}
 }
 
-// whole compiles the best.
+// whole compiles the best plans. Each compilation corrects the estimates of the plans that were only
+// probed, so the next plan is chosen anew.
 func (s *search) whole(ctx context.Context) error {
-	var next []*Candidate
-	for _, c := range s.all {
-		if c.Verdict == Probed {
-			next = append(next, c)
-		}
-	}
-	slices.SortStableFunc(next, s.order)
 	want, fit, grows := cmp.Or(s.o.Whole, 3), 0, 1.0
-	for _, c := range next {
-		if fit == want {
-			break
+	for {
+		s.estimate()
+		var next, best *Candidate
+		for _, c := range s.all {
+			// A finished program that needs more memory than its probe tells that of the other probes.
+			if c.Verdict == Probed && c.Probe.Limit > 0 && grows > 1 && grows*float64(c.Probe.Bytes) > float64(c.Probe.Limit) {
+				c.Verdict, c.Reason = TooLarge, fmt.Sprintf("by its probe, as finished programs need %.0f %% more than theirs", 100*(grows-1))
+			}
+			if c.Verdict == Probed && (next == nil || s.order(c, next) < 0) {
+				next = c
+			}
+			if c.Verdict == Compiled && (best == nil || s.order(c, best) < 0) {
+				best = c
+			}
 		}
-		// A finished program that needs more than its probe said tells that of the others.
-		if c.Probe.Limit > 0 && grows*float64(c.Probe.Bytes) > float64(c.Probe.Limit) && grows > 1 {
-			c.Verdict, c.Reason = TooLarge, fmt.Sprintf("by its probe, as finished programs need %.0f %% more than theirs", 100*(grows-1))
-			continue
+		if next == nil || fit == 2*want || fit >= want && s.order(best, next) < 0 {
+			return nil
 		}
-		s.told("compiling %d of the %d best whole: %s", fit+1, min(want, len(next)), c.Plan)
-		f, err := s.step.Compile(ctx, c.Plan)
+		s.told("compiling plan %d of the %d best whole: %s", fit+1, max(want, fit+1), next.Plan)
+		f, err := s.step.Compile(ctx, next.Plan)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			c.Verdict, c.Reason = Failed, err.Error()
+			next.Verdict, next.Reason = Failed, err.Error()
 		case f.Limit > 0 && f.Bytes > f.Limit:
-			c.Verdict, c.Whole = TooLarge, &f
-			grows = max(grows, float64(f.Bytes)/float64(max(c.Probe.Bytes, 1)))
+			next.Verdict, next.Whole = TooLarge, &f
+			grows = max(grows, float64(f.Bytes)/float64(max(next.Probe.Bytes, 1)))
 		default:
-			c.Verdict, c.Whole = Compiled, &f
+			next.Verdict, next.Whole = Compiled, &f
 			fit++
 		}
 	}
-	return nil
 }

@@ -27,6 +27,8 @@ type model struct {
 	fails func(p plan.Plan, asked string) error
 	// grows is how much more than a probe says the finished program needs.
 	grows float64
+	// slows is the time of the finished program over the time of its probe; 0 is 1.
+	slows func(p plan.Plan) float64
 }
 
 func (m *model) ask(p plan.Plan, asked string) error {
@@ -73,7 +75,11 @@ func (m *model) Probe(_ context.Context, p plan.Plan) (plan.Figures, error) {
 
 func (m *model) Compile(_ context.Context, p plan.Plan) (plan.Figures, error) {
 	m.compiles.Add(1)
-	return plan.Figures{Seconds: m.seconds(p), Bytes: int64(float64(m.bytes(p)) * (1 + m.grows)), Limit: m.limit}, m.ask(p, "compile")
+	seconds := m.seconds(p)
+	if m.slows != nil {
+		seconds *= m.slows(p)
+	}
+	return plan.Figures{Seconds: seconds, Bytes: int64(float64(m.bytes(p)) * (1 + m.grows)), Limit: m.limit}, m.ask(p, "compile")
 }
 
 var sixteen = plan.Space{Slices: []plan.Slice{{"v5e:4x4", 16}}, Settings: map[string][]string{"remat": {"none", "full"}}}
@@ -170,6 +176,65 @@ func TestAPlanThatDoesNotFitGivesItsPlaceToTheNext(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Best()
 	assert.Equal(t, errkind.ResourceExhaustedError, errkind.Of(err))
+}
+
+// A probe and a finished program give different times, so the times of probed plans are corrected before
+// they are compared with the times of compiled plans.
+func TestProbedAndCompiledPlansAreRankedOnOneScale(t *testing.T) {
+	search := func(m *model) *plan.Result {
+		r, err := plan.Search(t.Context(), sixteen.Plans(), m, plan.Options{Whole: 2})
+		require.NoError(t, err)
+		last := 0.0
+		for _, c := range r.Candidates {
+			if c.Verdict != plan.Compiled && c.Verdict != plan.Probed {
+				assert.Zero(t, c.Expected)
+				continue
+			}
+			assert.GreaterOrEqual(t, c.Expected, last, c.Plan.String())
+			last = c.Expected
+			if c.Whole != nil {
+				assert.InEpsilon(t, c.Whole.Seconds, c.Expected, 1e-12)
+			}
+		}
+		return r
+	}
+
+	// Every finished program takes three times as long as its probe: two compilations suffice.
+	m := &model{slows: func(plan.Plan) float64 { return 3 }}
+	r := search(m)
+	assert.EqualValues(t, 2, m.compiles.Load())
+	assert.Equal(t, plan.Compiled, best(t, r).Verdict)
+	assert.InEpsilon(t, 3*r.Candidates[2].Probe.Seconds, r.Candidates[2].Expected, 1e-9)
+	var text bytes.Buffer
+	require.NoError(t, r.WriteText(&text))
+	assert.Contains(t, text.String(), "\n  ~")
+
+	// The finished program of one of the two best plans takes twenty times as long as its probe: other
+	// plans are ranked before it, and are compiled while they are expected to be the best.
+	fastest := best(t, search(&model{})).Plan.String()
+	m = &model{slows: func(p plan.Plan) float64 {
+		if p.String() == fastest {
+			return 20
+		}
+		return 1
+	}}
+	r = search(m)
+	assert.NotEqual(t, fastest, best(t, r).Plan.String())
+	assert.LessOrEqual(t, int(m.compiles.Load()), 4)
+	slow := slices.IndexFunc(r.Candidates, func(c *plan.Candidate) bool { return c.Plan.String() == fastest })
+	assert.Equal(t, plan.Compiled, r.Candidates[slow].Verdict)
+	for _, c := range r.Candidates[slow+1:] {
+		if c.Verdict == plan.Probed {
+			assert.Greater(t, c.Expected, r.Candidates[slow].Expected)
+		}
+	}
+	assert.Contains(t, []plan.Verdict{plan.Probed, plan.Compiled}, r.Candidates[slow-1].Verdict)
+
+	// Every finished program differs from its probe in another way: at most twice as many are compiled.
+	next := 1.0
+	m = &model{slows: func(plan.Plan) float64 { next *= 4; return next }}
+	search(m)
+	assert.LessOrEqual(t, int(m.compiles.Load()), 4)
 }
 
 func TestMoneyChooses(t *testing.T) {
