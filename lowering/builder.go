@@ -186,6 +186,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		return nil, b.refused
 	}
 	b.compiled = true
+	b.lines.finish()
 	program := &Program{
 		Name:           b.name,
 		Module:         b.program(),

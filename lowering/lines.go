@@ -1,6 +1,7 @@
 package lowering
 
 import (
+	"cmp"
 	"path"
 	"runtime"
 	"strings"
@@ -25,6 +26,8 @@ type lines struct {
 	frames     map[uintptr]frame
 	known      map[ir.Origin]*ir.Origin
 	values     map[*stablehlo.Value]*ir.Origin
+	unassigned []*Value  // made by library code, for no line of the user's code that is known yet
+	caller     ir.Origin // the user's line that asked for the step
 	adjoint    *ir.Origin   // of the node whose gradient is being made
 	gomlx      bool         // GoMLX makes that gradient, and calls no code of a user's
 	parameters []*ir.Origin // of the entry function
@@ -44,7 +47,17 @@ type call struct {
 }
 
 func newLines() *lines {
-	return &lines{frames: map[uintptr]frame{}, known: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
+	l := &lines{frames: map[uintptr]frame{}, known: map[ir.Origin]*ir.Origin{}, values: map[*stablehlo.Value]*ir.Origin{}}
+	pcs := make([]uintptr, 256)
+	for _, pc := range pcs[:runtime.Callers(2, pcs)] {
+		f := l.frame(pc)
+		if f.role == user {
+			l.caller.File, l.caller.Line, l.caller.Function = f.file, f.line, f.function
+			break
+		}
+		l.caller.Call = f.function
+	}
+	return l
 }
 
 // begin is called before an op is made of operands, and what it returns when the op's statements,
@@ -71,6 +84,10 @@ func (l *lines) begin(operands []*Value) func(made []*stablehlo.Statement, resul
 		for _, v := range results {
 			v := v.(*Value)
 			v.origin, v.flow, v.op = origin, flow, l.ops
+			if origin.Call == "" {
+				v.source = &source{made, operands}
+				l.unassigned = append(l.unassigned, v)
+			}
 		}
 		l.ops++
 	}
@@ -203,7 +220,10 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 		made.File, made.Line, made.Function, made.Call = before.origin.File, before.origin.Line, before.origin.Function, own.function
 	}
 	if made.Line == 0 {
-		made.File, made.Line, made.Function, made.Call, made.Pass = own.file, own.line, own.function, "", ir.Update
+		made.File, made.Line, made.Function, made.Call = own.file, own.line, own.function, ""
+		if own.role == updates {
+			made.Pass = ir.Update
+		}
 	}
 	return l.one(made), all
 }
@@ -246,10 +266,8 @@ func (l *lines) name(operands []*Value, origin *ir.Origin, made []*stablehlo.Sta
 		}
 		return
 	}
-	for _, s := range l.call.made {
-		for _, v := range s.Outputs {
-			l.values[v] = origin
-		}
+	if len(l.call.values) > 0 {
+		l.move(l.call.values[0].fn, l.call.made, origin)
 	}
 	for _, v := range l.call.values {
 		v.origin = origin
@@ -271,14 +289,68 @@ func (l *lines) parameter(name string, v *Value) {
 	v.parameter = len(l.parameters)
 }
 
-// reads gives a parameter that a library read before the user's code the line that reads it now.
+// source is what made a value: statements of the text, from operands.
+type source struct {
+	made     []*stablehlo.Statement
+	operands []*Value
+}
+
+// reads assigns values that library code made, such as a parameter or its conversion to half precision,
+// to the line of the user's code that reads them first.
 func (l *lines) reads(v *Value, by *ir.Origin) {
-	if v.parameter == 0 || by.Call == "" || l.parameters[v.parameter-1].Call != "" {
+	switch {
+	case by.Call == "" || v.origin == nil:
+	case v.parameter > 0:
+		if p := &l.parameters[v.parameter-1]; (*p).Call == "" {
+			made := *by
+			made.Layer, made.Pass = (*p).Layer, ir.Forward
+			*p = l.one(made)
+		}
+	case v.source != nil:
+		made := *by
+		made.Layer, made.Pass = cmp.Or(v.origin.Layer, by.Layer), v.origin.Pass
+		from := v.source
+		v.origin, v.source = l.one(made), nil
+		l.move(v.fn, from.made, v.origin)
+		for _, operand := range from.operands {
+			l.reads(operand, by)
+		}
+	}
+}
+
+// move changes the origin of statements of a function, also of those that IR has taken over.
+func (l *lines) move(in *Function, made []*stablehlo.Statement, to *ir.Origin) {
+	for in.parent != nil {
+		in = in.parent
+	}
+	for _, s := range made {
+		for _, v := range s.Outputs {
+			if l.values[v] = to; in.taker == nil {
+				continue
+			}
+			if taken := in.taker.values[v.String()[1:]]; taken != nil {
+				taken.Origin = to
+			}
+		}
+	}
+}
+
+// finish assigns what no line of the user's code has read, such as the count of steps, to the line that
+// asked for the step.
+func (l *lines) finish() {
+	if l == nil || l.caller.Line == 0 {
 		return
 	}
-	made := *by
-	made.Layer, made.Pass = l.parameters[v.parameter-1].Layer, ir.Forward
-	l.parameters[v.parameter-1] = l.one(made)
+	for _, v := range l.unassigned {
+		l.reads(v, &l.caller)
+	}
+	for n, p := range l.parameters {
+		if p.Call == "" {
+			made := l.caller
+			made.Layer, made.Pass = p.Layer, p.Pass
+			l.parameters[n] = l.one(made)
+		}
+	}
 }
 
 // Differentiate says that the gradient of v is made next: the ops of gradients come from the ops that

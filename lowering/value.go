@@ -23,6 +23,7 @@ type Value struct {
 	// origin is nil without Options.Origins. op counts the ops before; parameter is the number of a
 	// parameter of the entry function, from 1.
 	origin        *ir.Origin
+	source        *source // nil once the origin is a line of the user's code
 	flow          flow
 	op, parameter int
 }
