@@ -47,28 +47,65 @@ func (p hloProduct) convolution(in, out hloShape) float64 {
 	return flops
 }
 
-// maxInside bounds what is counted one by one; a larger window is taken for full.
+// windows counts the operations of a reduction over windows of an array: the elements that lie in each
+// window, without padding. Compilers write a sum whose result is broadcast to the shape of its operand as
+// windows that each contain the whole dimension. They compute that sum once.
+func (p hloProduct) windows(in, out hloShape) float64 {
+	flops := 1.0
+	for d := range max(len(in.dims), len(out.dims)) {
+		of, windows := int64(in.dim(uint64(d))), int64(out.dim(uint64(d)))
+		switch {
+		case d >= len(p.window):
+			flops *= float64(windows)
+		case p.window[d].whole(of, windows):
+			flops *= float64(of)
+		default:
+			flops *= p.window[d].inside(of, windows)
+		}
+	}
+	return flops
+}
+
+// whole reports whether each window contains all of the input.
+func (w windowDim) whole(in, out int64) bool {
+	return w.base == 1 && w.dilation == 1 && w.stride > 0 && w.low >= (out-1)*w.stride && w.size-w.low >= in
+}
+
+// maxInside limits the positions that are counted one by one; more positions count as inside.
 const maxInside = 1 << 22
 
-// inside counts the places of the window in one dimension that lie on the input, over all places of
+// inside counts the positions of the window in one dimension that are on the input, over all positions of
 // the result.
 func (w windowDim) inside(in, out int64) float64 {
 	if w.low == 0 && w.base == 1 && (out-1)*w.stride+(w.size-1)*w.dilation < in {
 		return float64(w.size) * float64(out)
 	}
-	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.size > maxInside/out {
+	if w.size < 1 || out < 1 || in < 1 || w.base < 1 || w.dilation < 1 || out > maxInside || w.base > 1 && w.size > maxInside/out {
 		return max(float64(w.size), 0) * max(float64(out), 0)
 	}
-	n := 0
-	for k := range w.size {
-		for o := range out {
-			at := o*w.stride + k*w.dilation - w.low
-			if at >= 0 && at%w.base == 0 && at/w.base < in {
+	n := 0.0
+	for o := range out {
+		first := w.low - o*w.stride // the offset of the input's first element from the window's first one
+		if w.base == 1 {
+			begin := max((first+w.dilation-1)/w.dilation, 0) // rounded up: a negative quotient is 0 anyway
+			n += float64(max(min(floorDiv(in-1+first, w.dilation), w.size-1)-begin+1, 0))
+			continue
+		}
+		for k := range w.size {
+			if at := k*w.dilation - first; at >= 0 && at%w.base == 0 && at/w.base < in {
 				n++
 			}
 		}
 	}
-	return float64(n)
+	return n
+}
+
+// floorDiv is a / b, rounded down, for positive b.
+func floorDiv(a, b int64) int64 {
+	if a < 0 {
+		return -((-a + b - 1) / b)
+	}
+	return a / b
 }
 
 // sublanes is to what tiles pad the rows of an operand.

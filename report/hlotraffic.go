@@ -41,11 +41,11 @@ func (w *reading) flops(c *hloComputation, i *hloInstruction, depth int) (flops 
 	case i.opcode == "reduce":
 		return max(c.operand(i, 0).count()-i.shape.count(), 0)
 	case i.opcode == "reduce-window", i.opcode == "select-and-scatter":
-		n := i.shape.count()
-		for _, d := range i.product.window {
-			n *= float64(max(d.size, 1))
+		windows := i.shape
+		if i.opcode == "select-and-scatter" {
+			windows = c.operand(i, 1) // the gradients, one for each window
 		}
-		return n
+		return i.product.windows(c.operand(i, 0), windows)
 	case i.opcode == "scatter":
 		return c.operand(i, 2).count()
 	case slices.Contains(free, i.opcode), slices.Contains(moving, i.opcode):

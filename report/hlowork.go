@@ -67,8 +67,30 @@ func (m *hloModule) worked(target Target, once bool, on *machine) (work, *worker
 	w := &worker{reading: reading{module: m}, peak: target.PeakFLOPS, rate: target.HBMBandwidth, machine: on, once: once,
 		known: map[uint64]work{}, slots: map[uint64][]slot{}}
 	total := w.computation(m.entry, 0)
+	w.wait(&total)
 	total.cut = w.cut
 	return total, w
+}
+
+// wait adds what the times lack of the floor of the whole program. Copies and other operations that run
+// beside the core are hidden by other operations, but they share the arithmetic and the main memory of the
+// device with them, whose published rates nothing exceeds. The last operation waits for the rest.
+func (w *worker) wait(total *work) {
+	slots := w.slots[w.module.entry]
+	if w.machine == nil || len(slots) == 0 {
+		return
+	}
+	products, memory := total.atOnce.flops/w.machine.value(peakRate), total.atOnce.main/w.machine.value(memoryRate)
+	var rest times
+	if missing := bounded(max(products, memory)) - total.times.seconds(); missing > 0 {
+		if products > memory {
+			rest.products = missing
+		} else {
+			rest.memory = missing
+		}
+	}
+	total.times.add(rest, 1)
+	slots[len(slots)-1].times.add(rest, 1)
 }
 
 func (w *worker) computation(id uint64, depth int) (total work) {
@@ -239,6 +261,9 @@ func (w *worker) compute(t *times, c *hloComputation, i *hloInstruction, own wor
 			t.missing(x.opcode, 1)
 		}
 	})
+	if work > 0 {
+		seconds = max(seconds, own.flops/w.machine.value(peakRate)) // whatever the compiler estimates
+	}
 	switch {
 	case work > 0 && i.cycles > 0:
 		seconds = max(seconds, w.machine.cycleSeconds(i.cycles)*w.machine.value(productTime))

@@ -211,3 +211,31 @@ func TestAGenerationHasOneFittedFigureForEachClassAtMost(t *testing.T) {
 	_, _, err = system.ParseSlices("cpu:8")
 	require.Error(t, err)
 }
+
+// Copies beside the core are hidden, but the main memory carries what they move and what the core moves.
+func TestNoPredictionIsBelowTheFloor(t *testing.T) {
+	const n = 1 << 28
+	near := message(floats(n), 5, number(nil, 8, 1))
+	pair := number(nil, 2, 13)
+	for _, part := range [][]byte{near, floats(n), floats()} {
+		pair = message(pair, 4, part)
+	}
+	p := in(program(1, number(computation(1,
+		op(10, "parameter", floats(n), nil), op(11, "parameter", floats(n), nil, number(nil, 9, 1)),
+		op(12, "copy-start", pair, []uint64{10}), op(13, "negate", floats(n), []uint64{11}), op(14, "copy-done", near, []uint64{12}),
+	), 6, 13)), schedule(1, 10, 11, 12, 13, 14))
+	m := machineOf(t, "v5e:1x1")
+	floor := 3 * 4 * n / m.value(memoryRate)
+	assert.Greater(t, floor, m.memorySeconds(2*4*n), "the negation alone is shorter")
+	got := predicted(t, p, "v5e:1x1")
+	assert.InEpsilon(t, floor, got.Seconds, 1e-9)
+	assert.InEpsilon(t, floor, got.Memory, 1e-9)
+
+	// A compiler's estimate of cycles does not make a product faster than the published peak.
+	const side = 8192
+	product := program(1, number(computation(1,
+		op(10, "parameter", floats(side, side), nil), op(11, "parameter", floats(side, side), nil, number(nil, 9, 1)),
+		op(12, "dot", floats(side, side), []uint64{10, 11}, message(nil, 30, packed(nil, 1, 1)), cycles(1000)),
+	), 6, 12))
+	assert.InEpsilon(t, 2*side*side*side/m.value(peakRate), predicted(t, product, "v5e:1x1").Products, 1e-9)
+}
