@@ -26,8 +26,8 @@ type lines struct {
 	frames     map[uintptr]frame
 	known      map[ir.Origin]*ir.Origin
 	values     map[*stablehlo.Value]*ir.Origin
-	unassigned []*Value  // made by library code, for no line of the user's code that is known yet
-	caller     ir.Origin // the user's line that asked for the step
+	unassigned []*Value     // made by library code, for no line of the user's code that is known yet
+	caller     ir.Origin    // the user's line that asked for the step
 	adjoint    *ir.Origin   // of the node whose gradient is being made
 	gomlx      bool         // GoMLX makes that gradient, and calls no code of a user's
 	parameters []*ir.Origin // of the entry function
