@@ -144,6 +144,9 @@ func (l *layer) begin() {
 	}
 	l.graph.AttachState(runKey{}, l.run)
 	l.ends = append(l.ends, func() { l.graph.AttachState(runKey{}, around) })
+	if enter, ok := l.graph.State(scopesKey{}).(func() func()); ok {
+		l.ends = append(l.ends, enter())
+	}
 	for _, loss := range l.losses {
 		loss.begin()
 	}

@@ -230,3 +230,9 @@ type slicingKey struct{}
 // variables otherwise than the layers read them: as shards, or in another dtype. Loops inside of
 // loops get what the outermost makes.
 func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicingKey{}, s) }
+
+type scopesKey struct{}
+
+// SetScopes sets a function that loops call before each trace of their block, which may be traced
+// several times: the block may use scopes of the step again. leave ends the trace.
+func SetScopes(g *graph.Graph, enter func() (leave func())) { g.AttachState(scopesKey{}, enter) }

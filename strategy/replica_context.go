@@ -75,18 +75,16 @@ func (rc *ReplicaContext) inMain() bool {
 }
 
 // Scope returns the scope of the store at the given path, or its root scope: layers make their
-// variables there. Two layers at one path share their variables, also by mistake: give each layer a
-// path of its own. (GoMLX's Scope.In, as in rc.Scope().In("hidden"), panics for a path that was
-// used.) Scope panics with an [*Error] if the function has no store.
+// variables there. Give each layer a path of its own. A second layer of one kind at one path is an
+// error, because the two layers would share their variables. A caller that wants to share them asks
+// for it, as in GoMLX: rc.Scope().Shared("hidden") returns the scope of rc.Scope("hidden") once more.
+// Several layers may use scopes inside of one scope, such as rc.Scope("conv").In("1"). Scope panics
+// with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	if rc.state.Scope == nil {
 		panic(noStore("Scope"))
 	}
-	scope := rc.state.Scope
-	for _, name := range path {
-		scope = scope.At("%s", name)
-	}
-	return scope
+	return rc.state.ScopeAt(rc.graph, path...)
 }
 
 // noStore returns the error of a call that needs the store of the step function.

@@ -3,6 +3,8 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -71,12 +73,24 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	}
 }
 
+// usedScope matches the error of GoMLX for a second use of a scope.
+var usedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
+
 func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			cause := fault.Cause(r)
 			if _, ok := r.(runtime.Error); ok && strings.Contains(cause.Error(), "index out of range") {
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
+			}
+			if used := usedScope.FindStringSubmatch(cause.Error()); used != nil {
+				layer := used[2] // the scope of the layers that both have this sub-scope
+				if layer == model.RootScopePath {
+					layer = model.JoinPath(layer, used[1])
+				}
+				cause = fault.New(errkind.ValueError, fmt.Sprintf("scope %q", layer), fmt.Sprintf(
+					"give each layer a scope of its own, or request the sharing with Scope.Shared, as in rc.Scope().Shared(%q)", path.Base(layer)),
+					"a second layer makes its variables in %q, so the two layers would share their variables", model.JoinPath(used[2], used[1]))
 			}
 			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
 		}
@@ -136,6 +150,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
+	loop.SetScopes(t.graph, t.rc.state.NewScopes)
 	if s.sharding {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.slicing(v)

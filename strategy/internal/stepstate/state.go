@@ -3,14 +3,18 @@
 package stepstate
 
 import (
+	"strings"
+
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 )
 
 // State is the state of a step that is traced. One goroutine uses it.
 type State struct {
-	// Scope is where layers make their variables, nil for a step without a store.
+	// Scope is the root scope, in which layers make their variables; nil for a step without a store.
 	Scope *model.Scope
+	// scopes are the scopes that ScopeAt has returned, by path.
+	scopes map[string]*model.Scope
 	// Arguments are the step's, Sizes the real sizes of those that are padded, by argument.
 	Arguments []*graph.Node
 	Sizes     map[int]*graph.Node
@@ -45,9 +49,58 @@ func New() *State {
 // Within makes the state that of a part of the step, with a new root scope and no slices of stacks.
 // leave gives it back what it had, also the arguments and the rows.
 func (s *State) Within() (leave func()) {
-	was := *s
-	s.Scope, s.Slices = s.Scope.Store().RootScope(), map[string]*graph.Node{}
+	was, end := *s, s.NewScopes()
+	s.Slices = map[string]*graph.Node{}
 	return func() {
-		s.Arguments, s.Sizes, s.Rows, s.AllRows, s.Scope = was.Arguments, was.Sizes, was.Rows, was.AllRows, was.Scope
+		end()
+		s.Arguments, s.Sizes, s.Rows, s.AllRows = was.Arguments, was.Sizes, was.Rows, was.AllRows
 	}
+}
+
+// NewScopes forgets which scopes layers have used, for code that may be traced several times in a graph.
+// leave restores them.
+func (s *State) NewScopes() (leave func()) {
+	root, scopes := s.Scope, s.scopes
+	if root != nil {
+		s.Scope, s.scopes = root.Store().RootScope(), nil
+	}
+	return func() { s.Scope, s.scopes = root, scopes }
+}
+
+// ScopeAt returns the scope at a path. All calls with one path return one scope, so that GoMLX refuses a
+// second layer there, as it refuses a second [model.Scope.In] with one name.
+func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
+	scope := s.Scope
+	for _, name := range path {
+		next := scope.At("%s", name) // panics for a name that is no name
+		known := s.scopes[next.Scope()]
+		if known == nil {
+			if known = next; !visit(scope, name) {
+				// A layer got the scope from GoMLX: the variables show what it has made there.
+				for v := range next.IterVariables() {
+					rest := strings.TrimPrefix(v.Path(), next.Scope()+model.ScopeSeparator)
+					if inner, _, nested := strings.Cut(rest, model.ScopeSeparator); nested && v.InUseByGraph(g) {
+						visit(next, inner)
+					}
+				}
+			}
+			if s.scopes == nil {
+				s.scopes = map[string]*model.Scope{}
+			}
+			s.scopes[next.Scope()] = known
+		}
+		scope = known
+	}
+	return scope
+}
+
+// visit marks a name within a scope as used. It returns false if it was used before.
+func visit(scope *model.Scope, name string) (first bool) {
+	defer func() {
+		if recover() != nil {
+			first = false
+		}
+	}()
+	scope.In("%s", name)
+	return true
 }
