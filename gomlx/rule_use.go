@@ -14,10 +14,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A rule that reaches no variable is a split that was asked for and would be dropped. GoMLX's programs
-// come one at a time, so it can be told only of the variables so far: of the first program that takes
-// variables and data, such as a training step, which has the whole model. What a later program may
-// still bring is not refused but noted, unless the rule is Required or nothing at all is reached.
+// A rule that reaches no variable is a split that the user requested and that would be dropped. GoMLX
+// compiles its programs one at a time, so the check knows only the variables of the programs so far. It
+// runs with the first program that has variables and data, such as a training step, which has the whole
+// model. A rule that reaches no variable by then is noted, because a later program may have its variable.
+// It is an error if the rule is Required, or if no rule reaches a variable at all. The rules of a built-in
+// set are all optional, because each is for the layers of some models; the set itself is not. It splits
+// matrices, so the check of a set waits for the first program with a matrix of floats among its variables.
 
 // ruleUse records which rules have reached a variable, and what was said of them. It is safe for
 // concurrent use.
@@ -65,8 +68,10 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	if u.told {
 		return nil
 	}
+	_, unknown := logical.BuiltinRules(b.opts.RulesName, b.logical)
+	set := unknown == nil
 	var known []logical.Variable
-	data, model := false, false
+	data, model, matrix := false, false, false
 	for i, name := range p.ParameterNames {
 		if !isVariable(name) {
 			data = true
@@ -74,13 +79,23 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 		}
 		shape := p.Parameters[i]
 		model = model || shape.Rank() > 0
+		matrix = matrix || shape.Rank() > 1 && shape.DType.IsFloat()
 		known = append(known, logical.Variable{Path: name, Shape: shape})
 		u.Mark(rules, name, shape.Dimensions)
 	}
-	if !data || !model {
+	if !data || !model || set && u.None() && !matrix {
 		return nil
 	}
 	missing := u.Missing(rules)
+	if u.None() && set {
+		var names []string
+		for _, v := range known {
+			names = append(names, v.Path)
+		}
+		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
+			Reason: "no rule of the set reaches a variable; the variables are " + few(names, 6),
+			Hint:   "write rules for these names into a file, as rules=FILE.json, or leave rules out to keep whole variables on each device"}
+	}
 	if u.None() && len(missing) > 0 {
 		return &logical.RuleError{File: b.opts.RulesName, Rule: -1, Program: p.Name,
 			Reason: fmt.Sprintf("no rule reaches a variable: rule %d %s", missing[0], rules[missing[0]].Unreached(known))}

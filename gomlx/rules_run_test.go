@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
@@ -165,6 +166,31 @@ func TestRulesThatReachNothing(t *testing.T) {
 		assert.Contains(t, notes.String(), want)
 		assert.Equal(t, 1, bytes.Count(notes.Bytes(), []byte("\n")), notes.String())
 	}
+
+	// A built-in set that reaches nothing is refused too, but not because of a program that has no matrix
+	// of floats, such as one that draws random numbers or scales its data.
+	b, _ = fromConfig(t, "devices=2,logical=2,rules=megatron", gomlx.Options{})
+	own := func(store *model.Store, name string, dims ...int) error {
+		exec, err := model.NewExec(b, store, func(scope *model.Scope, x *graph.Node) *graph.Node {
+			w := scope.VariableWithShape(name, shapes.Make(dtypes.Float32, dims...)).NodeValue(x.Graph())
+			return graph.Add(graph.Dot(x, w).Product(), graph.ReduceAllSum(scope.RandomNormal(x.Graph(), x.Shape())))
+		})
+		if err != nil {
+			return err
+		}
+		_, err = exec.Exec([]float32{1, 2, 3, 4})
+		return err
+	}
+	require.NoError(t, own(model.NewStore(), "scale", 4))
+	err = own(model.NewStore(), "kernel", 4, 4)
+	require.ErrorAs(t, err, &of)
+	assert.Equal(t, "megatron", of.File)
+	assert.Contains(t, err.Error(), `no rule of the set reaches a variable; the variables are `)
+	assert.Contains(t, err.Error(), `/kernel`)
+	b, _ = fromConfig(t, "devices=2,logical=2,rules=megatron", gomlx.Options{})
+	_, err = trainWords(b, 4, 1)
+	require.NoError(t, err)
+	require.NoError(t, own(model.NewStore(), "kernel", 4, 4), "a program after the model")
 
 	write(`{"rules": [{"variable": "/ff1/", "split": ["", "logical"], "required": true}]}`)
 	b, _ = fromConfig(t, config, gomlx.Options{})
