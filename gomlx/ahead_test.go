@@ -108,7 +108,7 @@ func TestAheadOfTimeOfAProgramThatDoesNotFitLeavesAReport(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &read))
 	assert.True(t, read.Memory.Refused)
 	assert.Equal(t, map[string]string{"rules": "megatron"}, read.Options)
-	assert.NotEmpty(t, read.Advice)
+	assert.NotEmpty(t, read.Suggestions)
 	assert.NotEmpty(t, read.Tensors)
 }
 

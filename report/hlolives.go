@@ -409,11 +409,30 @@ func (l *lives) updated(i *hloInstruction, operands []*buffer, arrays int) []*bu
 	return own
 }
 
-// inUse is the memory that is in use during each operation, and the one during which it is most.
-func (l *lives) inUse() (bytes []int64, peak int) {
+// inUse is the main memory that is in use during each operation, and the operation during which it is most.
+func (l *lives) inUse() (bytes []int64, peak int) { return l.sums((*buffer).bytes) }
+
+// fastMemory is the number of a TPU core's fast memory in the layouts of arrays.
+const fastMemory = 1
+
+// fastAtPeak is the fast memory that is in use when the most main and fast memory is in use at once.
+func (l *lives) fastAtPeak() int64 {
+	fast := func(b *buffer) int64 {
+		if b.shape.memory != fastMemory {
+			return 0
+		}
+		return b.shape.padded()
+	}
+	_, peak := l.sums(func(b *buffer) int64 { return b.bytes() + fast(b) })
+	all, _ := l.sums(fast)
+	return all[peak]
+}
+
+// sums adds up what the buffers take during each operation, and finds the operation with the largest sum.
+func (l *lives) sums(of func(b *buffer) int64) (bytes []int64, peak int) {
 	change := make([]int64, l.count+1)
 	for _, b := range l.buffers {
-		if n := b.bytes(); n > 0 && b.from < l.count {
+		if n := of(b); n > 0 && b.from < l.count {
 			change[b.from] += n
 			change[min(b.to+1, l.count)] -= n
 		}

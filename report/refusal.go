@@ -64,19 +64,3 @@ func (r *Report) addRefusal(refusal *Refusal) {
 	r.Memory = m
 	r.note("the compiler refused the program as too large, so its temporaries, its collectives and its cost are not known")
 }
-
-// addAdvice says what makes a step smaller, where it does not fit.
-func (r *Report) addAdvice() {
-	if r.Memory.Verdict != TooLarge {
-		return
-	}
-	whole := false
-	for _, t := range r.Tensors {
-		whole = whole || t.Role == "variable" && t.Cut == nil && t.Copies == r.LogicalDevices
-	}
-	if whole && r.Replicas > 1 {
-		r.Advice = append(r.Advice, "share the state of training out among the replicas (a rule by logical.Share)")
-	}
-	r.Advice = append(r.Advice, "use more logical devices, and rules that split the largest variables over them (Options.Variables)",
-		"compute layers again in the backward pass (package remat)", "compute in bfloat16 (package precision)", "take smaller batches, or microbatches", "take a larger slice")
-}

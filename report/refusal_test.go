@@ -43,5 +43,5 @@ func TestTheReportOfARefusedProgram(t *testing.T) {
 	back, err := Parse(data)
 	require.NoError(t, err)
 	assert.Equal(t, r, back)
-	assert.Empty(t, sample().Advice)
+	assert.Empty(t, sample().Suggestions)
 }

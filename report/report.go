@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -35,10 +36,10 @@ type Report struct {
 	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int    `json:"text_bytes,omitempty"`
 	Memory    Memory `json:"memory"`
-	// Advice says of a step that does not fit what to change.
-	Advice []string `json:"advice,omitempty"`
+	// Suggestions are changes that make a step smaller that does not fit. None of them is in use already.
+	Suggestions []string `json:"suggestions,omitempty"`
 	// Temporaries are the largest values between the operations of the optimized program, largest
-	// first; it is empty if the program is not known.
+	// first. Of a program that the compiler refused they are those that the compiler lists.
 	Temporaries []Temporary `json:"temporaries,omitempty"`
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
@@ -98,9 +99,12 @@ type Memory struct {
 	Code    int64 `json:"code"`
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
-	// Peak is the compiler's own peak, without the code. It may count memory that the other figures
-	// leave out. It is 0 if the compiler gives none.
+	// Peak is the compiler's figure of the most main memory in use at once, without the code. It may count
+	// memory that the other figures leave out. It is 0 if the compiler gives none.
 	Peak int64 `json:"peak,omitempty"`
+	// Fast is the size of the values in the core's fast memory at the peak, by the schedule. The peak of
+	// the compiler of TPUs contains them; Peak and Limit do not.
+	Fast int64 `json:"fast,omitempty"`
 	// Needs is the greater of Total and Peak + Code. The verdict compares it with Limit.
 	Needs int64 `json:"needs"`
 	// Limit is the size of the core's memory; 0 if it is not known.
@@ -245,13 +249,17 @@ func New(in Input) (*Report, error) {
 	if in.Refused != nil {
 		r.addRefusal(in.Refused)
 		r.addModelFLOPs(in.Text, ours)
-		r.addAdvice()
+		var origins []*ir.Origin
+		if in.Module != nil {
+			origins = in.Module.Origins
+		}
+		r.Temporaries = in.Refused.temporaries(origins)
+		r.addSuggestions(in.Module, in.Text)
 		return r, nil
 	}
 	if err := r.addMemory(in.Program); err != nil {
 		return nil, err
 	}
-	r.addAdvice()
 	program, err := r.optimized(in.Program)
 	if err != nil {
 		return nil, err
@@ -271,6 +279,7 @@ func New(in Input) (*Report, error) {
 	if err := r.addCost(in.Program, program); err != nil {
 		return nil, err
 	}
+	r.addSuggestions(in.Module, in.Text)
 	return r, nil
 }
 
@@ -360,6 +369,13 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 		Peak: stats.Peak, Limit: r.Target.HBMBytes, Verdict: Unknown,
 	}
 	m.Total = m.Arguments + m.Outputs - m.Aliased + m.Temporaries + m.Code
+	m.judge()
+	r.Memory = m
+	return nil
+}
+
+// judge sets Needs and Verdict by the other figures.
+func (m *Memory) judge() {
 	m.Needs = max(m.Total, m.Peak+m.Code)
 	switch {
 	case m.Limit == 0:
@@ -370,8 +386,16 @@ func (r *Report) addMemory(p *pjrt.Executable) error {
 	default:
 		m.Verdict = Fits
 	}
-	r.Memory = m
-	return nil
+}
+
+// leaveOutFast takes the values in fast memory out of the compiler's peak, which counts all memories of a
+// core. main is the peak of the main memory by the schedule. A peak that is too small to contain both stays
+// as it is.
+func (m *Memory) leaveOutFast(main, fast int64) {
+	if fast > 0 && m.Peak-fast >= main/10*9 {
+		m.Peak, m.Fast = m.Peak-fast, fast
+		m.judge()
+	}
 }
 
 // optimized reads the optimized program; nil, with a note, if there is none to read.

@@ -145,6 +145,7 @@ func (r *Report) addSchedule(m *hloModule, w *worker) {
 		return
 	}
 	bytes, peak := l.inUse()
+	r.Memory.leaveOutFast(bytes[peak], l.fastAtPeak())
 	s := &Schedule{Peak: bytes[peak], PeakAt: peak, Layers: layerTimes(operations)}
 	fill(operations, bytes)
 	lines := newLines()

@@ -19,6 +19,8 @@ type Temporary struct {
 	// Bytes is the size of one of them on a core, without padding, and Count their number.
 	Bytes int64 `json:"bytes"`
 	Count int   `json:"count"`
+	// Line is the line of Go that the value is for; nil if it is not known.
+	Line *Line `json:"line,omitempty"`
 }
 
 // What bounds the temporaries of a report: their number, and the bytes of each.
@@ -57,7 +59,7 @@ func (m *hloModule) temporaries() []Temporary {
 				if s.memory != 0 || s.bytes() < leastTemporary { // in a core's fast memory, or not worth a line
 					continue
 				}
-				t := Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1}
+				t := Temporary{Operation: i.opcode, Source: i.source, DType: elementNames[s.element], Bytes: s.bytes(), Count: 1, Line: lineOf(i.origin)}
 				for _, d := range s.dims {
 					t.Shape = append(t.Shape, int(d))
 				}

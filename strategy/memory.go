@@ -54,7 +54,11 @@ func (e *MemoryError) Error() string {
 		}
 		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, report.Bytes(t.BytesPerDevice))
 	}
-	b.WriteString("; use more logical devices and split these tensors over them, or smaller batches")
+	if e.Report != nil && len(e.Report.Suggestions) > 0 {
+		b.WriteString("; " + strings.Join(e.Report.Suggestions, ", or "))
+	} else {
+		b.WriteString("; use more logical devices and split these tensors over them, or smaller batches")
+	}
 	return b.String()
 }
 

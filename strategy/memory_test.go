@@ -65,7 +65,7 @@ func TestAOTATooLargeModelIsRefusedWithItsLargestTensorsAndFitsWhenSplit(t *test
 	require.NotNil(t, memory.Report, "what does not fit leaves a report")
 	assert.Equal(t, report.TooLarge, memory.Report.Memory.Verdict)
 	assert.Greater(t, memory.Report.Memory.Needs, memory.Report.Memory.Limit)
-	assert.NotEmpty(t, memory.Report.Advice)
+	assert.NotEmpty(t, memory.Report.Suggestions)
 	assert.Equal(t, memory.Largest[0].BytesPerDevice, memory.Report.Largest("variable")[0].BytesPerCore)
 	require.NoError(t, compile(8))
 }

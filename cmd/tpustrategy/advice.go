@@ -39,7 +39,7 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 	}
 	text := "try " + strings.Join(try, ", ") + ", or a larger slice"
 	if o.Report != nil {
-		o.Report.Advice = append(try, "a larger slice")
+		o.Report.Suggestions = append(try, "a larger slice")
 		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
 			text = report.Bytes(m.Needs-m.Limit) + " too much: " + text
 		}

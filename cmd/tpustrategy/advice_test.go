@@ -23,7 +23,7 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	gpt.ShardState, gpt.Remat, gpt.Precision, gpt.Batch = "parameters", "full", "bf16", 8
 	large := tooLarge(1<<40, 16<<30)
 	assert.Equal(t, "; 1008.00 GiB too much: try --logical 4, --batch 4, or a larger slice", advice(gpt, large))
-	assert.Equal(t, []string{"--logical 4", "--batch 4", "a larger slice"}, large.Report.Advice)
+	assert.Equal(t, []string{"--logical 4", "--batch 4", "a larger slice"}, large.Report.Suggestions)
 	assert.Equal(t, map[string]string{"example": "gpt", "logical": "2", "precision": "bf16", "shard-state": "parameters", "remat": "full", "batch": "8"}, gpt.options())
 	gpt.Batch = 6 // of which two replicas cannot share a half
 	assert.Equal(t, "; try --logical 4, a smaller --batch, or a larger slice", advice(gpt, tooLarge(0, 0)))
@@ -36,5 +36,5 @@ func TestWhatDoesNotFitSaysByHowMuchAndWhatToTry(t *testing.T) {
 	assert.Empty(t, advice(&compileCmd{File: "x.mlir"}, tooLarge(2, 1)))
 	fits := ahead.Outcome{Report: &report.Report{}}
 	gpt.advise(&fits)
-	assert.Empty(t, fits.Report.Advice)
+	assert.Empty(t, fits.Report.Suggestions)
 }

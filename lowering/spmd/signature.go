@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 	"github.com/tpustrategy/tpustrategy/sharding"
@@ -93,6 +94,9 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments and Results describe the buffers that each device takes and gives, in order.
 	Arguments, Results []ShardedTensor
+	// Keeps are the policies of the step's loops over layers and of its blocks: what each keeps for its
+	// backward pass.
+	Keeps []region.Keep
 
 	source *source // what it was assembled from; nil if that is not kept
 }
