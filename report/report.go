@@ -39,7 +39,9 @@ type Report struct {
 	// Suggestions are changes that make a step smaller that does not fit. None of them is in use already.
 	Suggestions []string `json:"suggestions,omitempty"`
 	// Temporaries are the largest values between the operations of the optimized program, largest
-	// first. Of a program that the compiler refused they are those that the compiler lists.
+	// first. Of a program that the compiler refused they are those that the compiler lists,
+	// or else the largest results of products, gathers and the like in the step as it was written, which
+	// are those of a replica.
 	Temporaries []Temporary `json:"temporaries,omitempty"`
 	// Tensors are the step's variables, arguments and results.
 	Tensors     []Tensor     `json:"tensors"`
@@ -253,7 +255,9 @@ func New(in Input) (*Report, error) {
 		if in.Module != nil {
 			origins = in.Module.Origins
 		}
-		r.Temporaries = in.Refused.temporaries(origins)
+		if r.Temporaries = in.Refused.temporaries(origins); r.Temporaries == nil {
+			r.Temporaries = writtenTemporaries(in.Text, origins)
+		}
 		r.addSuggestions(in.Module, in.Text)
 		return r, nil
 	}

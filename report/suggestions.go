@@ -204,6 +204,49 @@ func (r *Refusal) temporaries(origins []*ir.Origin) (all []Temporary) {
 	return all
 }
 
+// writtenResult matches an operation whose result compilers write to the main memory, in the StableHLO of a
+// step: the operation, the dimensions and the dtype of its last result, and its number.
+var writtenResult = regexp.MustCompile(`(?m)stablehlo\.(dot_general|convolution|gather|scatter|concatenate|sort)\b.*tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("([^"]*)"\)$`)
+
+// writtenTemporaries returns the largest results of such operations.
+func writtenTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
+	type kind struct{ source, dtype, shape string }
+	for _, match := range writtenResult.FindAllSubmatch(text, -1) {
+		s, ok := parseWritten(string(match[2]), string(match[3]))
+		if t := (Temporary{Operation: string(match[1]), Source: string(match[4]), DType: string(match[3]), Shape: s.ints(), Bytes: s.bytes(), Count: 1}); ok && t.Bytes >= leastTemporary {
+			t.Line = lineOf(originOf(t.Source, origins))
+			all = append(all, t)
+		}
+	}
+	all = together(all, func(t Temporary) kind { return kind{t.Source, t.DType, dimsText(t.Shape)} }, func(first *Temporary, _ Temporary) { first.Count++ })
+	slices.SortStableFunc(all, func(a, b Temporary) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return all[:min(len(all), mostTemporaries)]
+}
+
+// parseWritten reads dimensions such as "8x16x" and a dtype of StableHLO.
+func parseWritten(dims, dtype string) (s hloShape, ok bool) {
+	signed, isSigned := strings.CutPrefix(dtype, "i")
+	unsigned, isUnsigned := strings.CutPrefix(dtype, "ui")
+	for number, name := range elementNames {
+		if name == dtype || isSigned && name == "s"+signed || isUnsigned && name == "u"+unsigned {
+			s.element = number
+		}
+	}
+	for dim := range strings.SplitSeq(strings.TrimSuffix(dims, "x"), "x") {
+		n := uint64(0)
+		_, _ = fmt.Sscan(dim, &n) // the expression lets digits through only
+		s.dims = append(s.dims, n)
+	}
+	return s, s.element > 0
+}
+
+func (s hloShape) ints() (all []int) {
+	for _, d := range s.dims {
+		all = append(all, int(d))
+	}
+	return all
+}
+
 // lineOf is the line of an origin, or nil.
 func lineOf(o *ir.Origin) *Line {
 	if o == nil {

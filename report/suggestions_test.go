@@ -57,6 +57,34 @@ func TestSuggestionsAreForWhatIsNotInUse(t *testing.T) {
 	assert.Empty(t, fits.Suggestions)
 }
 
+// The largest temporaries of a refused program come from the compiler's list, or from the step's text.
+func TestARefusedProgramHasItsLargestTemporaries(t *testing.T) {
+	origins := []*ir.Origin{{File: "me/model.go", Line: 7}, {File: "me/model.go", Line: 9}}
+	listed := &Refusal{Log: `Largest program allocations in hbm:
+  1. Size: 8.00G
+     Operator: op_type="dot_general" op_name="jit(step)/dot_general_s1"
+     Shape: f32[8,16384,16384]{2,1,0:T(8,128)}
+     XLA label: fusion.3 = fusion(...)
+     Allocation type: HLO temp
+     ==========================
+  2. Size: 2.00G
+     Shape: f32[4096,4096]{1,0}
+     Allocation type: arguments
+     ==========================`}
+	assert.Equal(t, []Temporary{{Operation: "fusion", Source: "jit(step)/dot_general_s1", DType: "f32", Shape: []int{8, 16384, 16384}, Bytes: 8 << 30, Count: 1,
+		Line: &Line{File: "me/model.go", Line: 9, Pass: "forward"}}}, listed.temporaries(origins))
+	text := `    %1 = "stablehlo.dot_general"(%a, %b) {x = 1} : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32> loc("dot_general_s0")
+    %2 = "stablehlo.add"(%1, %1) : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8192x64xf32> loc("add_s1")
+    %3 = stablehlo.concatenate %1, %1, dim = 0 : (tensor<8x64xbf16>, tensor<8x64xbf16>) -> tensor<16x64xbf16> loc("concatenate_s1")
+    %4 = "stablehlo.gather"(%1) : (tensor<8x64xi32>) -> tensor<8x128xi32> loc("gather_s1")
+`
+	var got []string
+	for _, x := range writtenTemporaries([]byte(text), origins) {
+		got = append(got, x.Operation+" "+x.String()+" "+Bytes(x.Bytes)+" "+x.Line.String())
+	}
+	assert.Equal(t, []string{"gather i32[8 128] 4.00 KiB me/model.go:9", "dot_general f32[8 64] 2.00 KiB me/model.go:7", "concatenate bf16[16 64] 2.00 KiB me/model.go:9"}, got)
+}
+
 // The values in fast memory are no part of the main memory's peak.
 func TestThePeakIsThatOfTheMainMemory(t *testing.T) {
 	m := Memory{Peak: 8539136, Code: 418816, Total: 3861504, Limit: 16 << 30}

@@ -85,7 +85,8 @@ func TestASecondLayerInAScopeIsRefused(t *testing.T) {
 			return dense(rc.Scope().At("h"), dense(rc.Scope("h"), x))
 		},
 		"a variable that is read again": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-			return tied(rc.Scope("h", "dense"), dense(rc.Scope("h"), x))
+			x = dense(rc.Scope("h"), x)
+			return tied(rc.Scope("h", "dense"), x)
 		},
 		"variables one by one": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			v := func(name string, dims ...int) *graph.Node {

@@ -26,7 +26,12 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 			try = append(try, "--precision bf16")
 		}
 	}
-	try = append(try, fmt.Sprintf("--logical %d", 2*c.Logical))
+	if c.Whole {
+		try = append(try, "no --whole")
+	}
+	if o.Report == nil || o.Report.Target.Devices == 0 || 2*c.Logical <= o.Report.Target.Devices {
+		try = append(try, fmt.Sprintf("--logical %d", 2*c.Logical))
+	}
 	replicas := 1
 	if o.Report != nil {
 		replicas = max(o.Report.Replicas, 1)
@@ -39,6 +44,8 @@ func (c *compileCmd) advise(o *ahead.Outcome) {
 	}
 	text := "try " + strings.Join(try, ", ") + ", or a larger slice"
 	if o.Report != nil {
+		// The flags take the place of the suggestions for a program of one's own.
+		o.Error.Message = strings.TrimSuffix(o.Error.Message, "; "+strings.Join(o.Report.Suggestions, ", or "))
 		o.Report.Suggestions = append(try, "a larger slice")
 		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
 			text = report.Bytes(m.Needs-m.Limit) + " too much: " + text

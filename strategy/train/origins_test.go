@@ -56,8 +56,8 @@ func TestEveryValueComesFromALineOfTheUser(t *testing.T) {
 		return lines
 	}
 	want, got := origins(precision.Policy{}), origins(precision.MixedBFloat16)
-	for line := range want {
-		if strings.Contains(line, "/layers") || strings.Contains(line, "/head") || strings.Contains(line, "/norm") {
+	for line := range want { // the gradients of stacks arrive at the line of the loop
+		if !strings.HasSuffix(line, "update") {
 			assert.True(t, got[line], "under bfloat16: %s", line)
 		}
 	}
