@@ -3,6 +3,7 @@ package loop
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -135,7 +136,21 @@ func (r *run) attempt() (results Results, ok bool) {
 		h.Set(take(1)[0])
 	}
 	layer.settle()
+	r.visit()
 	return results, true
+}
+
+// visit marks the scopes of the stacks as used, as [model.Scope.In] does, so that GoMLX refuses another
+// layer or another loop there.
+func (r *run) visit() {
+	seen := map[string]bool{}
+	for _, s := range r.stacks {
+		rest := strings.TrimPrefix(strings.TrimPrefix(s.path, r.scope.Scope()), model.ScopeSeparator)
+		if inner, _, nested := strings.Cut(rest, model.ScopeSeparator); nested && !seen[inner] {
+			seen[inner] = true
+			r.scope.In("%s", inner)
+		}
+	}
 }
 
 // trace traces the block and returns the region's results. It sets asked if it gave up.

@@ -50,7 +50,7 @@ func TestFirstValuesAreThoseOfLayers(t *testing.T) {
 	assert.Equal(t, make([]float64, 5*16), strategytest.Numbers(t, all["/layers/up/dense/biases"]))
 }
 
-// TestLoopsShareVariables runs one loop twice over the same scope, as a siamese model does.
+// TestLoopsShareVariables runs one loop twice over a scope that is shared, as a siamese model does.
 func TestLoopsShareVariables(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	store := strategytest.SeededStore()
@@ -60,7 +60,7 @@ func TestLoopsShareVariables(t *testing.T) {
 	x, _ := batch(0)
 	got := run(t, s, store, func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(rc.Scope("layers"), 2, in[0], layer, loop.Options{})
-		y = loop.Layers(rc.Scope("layers"), 2, y, layer, loop.Options{})
+		y = loop.Layers(rc.Scope().Shared("layers"), 2, y, layer, loop.Options{})
 		w := store.GetVariable("/layers/dense/dense/weights").NodeValue(rc.Graph())
 		z := in[0]
 		for i := range 4 {

@@ -56,6 +56,10 @@ func TestASecondLayerInAScopeIsRefused(t *testing.T) {
 			x = dense(rc.Scope("h"), x)
 			return dense(rc.Scope().In("h"), x)
 		},
+		"two loops": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
+			x = layerloop.Layers(rc.Scope("h"), 2, x, dense, layerloop.Options{})
+			return layerloop.Layers(rc.Scope("h"), 2, x, dense, layerloop.Options{})
+		},
 		"in a block": func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			block := func(x *graph.Node) *graph.Node { return dense(rc.Scope("h"), x) }
 			return remat.Block(remat.Nothing(), remat.Block(remat.Nothing(), x, block), block)
