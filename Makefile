@@ -62,7 +62,7 @@ TPUAPI = cluster_resolver/tpuapi
 OBSERVE = observe
 BLOBSTORE = storage/blobstore
 
-.PHONY: run gpt test-gpt test-launch test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins plugin-cuda test-aot test-gpu-aot forms corpus python test-python test-upstream-patches
+.PHONY: run gpt test-gpt test-launch test-optimizers test pure race asan debug bench lint goldens fuzz plugin plugin-tpu plugins plugin-cuda test-aot test-gpu-aot forms corpus python test-python test-upstream-patches
 
 run:
 	@GO="$(GO)" internal/tools/run.sh ./examples/digits -replicas 4 -logical 2 $(ARGS)
@@ -127,6 +127,10 @@ goldens: plugins
 # Each script of tpustrategy launch, interrupted and made to fail in each of its calls.
 test-launch:
 	TPUSTRATEGY_LAUNCH_ALL=1 $(GO) test -count=1 -run WhereverAScriptIsStopped ./internal/launch
+
+# Trains with each optimizer of TestEveryOptimizerTrainsAsOnOneDevice on every mesh and stage (tests run a third).
+test-optimizers: plugin
+	$(REQUIRE) TPUSTRATEGY_ALL_OPTIMIZERS=1 $(GO) test -count=1 -timeout 30m -run TestEveryOptimizerTrainsAsOnOneDevice ./strategy/train
 
 fuzz:
 	internal/tools/fuzz.sh $(FUZZTIME)
