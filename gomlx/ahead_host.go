@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
@@ -84,11 +83,7 @@ func (h *hostPrograms) results(p *lowering.Program, inputs []promise) []promise 
 
 // executeFor executes a program for another backend.
 func (b *Backend) executeFor(p *lowering.Program, values []promise) ([][]byte, error) {
-	unmarked, err := spmd.Unmarked(p)
-	if err != nil {
-		return nil, err
-	}
-	exe, err := b.compile(unmarked)
+	exe, err := b.compile(p)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/go-xla/stablehlo"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
@@ -104,11 +103,6 @@ func (b *Backend) open(life context.Context, topology tpu.Topology, target lower
 		Description:       fmt.Sprintf("%s: %s, %d device(s) as %v", b.opts.Name, platform, len(ids), b.mesh),
 		NumDevices:        len(ids),
 		DeviceDescription: b.describe,
-	}
-	if b.mesh.Size() > 1 {
-		lowered.WholeAlong = func(f *lowering.Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error) {
-			return f.Mark(x, x.Shape(), spmd.UndividedAlong{Dims: dims})
-		}
 	}
 	b.Backend = lowering.New(lowered)
 	return nil

@@ -7,7 +7,6 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
 // A program that GoMLX distributes, or runs on another default device than 0, is for devices of which
@@ -46,10 +45,7 @@ func (c *executableState) onNamed(defaultDevice compute.DeviceNum) (*variant, er
 		return nil, ErrFinalized
 	}
 	return c.known(key, func() (*variant, error) {
-		p, err := spmd.Unmarked(c.program)
-		if err != nil {
-			return nil, err
-		}
+		p := c.program
 		text, err := p.Text()
 		if err != nil {
 			return nil, err

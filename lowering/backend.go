@@ -82,14 +82,10 @@ type Options struct {
 	// microseconds an op.
 	Origins bool
 
-	// Whole, if there is one, keeps a value whole at this point of a partitioned program, on each
-	// device: what a gather reads, a scatter's updates and positions. x is usable in f.
-	Whole func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
-
-	// WholeAlong, if there is one, keeps a value undivided along some dimensions at this point of a
-	// partitioned program: along which a gather's or a scatter's positions have their coordinates,
-	// and along which a convolution's window moves. x is usable in f.
-	WholeAlong func(f *Function, x *stablehlo.Value, dims ...int) (*stablehlo.Value, error)
+	// Replicate, if it is not nil, replicates a value of a partitioned program over all devices. It
+	// is called for the operand of a gather and for the updates and positions of a scatter. x is
+	// usable in f.
+	Replicate func(f *Function, x *stablehlo.Value) (*stablehlo.Value, error)
 
 	// Identity emits whatever stands for compute's Identity op, which GoMLX calls for nodes made by
 	// graph.IdentityWithCustomGradient. x is usable in f. The result may have another shape; GoMLX

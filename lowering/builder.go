@@ -197,7 +197,7 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Replicas:       b.replicas,
 		Partitions:     b.partitions,
 		Devices:        b.devices,
-		target:         b.backend.opts.Target,
+		Target:         b.backend.opts.Target,
 	}
 	if b.lines != nil {
 		for i, p := range program.Main().Parameters {
@@ -212,9 +212,9 @@ func (b *Builder) Compile() (compute.Executable, error) {
 
 // program is the computation as a module.
 func (b *Builder) program() *ir.Module {
-	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.constrained(b.main.IR())}}
+	m := &ir.Module{Name: identifier(b.name), Functions: []*ir.Function{b.constrainMarked(b.main.IR())}}
 	for _, f := range b.others {
-		m.Functions = append(m.Functions, b.constrained(f.IR()))
+		m.Functions = append(m.Functions, b.constrainMarked(f.IR()))
 	}
 	if b.distributed {
 		m.Attributes = append(m.Attributes, ir.Attribute{Key: "stablehlo.num_replicas", Value: ir.Raw(strconv.Itoa(b.replicas))})
@@ -224,6 +224,9 @@ func (b *Builder) program() *ir.Module {
 	}
 	for _, mesh := range b.meshes {
 		m.Meshes = append(m.Meshes, ir.Raw(mesh.ToStableHLO()))
+	}
+	if b.partitions > 1 {
+		m = GatherWalkedDims(m, b.backend.opts.Target, b.constraint)
 	}
 	return m
 }

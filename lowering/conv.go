@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -38,26 +37,14 @@ func (f *Function) ConvGeneral(x, kernel compute.Value, axes compute.ConvolveAxe
 	})
 }
 
-// convolve writes a convolution. XLA's partitioner gets numbers wrong where the dimensions along
-// which the window moves are divided (of the gradients of kernels, and where an axis divides them and
-// the kernel's channels), or the channels of a grouped convolution.
+// convolve adds a convolution.
 func (f *Function) convolve(x, kernel *stablehlo.Value, c convolution, channelGroups, batchGroups int) *stablehlo.Value {
 	precision := f.builder.backend.opts.Precision.stableHLO()
-	ofX, ofKernel, ofY := slices.Clone(c.Axes.InputSpatial), slices.Clone(c.Axes.KernelSpatial), slices.Clone(c.Axes.OutputSpatial)
-	if channelGroups > 1 || batchGroups > 1 {
-		ofX = append(ofX, c.Axes.InputChannels)
-		ofKernel = append(ofKernel, c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels)
-		ofY = append(ofY, c.Axes.OutputChannels)
-	}
-	if batchGroups > 1 {
-		ofX, ofY = append(ofX, c.Axes.InputBatch), append(ofY, c.Axes.OutputBatch)
-	}
-	y := must(stablehlo.Convolution(f.wholeAlong(x, ofX...), f.wholeAlong(kernel, ofKernel...), c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
+	return must(stablehlo.Convolution(x, kernel, c.Strides, c.Paddings, c.InputDilations, c.KernelDilations,
 		c.Axes.InputBatch, c.Axes.InputChannels, c.Axes.InputSpatial,
 		c.Axes.KernelInputChannels, c.Axes.KernelOutputChannels, c.Axes.KernelSpatial,
 		c.Axes.OutputBatch, c.Axes.OutputChannels, c.Axes.OutputSpatial,
 		channelGroups, batchGroups, precision, precision))
-	return f.wholeAlong(y, ofY...)
 }
 
 // orOnes returns values, or n ones if there are none.

@@ -2,7 +2,6 @@ package lowering
 
 import (
 	"math"
-	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -13,43 +12,20 @@ import (
 func (f *Function) Gather(x, starts compute.Value, indexVectorAxis int,
 	offsetOutputAxes, collapsedSliceAxes, startIndexMap, sliceSizes []int, indicesAreSorted bool) (compute.Value, error) {
 	return f.op("Gather", with(x, starts), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.positions(in[1], indexVectorAxis)
-		return must(stablehlo.Gather(f.whole(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
+		at := f.chain().wideIndex(in[1])
+		return must(stablehlo.Gather(f.replicate(in[0]), at, indexVectorAxis, offsetOutputAxes, collapsedSliceAxes,
 			nil, nil, startIndexMap, sliceSizes, indicesAreSorted))
 	})
 }
 
-// whole keeps a value whole where the partitioner gets a part of it wrong.
-func (f *Function) whole(x *stablehlo.Value) *stablehlo.Value {
+// replicate replicates an operand of a gather or a scatter in programs for which XLA's partitioner
+// fails on a split operand.
+func (f *Function) replicate(x *stablehlo.Value) *stablehlo.Value {
 	if len(f.builder.meshes) > 0 {
-		return f.undivided(x)
+		return f.replicateInGrids(x)
 	}
-	if keep := f.builder.backend.opts.Whole; keep != nil {
-		return must(keep(f, x))
-	}
-	return x
-}
-
-// positions are the indices of a gather or a scatter, with the coordinates of each in one piece:
-// XLA's partitioner fails where they are divided.
-func (f *Function) positions(x *stablehlo.Value, indexVectorAxis int) *stablehlo.Value {
-	at := f.chain().wideIndex(x)
-	if indexVectorAxis >= at.Shape().Rank() {
-		return at
-	}
-	return f.wholeAlong(at, indexVectorAxis)
-}
-
-// wholeAlong keeps x undivided along dimensions, if the program is partitioned by what they are.
-func (f *Function) wholeAlong(x *stablehlo.Value, dims ...int) *stablehlo.Value {
-	if !slices.ContainsFunc(dims, func(d int) bool { return x.Shape().Dimensions[d] > 1 }) {
-		return x
-	}
-	if len(f.builder.meshes) > 0 {
-		return must(f.Mark(x, x.Shape(), wholeMark{dims}))
-	}
-	if keep := f.builder.backend.opts.WholeAlong; keep != nil {
-		return must(keep(f, x, dims...))
+	if replicate := f.builder.backend.opts.Replicate; replicate != nil {
+		return must(replicate(f, x))
 	}
 	return x
 }
@@ -76,8 +52,8 @@ func (c chain) wideIndex(x *stablehlo.Value) *stablehlo.Value {
 func (f *Function) scatter(name string, kind combiner, x, positions, updates compute.Value, indexVectorAxis int,
 	updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, indicesAreSorted, uniqueIndices bool) (compute.Value, error) {
 	return f.op(name, with(x, positions, updates), func(in []*stablehlo.Value) *stablehlo.Value {
-		at := f.whole(f.positions(in[1], indexVectorAxis))
-		updates := f.whole(in[2])
+		at := f.replicate(f.chain().wideIndex(in[1]))
+		updates := f.replicate(in[2])
 		return f.summed(kind, []*stablehlo.Value{in[0], updates}, func(in []*stablehlo.Value) *stablehlo.Value {
 			return must(stablehlo.Scatter(in[0], at, in[1], updateWindowAxes, insertedWindowAxes, nil, nil,
 				scatterAxesToOperandAxes, indexVectorAxis, indicesAreSorted, uniqueIndices, f.combiner(kind, in[0].Shape().DType)))

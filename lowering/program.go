@@ -38,7 +38,8 @@ type Program struct {
 	// Devices is the device assignment, replica by replica; nil if none was asked for.
 	Devices []compute.DeviceNum
 
-	target Target
+	// Target is the compiler that the program was lowered for.
+	Target Target
 }
 
 // Main returns the entry function.
@@ -62,7 +63,7 @@ func (p *Program) Text() ([]byte, error) {
 // without bounds, and on TPUs divided tensors of Complex128. [Program.Text] calls it with the
 // program's own partitions.
 func (p *Program) Check(partitions int) error {
-	l := limits{simple: p.target == TargetTPU && partitions > 1}
+	l := limits{simple: p.Target == TargetTPU && partitions > 1}
 	for _, f := range p.Module.Functions {
 		l.function(f)
 	}

@@ -202,13 +202,12 @@ func ordered(m compute.Mesh) error {
 	return nil
 }
 
-// wholeMark is the mark of a value that is whole on each device from here on, or not divided along
-// some dimensions.
-type wholeMark struct{ dims []int }
+// replicateMark is the mark of a value that is replicated over all devices.
+type replicateMark struct{}
 
-// undivided keeps a value whole on each device of a program that GoMLX splits itself. Over a mesh
-// of one axis that divides anything there is no need.
-func (f *Function) undivided(x *stablehlo.Value) *stablehlo.Value {
+// replicateInGrids replicates a value of a program that GoMLX splits itself over a mesh of two or more
+// axes with more than one device.
+func (f *Function) replicateInGrids(x *stablehlo.Value) *stablehlo.Value {
 	divided := 0
 	for _, size := range f.builder.all().AxesSizes() {
 		if size > 1 {
@@ -218,29 +217,30 @@ func (f *Function) undivided(x *stablehlo.Value) *stablehlo.Value {
 	if divided < 2 {
 		return x
 	}
-	return must(f.Mark(x, x.Shape(), wholeMark{}))
+	return must(f.Mark(x, x.Shape(), replicateMark{}))
 }
 
-// constrained puts constraints in the place of the marks of values that are whole.
-func (b *Builder) constrained(f *ir.Function) *ir.Function {
+// constrainMarked replaces each mark of a replicated value by a sharding constraint.
+func (b *Builder) constrainMarked(f *ir.Function) *ir.Function {
 	if len(b.meshes) == 0 {
 		return f
 	}
 	written := *f
 	written.Body = ir.Map(f.Body, func(s *ir.Statement) *ir.Statement {
-		mark, ok := s.Mark.(wholeMark)
-		if !ok {
+		if _, ok := s.Mark.(replicateMark); !ok {
 			return s
 		}
-		split := make([]string, s.Results[0].Type.Rank())
-		for d := range split {
-			if split[d] = "{}"; len(mark.dims) > 0 && !slices.Contains(mark.dims, d) {
-				split[d] = "{?}"
-			}
-		}
-		dims := strings.Join(split, ", ")
-		kept := &ir.Statement{Op: "sdy.sharding_constraint", Operands: s.Operands, Results: s.Results, Form: ir.Short}
-		return kept.With(ir.Sharding, ir.Raw("<@"+b.all().Name()+", ["+dims+"]>"))
+		return b.constraint(s.Results[0], s.Operands[0], indices(s.Results[0].Type.Rank()))
 	})
 	return &written
+}
+
+// constraint returns a sharding constraint that replicates dims and leaves the other dimensions open.
+func (b *Builder) constraint(out, in *ir.Value, dims []int) *ir.Statement {
+	split := slices.Repeat([]string{"{?}"}, in.Type.Rank())
+	for _, d := range dims {
+		split[d] = "{}"
+	}
+	s := &ir.Statement{Op: "sdy.sharding_constraint", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Short}
+	return s.With(ir.Sharding, ir.Raw("<@"+b.all().Name()+", ["+strings.Join(split, ", ")+"]>"))
 }

@@ -37,10 +37,6 @@ type Frame struct {
 	Arguments, Results []Border
 }
 
-// UndividedAlong asks, as a mark, for a tensor of a program that is written by [Global] not to be
-// divided along dimensions: lowering.Options.WholeAlong puts it where a partitioner gets parts wrong.
-type UndividedAlong struct{ Dims []int }
-
 // Global writes a program of global tensors: shardings stand at the arguments of main, and at the
 // results that are not open, and everything else is the partitioner's. It is the frame of a graph
 // that does not know of devices; that of a step is [Trace.Module]. The program is not changed.
@@ -75,10 +71,10 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 		program.Meshes = []ir.Attr{meshDeclaration(f.Mesh)}
 	}
 	for i, function := range p.Module.Functions {
-		written := *function
-		if written.Body, err = divided(function.Body, single); err != nil {
+		if err := checkMarks(function); err != nil {
 			return nil, err
 		}
+		written := *function
 		if !single {
 			written.Body = turned(written.Body)
 		}
@@ -101,6 +97,9 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 			}
 		}
 		program.Functions = append(program.Functions, &written)
+	}
+	if !single {
+		program = lowering.GatherWalkedDims(program, p.Target, keepUnsplit)
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}
@@ -143,41 +142,13 @@ func edge(p ShardedTensor, open, single bool) (attributes []ir.Attribute) {
 	return attributes
 }
 
-// divided puts constraints in the place of marks.
-func divided(body []*ir.Statement, single bool) ([]*ir.Statement, error) {
-	return ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) {
+// checkMarks returns an error for a mark, which only [Trace.Module] replaces.
+func checkMarks(f *ir.Function) error {
+	_, err := ir.Rewrite(f.Body, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if s.Mark == nil {
 			return []*ir.Statement{s}, nil
 		}
-		mark, ok := s.Mark.(UndividedAlong)
-		if !ok {
-			return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program has no place for it", "trace steps with annotations by NewTrace")
-		}
-		if single {
-			return []*ir.Statement{unchanged(s.Results[0], s.Operands[0])}, nil
-		}
-		dims := sharding.Unconstrained(s.Results[0].Type.Rank()).Dims()
-		for _, d := range mark.Dims {
-			dims[d] = sharding.Dim{}
-		}
-		return []*ir.Statement{constrained(s.Results[0], s.Operands[0], sharding.NewSpec(dims...))}, nil
+		return nil, fault(fmt.Sprintf("mark %T", s.Mark), "a global program cannot contain it", "trace steps with annotations by NewTrace")
 	})
-}
-
-// Unmarked returns the program without the marks of [UndividedAlong], as devices run it that GoMLX
-// names itself. The program is not changed.
-func Unmarked(p *lowering.Program) (*lowering.Program, error) {
-	out, written := *p, *p.Module
-	written.Functions = nil
-	for _, f := range p.Module.Functions {
-		function := *f
-		var err error
-		if function.Body, err = divided(f.Body, true); err != nil {
-			return nil, err
-		}
-		function.Parameters = append([]ir.Parameter(nil), f.Parameters...)
-		written.Functions = append(written.Functions, &function)
-	}
-	out.Module = &written
-	return &out, nil
+	return err
 }

@@ -82,7 +82,7 @@ func (k *keeper) keeps(v *ir.Value) bool {
 	}
 	marked := false
 	switch s.Mark.(type) {
-	case annotationMark, wholeMark, nameMark, zeros:
+	case annotationMark, replicateMark, nameMark, zeros:
 		marked = true
 	}
 	if !marked && !slices.Contains(cheap, s.Op) {

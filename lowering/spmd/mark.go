@@ -36,10 +36,10 @@ func (a annotationMark) assigns() (device int, ok bool) {
 	return a.annotation.Device(), a.own && a.annotation.Kind() == logical.KindAssign
 }
 
-// wholeMark asks for a tensor to be whole on each device where tensors are split in a grid.
-type wholeMark struct{}
+// replicateMark replicates a tensor if the step splits tensors in a grid.
+type replicateMark struct{}
 
-func (wholeMark) write(w *writer, out, in *ir.Value) *ir.Statement {
+func (replicateMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	if w.factors.Divided() < 2 {
 		return unchanged(out, in)
 	}

@@ -62,6 +62,15 @@ func (w *writer) constrain(out, in *ir.Value, a logical.Annotation) *ir.Statemen
 	return constrained(out, in, a.Spec(in.Type.Rank(), w.factors))
 }
 
+// keepUnsplit constrains a value to be replicated in dims and leaves the other dimensions open.
+func keepUnsplit(out, in *ir.Value, dims []int) *ir.Statement {
+	open := sharding.Unconstrained(in.Type.Rank()).Dims()
+	for _, d := range dims {
+		open[d] = sharding.Dim{}
+	}
+	return constrained(out, in, sharding.NewSpec(open...))
+}
+
 func constrained(out, in *ir.Value, spec sharding.Spec) *ir.Statement {
 	return short("sdy.sharding_constraint", out, in).With(ir.Sharding, innerSharding(spec))
 }

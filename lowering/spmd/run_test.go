@@ -24,9 +24,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// runner compiles a module and runs it on CPU devices, with global float32 tensors
-// in and out.
+// run compiles a module and runs it on CPU devices, with global float32 tensors as arguments and
+// results.
 func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
+	t.Helper()
+	results, err := execute(t, m, args...)
+	require.NoError(t, err, "%s", m.Text)
+	return results
+}
+
+// execute is run for a module that may fail to compile or to run.
+func execute(t *testing.T, m *spmd.Module, args ...[]float32) ([][]float32, error) {
 	t.Helper()
 	ctx := context.Background()
 	client := plugintest.CPU(t, m.Mesh.Size())
@@ -37,7 +45,9 @@ func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
 	many := m.Partitions > 1
 	x, err := plugintest.Programs(t).Compile(ctx, client, pjrt.Program{Code: m.Text, Format: "mlir", Trusted: true},
 		pjrt.CompileOptions{Replicas: m.Replicas, Partitions: m.Partitions, DeviceAssignment: slices.Collect(slices.Chunk(ids, m.Partitions)), SPMD: many, Shardy: many})
-	require.NoError(t, err, "%s", m.Text)
+	if err != nil {
+		return nil, err
+	}
 	defer x.Close()
 	in, out := make([][]*pjrt.Buffer, len(ids)), make([][]*pjrt.Buffer, len(ids))
 	donate := make([]bool, len(m.Arguments))
@@ -56,13 +66,17 @@ func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
 			in[d] = append(in[d], b)
 		}
 	}
-	require.NoError(t, x.Execute(ctx, in, out, pjrt.ExecuteOptions{Donate: donate}))
+	if err := x.Execute(ctx, in, out, pjrt.ExecuteOptions{Donate: donate}); err != nil {
+		return nil, err
+	}
 	var results [][]float32
 	for j, r := range m.Results {
 		global := make([]float32, size(r.Global))
 		for d := range out {
 			data := make([]byte, 4*size(r.Shard))
-			require.NoError(t, out[d][j].ToHost(ctx, data))
+			if err := out[d][j].ToHost(ctx, data); err != nil {
+				return nil, err
+			}
 			shard := make([]float32, size(r.Shard))
 			for k := range shard {
 				shard[k] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*k:]))
@@ -72,7 +86,7 @@ func run(t *testing.T, m *spmd.Module, args ...[]float32) [][]float32 {
 		}
 		results = append(results, global)
 	}
-	return results
+	return results, nil
 }
 
 // visit returns device d's shard of a global tensor, or writes it if it is given.

@@ -81,7 +81,7 @@ func NewTrace(opts Options) *Trace {
 		t.bad = lowered.Check()
 	}
 	if opts.LogicalDevices >= 4 { // a grid needs four
-		lowered.Whole = t.whole
+		lowered.Replicate = t.replicate
 	}
 	t.Backend = lowering.New(lowered)
 	return t
@@ -94,17 +94,17 @@ func (t *Trace) Scratch() *Trace {
 	return NewTrace(opts)
 }
 
-// whole keeps a value on every logical device if there are tensors that are split in a
-// grid: for parts of gathers and scatters of such, XLA's partitioner looks for groups of
-// devices that there are not, and ends the process.
-func (t *Trace) whole(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
+// replicate replicates an operand of a gather or a scatter if the step splits tensors in a grid: for
+// a split operand, XLA's partitioner looks for groups of devices that do not exist, and aborts the
+// process.
+func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	if t.InRegion() || !t.automatic() {
 		return x, nil // on one device, or a device's own
 	}
 	if t.opts.Replicas == 1 && len(region.ManualAxes(t)) == 0 {
 		return x, nil // there are no other groups
 	}
-	return f.Mark(x, x.Shape(), wholeMark{})
+	return f.Mark(x, x.Shape(), replicateMark{})
 }
 
 // Builder starts the one computation of the trace.

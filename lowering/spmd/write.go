@@ -130,6 +130,9 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	if !w.single() {
 		program.Meshes = []ir.Attr{meshDeclaration(mesh)}
 	}
+	if w.logicalDevices > 1 {
+		program = lowering.GatherWalkedDims(program, t.opts.Target, keepUnsplit)
+	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("step %q", p.Name), Err: err}
 	}

@@ -1,0 +1,251 @@
+package lowering
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// Walked lists the dimensions of an operation's operands and results that the operation walks over:
+// an element of the result depends on elements at other positions of the dimension. Devices that
+// split such a dimension have to exchange elements.
+type Walked struct {
+	// Operands and Results have an entry for each operand and result, nil for none.
+	Operands, Results [][]int
+}
+
+// WalkedDims returns the dimensions that an operation walks over and that XLA's partitioner must not
+// split, because it computes wrong results or fails:
+//
+//   - the spatial dimensions of a convolution (except for a kernel of one element with stride 1, and
+//     except for a kernel that covers the input exactly), and the channels of a grouped convolution;
+//   - the dimensions of a reduce_window or a select_and_scatter with a window, a stride, a dilation or
+//     a padding;
+//   - the transformed dimensions of an FFT;
+//   - the dimension with the coordinates of each position of a gather or a scatter.
+//
+// Other operations that combine positions (sort, reverse, slice, pad, concatenate) are correct in any
+// split, as package lowering writes them.
+func WalkedDims(s *ir.Statement) Walked {
+	w := Walked{make([][]int, len(s.Operands)), make([][]int, len(s.Results))}
+	switch s.Op {
+	case "stablehlo.convolution":
+		w.convolution(s)
+	case "stablehlo.reduce_window", "stablehlo.select_and_scatter":
+		dims := windowDims(s)
+		for i, v := range s.Operands {
+			if v.Type.Rank() == s.Results[0].Type.Rank() { // not the initial value
+				w.Operands[i] = dims
+			}
+		}
+		for i := range s.Results {
+			w.Results[i] = dims
+		}
+	case "stablehlo.fft":
+		lengths, _ := s.Attribute("fft_length").(ir.Ints)
+		rank := s.Results[0].Type.Rank()
+		for axis := rank - len(lengths); axis < rank; axis++ {
+			w.Operands[0] = append(w.Operands[0], axis)
+		}
+		w.Results[0] = w.Operands[0]
+	case "stablehlo.gather":
+		w.positions(s, 1, "dimension_numbers")
+	case "stablehlo.scatter":
+		w.positions(s, len(s.Results), "scatter_dimension_numbers")
+	}
+	return w
+}
+
+// positions adds the dimension with the coordinates of the positions, which are an operand.
+func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
+	numbers, _ := s.Attribute(attribute).(ir.Fields)
+	dims := s.Operands[operand].Type.Dims
+	for _, axis := range numbers.Dims("index_vector_dim") {
+		if axis < len(dims) && dims[axis] > 1 {
+			w.Operands[operand] = append(w.Operands[operand], axis)
+		}
+	}
+}
+
+// windowDims returns the dimensions in which a window is not a single element with stride 1.
+func windowDims(s *ir.Statement) (dims []int) {
+	for axis := range s.Results[0].Type.Rank() {
+		for _, key := range []string{"window_dimensions", "window_strides", "base_dilations", "window_dilations"} {
+			if list, ok := s.Attribute(key).(ir.Ints); ok && list[axis] != 1 && !slices.Contains(dims, axis) {
+				dims = append(dims, axis)
+			}
+		}
+		if rows, ok := s.Attribute("padding").(ir.Rows); ok && !zeroRow(rows[axis]) && !slices.Contains(dims, axis) {
+			dims = append(dims, axis)
+		}
+	}
+	return dims
+}
+
+func zeroRow(row []int) bool { return !slices.ContainsFunc(row, func(n int) bool { return n != 0 }) }
+
+// convolution adds the dimensions of a convolution.
+func (w Walked) convolution(s *ir.Statement) {
+	layout, ok := s.Attribute("dimension_numbers").(ir.Layout)
+	if !ok {
+		return
+	}
+	const input, kernel, output = 0, 1, 2
+	add := func(tensor int, label string) {
+		axis := slices.Index(layout[tensor], label)
+		if tensor == output {
+			w.Results[0] = append(w.Results[0], axis)
+		} else {
+			w.Operands[tensor] = append(w.Operands[tensor], axis)
+		}
+	}
+	for n := range len(layout[input]) - 2 {
+		label := strconv.Itoa(n)
+		if convolutionWalks(s, n, s.Operands[0].Type.Dims[slices.Index(layout[input], label)],
+			s.Operands[1].Type.Dims[slices.Index(layout[kernel], label)]) {
+			for tensor := range layout {
+				add(tensor, label)
+			}
+		}
+	}
+	channelGroups, _ := s.Attribute("feature_group_count").(ir.Int)
+	batchGroups, _ := s.Attribute("batch_group_count").(ir.Int)
+	if channelGroups > 1 || batchGroups > 1 {
+		add(input, "f")
+		add(kernel, "i")
+		add(kernel, "o")
+		add(output, "f")
+	}
+	if batchGroups > 1 {
+		add(input, "b")
+		add(output, "b")
+	}
+}
+
+// convolutionWalks reports whether a convolution walks over its spatial dimension n. It does not where
+// the kernel has one element and stride 1, which is a product of channels, and where the kernel
+// covers the input exactly, which is a sum over the dimension.
+func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
+	at := func(key string, otherwise int) int {
+		if list, ok := s.Attribute(key).(ir.Ints); ok {
+			return list[n]
+		}
+		return otherwise
+	}
+	padding, _ := s.Attribute("padding").(ir.Rows)
+	if at("lhs_dilation", 1) != 1 || padding != nil && !zeroRow(padding[n]) || s.Attribute("window_reversal") != nil {
+		return true
+	}
+	return !(kernelSize == 1 && at("window_strides", 1) == 1 || kernelSize == inputSize && at("rhs_dilation", 1) == 1)
+}
+
+// GatherWalkedDims returns a module in which no operation walks over a split dimension (see
+// [WalkedDims]): a sharding constraint makes the dimension replicated and leaves the other dimensions
+// open. constrain returns the constraint of a value that must not be split in dims. The module is not
+// changed.
+func GatherWalkedDims(m *ir.Module, target Target, constrain func(out, in *ir.Value, dims []int) *ir.Statement) *ir.Module {
+	out := *m
+	out.Functions = make([]*ir.Function, len(m.Functions))
+	for i, f := range m.Functions {
+		g := gatherer{target: target, constrain: constrain, function: f}
+		guarded := *f
+		guarded.Body = g.statements(f.Body)
+		out.Functions[i] = &guarded
+	}
+	return &out
+}
+
+// gatherer adds constraints to a function.
+type gatherer struct {
+	target    Target
+	constrain func(out, in *ir.Value, dims []int) *ir.Statement
+	function  *ir.Function
+	names     map[string]bool // of the function's values, nil until a name is needed
+	next      int
+}
+
+func (g *gatherer) statements(body []*ir.Statement) []*ir.Statement {
+	body, _ = ir.Rewrite(body, func(s *ir.Statement) ([]*ir.Statement, error) { return g.statement(s), nil })
+	return body
+}
+
+// statement returns a statement with the constraints of its operands before it and of its results
+// behind it.
+func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
+	walked := WalkedDims(s)
+	var before, after []*ir.Statement
+	copied := *s
+	copied.Operands, copied.Results = slices.Clone(s.Operands), slices.Clone(s.Results)
+	for i, dims := range walked.Operands {
+		if len(dims) > 0 {
+			v := g.value(s.Operands[i])
+			before = append(before, g.constrain(v, s.Operands[i], dims))
+			copied.Operands[i] = v
+		}
+	}
+	for i, dims := range walked.Results {
+		if len(dims) > 0 {
+			v := g.value(s.Results[i])
+			after = append(after, g.constrain(s.Results[i], v, dims))
+			copied.Results[i] = v
+		}
+	}
+	if len(before) == 0 && len(after) == 0 {
+		return []*ir.Statement{s}
+	}
+	if s.Op == "stablehlo.fft" && g.target == TargetCPU {
+		in, out := g.value(s.Operands[0]), g.value(s.Results[0])
+		before = append(before, rowMajor(in, copied.Operands[0]))
+		after = append([]*ir.Statement{rowMajor(copied.Results[0], out)}, after...)
+		copied.Operands[0], copied.Results[0] = in, out
+	}
+	return append(append(before, &copied), after...)
+}
+
+// rowMajor stores a value in row-major order. The CPU compiler gives an FFT the order of an all-gather
+// of any other dimension than the first, which the FFT does not support when it runs.
+func rowMajor(out, in *ir.Value) *ir.Statement {
+	order := make([]byte, 0, 32)
+	for axis := in.Type.Rank() - 1; axis >= 0; axis-- {
+		order = strconv.AppendInt(order, int64(axis), 10)
+		if axis > 0 {
+			order = append(order, ", "...)
+		}
+	}
+	layouts := ir.Raw("[dense<[" + string(order) + "]> : tensor<" + strconv.Itoa(in.Type.Rank()) + "xindex>]")
+	s := &ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline}
+	return s.With("call_target_name", ir.String("LayoutConstraint")).With("operand_layouts", layouts).With("result_layouts", layouts)
+}
+
+// value returns a new value of the type and the origin of another one.
+func (g *gatherer) value(like *ir.Value) *ir.Value {
+	if g.names == nil {
+		g.names = map[string]bool{}
+		for _, p := range g.function.Parameters {
+			g.names[p.Name] = true
+		}
+		var collect func(body []*ir.Statement)
+		collect = func(body []*ir.Statement) {
+			for _, s := range body {
+				for _, v := range s.Results {
+					g.names[v.Name] = true
+				}
+				for _, r := range s.Regions {
+					for _, v := range r.Arguments {
+						g.names[v.Name] = true
+					}
+					collect(r.Body)
+				}
+			}
+		}
+		collect(g.function.Body)
+	}
+	for {
+		name := "unsplit_" + strconv.Itoa(g.next)
+		g.next++
+		if !g.names[name] {
+			return &ir.Value{Name: name, Type: like.Type, Origin: like.Origin}
+		}
+	}
+}
