@@ -50,9 +50,8 @@ func (f *Function) partitioned() bool {
 	return f.builder.backend.opts.Partitioned || f.builder.partitions > 1
 }
 
-// padded gives x a name of its own where it is to be padded with fill: XLA's partitioner keeps the
-// parts of an operand that it padded for one window for others of the same form, whatever they are
-// padded with.
+// padded returns x behind a barrier with fill in a partitioned program. XLA's partitioner caches the
+// padded shards of an operand without the fill value, and reuses them for a pad with another one.
 func (f *Function) padded(x, fill *stablehlo.Value) *stablehlo.Value {
 	if !f.partitioned() {
 		return x

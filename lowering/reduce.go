@@ -171,7 +171,7 @@ func (f *Function) CumSum(x compute.Value, axis int, options compute.CumSumOptio
 			if options.Reverse {
 				start[axis], end[axis] = -1, 1
 			}
-			v = must(stablehlo.Pad(in[0], zero, start, end, make([]int, shape.Rank())))
+			v = f.pad(in[0], zero, start, end, make([]int, shape.Rank()))
 		}
 		window, paddings := make([]int, shape.Rank()), make([][2]int, shape.Rank())
 		ones := make([]int, shape.Rank())

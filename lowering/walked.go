@@ -3,6 +3,7 @@ package lowering
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
 )
@@ -18,30 +19,19 @@ type Walked struct {
 // WalkedDims returns the dimensions that an operation walks over and that XLA's partitioner must not
 // split, because it computes wrong results or fails:
 //
-//   - the spatial dimensions of a convolution (except for a kernel of one element with stride 1, and
-//     except for a kernel that covers the input exactly), and the channels of a grouped convolution;
-//   - the dimensions of a reduce_window or a select_and_scatter with a window, a stride, a dilation or
-//     a padding;
+//   - the spatial dimensions of a convolution, except for a kernel of one element with stride 1, and
+//     except for a kernel that covers the input exactly (the gradient of the former);
+//   - the channels of a convolution in groups;
 //   - the transformed dimensions of an FFT;
 //   - the dimension with the coordinates of each position of a gather or a scatter.
 //
-// Other operations that combine positions (sort, reverse, slice, pad, concatenate) are correct in any
-// split, as package lowering writes them.
+// Other operations that combine positions (pools, reduce_window, sort, reverse, slice, pad,
+// concatenate) are correct in any split, as package lowering writes them.
 func WalkedDims(s *ir.Statement) Walked {
 	w := Walked{make([][]int, len(s.Operands)), make([][]int, len(s.Results))}
 	switch s.Op {
 	case "stablehlo.convolution":
 		w.convolution(s)
-	case "stablehlo.reduce_window", "stablehlo.select_and_scatter":
-		dims := windowDims(s)
-		for i, v := range s.Operands {
-			if v.Type.Rank() == s.Results[0].Type.Rank() { // not the initial value
-				w.Operands[i] = dims
-			}
-		}
-		for i := range s.Results {
-			w.Results[i] = dims
-		}
 	case "stablehlo.fft":
 		lengths, _ := s.Attribute("fft_length").(ir.Ints)
 		rank := s.Results[0].Type.Rank()
@@ -66,21 +56,6 @@ func (w Walked) positions(s *ir.Statement, operand int, attribute string) {
 			w.Operands[operand] = append(w.Operands[operand], axis)
 		}
 	}
-}
-
-// windowDims returns the dimensions in which a window is not a single element with stride 1.
-func windowDims(s *ir.Statement) (dims []int) {
-	for axis := range s.Results[0].Type.Rank() {
-		for _, key := range []string{"window_dimensions", "window_strides", "base_dilations", "window_dilations"} {
-			if list, ok := s.Attribute(key).(ir.Ints); ok && list[axis] != 1 && !slices.Contains(dims, axis) {
-				dims = append(dims, axis)
-			}
-		}
-		if rows, ok := s.Attribute("padding").(ir.Rows); ok && !zeroRow(rows[axis]) && !slices.Contains(dims, axis) {
-			dims = append(dims, axis)
-		}
-	}
-	return dims
 }
 
 func zeroRow(row []int) bool { return !slices.ContainsFunc(row, func(n int) bool { return n != 0 }) }
@@ -134,10 +109,19 @@ func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 		return otherwise
 	}
 	padding, _ := s.Attribute("padding").(ir.Rows)
-	if at("lhs_dilation", 1) != 1 || padding != nil && !zeroRow(padding[n]) || s.Attribute("window_reversal") != nil {
+	if at("lhs_dilation", 1) != 1 || padding != nil && !zeroRow(padding[n]) {
 		return true
 	}
-	return !(kernelSize == 1 && at("window_strides", 1) == 1 || kernelSize == inputSize && at("rhs_dilation", 1) == 1)
+	if kernelSize == 1 {
+		return at("window_strides", 1) != 1
+	}
+	return kernelSize != inputSize || at("rhs_dilation", 1) != 1 || isReversed(s)
+}
+
+// isReversed reports whether a convolution reverses its kernel in any dimension.
+func isReversed(s *ir.Statement) bool {
+	a := s.Attribute("window_reversal")
+	return a != nil && strings.Contains(string(a.Append(nil)), "true")
 }
 
 // GatherWalkedDims returns a module in which no operation walks over a split dimension (see

@@ -1,0 +1,44 @@
+package splitforms
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// Variable is the environment variable with the number of programs that a test runs.
+const Variable = "TPUSTRATEGY_SPLIT_FORMS"
+
+// knownDefects are seeds of programs for which XLA's partitioner computes wrong gradients without the
+// guard of package lowering.
+var knownDefects = []uint64{27, 30, 74, 138}
+
+// Case is a program and the mesh that it runs on.
+type Case struct {
+	Form
+	Replicas int
+}
+
+// String returns the seed and the mesh.
+func (c Case) String() string { return fmt.Sprintf("%d on %dx%d", c.Seed, c.Replicas, c.Parts) }
+
+// Cases returns the programs of a test: those of the first seeds and those with known defects, or the
+// number of programs in [Variable].
+func Cases(count int) (cases []Case, err error) {
+	seeds := knownDefects
+	if text := os.Getenv(Variable); text != "" {
+		if count, err = strconv.Atoi(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", Variable, err)
+		}
+		seeds = nil
+	}
+	for n := range count {
+		seeds = append(seeds[:len(seeds):len(seeds)], uint64(n))
+	}
+	meshes := [][2]int{{1, 2}, {1, 4}, {1, 8}, {2, 4}} // replicas and logical devices
+	for _, seed := range seeds {
+		mesh := meshes[seed%uint64(len(meshes))]
+		cases = append(cases, Case{New(seed, mesh[1]), mesh[0]})
+	}
+	return cases, nil
+}
