@@ -20,6 +20,7 @@
 #   make test-gpt   the long tests of the language model: killed and resumed, every option, every mesh
 #   make test-kills kill, stop and cut off hosts of training runs, 500 times (KILLS=500, 15 minutes)
 #   make test-lives random pipelines of data, interrupted and gone on with, 4000 times (a minute)
+#   make test-split-forms 500 random programs of split tensors, compared with one device (10 minutes; SPLITFORMS=500)
 #   make forms      train a decoder in every form and compare with one device (10 minutes)
 #   make corpus     compile many real programs at their real size, with both compilers (an hour)
 #   make test-gomlx run the tests that GoMLX ships, on its backends and on ours (half an hour), and write docs/gomlx-suites.md
@@ -174,6 +175,12 @@ test-replay: plugin
 .PHONY: test-kills
 test-kills: plugin
 	$(OPTIMIZED) TPUSTRATEGY_KILLS=$(KILLS) $(GO) test -count=1 -timeout 2h -v ./internal/test/kills
+
+# Random programs of windowed and whole-axis operations on split tensors, compared with one device.
+SPLITFORMS ?= 500
+.PHONY: test-split-forms
+test-split-forms: plugin
+	$(REQUIRE) TPUSTRATEGY_SPLIT_FORMS=$(SPLITFORMS) $(GO) test -count=1 -timeout 60m -run RandomProgramsOfSplit ./lowering/spmd ./gomlx
 
 # Each element once, whatever the numbers of processes and replicas. `make test` does it 120 times.
 LIVES ?= 4000

@@ -20,7 +20,7 @@ type Walked struct {
 // split, because it computes wrong results or fails:
 //
 //   - the spatial dimensions of a convolution, except for a kernel of one element with stride 1, and
-//     except for a kernel that covers the input exactly (the gradient of the former);
+//     except for a kernel without groups that covers the input exactly (the gradient of the former);
 //   - the channels of a convolution in groups;
 //   - the transformed dimensions of an FFT;
 //   - the dimension with the coordinates of each position of a gather or a scatter.
@@ -84,23 +84,21 @@ func (w Walked) convolution(s *ir.Statement) {
 			}
 		}
 	}
-	channelGroups, _ := s.Attribute("feature_group_count").(ir.Int)
-	batchGroups, _ := s.Attribute("batch_group_count").(ir.Int)
-	if channelGroups > 1 || batchGroups > 1 {
+	if isGrouped(s) {
 		add(input, "f")
 		add(kernel, "i")
 		add(kernel, "o")
 		add(output, "f")
 	}
-	if batchGroups > 1 {
+	if batchGroups, _ := s.Attribute("batch_group_count").(ir.Int); batchGroups > 1 {
 		add(input, "b")
 		add(output, "b")
 	}
 }
 
 // convolutionWalks reports whether a convolution walks over its spatial dimension n. It does not where
-// the kernel has one element and stride 1, which is a product of channels, and where the kernel
-// covers the input exactly, which is a sum over the dimension.
+// the kernel has one element and stride 1, which is a product of channels, and where the kernel of a
+// convolution without groups covers the input exactly, which is a sum over the dimension.
 func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 	at := func(key string, otherwise int) int {
 		if list, ok := s.Attribute(key).(ir.Ints); ok {
@@ -115,7 +113,14 @@ func convolutionWalks(s *ir.Statement, n, inputSize, kernelSize int) bool {
 	if kernelSize == 1 {
 		return at("window_strides", 1) != 1
 	}
-	return kernelSize != inputSize || at("rhs_dilation", 1) != 1 || isReversed(s)
+	return kernelSize != inputSize || at("rhs_dilation", 1) != 1 || isReversed(s) || isGrouped(s)
+}
+
+// isGrouped reports whether a convolution has groups of channels or of the batch.
+func isGrouped(s *ir.Statement) bool {
+	channelGroups, _ := s.Attribute("feature_group_count").(ir.Int)
+	batchGroups, _ := s.Attribute("batch_group_count").(ir.Int)
+	return channelGroups > 1 || batchGroups > 1
 }
 
 // isReversed reports whether a convolution reverses its kernel in any dimension.
@@ -124,11 +129,13 @@ func isReversed(s *ir.Statement) bool {
 	return a != nil && strings.Contains(string(a.Append(nil)), "true")
 }
 
+// Constrain returns a sharding constraint that replicates dims of a value and leaves the other
+// dimensions open.
+type Constrain func(out, in *ir.Value, dims []int) *ir.Statement
+
 // GatherWalkedDims returns a module in which no operation walks over a split dimension (see
-// [WalkedDims]): a sharding constraint makes the dimension replicated and leaves the other dimensions
-// open. constrain returns the constraint of a value that must not be split in dims. The module is not
-// changed.
-func GatherWalkedDims(m *ir.Module, target Target, constrain func(out, in *ir.Value, dims []int) *ir.Statement) *ir.Module {
+// [WalkedDims]): sharding constraints gather the dimension. The module is not changed.
+func GatherWalkedDims(m *ir.Module, target Target, constrain Constrain) *ir.Module {
 	out := *m
 	out.Functions = make([]*ir.Function, len(m.Functions))
 	for i, f := range m.Functions {
@@ -143,7 +150,7 @@ func GatherWalkedDims(m *ir.Module, target Target, constrain func(out, in *ir.Va
 // gatherer adds constraints to a function.
 type gatherer struct {
 	target    Target
-	constrain func(out, in *ir.Value, dims []int) *ir.Statement
+	constrain Constrain
 	function  *ir.Function
 	names     map[string]bool // of the function's values, nil until a name is needed
 	next      int
@@ -198,8 +205,8 @@ func rowMajor(out, in *ir.Value) *ir.Statement {
 		}
 	}
 	layouts := ir.Raw("[dense<[" + string(order) + "]> : tensor<" + strconv.Itoa(in.Type.Rank()) + "xindex>]")
-	s := &ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline}
-	return s.With("call_target_name", ir.String("LayoutConstraint")).With("operand_layouts", layouts).With("result_layouts", layouts)
+	call := ir.Statement{Op: "stablehlo.custom_call", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline}
+	return call.With("call_target_name", ir.String("LayoutConstraint")).With("operand_layouts", layouts).With("result_layouts", layouts)
 }
 
 // value returns a new value of the type and the origin of another one.

@@ -55,7 +55,9 @@
 //   - what crosses each region's border is found, and each region becomes a function (flow.go,
 //     region.go);
 //   - ops take the place of marks, now that all splits are known (mark.go, collective.go);
-//   - the frame makes main of the step function (main.go).
+//   - the frame makes main of the step function (main.go);
+//   - constraints gather the split dimensions that an operation walks over
+//     ([github.com/tpustrategy/tpustrategy/lowering.GatherWalkedDims]).
 //
 // The frame is one function from values to a value: of the placed arguments and results and the
 // step's function it makes the entry function, with or without the manual computation and the loop

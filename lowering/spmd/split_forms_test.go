@@ -53,7 +53,8 @@ func runForm(t *testing.T, form splitforms.Form, replicas, parts int) (out [][]f
 		},
 	})
 	require.NoError(t, g.Compile(results...), description)
-	m, err := tr.Module(g, spmd.Signature{Arguments: make([]spmd.Tensor, len(data)), Results: make([]spmd.Tensor, len(results))})
+	signature := spmd.Signature{Arguments: make([]spmd.Tensor, len(data)), Results: make([]spmd.Tensor, len(results))}
+	m, err := tr.Module(g, signature)
 	require.NoError(t, err, description)
 	out, err = execute(t, m, data...)
 	return out, description, err

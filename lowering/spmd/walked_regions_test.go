@@ -78,12 +78,15 @@ func TestConvolutionGradientsOfSplitRowsEqualThoseOfOneDevice(t *testing.T) {
 					m := build(t, spmd.Options{Replicas: replicas, LogicalDevices: devices, Target: lowering.TargetCPU}, spmd.Signature{
 						Arguments: make([]spmd.Tensor, 3), Results: make([]spmd.Tensor, 4),
 					}, func(g *graph.Graph) []*graph.Node {
-						x, a, b := param(g, "x", 1, c.rows, channels), param(g, "a", 3, channels, channels), param(g, "b", 3, channels, channels)
-						y := network(devices, func(x *graph.Node) *graph.Node { return logical.Split(x, 1, devices, 1) }, x, a, b)
+						x := param(g, "x", 1, c.rows, channels)
+						a, b := param(g, "a", 3, channels, channels), param(g, "b", 3, channels, channels)
+						split := func(x *graph.Node) *graph.Node { return logical.Split(x, 1, devices, 1) }
+						y := network(devices, split, x, a, b)
 						return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), x, a, b)...)
 					})
 					form := splitforms.Form{Seed: uint64(c.rows)}
-					return run(t, m, form.Data(0, c.rows*channels), form.Data(1, 3*channels*channels), form.Data(2, 3*channels*channels))
+					kernel := 3 * channels * channels
+					return run(t, m, form.Data(0, c.rows*channels), form.Data(1, kernel), form.Data(2, kernel))
 				}
 				want := step(1, 1)
 				for i, got := range step(c.replicas, c.devices) {

@@ -34,14 +34,16 @@ type operation struct {
 
 // layers are the operations of networks for images, convolutions more often than pools.
 var layers = []operation{
-	{"convolution", false, convolution}, {"convolution", false, convolution}, {"convolution", false, convolution}, {"pool", false, pool},
+	{"convolution", false, convolution}, {"convolution", false, convolution}, {"convolution", false, convolution},
+	{"pool", false, pool},
 }
 
 // operations are all operations.
 var operations = append(slices.Clone(layers), []operation{
 	{"general convolution", true, generalConvolution},
 	{"window", true, window}, {"window", true, window},
-	{"pad", false, pad}, {"crop", true, crop}, {"reverse", false, reverse}, {"slice", false, slice}, {"concatenate", false, concatenate},
+	{"pad", false, pad}, {"crop", true, crop}, {"reverse", false, reverse}, {"slice", false, slice},
+	{"concatenate", false, concatenate},
 	{"dynamic slice", false, dynamicSlice}, {"dynamic update", false, dynamicUpdate}, {"gather", false, gather},
 	{"cumulative sum", false, cumulativeSum}, {"sort", true, sorted}, {"top k", true, topK}, {"argmax", true, argMax},
 	{"shift", false, shift}, {"Fourier transform", true, fourier}, {"real Fourier transform", false, realFourier},
@@ -90,8 +92,9 @@ func convolution(b *builder, x *graph.Node) (*graph.Node, string) {
 		split[axis] = b.parts
 		kernel = b.Split(kernel, split...)
 	}
-	y := graph.Convolve(x, kernel).StridePerAxis(strides...).DilationPerAxis(dilations...).ChannelGroupCount(groups).PaddingPerDim(paddings).Done()
-	return y, fmt.Sprintf("kernel %v stride %v dilation %v padding %v groups %d", kernel.Shape().Dimensions, strides, dilations, paddings, groups)
+	y := graph.Convolve(x, kernel).StridePerAxis(strides...).DilationPerAxis(dilations...)
+	return y.ChannelGroupCount(groups).PaddingPerDim(paddings).Done(), fmt.Sprintf("kernel %v stride %v dilation %v padding %v groups %d",
+		kernel.Shape().Dimensions, strides, dilations, paddings, groups)
 }
 
 // generalConvolution convolves with dilated inputs, batch groups and permuted dimensions.
@@ -117,7 +120,8 @@ func generalConvolution(b *builder, x *graph.Node) (*graph.Node, string) {
 			return nil, ""
 		}
 		kernel, strides = append(kernel, size), append(strides, 1+r.IntN(3))
-		inputDilations, kernelDilations, paddings = append(inputDilations, input), append(kernelDilations, dilated), append(paddings, padding)
+		inputDilations, kernelDilations = append(inputDilations, input), append(kernelDilations, dilated)
+		paddings = append(paddings, padding)
 	}
 	channelGroups, batchGroups := 1, 1
 	switch r.IntN(4) {
@@ -129,8 +133,8 @@ func generalConvolution(b *builder, x *graph.Node) (*graph.Node, string) {
 	kernel = append(kernel, dim(n+1)/channelGroups, channelGroups*batchGroups*(1+r.IntN(2)))
 	k := b.parameter(kernel...)
 	y := graph.ConvGeneral(x, k, axes, strides, paddings, inputDilations, kernelDilations, channelGroups, batchGroups)
-	return y, fmt.Sprintf("dimensions %v kernel %v strides %v paddings %v dilations %v %v groups %d %d", order, kernel, strides, paddings,
-		inputDilations, kernelDilations, channelGroups, batchGroups)
+	return y, fmt.Sprintf("dimensions %v kernel %v strides %v paddings %v dilations %v %v groups %d %d",
+		order, kernel, strides, paddings, inputDilations, kernelDilations, channelGroups, batchGroups)
 }
 
 func pool(b *builder, x *graph.Node) (*graph.Node, string) {
@@ -151,7 +155,8 @@ func pool(b *builder, x *graph.Node) (*graph.Node, string) {
 	} else {
 		p, paddings = p.NoPadding(), nil
 	}
-	return p.Done(), fmt.Sprintf("%s window %v stride %v padding %v", []string{"max", "min", "sum", "mean"}[kind], sizes, strides, paddings)
+	name := []string{"max", "min", "sum", "mean"}[kind]
+	return p.Done(), fmt.Sprintf("%s window %v stride %v padding %v", name, sizes, strides, paddings)
 }
 
 func window(b *builder, x *graph.Node) (*graph.Node, string) {
@@ -159,7 +164,8 @@ func window(b *builder, x *graph.Node) (*graph.Node, string) {
 	kinds := []graph.ReduceOpType{compute.ReduceOpSum, compute.ReduceOpMax, compute.ReduceOpMin}
 	kind := kinds[r.IntN(len(kinds))]
 	n := x.Rank()
-	sizes, strides, inputDilations, windowDilations, paddings := make([]int, n), make([]int, n), make([]int, n), make([]int, n), make([][2]int, n)
+	sizes, strides, paddings := make([]int, n), make([]int, n), make([][2]int, n)
+	inputDilations, windowDilations := make([]int, n), make([]int, n)
 	for i := range n {
 		sizes[i], strides[i], inputDilations[i], windowDilations[i] = 1, 1, 1, 1
 		if r.IntN(2) == 0 {
@@ -174,8 +180,9 @@ func window(b *builder, x *graph.Node) (*graph.Node, string) {
 		}
 	}
 	y := graph.BackendReduceWindow(x, kind, sizes, strides, inputDilations, windowDilations, paddings)
-	return graph.Clip(y, graph.Const(x.Graph(), float32(-99)), graph.Const(x.Graph(), float32(99))), // a window of padding is infinite
-		fmt.Sprintf("%v sizes %v strides %v dilations %v %v paddings %v", kind, sizes, strides, inputDilations, windowDilations, paddings)
+	// A window that contains only padding has an infinite maximum or minimum.
+	return graph.Clip(y, graph.Const(x.Graph(), float32(-99)), graph.Const(x.Graph(), float32(99))), fmt.Sprintf(
+		"%v sizes %v strides %v dilations %v %v paddings %v", kind, sizes, strides, inputDilations, windowDilations, paddings)
 }
 
 func pad(b *builder, x *graph.Node) (*graph.Node, string) { return b.padded(x, 0) }
@@ -265,7 +272,8 @@ func topK(b *builder, x *graph.Node) (*graph.Node, string) {
 	axis := b.r.IntN(x.Rank())
 	k := 1 + b.r.IntN(x.Shape().Dim(axis))
 	values, positions := graph.TopK(x, k, axis)
-	return graph.Add(values, graph.MulScalar(graph.ConvertDType(positions, dtypes.Float32), 8)), fmt.Sprintf("%d of axis %d", k, axis)
+	y := graph.Add(values, graph.MulScalar(graph.ConvertDType(positions, dtypes.Float32), 8))
+	return y, fmt.Sprintf("%d of axis %d", k, axis)
 }
 
 func argMax(b *builder, x *graph.Node) (*graph.Node, string) {

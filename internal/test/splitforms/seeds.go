@@ -11,7 +11,7 @@ const Variable = "TPUSTRATEGY_SPLIT_FORMS"
 
 // knownDefects are seeds of programs for which XLA's partitioner computes wrong gradients without the
 // guard of package lowering.
-var knownDefects = []uint64{27, 30, 74, 138}
+var knownDefects = []uint64{27, 30, 74, 138, 341}
 
 // Case is a program and the mesh that it runs on.
 type Case struct {
