@@ -124,6 +124,7 @@ goldens: plugins
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts' ./tpu/system ./cmd/tpustrategy -update
 	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch ./testdata/digits ./examples/notebook -update
 	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
+	packages=$$(internal/tools/python.sh) && PYTHONPATH=$$packages TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -count=1 -run TestFamiliesAsRecorded ./input/text -update
 
 # Each script of tpustrategy launch, interrupted and made to fail in each of its calls.
 test-launch:
