@@ -151,7 +151,8 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		c.x = graph.And(x, here)
 	} else {
-		c.x = graph.Where(here, x, graph.ZerosLike(x))
+		// GoMLX's zeros of the integers of less than a byte have dtype Uint8.
+		c.x = graph.Where(here, x, graph.ConvertDType(graph.ZerosLike(x), x.DType()))
 	}
 	return c.emit(region.AllReduce{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }

@@ -87,14 +87,22 @@ func (m amongMark) write(w *writer, out, in *ir.Value) *ir.Statement {
 	case region.ReduceScatter:
 		return w.collect("stablehlo.reduce_scatter", out, in, Sum.String(), w.groupsOver(m.axes), ir.Attribute{Key: "scatter_dimension", Value: ir.Int(op.Dim)})
 	case region.AllToAll:
-		s := w.collect("stablehlo.all_to_all", out, in, "", w.groupsOver(m.axes), ir.Attribute{Key: "split_dimension", Value: ir.Int(op.Split)},
-			ir.Attribute{Key: "concat_dimension", Value: ir.Int(op.Concat)}, ir.Attribute{Key: "split_count", Value: ir.Int(w.trace.devices(m.axes))})
-		s.Attributes = s.Attributes[:len(s.Attributes)-1] // the op has no use_global_device_ids: with a channel they are
-		return s
+		return w.allToAll(out, in, w.groupsOver(m.axes), op, w.trace.devices(m.axes))
 	}
 	w.channels++
 	return &ir.Statement{Op: "stablehlo.collective_permute", Operands: []*ir.Value{in}, Results: []*ir.Value{out}, Form: ir.Inline,
 		Attributes: []ir.Attribute{{Key: "channel_handle", Value: channel(w.channels)}, {Key: "source_target_pairs", Value: w.pairsOver(m.axes, sent.Pairs)}}}
+}
+
+// allToAll writes an all-to-all among groups of n devices. The op has no use_global_device_ids: with a
+// channel the groups are of partitions, and without one of replicas.
+func (w *writer) allToAll(out, in *ir.Value, groups ir.Alias, op region.AllToAll, n int) *ir.Statement {
+	s := w.collect("stablehlo.all_to_all", out, in, "", groups, ir.Attribute{Key: "split_dimension", Value: ir.Int(op.Split)},
+		ir.Attribute{Key: "concat_dimension", Value: ir.Int(op.Concat)}, ir.Attribute{Key: "split_count", Value: ir.Int(n)})
+	s.Attributes = slices.DeleteFunc(s.Attributes, func(a ir.Attribute) bool {
+		return a.Key == "use_global_device_ids" || a.Key == "channel_handle" && w.programs
+	})
+	return s
 }
 
 // groupsOver is the alias of the groups of partitions over axes.

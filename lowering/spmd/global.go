@@ -100,6 +100,7 @@ func Global(p *lowering.Program, f Frame) (*Module, error) {
 	}
 	if !single {
 		program = lowering.GatherWalkedDims(program, p.Target, keepUnsplit)
+		program.Functions = widenTwoBits(program.Functions)
 	}
 	if m.Text, m.Origins, err = program.Text(); err != nil {
 		return nil, &errkind.Fault{Op: "module: write", Subject: fmt.Sprintf("program %q", p.Name), Err: err}

@@ -59,11 +59,10 @@ func (w *writer) replaced(all ...*ir.Statement) ([]*ir.Statement, error) {
 	return ir.Rewrite(all, func(s *ir.Statement) ([]*ir.Statement, error) {
 		if m, ok := s.Mark.(mark); ok {
 			out, in := s.Results[0], w.canonical(s.Operands[0])
-			write := func(out, in *ir.Value) *ir.Statement { return m.write(w, out, in) }
-			if c, ok := m.(mover); ok && c.moves(w) {
-				return w.moved(out, in, write), nil
+			if c, ok := m.(collectiveMark); ok {
+				return w.collectives(c, out, in), nil
 			}
-			return []*ir.Statement{write(out, in)}, nil
+			return []*ir.Statement{m.write(w, out, in)}, nil
 		}
 		if len(w.alias) > 0 {
 			s = s.Reading(w.canonical)

@@ -104,9 +104,19 @@ func (w *writer) collect(name string, out, in *ir.Value, op string, among ir.Ali
 // send gives the value of the one device of a replica that has it to all of them: the others have
 // zeros.
 func (w *writer) send(out, in *ir.Value) []*ir.Statement {
-	return w.moved(out, in, func(out, in *ir.Value) *ir.Statement {
-		return w.collect("stablehlo.all_reduce", out, in, combines(Only, in.Type.DType), logicalGroups)
-	})
+	return w.collectives(sentMark{}, out, in)
+}
+
+// sentMark asks for the all-reduce of send.
+type sentMark struct{}
+
+func (sentMark) transfer(*writer) (transfer, bool) { return moveOne, true }
+
+func (sentMark) write(w *writer, out, in *ir.Value) *ir.Statement {
+	if out.Type.Empty() {
+		return empty(out)
+	}
+	return w.collect("stablehlo.all_reduce", out, in, combines(Only, in.Type.DType), logicalGroups)
 }
 
 // where0 runs statements where a number is 0, and gives zeros elsewhere. It is a stablehlo.case,

@@ -225,11 +225,11 @@ func (w *writer) gathers() (list []*ir.Statement) {
 		dims := slices.Clone(x.part.Type.Dims)
 		dims[x.over.Dim] *= w.replicas
 		if dims[x.over.Dim] == x.over.Size {
-			list = append(list, x.over.gathered(x.split).write(w, x.value, x.part))
+			list = append(list, w.collectives(x.over.gathered(x.split), x.value, x.part)...)
 			continue
 		}
 		padded := named(x.part.Name+"s", x.part.Type.With(dims...))
-		list = append(list, x.over.gathered(x.split).write(w, padded, x.part), sliced(x.value, padded))
+		list = append(append(list, w.collectives(x.over.gathered(x.split), padded, x.part)...), sliced(x.value, padded))
 	}
 	return list
 }

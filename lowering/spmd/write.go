@@ -118,7 +118,7 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	program := &ir.Module{
 		Name:       stablehlo.NormalizeIdentifier(p.Name),
 		Attributes: []ir.Attribute{{Key: "mhlo.num_replicas", Value: ir.Int32(m.Replicas)}, {Key: "mhlo.num_partitions", Value: ir.Int32(m.Partitions)}},
-		Functions:  append([]*ir.Function{w.main(m, p, sig), step}, w.functions...),
+		Functions:  widenTwoBits(append([]*ir.Function{w.main(m, p, sig), step}, w.functions...)),
 	}
 	if t.opts.Replicas > 1 {
 		program.Aliases = append(program.Aliases, ir.Attribute{Key: string(replicaGroups), Value: w.partitionsOver([]string{ReplicaAxis})})

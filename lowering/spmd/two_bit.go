@@ -1,0 +1,209 @@
+package spmd
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/tpustrategy/tpustrategy/lowering/ir"
+)
+
+// Integers of 2 bits are written as integers of 8 bits that keep to the range of 2 bits. XLA's
+// partitioner moves 2-bit integers between CPU devices in ways that corrupt memory, and libtpu
+// rejects most shapes of them.
+
+// isTwoBit reports whether a dtype is an integer of 2 bits.
+func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
+
+// reductions lists the ops that combine elements in a region. The compilers know regions of one op
+// only, so the results are brought into the range of 2 bits and not what the region returns.
+var reductions = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
+
+// keepsRange lists the ops whose results are in the range of their operands, and those with regions
+// whose statements keep to the range.
+var keepsRange = []string{
+	"stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.dynamic_slice",
+	"stablehlo.dynamic_update_slice", "stablehlo.concatenate", "stablehlo.pad", "stablehlo.reverse", "stablehlo.gather",
+	"stablehlo.select", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.clamp", "stablehlo.sort", "stablehlo.and",
+	"stablehlo.or", "stablehlo.xor", "stablehlo.sign", "stablehlo.while", "stablehlo.case", "stablehlo.if",
+	"stablehlo.optimization_barrier", "stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute",
+	"func.call", "sdy.manual_computation", "sdy.sharding_constraint",
+}
+
+// widening rewrites functions so that they contain no integers of 2 bits.
+type widening struct {
+	of       map[*ir.Value]*ir.Value
+	combines bool // the statements are those of a reduction's region
+}
+
+// widenTwoBits returns the functions of a module, the entry function first, without integers of 2
+// bits. Arguments and results of the entry function are converted.
+func widenTwoBits(functions []*ir.Function) []*ir.Function {
+	found := false
+	var look func(list []*ir.Statement)
+	look = func(list []*ir.Statement) {
+		for _, s := range list {
+			for _, v := range s.Results {
+				found = found || isTwoBit(v.Type.DType)
+			}
+			for _, r := range s.Regions {
+				look(r.Body)
+			}
+		}
+	}
+	for _, f := range functions {
+		for _, p := range f.Parameters {
+			found = found || isTwoBit(p.Type.DType)
+		}
+		look(f.Body)
+	}
+	if !found {
+		return functions
+	}
+	all := make([]*ir.Function, len(functions))
+	for i, f := range functions {
+		all[i] = (&widening{of: map[*ir.Value]*ir.Value{}}).function(f, i == 0)
+	}
+	return all
+}
+
+func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
+	written := *f
+	written.Parameters, written.Results = slices.Clone(f.Parameters), slices.Clone(f.Results)
+	var before []*ir.Statement
+	for i, p := range f.Parameters {
+		switch {
+		case !isTwoBit(p.Type.DType):
+		case entry:
+			before = append(before, short("stablehlo.convert", w.named("wide_", p.Value), p.Value))
+		default:
+			written.Parameters[i].Value = w.value(p.Value)
+		}
+	}
+	written.Body = append(before, w.statements(f.Body)...)
+	for i, r := range f.Results {
+		if isTwoBit(r.Type.DType) && !entry {
+			written.Results[i].Type = ir.Tensor(widened(r.Type.DType), r.Type.Dims...)
+		}
+	}
+	if last := f.Body[len(f.Body)-1]; entry && slices.ContainsFunc(last.Operands, func(v *ir.Value) bool { return isTwoBit(v.Type.DType) }) {
+		returned := *written.Body[len(written.Body)-1]
+		written.Body = written.Body[:len(written.Body)-1]
+		for i, v := range last.Operands {
+			if isTwoBit(v.Type.DType) {
+				narrow := named("narrow_"+v.Name, v.Type)
+				written.Body = append(written.Body, short("stablehlo.convert", narrow, returned.Operands[i]))
+				returned.Operands[i] = narrow
+			}
+		}
+		written.Body = append(written.Body, &returned)
+	}
+	return &written
+}
+
+// value returns the value in place of another one: itself, or one with elements of 8 bits.
+func (w *widening) value(v *ir.Value) *ir.Value { return w.named("", v) }
+
+// named is value with a prefix for the name of a new value.
+func (w *widening) named(prefix string, v *ir.Value) *ir.Value {
+	if !isTwoBit(v.Type.DType) {
+		return v
+	}
+	if w.of[v] == nil {
+		wide := named(prefix+v.Name, ir.Tensor(widened(v.Type.DType), v.Type.Dims...))
+		wide.Origin = v.Origin
+		w.of[v] = wide
+	}
+	return w.of[v]
+}
+
+func (w *widening) values(all []*ir.Value) []*ir.Value {
+	out := make([]*ir.Value, len(all))
+	for i, v := range all {
+		out[i] = w.value(v)
+	}
+	return out
+}
+
+func (w *widening) statements(list []*ir.Statement) (out []*ir.Statement) {
+	for _, s := range list {
+		out = append(out, w.statement(s)...)
+	}
+	return out
+}
+
+func (w *widening) statement(s *ir.Statement) []*ir.Statement {
+	wide := *s
+	wide.Operands, wide.Results, wide.Regions = w.values(s.Operands), w.values(s.Results), nil
+	outer := w.combines
+	w.combines = slices.Contains(reductions, s.Op)
+	for _, r := range s.Regions {
+		wide.Regions = append(wide.Regions, &ir.Region{Label: r.Label, Arguments: w.values(r.Arguments), Body: w.statements(r.Body)})
+	}
+	w.combines = outer
+	if len(s.Results) != 1 || !isTwoBit(s.Results[0].Type.DType) {
+		return []*ir.Statement{&wide}
+	}
+	if dense, ok := s.Attribute(ir.Elements).(*ir.Dense); ok {
+		copied := *dense
+		copied.Type = wide.Results[0].Type
+		wide.Replace(ir.Elements, &copied)
+	}
+	if w.combines || slices.Contains(keepsRange, s.Op) {
+		return []*ir.Statement{&wide}
+	}
+	return w.bounded(s, &wide)
+}
+
+// bounded returns a statement followed by statements that bring its result into the range of 2 bits.
+func (w *widening) bounded(s, wide *ir.Statement) []*ir.Statement {
+	out, unsigned := wide.Results[0], s.Results[0].Type.DType == dtypes.Uint2
+	var list []*ir.Statement
+	value := func(name string) *ir.Value {
+		v := named(name+"_"+out.Name, out.Type)
+		v.Origin = out.Origin
+		return v
+	}
+	number := func(name string, n int) *ir.Value {
+		v := value(name)
+		list = append(list, constant(v, ir.Whole(n)))
+		return v
+	}
+	op := func(name, op string, in ...*ir.Value) *ir.Value {
+		v := value(name)
+		list = append(list, inline("stablehlo."+op, v, in...))
+		return v
+	}
+	logical, arithmetic := "shift_right_logical", "shift_right_arithmetic"
+	if in := s.Operands; s.Op == "stablehlo.convert" && (in[0].Type.DType.IsFloat() || in[0].Type.DType.IsComplex()) {
+		low, high := -2, 1
+		if unsigned {
+			low, high = 0, 3
+		}
+		raw := value("raw")
+		wide.Results = []*ir.Value{raw}
+		list = append(list, wide)
+		list = append(list, inline("stablehlo.clamp", out, number("low", low), raw, number("high", high)))
+		return list
+	}
+	const mask, unused = 3, 6
+	switch s.Op {
+	case "stablehlo.popcnt", "stablehlo.count_leading_zeros", "stablehlo." + logical:
+		wide.Operands[0] = op("masked", "and", wide.Operands[0], number("mask", mask))
+	case "stablehlo." + arithmetic:
+		places := number("sign_places", unused)
+		wide.Operands[0] = op("signed", arithmetic, op("sign", "shift_left", wide.Operands[0], places), places)
+	}
+	raw := value("raw")
+	wide.Results = []*ir.Value{raw}
+	list = append(list, wide)
+	if s.Op == "stablehlo.count_leading_zeros" {
+		raw = op("leading", "subtract", raw, number("unused", unused))
+	}
+	back := arithmetic
+	if unsigned {
+		back = logical
+	}
+	places := number("places", unused)
+	return append(list, inline("stablehlo."+back, out, op("high", "shift_left", raw, places), places))
+}
