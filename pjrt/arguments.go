@@ -46,7 +46,7 @@ func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, d
 			s.Args[n] = b.h.c
 			n++
 			have := b.shape.Load()
-			if b.dev.Load() != device || params != nil && params[i] != have && !params[i].equal(have) {
+			if b.dev.Load() != device || params != nil && params[i] != have && !params[i].accepts(have) {
 				return n, 0, 0, l.misfit(params, d, i, b)
 			}
 		}

@@ -59,6 +59,13 @@ func shapeOf64(dtype DType, dims []int64) *shape {
 	return &shape{dtype: dtype, dims: slices.Clone(dims), view: view}
 }
 
+// accepts reports whether a program with a parameter of this shape accepts a buffer of another one.
+// XLA's partitioner does not split results without elements, so that a step's result has the shape
+// of the whole tensor where the next step expects that of a part. Neither shape has bytes.
+func (s *shape) accepts(other *shape) bool {
+	return s.equal(other) || s.dtype == other.dtype && len(s.dims) == len(other.dims) && slices.Contains(s.dims, 0) && slices.Contains(other.dims, 0)
+}
+
 func (s *shape) equal(o *shape) bool {
 	return s == o || s.dtype == o.dtype && slices.Equal(s.dims, o.dims)
 }
