@@ -30,6 +30,7 @@ type capture struct {
 
 // capture returns the step's hold of a variable, which begins at the first touch.
 func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
+	rc.requireTracing(op)
 	if v == nil {
 		panic(v.ownedBy(rc.strategy, op))
 	}
@@ -258,8 +259,10 @@ func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	return spmd.AllReduce(graph.Where(here, x, zeros), spmd.Only)
 }
 
-// inReplica refuses calls of the replica context inside a merge call.
-func (rc *ReplicaContext) inReplica(op string) {
+// inReplica panics with [ErrContext] after the trace, inside a merge call and for nodes of another
+// graph.
+func (rc *ReplicaContext) inReplica(op string, nodes ...*graph.Node) {
+	rc.requireTracing(op, nodes...)
 	if rc.state.Merging {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used inside MergeCall", Hint: "use the merge context"})
 	}

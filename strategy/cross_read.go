@@ -47,7 +47,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.machine.Several() {
-		m, err := c.Joined("read "+v.path, func(ctx context.Context, r int) (any, error) {
+		m, err := c.Joined("read "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.readAll(ctx)
 			}
@@ -107,7 +107,7 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	}
 	c := v.updater(ctx)
 	if c != nil && v.strategy.machine.Several() {
-		t, err := c.Joined("value of "+v.path, func(ctx context.Context, r int) (any, error) {
+		t, err := c.Joined("value of "+v.path, v, func(ctx context.Context, r int) (any, error) {
 			if !v.perReplica() {
 				return v.combined(ctx)
 			}

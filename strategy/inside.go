@@ -290,6 +290,10 @@ func (m innerContext) Reduce(op ReduceOp, how byte, x *graph.Node) *graph.Node {
 	return reduction(how).of(m.ReplicaContext, op, x)
 }
 
+func (m innerContext) MeanOfIntegers(x *graph.Node, axes ...int) *graph.Node {
+	return m.meanOfIntegers("reduce", x, axes...)
+}
+
 func (m innerContext) InReplica(op string) { m.inReplica(op) }
 
 func (m innerContext) Node(op string, v *Variable, x any) (node *graph.Node, host bool) {

@@ -24,8 +24,8 @@ import (
 // is the mean over the whole batch, also if the replicas' shares of the batch differ or are empty,
 // where a mean of means is not.
 //
-// The mean of integers is a float64; that of integers of 8 and 16 bits is a float32. A *[Mirrored]
-// value counts once for each replica in a sum; without axes its mean is itself.
+// The mean of integers is that of [ReplicaContext.AllReduce]. A reduction of -0 and -0 may return +0.
+// A *[Mirrored] value counts once for each replica in a sum; without axes its mean is itself.
 //
 // Errors: [ErrContext] in replica code, [ErrOtherStrategy], [*Error] of kind InvalidArgumentError
 // for shapes that do not match and for an axis that is named twice, and of kind ValueError for an
@@ -91,7 +91,7 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
 		return 0, fault.New(errkind.AssertionError, "reduce", "use MEAN, or multiply by the number of replicas", "SUM of a mirrored value")
 	case op == Mean && v.dtype.IsInt() && s.opts.Semantics == TensorFlowTPU:
-		return 0, fault.New(errkind.TypeError, "reduce", "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", v.dtype)
+		return 0, meanNotOnTPU("reduce", v.dtype)
 	}
 	return reduceAll, nil
 }
@@ -104,7 +104,7 @@ func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.N
 	case how == reduceFirst:
 		return rc.first(x)
 	case op == Mean && x.DType().IsInt():
-		return meanOfIntegers(x, rc.strategy.replicas)
+		return rc.meanOfIntegers("reduce", x)
 	}
 	return reduceOutside(op, x, rc.strategy.replicas)
 }
@@ -118,10 +118,24 @@ func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	return graph.ConvertDType(allReduce(op, graph.ConvertDType(x, dtypes.Float32), replicas), x.DType())
 }
 
-// meanOfIntegers is over the replicas. Their sum is exact, a sum of their shares is not.
-func meanOfIntegers(x *graph.Node, replicas int) *graph.Node {
-	mean := graph.DivScalar(sumOfIntegers(x), float64(replicas))
+// meanOfIntegers returns the mean of integers along axes and over the replicas. It divides the exact
+// sum, where a sum of quotients is rounded several times.
+func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) *graph.Node {
+	if rc.strategy.opts.Semantics == TensorFlowTPU {
+		panic(meanNotOnTPU(op, x.DType()))
+	}
+	count := rc.strategy.replicas
+	for _, axis := range axes {
+		count *= x.Shape().Dim(axis)
+	}
+	mean := graph.DivScalar(sumOfIntegers(x, axes...), float64(count))
 	return graph.ConvertDType(mean, meanOf(x.DType()))
+}
+
+// meanNotOnTPU returns the error of a mean of integers with the semantics of TensorFlow's
+// TPUStrategy.
+func meanNotOnTPU(op string, dtype dtypes.DType) error {
+	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", dtype)
 }
 
 // meanOf is the dtype of a mean of integers: TensorFlow's of a true division.

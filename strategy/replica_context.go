@@ -17,11 +17,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
-// ReplicaContext is the strategy as a step function sees it: TensorFlow's
-// tf.distribute.ReplicaContext inside a tf.function. The function receives it while it is traced,
-// and cannot use it afterwards. Its methods build graph and, like all graph functions, panic with
-// their error.
+// ReplicaContext is the strategy in a step function: TensorFlow's tf.distribute.ReplicaContext inside
+// a tf.function. It is valid until the step function is traced. Later calls that use the graph or
+// the variables of the step panic with [ErrContext], and so do calls with nodes of another graph.
+// The methods build graph and, like all graph functions, panic with their error.
 type ReplicaContext struct {
+	ended    bool // the step was traced
 	strategy *TPUStrategy
 	ctx      context.Context
 	graph    *graph.Graph
@@ -46,7 +47,27 @@ func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 func (rc *ReplicaContext) Strategy() *TPUStrategy { return rc.strategy }
 
 // Graph returns the graph of the step.
-func (rc *ReplicaContext) Graph() *graph.Graph { return rc.graph }
+func (rc *ReplicaContext) Graph() *graph.Graph {
+	rc.requireTracing("Graph")
+	return rc.graph
+}
+
+// requireTracing panics with [ErrContext] unless the step is being traced and the nodes belong to its
+// graph.
+func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
+	if rc.ended {
+		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "the replica context is used after its step was traced",
+			Hint: "use the context that the step function receives, and only while that function runs"})
+	}
+	for _, x := range nodes {
+		switch {
+		case x == nil:
+			panic(fault.New(errkind.TypeError, op, "pass a node of the step", "a nil node"))
+		case x.Graph() != rc.graph:
+			panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "a node of another graph", Hint: "pass nodes of ReplicaContext.Graph"})
+		}
+	}
+}
 
 // NumReplicasInSync returns the number of replicas: TensorFlow's num_replicas_in_sync.
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
@@ -56,15 +77,20 @@ func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas 
 // trace, because the step is traced once for all replicas. A loop body or a branch can use it only
 // if the step asked for it before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
+	rc.requireTracing("ReplicaIDInSyncGroup")
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
 		panic(&Error{Match: ErrContext, Op: "strategy: ReplicaIDInSyncGroup", Reason: "called first inside a loop body or a branch of the step", Hint: "call it before"})
 	}
 	return spmd.ReplicaID(rc.graph)
 }
 
-// constant makes a scalar. GoMLX's own makes one node of a number for the whole graph, which
-// belongs to the branch that asked first and is of no use in another.
+// constant returns a new scalar node. GoMLX's own function creates one node per number for the whole
+// graph, in the branch that needs it first, where other branches cannot use it. GoMLX's constants of
+// the integers of less than a byte have dtype Uint8, so they are converted.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
+	if dtype.IsPacked() {
+		return graph.ConvertDType(graph.Const(g, int8(x)), dtype)
+	}
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
 
@@ -81,6 +107,7 @@ func (rc *ReplicaContext) inMain() bool {
 // Several layers may use scopes inside of one scope, such as rc.Scope("conv").In("1"). Scope panics
 // with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
+	rc.requireTracing("Scope")
 	if rc.state.Scope == nil {
 		panic(noStore("Scope"))
 	}
@@ -94,9 +121,16 @@ func noStore(op string) error {
 
 // AllReduce combines x over the replicas; each replica receives the result: TensorFlow's
 // all_reduce. The gradient is the same reduction of the replicas' gradients. Mean divides before it
-// sums, as TensorFlow does on TPUs. It emits one all-reduce.
+// sums, as TensorFlow does on TPUs. A reduction of -0 and -0 may return +0. It emits one all-reduce
+// for most dtypes, and two for complex numbers.
+//
+// The mean of integers is a Float64, or a Float32 for integers of at most 16 bits, inside
+// and outside of steps; with [TensorFlowTPU] semantics it is an error of kind TypeError.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
-	rc.inReplica("AllReduce")
+	rc.inReplica("AllReduce", x)
+	if op == Mean && x.DType().IsInt() {
+		return rc.meanOfIntegers("AllReduce", x)
+	}
 	if err := reducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
 	}
@@ -108,9 +142,6 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	case Sum:
 		return spmd.AllReduce(x, spmd.Sum)
 	case Mean:
-		if !x.DType().IsFloat() && !x.DType().IsComplex() {
-			panic(fault.New(errkind.TypeError, "AllReduce", "convert it to a float first", "MEAN of %s, which has no fractions", x.Shape()))
-		}
 		return spmd.AllReduce(share(x, replicas), spmd.Sum)
 	}
 	panic(fault.UnknownReduction("AllReduce", op))
@@ -153,13 +184,13 @@ func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 // AllGather concatenates the replicas' x along axis, in replica order; each replica receives the
 // result: TensorFlow's all_gather. The gradient is summed and scattered back.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
-	rc.inReplica("AllGather")
+	rc.inReplica("AllGather", x)
 	return spmd.AllGather(x, axis)
 }
 
 // Broadcast returns the x of replica 0 on every replica, bit for bit, by one all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
-	rc.inReplica("Broadcast")
+	rc.inReplica("Broadcast", x)
 	return rc.first(x)
 }
 
@@ -183,6 +214,7 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 // int32 scalar. For an argument that was padded it is less than the argument's own size; see
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
+	rc.requireTracing("RealSize")
 	x, sizes := sizesOf(rc.state, "RealSize", argument)
 	if axis < -x.Rank() || axis >= x.Rank() {
 		panic(fault.New(errkind.ValueError, "RealSize", "use an axis that the argument has", "axis %d of an argument of rank %d", axis, x.Rank()))
@@ -197,6 +229,7 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 // RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
 // that are no padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
+	rc.requireTracing("RealElements")
 	x, sizes := sizesOf(rc.state, "RealElements", argument)
 	if sizes == nil || x.IsScalar() {
 		return graph.BroadcastToDims(graph.Const(rc.graph, true), x.Shape().Dimensions...)

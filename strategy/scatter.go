@@ -47,7 +47,7 @@ var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Re
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	c.own(op.String())
-	rc.inReplica(op.String())
+	rc.inReplica(op.String(), indices, updates)
 	name := fmt.Sprintf("%s %q", op, v.path)
 	if err := v.scatterRule(op, true); err != nil {
 		panic(err)

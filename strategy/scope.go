@@ -24,7 +24,7 @@ type updater interface {
 	Number() int
 	// Joined joins the components' functions in a call, which runs read once for each component in
 	// every process, and returns the result for this one.
-	Joined(call string, read func(ctx context.Context, component int) (any, error)) (any, error)
+	Joined(call string, v *Variable, read func(ctx context.Context, component int) (any, error)) (any, error)
 }
 
 // merger is a merge call.

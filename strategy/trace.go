@@ -106,6 +106,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		defer done()
 	}
 	t = f.newTrace(ctx, values, seen)
+	defer func(rc *ReplicaContext) { rc.ended = true }(t.rc)
 	t.padding = f.padding(values)
 	if err := t.run(); err != nil {
 		return nil, nil, err

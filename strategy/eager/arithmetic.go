@@ -45,7 +45,7 @@ func (rc *ReplicaContext) binary(name string, apply func(a, b *graph.Node) *grap
 			return apply(nodes[0], nodes[1])
 		})
 	}
-	return rc.join(name, []any{a, b}, func(all []any) ([]any, error) {
+	return rc.join(name, nil, []any{a, b}, func(all []any) ([]any, error) {
 		mirrored, equal := rc.update, true
 		var made []func()
 		defer func() {

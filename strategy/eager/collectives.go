@@ -30,13 +30,11 @@ func (rc *ReplicaContext) AllReduce(op strategy.ReduceOp, nest any) (any, error)
 			return in // there is nothing to add
 		case !number.Summable(x.DType()):
 			panic(number.Check("AllReduce", x.DType()))
-		case op == strategy.Mean && integers && s.Semantics() != strategy.TensorFlowTPU:
-			return []*graph.Node{innerStep(c).Reduce(op, 'r', x)} // of a replica-varying value
 		}
 		return []*graph.Node{c.AllReduce(op, x)}
 	}
 	m := inner(rc.strategy)
-	return rc.joinLeaves("AllReduce", nest, func(v strategy.Value) (strategy.Value, error) {
+	return rc.joinLeaves("AllReduce", op, nest, func(v strategy.Value) (strategy.Value, error) {
 		results, err := m.Call(rc.outer(), "all_reduce_"+op.String(), step, []strategy.Value{v}, nil, false, v.Annotation())
 		if err != nil {
 			return nil, err
@@ -53,16 +51,16 @@ func (rc *ReplicaContext) AllGather(nest any, axis int) (any, error) {
 	if err := rc.inReplica("AllGather"); err != nil {
 		return nil, err
 	}
-	return rc.joinLeaves("AllGather", nest, func(v strategy.Value) (strategy.Value, error) {
+	return rc.joinLeaves("AllGather", axis, nest, func(v strategy.Value) (strategy.Value, error) {
 		return s.Gather(rc.outer(), v, axis)
 	})
 }
 
 // joinLeaves joins with a nest and replaces its leaves, each of which becomes one value of all
 // replicas for the time of the call.
-func (rc *ReplicaContext) joinLeaves(call string, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
+func (rc *ReplicaContext) joinLeaves(call string, subject, nest any, run func(v strategy.Value) (strategy.Value, error)) (any, error) {
 	s := rc.strategy
-	return rc.join(call, nest, func(nests []any) ([]any, error) {
+	return rc.join(call, subject, nest, func(nests []any) ([]any, error) {
 		out, err := nesting.Zip(call, nests, func(path string, leaves []any) (any, error) {
 			v, release, err := Of(s).merge(rc.outer(), call, leaves)
 			if err != nil {

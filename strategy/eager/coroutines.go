@@ -32,7 +32,10 @@ func apart(calls []string) error {
 // request is a joined call of one replica.
 type request struct {
 	call string
-	arg  any
+	// subject is the variable, the function or the options of the call, a comparable value or nil. It
+	// must be equal on all replicas, because one of the requests runs for all of them.
+	subject any
+	arg     any
 	// run does the call for all replicas: args and results by replica.
 	run func(args []any) ([]any, error)
 }
@@ -132,6 +135,9 @@ func (e *Extended) runReplicas(ctx context.Context, n, width int, fn func(c *cor
 		if failed == nil && !several {
 			failed = agree(calls)
 		}
+		if failed == nil {
+			failed = checkSubjects(ids, requests)
+		}
 		if failed == nil && ends < len(ids) {
 			failed = ctx.Err()
 		}
@@ -178,6 +184,20 @@ func agree(calls []string) error {
 	for _, call := range calls {
 		if call != calls[0] {
 			return apart(calls)
+		}
+	}
+	return nil
+}
+
+// checkSubjects returns an error if replicas ids of this process are in one call with different
+// subjects.
+func checkSubjects(ids []int, requests []*request) error {
+	first := requests[0]
+	for i, q := range requests {
+		if q != nil && first != nil && q.call == first.call && q.subject != first.subject {
+			return &errkind.Fault{Match: ErrJoin, Op: "strategy: " + q.call,
+				Reason: fmt.Sprintf("replicas %d and %d use different variables, functions or options in the same call", ids[0], ids[i]),
+				Hint:   "pass the same variable, function or options on every replica"}
 		}
 	}
 	return nil

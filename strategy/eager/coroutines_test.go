@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
@@ -120,4 +121,54 @@ func TestReplicasThatDoNotMeetFailTogether(t *testing.T) {
 	got, err := v.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, float32(1), got.Value())
+}
+
+// TestJoinedCallsOnDifferentObjectsOfOneNameFail has replicas make one joined call each on
+// different objects of one name. Before, the object of replica 0 received the calls of all.
+func TestJoinedCallsOnDifferentObjectsOfOneNameFail(t *testing.T) {
+	ctx := context.Background()
+	s := strategytest.New(t, 2, 1)
+	same := strategy.VariableOptions{Name: "same", Aggregation: strategy.AggregateMean}
+	var v [2]*strategy.Variable
+	var f [2]*strategy.Function
+	for i := range v {
+		v[i] = strategytest.OK(s.NewVariable(ctx, []float32{1, 2}, same))
+		f[i] = s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{Name: "same"})
+	}
+	x := tensors.FromValue([]float32{1, 1})
+	for name, call := range map[string]func(rc *eager.ReplicaContext, r int) error{
+		"Assign":     func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.Assign(v[r], x)) },
+		"AssignAdd":  func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.AssignAdd(v[r], x)) },
+		"AssignSub":  func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.AssignSub(v[r], x)) },
+		"Read":       func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.Read(v[r])) },
+		"ReadAcross": func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.ReadAcross(v[r])) },
+		"Scatter": func(rc *eager.ReplicaContext, r int) error {
+			return strategytest.Err(rc.Scatter(strategy.ScatterAdd, v[r], []int32{0}, []float32{1}))
+		},
+		"Update": func(rc *eager.ReplicaContext, r int) error {
+			return strategytest.Err(rc.Update(v[r], func(u *eager.UpdateContext, args ...any) (any, error) { return nil, nil }))
+		},
+		"Call": func(rc *eager.ReplicaContext, r int) error { return strategytest.Err(rc.Call(f[r], x)) },
+		"NewVariable": func(rc *eager.ReplicaContext, r int) error {
+			opts := same
+			opts.LocalWrites = r == 1
+			return strategytest.Err(rc.NewVariable(x, opts))
+		},
+		"AllReduce": func(rc *eager.ReplicaContext, r int) error {
+			return strategytest.Err(rc.AllReduce([]strategy.ReduceOp{strategy.Sum, strategy.Mean}[r], x))
+		},
+		"AllGather": func(rc *eager.ReplicaContext, r int) error {
+			return strategytest.Err(rc.AllGather(tensors.FromValue([][]float32{{1}}), r))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
+				return nil, call(rc, rc.ReplicaIDInSyncGroup())
+			})
+			require.ErrorIs(t, err, eager.ErrJoin)
+			require.ErrorContains(t, err, "replicas 0 and 1 use different variables, functions or options in the same call")
+			_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) { return nil, call(rc, 0) })
+			require.NoError(t, err)
+		})
+	}
 }

@@ -141,7 +141,7 @@ func (e *Extended) ReadVar(ctx context.Context, v *strategy.Variable) (*strategy
 	if combines && e.strategy.Semantics() == strategy.TensorFlowMirrored {
 		return nil, inner(e.strategy).RequireCross(ctx, fmt.Sprintf("read %q", v.Path()))
 	}
-	m, err := rc.join("ReadVar "+v.Path(), nil, func(all []any) ([]any, error) {
+	m, err := rc.join("ReadVar "+v.Path(), v, nil, func(all []any) ([]any, error) {
 		m, err := v.Read(rc.outer())
 		if err != nil {
 			return nil, err

@@ -78,7 +78,7 @@ func (rc *ReplicaContext) writeAcross(call string, v *strategy.Variable, write f
 	if rc.tracing != nil {
 		err = write(rc.tracing.Context())
 	} else {
-		_, err = rc.join(call, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) })
+		_, err = rc.join(call, v, nil, func([]any) ([]any, error) { return []any{nil}, write(rc.outer()) })
 	}
 	if err != nil {
 		return nil, err

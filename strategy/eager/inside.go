@@ -100,6 +100,7 @@ type step interface {
 	// while a merge function is traced.
 	State() *stepstate.State
 	InReplica(op string)
+	MeanOfIntegers(x *graph.Node, axes ...int) *graph.Node
 	// Node returns what a call was given as a node of the step. host says that it is one value, not
 	// one for each replica. A number takes the dtype of v, if that is a scalar. Varying reports
 	// for each node whether its value may differ between replicas.

@@ -155,8 +155,8 @@ func (mc *MergeContext) Reduce(op strategy.ReduceOp, x *MergeValue, axes ...int)
 		panic(fault.UnknownReduction("reduce", op))
 	}
 	node := mc.given("reduce", x)
-	if op == strategy.Mean && node.DType().IsInt() && len(axes) > 0 {
-		panic(fault.New(errkind.TypeError, "reduce", "convert it to a float first", "MEAN of dtype %s in a step", node.DType()))
+	if op == strategy.Mean && node.DType().IsInt() && (len(axes) > 0 || !x.mirrored) {
+		return mc.merged(mc.step.MeanOfIntegers(node, axes...), true)
 	}
 	if len(axes) > 0 {
 		if op == strategy.Mean {

@@ -183,12 +183,14 @@ func TestAMergedValueThatUsesAReplicasNodeIsNotMirrored(t *testing.T) {
 
 func TestSumsAndMeansOfWhatIsNoNumberAreRefusedInSteps(t *testing.T) {
 	ctx := context.Background()
-	s := strategytest.On(t, plugintest.System(t, 2), strategy.Options{Replicas: 2})
+	sys := plugintest.System(t, 2)
+	s := strategytest.On(t, sys, strategy.Options{Replicas: 2})
+	asOnTPU := strategytest.On(t, sys, strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})
 	_, err := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.Const(rc.Graph(), true))}
 	}, strategy.FunctionOptions{}).Run(ctx)
 	assert.Equal(t, errkind.TypeError, errkind.Of(err), "%v", err)
-	_, err = s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+	_, err = asOnTPU.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		return eager.MergeCall(rc, func(mc *eager.MergeContext, x ...*eager.MergeValue) []*eager.MergeValue {
 			return []*eager.MergeValue{mc.Reduce(strategy.Mean, x[0], 0)}
 		}, graph.Const(rc.Graph(), []int32{1, 4}))

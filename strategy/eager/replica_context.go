@@ -125,12 +125,13 @@ func (rc *ReplicaContext) Device() string {
 	return Of(rc.strategy).WorkerDevices(rc.ctx)[rc.replica]
 }
 
-// join makes a joined call whose arguments and results are nests by replica.
-func (rc *ReplicaContext) join(call string, arg any, run func(args []any) ([]any, error)) (any, error) {
+// join makes a joined call whose arguments and results are nests by replica. The subject is equal on
+// all replicas; see request.
+func (rc *ReplicaContext) join(call string, subject, arg any, run func(args []any) ([]any, error)) (any, error) {
 	if rc.tracing != nil {
 		return nil, &strategy.Error{Match: strategy.ErrContext, Op: "strategy: " + call, Reason: "called in an update of a compiled step, where it would run once and not in each run", Hint: fault.InsteadOfRunning}
 	}
-	return rc.coroutine.join(&request{call: call, arg: arg, run: run})
+	return rc.coroutine.join(&request{call: call, subject: subject, arg: arg, run: run})
 }
 
 // outer is the context of a joined call: that of the run, for all replicas.
@@ -152,7 +153,7 @@ func (rc *ReplicaContext) MergeCall(fn func(ctx context.Context, args ...any) (a
 	if err := rc.inReplica("MergeCall"); err != nil {
 		return nil, err
 	}
-	return rc.join("MergeCall", args, func(all []any) ([]any, error) {
+	return rc.join("MergeCall", nil, args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("MergeCall", all)
 		if err != nil {
 			return nil, err
@@ -251,7 +252,7 @@ func (rc *ReplicaContext) Call(f *strategy.Function, args ...any) ([]any, error)
 	if f == nil || f.Strategy() != s {
 		return nil, fault.OtherStrategy("Call", "the function")
 	}
-	out, err := rc.join("Call of "+f.Name(), args, func(all []any) ([]any, error) {
+	out, err := rc.join("Call of "+f.Name(), f, args, func(all []any) ([]any, error) {
 		columns, err := columnsOf("Call", all)
 		if err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ func (rc *ReplicaContext) Scatter(op strategy.ScatterOp, v *strategy.Variable, i
 	if rc.host || rc.tracing != nil {
 		return rc.writeAcross(call, v, func(ctx context.Context) error { return v.Scatter(ctx, op, indices, updates) })
 	}
-	return rc.join(call, []any{rc.part(indices), rc.part(updates)}, func(all []any) ([]any, error) {
+	return rc.join(call, v, []any{rc.part(indices), rc.part(updates)}, func(all []any) ([]any, error) {
 		values := make([]strategy.Value, 2)
 		for i := range values {
 			column := make([]any, len(all))

@@ -40,7 +40,7 @@ func (rc *ReplicaContext) read(op string, v *strategy.Variable, across bool) (an
 			return mc.rc.Read(v)
 		})
 	}
-	return rc.join(op+" "+v.Path(), nil, func([]any) ([]any, error) {
+	return rc.join(op+" "+v.Path(), v, nil, func([]any) ([]any, error) {
 		var x strategy.Value
 		var err error
 		if across {
@@ -101,7 +101,7 @@ func (rc *ReplicaContext) write(w assign.Op, v *strategy.Variable, x any) (any, 
 		}
 		return rc.Read(v)
 	}
-	return rc.join(call, rc.part(x), func(xs []any) ([]any, error) {
+	return rc.join(call, v, rc.part(x), func(xs []any) ([]any, error) {
 		value, whole, release, err := rc.written(op, v, xs)
 		if err != nil {
 			return nil, err
@@ -284,7 +284,7 @@ func (rc *ReplicaContext) Update(v *strategy.Variable, fn UpdateFunc, args ...an
 	if rc.tracing != nil {
 		return Of(s).Update(rc.ctx, v, fn, args...)
 	}
-	return rc.join("Update "+v.Path(), args, func(all []any) ([]any, error) {
+	return rc.join("Update "+v.Path(), v, args, func(all []any) ([]any, error) {
 		if rc.host {
 			result, err := Of(s).Update(rc.outer(), v, fn, args...)
 			return []any{result}, err
@@ -314,7 +314,9 @@ func (rc *ReplicaContext) NewVariable(initial any, opts strategy.VariableOptions
 			}
 		}
 	}
-	v, err := rc.join("NewVariable "+opts.Name, initial, func(all []any) ([]any, error) {
+	options := fmt.Sprintf("%v %v %v %v %v", opts.Trainable == nil || *opts.Trainable, opts.Synchronization, opts.Aggregation, opts.Annotation, opts.LocalWrites)
+	subject := [2]any{options, opts.ColocateWith}
+	v, err := rc.join("NewVariable "+opts.Name, subject, initial, func(all []any) ([]any, error) {
 		first, release, err := rc.firstOf(all)
 		if err != nil {
 			return nil, err
