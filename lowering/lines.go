@@ -196,7 +196,7 @@ func (l *lines) of(operands []*Value) (*ir.Origin, flow) {
 		if v.origin.Layer != "" && (layer == nil || v.flow < layer.flow || v.flow == layer.flow && v.op > layer.op) {
 			layer = v
 		}
-		if v.origin.Call != "" && (before == nil || v.flow > before.flow || v.flow == before.flow && v.op > before.op) {
+		if v.origin.Call != "" && !v.borrowed && (before == nil || v.flow > before.flow || v.flow == before.flow && v.op > before.op) {
 			before = v
 		}
 	}
@@ -310,7 +310,7 @@ func (l *lines) reads(v *Value, by *ir.Origin) {
 		made := *by
 		made.Layer, made.Pass = cmp.Or(v.origin.Layer, by.Layer), v.origin.Pass
 		from := v.source
-		v.origin, v.source = l.one(made), nil
+		v.origin, v.source, v.borrowed = l.one(made), nil, true
 		l.move(v.fn, from.made, v.origin)
 		for _, operand := range from.operands {
 			l.reads(operand, by)

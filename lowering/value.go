@@ -24,6 +24,7 @@ type Value struct {
 	// parameter of the entry function, from 1.
 	origin        *ir.Origin
 	source        *source // nil once the origin is a line of the user's code
+	borrowed      bool    // the origin is that of an op that reads the value
 	flow          flow
 	op, parameter int
 }

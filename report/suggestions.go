@@ -62,7 +62,7 @@ func newUsage(r *Report, m *spmd.Module, text []byte) *usage {
 			state = true
 		case t.Cut != nil:
 			parameters = true
-		case t.Copies == r.LogicalDevices && len(t.Shape) > 1 && len(u.whole) < 3 && 20*t.BytesPerCore > r.Memory.Arguments:
+		case t.Copies == r.LogicalDevices && len(t.Shape) > 1 && logical.StateOf(t.Name, nil) == "" && len(u.whole) < 3 && 20*t.BytesPerCore > r.Memory.Arguments:
 			u.whole = append(u.whole, t.Name)
 		}
 	}
@@ -205,15 +205,15 @@ func (r *Refusal) temporaries(origins []*ir.Origin) (all []Temporary) {
 }
 
 // writtenResult matches an operation whose result compilers write to the main memory, in the StableHLO of a
-// step: the operation, the dimensions and the dtype of its last result, and its number.
-var writtenResult = regexp.MustCompile(`(?m)stablehlo\.(dot_general|convolution|gather|scatter|concatenate|sort)\b.*tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("([^"]*)"\)$`)
+// step: the dimensions and the dtype of its last result, its name and the operation.
+var writtenResult = regexp.MustCompile(`tensor<((?:[0-9]{1,15}x)+)([a-z0-9]+)>\)? loc\("((dot_general|convolution|gather|scatter|concatenate|sort)[a-z_]*` + ir.Numbered + `[0-9]+)"\)`)
 
 // writtenTemporaries returns the largest results of such operations.
 func writtenTemporaries(text []byte, origins []*ir.Origin) (all []Temporary) {
 	type kind struct{ source, dtype, shape string }
 	for _, match := range writtenResult.FindAllSubmatch(text, -1) {
-		s, ok := parseWritten(string(match[2]), string(match[3]))
-		if t := (Temporary{Operation: string(match[1]), Source: string(match[4]), DType: string(match[3]), Shape: s.ints(), Bytes: s.bytes(), Count: 1}); ok && t.Bytes >= leastTemporary {
+		s, ok := parseWritten(string(match[1]), string(match[2]))
+		if t := (Temporary{Operation: string(match[4]), Source: string(match[3]), DType: string(match[2]), Shape: s.ints(), Bytes: s.bytes(), Count: 1}); ok && t.Bytes >= leastTemporary {
 			t.Line = lineOf(originOf(t.Source, origins))
 			all = append(all, t)
 		}

@@ -73,7 +73,9 @@ func TestARefusedProgramHasItsLargestTemporaries(t *testing.T) {
      ==========================`}
 	assert.Equal(t, []Temporary{{Operation: "fusion", Source: "jit(step)/dot_general_s1", DType: "f32", Shape: []int{8, 16384, 16384}, Bytes: 8 << 30, Count: 1,
 		Line: &Line{File: "me/model.go", Line: 9, Pass: "forward"}}}, listed.temporaries(origins))
-	text := `    %1 = "stablehlo.dot_general"(%a, %b) {x = 1} : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32> loc("dot_general_s0")
+	text := `    %1 = "stablehlo.dot_general"(%a, %b) {
+      x = 1
+    } : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32> loc("dot_general_s0")
     %2 = "stablehlo.add"(%1, %1) : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8192x64xf32> loc("add_s1")
     %3 = stablehlo.concatenate %1, %1, dim = 0 : (tensor<8x64xbf16>, tensor<8x64xbf16>) -> tensor<16x64xbf16> loc("concatenate_s1")
     %4 = "stablehlo.gather"(%1) : (tensor<8x64xi32>) -> tensor<8x128xi32> loc("gather_s1")

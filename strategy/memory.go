@@ -54,6 +54,19 @@ func (e *MemoryError) Error() string {
 		}
 		fmt.Fprintf(&b, "%s%s %s (%s, %s a device)", sep, t.Name, t.Shape, t.Annotation, report.Bytes(t.BytesPerDevice))
 	}
+	if e.Report != nil {
+		for i, t := range e.Report.Temporaries[:min(len(e.Report.Temporaries), 2)] {
+			sep := " and "
+			if i == 0 {
+				sep = "; the largest temporaries are "
+			}
+			fmt.Fprintf(&b, "%s%s (%s", sep, t, report.Bytes(t.Bytes))
+			if t.Line != nil {
+				fmt.Fprintf(&b, ", %s", t.Line)
+			}
+			b.WriteString(")")
+		}
+	}
 	if e.Report != nil && len(e.Report.Suggestions) > 0 {
 		b.WriteString("; " + strings.Join(e.Report.Suggestions, ", or "))
 	} else {
