@@ -168,5 +168,5 @@ func TestRaggedArgumentsHaveTheSameRowsOnEachReplica(t *testing.T) {
 	_, err = f.Run(t.Context(), value(2, 1), column(3))
 	assert.NoError(t, err)
 	_, err = f.Run(t.Context(), column(3), column(4))
-	assert.ErrorContains(t, err, "argument 1 has 4 rows but argument 0 has 3")
+	assert.ErrorContains(t, err, "argument 0 has 3 rows but argument 1 has 4")
 }
