@@ -107,19 +107,21 @@ func (a averagePair) now(rc *strategy.ReplicaContext, count *model.Variable) (va
 	return value, graph.Where(none, value, graph.ConvertDType(a.average.NodeValue(g), value.DType()))
 }
 
-// Averaged runs f, which builds graph, with the averages that a training step keeps in the place of
-// the variables: layers and [strategy.ReplicaContext.Read] see them, and the variables stay as they
-// are. It is for functions over the step's store that evaluate or generate. step is the name of the
-// training step, [Options].Name. Under a policy of package precision, call it within the forward
-// part, which [precision.Policy.Forward] is given. Averages that were not updated yet are the
-// variables themselves. Averaged panics with an [*errkind.Fault] of kind ValueError if the store
-// has no averages, as before the step's first run: trace the function after it.
+// Averaged runs f, which builds graph, with the moving averages of a training step instead of the
+// variables: layers and [strategy.ReplicaContext.Read] read the averages, and the variables do not
+// change. f may build layers in the same scopes as the code around it. Use Averaged in functions that
+// evaluate or generate with the step's store. step is the name of the training step, [Options].Name.
+// Under a policy of package precision, call it inside the function that [precision.Policy.Forward]
+// receives. Averages that were not updated yet equal the variables. Averaged panics with an
+// [*errkind.Fault] of kind ValueError if the store has no averages, as before the first run of the
+// step: trace the function after that run.
 func Averaged(rc *strategy.ReplicaContext, step string, f func()) {
 	all, count := averagesOf(rc, step)
 	for _, a := range all {
 		_, average := a.now(rc, count)
 		defer a.show(rc, average)()
 	}
+	defer innerContext(rc).State().NewScopes()() // f may build the layers that the step has built
 	f()
 }
 
