@@ -39,7 +39,7 @@ const given = `
 	options fit.Options, rules logical.Rules, x, y, q, up, down *graph.Node, width int, err error,
 	md *clusterresolver.MetadataClient, attention func(*model.Scope, *graph.Node) *graph.Node,
 	newStep func(*strategy.TPUStrategy) *train.Step, tokenLosses func(*strategy.ReplicaContext, *graph.Node) *graph.Node, file, evalFile io.Reader, evalLoss *strategy.Variable,
-	mesh *distributed.DeviceMesh, trainer *gomlxtrain.Trainer`
+	mesh *distributed.DeviceMesh, network func(*strategy.ReplicaContext, *graph.Node) *graph.Node, trainer *gomlxtrain.Trainer`
 
 // TestThePagesCodeCompiles compiles the Go code of the pages that is no piece of a file, each block
 // as the body of a function, with the packages of the module and of GoMLX that it names.

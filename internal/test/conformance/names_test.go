@@ -129,6 +129,7 @@ func (v *env) calls(c *caseRun) map[string]func(ctx context.Context) error {
 			return ignore(v.e.RunStepsOnIterator(ctx, func(context.Context, *eager.MultiStepContext, any) error { return nil }, nil, 1, nil))
 		},
 		"experimental_make_numpy_dataset": func(ctx context.Context) error {
+			//lint:ignore SA1019 the deprecated name is the subject of the case
 			return ignore(v1.New(v.s, v1.Options{}).Extended().ExperimentalMakeNumpyDataset(ctx, []float32{1}))
 		},
 		"experimental_distribute_values_from_function": func(ctx context.Context) error {
