@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -91,7 +92,7 @@ func (w *widening) function(f *ir.Function, entry bool) *ir.Function {
 		written.Body = written.Body[:len(written.Body)-1]
 		for i, v := range last.Operands {
 			if isTwoBit(v.Type.DType) {
-				narrow := named("narrow_"+v.Name, v.Type)
+				narrow := named(fmt.Sprintf("narrow%d_%s", i, v.Name), v.Type) // i, because one value may be two results
 				written.Body = append(written.Body, short("stablehlo.convert", narrow, returned.Operands[i]))
 				returned.Operands[i] = narrow
 			}
