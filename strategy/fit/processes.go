@@ -17,12 +17,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
-// vote is what a process tells the others after a record.
+// vote is the message of a process to the others.
 type vote struct {
-	Failed string `json:",omitempty"`
+	Failed string `json:",omitempty"` // the text of the error, if the process has one
 	// Refused reports that the error of Failed matches ErrResume.
 	Refused bool `json:",omitempty"`
-	// Kind is that of the error that Failed tells of.
+	// Kind is the kind of the error of Failed.
 	Kind   errkind.Kind      `json:",omitempty"`
 	Stop   string            `json:",omitempty"`
 	Notice interrupt.Message `json:",omitzero"` // which interrupted it
@@ -37,10 +37,8 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 		return mine
 	}
 	own := interrupt.Of(ctx)
-	v := vote{Stop: r.state.stop, Keep: keep, Notice: own.Message()}
-	if mine != nil {
-		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
-	}
+	v := voteOf(mine)
+	v.Stop, v.Keep, v.Notice = r.state.stop, keep, own.Message()
 	message, err := json.Marshal(v)
 	if err != nil {
 		return errors.Join(mine, err)
@@ -54,12 +52,12 @@ func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
 	if err := r.agreement.Met(r.state.step); err != nil {
 		return errors.Join(mine, err)
 	}
+	votes, err := votesOf("fit: agree", all)
+	if err != nil {
+		return errors.Join(mine, err)
+	}
 	notice := own
-	for i, message := range all {
-		var v vote
-		if err := json.Unmarshal(message, &v); err != nil {
-			return errors.Join(mine, &errkind.Fault{Op: "fit: agree", Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError})
-		}
+	for i, v := range votes {
 		if v.Failed != "" && mine == nil {
 			mine = v.of(i)
 		}
@@ -136,11 +134,7 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 		}
 		return errs, nil
 	}
-	var v vote
-	if mine != nil {
-		v.Failed, v.Kind = mine.Error(), errkind.Or(mine, errkind.RuntimeError)
-	}
-	message, err := json.Marshal(v)
+	message, err := json.Marshal(voteOf(mine))
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +142,11 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 	if err != nil {
 		return nil, err
 	}
-	for i, message := range all {
-		var v vote
-		if err := json.Unmarshal(message, &v); err != nil {
-			return nil, &errkind.Fault{Op: name, Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError}
-		}
+	votes, err := votesOf(name, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range votes {
 		switch {
 		case v.Failed == "":
 		case i == r.strategy.Process():
@@ -162,6 +156,25 @@ func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []
 		}
 	}
 	return errs, nil
+}
+
+// voteOf returns the vote of a process with an error, or with none.
+func voteOf(mine error) (v vote) {
+	if mine != nil {
+		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
+	}
+	return v
+}
+
+// votesOf decodes the messages of all processes.
+func votesOf(op string, messages [][]byte) ([]vote, error) {
+	votes := make([]vote, len(messages))
+	for i, message := range messages {
+		if err := json.Unmarshal(message, &votes[i]); err != nil {
+			return nil, &errkind.Fault{Op: op, Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError}
+		}
+	}
+	return votes, nil
 }
 
 // of returns the error that another process has reported.
