@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The values of [FileOptions.Compression], which are those of TensorFlow's compression_type.
+// The values of [FileOptions.Compression], as in TensorFlow's compression_type.
 const (
 	gzipCompression = "GZIP"
 	zlibCompression = "ZLIB"
@@ -122,7 +122,7 @@ func (d *decompressor) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compressionFault returns the error of damaged or truncated compressed data. Errors of the file
+// compressionFault returns an error for damaged or truncated compressed data. Errors of the file
 // itself stay as they are.
 func compressionFault(err error, compression string) error {
 	var flateError flate.CorruptInputError

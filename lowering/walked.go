@@ -194,8 +194,8 @@ func (g *gatherer) statement(s *ir.Statement) []*ir.Statement {
 	return append(append(before, &copied), after...)
 }
 
-// rowMajor stores a value in row-major order. The CPU compiler gives an FFT the order of an all-gather
-// of any other dimension than the first, which the FFT does not support when it runs.
+// rowMajor stores a value in row-major order. The CPU compiler lays out an FFT like the all-gather before it.
+// For an all-gather of any dimension but the first, the FFT then fails when it runs.
 func rowMajor(out, in *ir.Value) *ir.Statement {
 	order := make([]byte, 0, 32)
 	for axis := in.Type.Rank() - 1; axis >= 0; axis-- {

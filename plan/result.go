@@ -46,7 +46,7 @@ type Candidate struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 	Sketch  Sketch  `json:"-"`
-	// Probe has the figures of the probe, and Whole those of the finished program; nil if there was none.
+	// Probe has the figures of the probe, and Whole the figures of the finished program; nil without one.
 	Probe *Figures `json:"probe,omitempty"`
 	Whole *Figures `json:"compiled,omitempty"`
 	// Expected is the predicted time of a step by which a plan is ranked, in seconds. For a plan that was

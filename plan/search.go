@@ -313,7 +313,7 @@ func (s *search) probed(c *Candidate, f Figures, err error) {
 }
 
 // whole compiles the best plans. Each compilation corrects the estimates of the plans that were only
-// probed, so the next plan is chosen anew.
+// probed, so the next plan is chosen again.
 func (s *search) whole(ctx context.Context) error {
 	want, fit, grows := cmp.Or(s.o.Whole, 3), 0, 1.0
 	for {

@@ -89,7 +89,7 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	return results
 }
 
-// unused returns the error of a policy whose Compute no operation computes in.
+// unused returns an error for a policy whose Compute dtype no operation uses.
 func (p Policy) unused(other string) error {
 	return wrong("policy with Compute "+p.Compute.String(),
 		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",

@@ -102,7 +102,7 @@ type Memory struct {
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
 	// Peak is the compiler's figure of the most main memory in use at once, without the code. It may count
-	// memory that the other figures leave out. It is 0 if the compiler gives none.
+	// memory that the other figures leave out. It is 0 if the compiler reports none.
 	Peak int64 `json:"peak,omitempty"`
 	// Fast is the size of the values in the core's fast memory at the peak, by the schedule. The peak of
 	// the compiler of TPUs contains them; Peak and Limit do not.

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// usage describes what a step that does not fit uses already.
+// usage describes the options and features that a step that does not fit already uses.
 type usage struct {
 	*Report
 	module  *spmd.Module // not nil

@@ -218,7 +218,7 @@ func (o *Objects) at(replica int) (any, error) {
 // Len returns the number of replicas.
 func (o *Objects) Len() int { return len(o.values) }
 
-// String lists the values, "-" for those of other processes.
+// String lists the values, with "-" for each value of another process.
 func (o *Objects) String() string {
 	shown := make([]any, len(o.values))
 	for r := range shown {

@@ -132,7 +132,7 @@ func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) 
 	return graph.ConvertDType(mean, meanOf(x.DType()))
 }
 
-// meanNotOnTPU returns the error of a mean of integers with the semantics of TensorFlow's
+// meanNotOnTPU returns the error for a mean of integers with the semantics of TensorFlow's
 // TPUStrategy.
 func meanNotOnTPU(op string, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", dtype)

@@ -102,8 +102,8 @@ func (rc *ReplicaContext) inMain() bool {
 
 // Scope returns the scope of the store at the given path, or its root scope: layers make their
 // variables there. Give each layer a path of its own. A second layer of one kind at one path is an
-// error, because the two layers would share their variables. A caller that wants to share them asks
-// for it, as in GoMLX: rc.Scope().Shared("hidden") returns the scope of rc.Scope("hidden") once more.
+// error, because the two layers would share their variables. To share them on purpose, use
+// GoMLX's Shared: rc.Scope().Shared("hidden") returns the scope of rc.Scope("hidden") a second time.
 // Several layers may use scopes inside of one scope, such as rc.Scope("conv").In("1"). Scope panics
 // with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {

@@ -105,7 +105,7 @@ func leadingDim(x any) (int, bool) {
 	return shape.Dimensions[0], true
 }
 
-// rowsError returns the error of argument i, whose rows differ from the rows of argument j.
+// rowsError returns an error for argument i, whose rows differ from the rows of argument j.
 func (f *Function) rowsError(i, j int, unit string, rows, want any) error {
 	other := fmt.Sprintf("argument %d", j)
 	if j < len(f.paths) {

@@ -73,7 +73,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 	}
 }
 
-// usedScope matches the error of GoMLX for a second use of a scope.
+// usedScope matches GoMLX's error for a second use of a scope.
 var usedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
 
 func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return f.Classify(ctx, trainer.Classifier{Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns}}, stdout)
 }
 
-// logits returns the scores of the 10 classes. The backward pass keeps of each layer what keep says.
+// logits returns the scores of the 10 classes. keep is the rematerialization policy of each layer.
 func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
 	// The images are bytes, which no policy casts: their floats are in the dtype of the computation.
 	x := precision.Compute(graph.ExpandAxes(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255), -1))

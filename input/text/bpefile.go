@@ -145,7 +145,7 @@ func LoadBPE(path, separator string) (*BPE, error) {
 // do not follow the vocabulary, and ReadBPE uses the ids of the file. Characters that newer versions
 // of Unicode add may be split or normalized differently.
 //
-// A file that asks for what Append does not do, such as a normalizer other than NFC, is an error, and
+// A file that requires a step that Append does not support, such as a normalizer other than NFC, is an error, and
 // so is a file that contradicts itself. The errors match [ErrTokenizer].
 func ReadBPE(r io.Reader, separator string) (*BPE, error) {
 	if r == nil {
@@ -326,7 +326,7 @@ func (b *BPE) readTokens(f *bpeFile) error {
 	return b.readUnknown(&f.Model)
 }
 
-// readUnknown reads what the model does with bytes that have no token.
+// readUnknown reads how the model encodes bytes that have no token.
 func (b *BPE) readUnknown(m *bpeModel) error {
 	b.unknown = NoToken
 	if m.UnkToken != nil && *m.UnkToken != "" {

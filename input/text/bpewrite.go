@@ -18,7 +18,7 @@ func (b *BPE) Save(path string) error {
 // Write writes the tokenizer as a tokenizer.json of Hugging Face's tokenizers, which [ReadBPE] and the
 // official package read: the vocabulary, the added tokens, the merges, the pattern and the
 // normalizer. Options of the official package that Append does not use, such as a token before each
-// text, are not written. The same tokenizer always gives the same bytes.
+// text, are not written. The same tokenizer is always written as the same bytes.
 func (b *BPE) Write(w io.Writer) error {
 	f := bpeFile{Version: "1.0", Model: bpeModel{Type: "BPE", Vocab: fileVocabulary{}, Merges: make([]fileMerge, len(b.merges)),
 		FuseUnk: b.fuseUnknown, IgnoreMerges: b.ignoreMerges}}

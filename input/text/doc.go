@@ -24,7 +24,7 @@
 // [Train] learns a BPE from the texts that are trained on, and [BPE.Save] writes it in the form of
 // Hugging Face's tokenizers. Keep the file with the model that depends on it. [LoadBPE] reads such a
 // file, and the files of models such as GPT-2, Llama 3, Qwen 2, DeepSeek, Falcon and StarCoder. Its
-// ids are those of the official package:
+// ids equal the ids of the official package:
 //
 //	tok, err := text.Train(ctx, training, 8192, text.TrainOptions{})
 //	err = tok.Save("tokenizer.json")

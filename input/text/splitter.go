@@ -63,7 +63,7 @@ func splitAll(steps []splitter, m *regex.Matcher, piece []byte, mapped bool, wor
 	})
 }
 
-// unmapBytes returns the bytes that the characters of ByteLevel stand for.
+// unmapBytes converts the characters of ByteLevel back to bytes.
 func unmapBytes(text []byte) []byte {
 	out, _ := unshown(string(text))
 	return []byte(out)

@@ -82,7 +82,7 @@ func EncodeText(text []byte, tok Tokenizer) (*Tokens, error) {
 	return t, nil
 }
 
-// missingByte returns the error of a text with a byte that has no token. text begins at byte offset of
+// missingByte returns an error for a text with a byte that has no token. text begins at byte offset of
 // the file.
 func missingByte(tok Tokenizer, text []byte, name string, offset int64) error {
 	f := &errkind.Fault{Op: "text: encode", Subject: name, Class: errkind.ValueError, Reason: "a byte has no token",

@@ -38,7 +38,7 @@ func Unmarshal(data []byte, into any) error {
 	return keys(json.NewDecoder(bytes.NewReader(data)), nil, false)
 }
 
-// readable returns the error of a file that ends in the middle of its value as one that states that.
+// readable replaces the error of a truncated file by one that names the problem.
 func readable(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return errors.New("the file ends before the end of its JSON value")
@@ -110,7 +110,7 @@ func elementOf(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// fieldOf returns the type of the field that a key stands for. A field with a name in its tag has that
+// fieldOf returns the type of the field of a key. A field with a name in its tag has that
 // name in that letter case.
 func fieldOf(t reflect.Type, key string) (reflect.Type, error) {
 	for _, f := range reflect.VisibleFields(t) {

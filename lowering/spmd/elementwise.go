@@ -337,7 +337,7 @@ func opSet(names ...string) map[string]bool {
 }
 
 var (
-	// elementwise are the ops of which each element of the result depends on the same elements of the
+	// elementwise lists the ops in which each element of the result depends on the same elements of the
 	// operands, and on operands that are scalars.
 	elementwise = opSet("abs", "add", "and", "atan2", "cbrt", "ceil", "chlo.erf", "clamp", "compare", "complex", "convert",
 		"cosine", "count_leading_zeros", "divide", "exponential", "exponential_minus_one", "floor", "imag", "is_finite", "log",

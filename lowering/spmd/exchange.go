@@ -16,7 +16,7 @@ import (
 // of complex numbers and the maximum of 64-bit numbers. Such elements are encoded as elements of
 // other dtypes before the collective and decoded after it. All encodings are exact.
 
-// transfer is what a collective does with elements.
+// transfer is the kind of a collective: whether and how it combines elements.
 type transfer int
 
 const (
@@ -36,7 +36,7 @@ func transferOf(r Reduction) transfer {
 // collectiveMark is the mark of a collective.
 type collectiveMark interface {
 	mark
-	// transfer returns what the collective does with elements. It returns false where the mark
+	// transfer returns the kind of the collective. It returns false where the mark
 	// writes no collective, for example where there is only one device.
 	transfer(w *writer) (transfer, bool)
 }
@@ -171,7 +171,7 @@ func (e *exchange) order(bits *ir.Value) *ir.Value {
 	return e.op("stablehlo.xor", d, bits, e.op("stablehlo.shift_right_logical", d, sign, e.number(bits, ir.Whole(1))))
 }
 
-// signNaN gives NaNs the sign with which they are the result of a maximum or minimum.
+// signNaN sets the sign of NaNs so that a maximum or minimum returns them.
 func (e *exchange) signNaN(in *ir.Value) *ir.Value {
 	nan := "0x7FF8000000000000"
 	if e.transfer == least {
@@ -202,7 +202,7 @@ func (e *exchange) sendParts(in *ir.Value) *ir.Value {
 	return total
 }
 
-// dealt asks for an all-to-all over the replicas along one axis.
+// dealt is the mark of an all-to-all over the replicas in one dimension.
 type dealt struct{ axis int }
 
 func (m dealt) write(w *writer, out, in *ir.Value) *ir.Statement {

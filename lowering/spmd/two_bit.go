@@ -17,7 +17,7 @@ import (
 func isTwoBit(d dtypes.DType) bool { return d == dtypes.Int2 || d == dtypes.Uint2 }
 
 // reductions lists the ops that combine elements in a region. The compilers know regions of one op
-// only, so the results are brought into the range of 2 bits and not what the region returns.
+// only, so the statement after the op wraps its results to 2 bits, and the region does not.
 var reductions = []string{"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter"}
 
 // keepsRange lists the ops whose results are in the range of their operands, and those with regions

@@ -214,8 +214,8 @@ func (s *store) Open(ctx context.Context, name string) (storage.Object, error) {
 	return nil, storage.Failed("open", name, s, storage.ErrNotExist)
 }
 
-// List lists the objects of all processes. A part that cannot be listed counts as lost, as the part of
-// a host that was replaced: the copies on the next host stand for it. List fails if no part can be
+// List lists the objects of all processes. A part that cannot be listed counts as lost, like the part
+// of a host that was replaced: the copies on the next host replace it. List fails if no part can be
 // listed.
 func (s *store) List(ctx context.Context, prefix string) (all []storage.Info, err error) {
 	var mu sync.Mutex

@@ -148,8 +148,8 @@ func rebuild(call string, local []any, leaves []leafInfo) (any, error) {
 	})
 }
 
-// exchange tells the other processes what the replicas of this one pass, by replica, and fills in
-// nests of the other processes' replicas. calls are those of this process's replicas, ids. Every
+// exchange sends the arguments of this process's replicas to the other processes, and fills in
+// nests of the other processes' replicas. calls are the joined calls of this process's replicas, ids. Every
 // process returns an error if a process has failed, or if the replicas are not in the same call.
 func (e *Extended) exchange(ctx context.Context, ids []int, calls []string, failed error, nests []any) error {
 	const op = "the replicas' calls"
@@ -254,8 +254,8 @@ func (e *Extended) isLocal(replica int) bool {
 	return ok
 }
 
-// localOf returns those of this process's replicas of a result for each replica. Other results, of
-// fewer functions than replicas, are those of functions that every process ran.
+// localOf returns the results of this process's replicas. If there are fewer results than replicas, every
+// process ran the functions, and localOf returns all results.
 func (e *Extended) localOf(results []any) []any {
 	if len(results) != e.strategy.NumReplicasInSync() {
 		return results
@@ -267,7 +267,7 @@ func (e *Extended) localOf(results []any) []any {
 	return local
 }
 
-// localNests returns nests by replica from those of this process's replicas, in their order.
+// localNests places the nests of this process's replicas, in their order, in a list by replica.
 func (e *Extended) localNests(ctx context.Context, op string, mine []any, failed error) ([]any, error) {
 	s := e.strategy
 	if s.NumProcesses() < 2 {

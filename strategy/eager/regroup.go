@@ -144,7 +144,7 @@ func (e *Extended) objects(leaves []any) *strategy.Objects {
 }
 
 // equalOnAll returns the tensor that all replicas have, or nil if their tensors differ. The tensors
-// are by replica; those of other processes are nil. All processes call it.
+// are by replica; the entries of other processes are nil. All processes call it.
 func (e *Extended) equalOnAll(ctx context.Context, op string, all []*tensors.Tensor) (*tensors.Tensor, error) {
 	ids := e.localIDs()
 	first := all[ids[0]]

@@ -42,6 +42,6 @@ func (r *run) complete(ctx context.Context) error {
 	return r.agree(ctx, err, nil)
 }
 
-// known returns the last values of all metrics: those of this call, and for the others those of the
+// known returns the last values of all metrics: the values of this call, and otherwise the values of the
 // checkpoint that the run resumed from.
 func (r *run) known() []Metric { return merge(slices.Clone(r.lastMetrics), r.state.latest) }

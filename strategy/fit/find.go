@@ -92,7 +92,7 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 // choose opens the last checkpoint that is intact, nil if there is none, and reports whether it is on
 // the hosts. Each process reads its share of a checkpoint, and all processes choose the same. A
 // checkpoint on the hosts that one process cannot read is passed over like a damaged one, because an
-// earlier one, or one of the Checkpoint hook, can stand for it.
+// earlier one, or one of the Checkpoint hook, can replace it.
 func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
 	all, err := v.candidates(ctx, r)
 	if err != nil {

@@ -48,7 +48,7 @@ type Result struct {
 	// the number of passes over the data that were begun.
 	Rows, Passes int64
 	// Metrics are the last values of all metrics that this call read, the loss first. If a resumed run
-	// had no step left to take, they are the values in the checkpoint and those of a new evaluation.
+	// had no step left to take, they are the values in the checkpoint and the values of a new evaluation.
 	Metrics []Metric
 	// Seconds is the time of this call, TrainSeconds that from the first step's launch to the last
 	// step's end, with what the hooks took.

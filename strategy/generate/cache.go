@@ -15,7 +15,7 @@ import (
 
 // Cache stores the keys and values of earlier tokens for the attention layers of a model. A model
 // receives a Cache while it generates, and nil while it is trained. Attend, Positions and Update work
-// on nil, which stands for complete sequences that start at position 0. Layer, SetLayer, Slot and
+// on nil, which represents complete sequences that start at position 0. Layer, SetLayer, Slot and
 // Filled access the cache itself and panic with an error on nil. A Cache belongs to one trace of a
 // model.
 type Cache struct {

@@ -67,9 +67,9 @@ func readPart(r io.Reader, sum io.Writer, n uint64) ([]byte, error) {
 	}
 }
 
-// decode reads a step file as far as the lengths of its parts say, so that it does not read other
+// decode reads a step file up to the end of its last part, so that it does not read other
 // files and endless streams to their end. It keeps no other part of a file whose header is not one of this
-// version. sum is the hash that the file must have, or "". Errors are [*Error], or those of r.
+// version. sum is the hash that the file must have, or "". Errors are [*Error], or errors of r.
 func decode(r io.Reader, sum string) (h header, text, program []byte, err error) {
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}

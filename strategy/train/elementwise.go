@@ -51,7 +51,7 @@ func (t *trainer) provenShards(gradients []*graph.Node, finite bool, update opti
 	return nil, global
 }
 
-// traceUpdate traces an update of the variables of a store in a graph of its own. Gradients of
+// traceUpdate traces an update of the variables of a store in a separate graph. Gradients of
 // variables in over have the shape of a shard. It reports false if the optimizer panics, for example
 // because it uses nodes of the step's graph.
 func (t *trainer) traceUpdate(store *model.Store, gradients []*graph.Node, over map[string]spmd.ReplicaShard, update optimizerUpdate) (g *graph.Graph, ok bool) {

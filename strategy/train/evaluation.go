@@ -33,7 +33,7 @@ type Evaluation struct {
 // NewEvaluation returns an evaluation of the model that loss builds, over the variables of store:
 // the loss function of the training, as a rule. As in [New], the loss is the mean over a replica's
 // rows, and the terms of the layers' regularizers are part of it. Of the options Name, Arguments,
-// LocalBatch, UnequalRows, MirroredRandomNumbers, Precision and Metrics say how it evaluates; the others are for
+// LocalBatch, UnequalRows, MirroredRandomNumbers, Precision and Metrics configure the evaluation; the others are for
 // training, and an error. Without a name it is "evaluation", and without Metrics it has [MeanLoss].
 // Errors: as of [New].
 func NewEvaluation(s *strategy.TPUStrategy, store *model.Store, loss Loss, o Options) (*Evaluation, error) {

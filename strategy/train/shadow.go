@@ -69,7 +69,7 @@ type shadow struct {
 	shards []shard
 }
 
-// shard is a trained variable of which the optimizer sees a replica's shard.
+// shard is a trained variable whose replica's shard the optimizer updates.
 type shard struct {
 	variable, shadow *model.Variable
 	over             spmd.ReplicaShard

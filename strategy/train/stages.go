@@ -171,7 +171,7 @@ func update(opt optimizer.Interface) stage {
 }
 
 // dropsNonFinite reports whether an optimizer, if [optimizer.ParamClipNaN] is set, ignores a gradient
-// of which an element is not finite. GoMLX's optimizers except SGD do.
+// with an element that is not finite. GoMLX's optimizers except SGD do.
 func dropsNonFinite(opt optimizer.Interface) bool {
 	_, sgd := opt.(*optimizer.SGDConfig)
 	of := reflect.TypeOf(opt)

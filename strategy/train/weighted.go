@@ -19,8 +19,7 @@ import (
 // microbatches, and its gradient is the gradient of the sums over that weight. So a step has the loss,
 // the gradients and the update of one device on the whole batch, however many tokens count in each
 // replica and microbatch. The mean over a replica's tokens does not have this property: the mean of
-// the replicas' means gives a token of a replica with few tokens more weight than a token of a replica
-// with many.
+// the replicas' means counts a token more if its replica has few tokens.
 //
 // Both results are scalars of one replica's rows, or of one microbatch's. The sum is a float32 or a
 // float64, as half precision cannot add up the losses of many tokens; under a precision policy write
@@ -30,7 +29,7 @@ import (
 //
 // Where the weights of the whole batch add up to 0, the loss is the sum of the sums, which is 0 if
 // nothing counts, as in TensorFlow's tf.math.divide_no_nan: the gradients are zeros, and the optimizer
-// gets them as those of any other step. A microbatch or replica without weight changes nothing.
+// applies them as in any other step. A microbatch or replica without weight changes nothing.
 //
 // [MeanLoss], [Perplexity] and [BitsPerToken] weigh such a loss by its weight, in steps and in
 // evaluations. Return the result of Weighted as it is: a term that is added to it would be divided

@@ -23,7 +23,7 @@
 //		...
 //	}
 //
-// In newStep give train.New the loss function f.Loss(loss) and the policy f.Precision, and build the
+// In newStep pass the loss function f.Loss(loss) and the policy f.Precision to train.New, and build the
 // layers in blocks or loops with the policy f.Keep: [Flags.Loss] returns an error for -precision or
 // -remat without effect. A model over integers converts its first floats with precision.Compute.
 //

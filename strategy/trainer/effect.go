@@ -34,7 +34,7 @@ func (f *Flags) Loss(loss train.Loss) train.Loss {
 	}
 }
 
-// noEffect returns the error of a flag that changes nothing.
+// noEffect returns an error for a flag that changes nothing.
 func noEffect(flag, hint, reason string, args ...any) error {
 	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect, because " + fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

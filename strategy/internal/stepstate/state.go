@@ -76,7 +76,7 @@ func (s *State) ScopeAt(g *graph.Graph, path ...string) *model.Scope {
 		known := s.scopes[next.Scope()]
 		if known == nil {
 			if known = next; !visit(scope, name) {
-				// A layer got the scope from GoMLX: the variables show what it has made there.
+				// A layer got the scope from GoMLX: its variables show which names it has used there.
 				for v := range next.IterVariables() {
 					rest := strings.TrimPrefix(v.Path(), next.Scope()+model.ScopeSeparator)
 					if inner, _, nested := strings.Cut(rest, model.ScopeSeparator); nested && v.InUseByGraph(g) {

@@ -134,7 +134,7 @@ func (p *parser) sequence() *node {
 	return n
 }
 
-// item parses one character, class, group or assertion. It returns nil for what is only an option.
+// item parses one character, class, group or assertion. It returns nil for a group that only sets options.
 func (p *parser) item() *node {
 	switch {
 	case p.skip("("):
@@ -398,21 +398,15 @@ func (p *parser) addRange(s *set, low, high rune) {
 	}
 }
 
-// escape parses what follows a backslash and adds it to s, which is empty.
+// shorthands maps the letter of an escape such as \d to its property. An upper-case letter is the complement.
+var shorthands = map[rune]string{'d': "digit", 'w': "word", 's': "space", 'h': "xdigit"}
+
+// escape parses the characters that follow a backslash and adds them to s, which is empty.
 func (p *parser) escape(s *set, inClass bool) {
 	var r rune
 	switch c := p.next(); c {
-	case 'd', 'D':
-		p.property(s, "digit", c == 'D')
-		return
-	case 'w', 'W':
-		p.property(s, "word", c == 'W')
-		return
-	case 's', 'S':
-		p.property(s, "space", c == 'S')
-		return
-	case 'h', 'H':
-		p.property(s, "xdigit", c == 'H')
+	case 'd', 'D', 'w', 'W', 's', 'S', 'h', 'H':
+		p.property(s, shorthands[unicode.ToLower(c)], unicode.IsUpper(c))
 		return
 	case 'p', 'P':
 		end := strings.IndexByte(p.text[p.pos:], '}')
@@ -464,7 +458,7 @@ func (p *parser) escape(s *set, inClass bool) {
 	}
 }
 
-// hex parses a hexadecimal number of at most so many digits, or in braces.
+// hex parses a hexadecimal number of at most the given number of digits. With braces, the number may be in braces.
 func (p *parser) hex(digits int, braces bool) rune {
 	end := p.pos
 	text := ""
