@@ -83,6 +83,10 @@ func TestHostsSaveOnThemselves(t *testing.T) {
 			}
 			own.hooks = []fit.Hook{fit.Each(1, func(_ context.Context, s *fit.State) error {
 				if s.Step() == int64(at) {
+					assert.Eventually(t, func() bool { // two hosts keep each file
+						saved, _ := filepath.Glob(filepath.Join(dir, "near", "host-*", "*", "step-0000000006", "checkpoint.json"))
+						return len(saved) == 2
+					}, time.Minute, 10*time.Millisecond, "step 6 is saved before a host fails")
 					return &train.NonFiniteError{} // which saves nothing
 				}
 				return nil
