@@ -19,18 +19,20 @@ type Limit struct {
 	Counts  []Count
 }
 
-// Count limits the number of lines, files, up, names or methods of a subject. Check tolerates one
+// Count limits the number of lines, files, up, names, methods or markers (lines with a marker word
+// among 1,000 lines of text) of a subject. Check tolerates one
 // percent more than Most, so that a small change does not need a new limit.
 type Count struct {
 	Of   string
 	Most int
 }
 
-// Subjects that are no package: the product, what is there to test it, and every package without a
-// line of its own.
+// Subjects that are not packages: the product, the packages that only tests import, the
+// documentation pages, and every package without a line in size.txt.
 const (
 	Whole   = "module"
 	Harness = "internal/test"
+	Pages   = "pages"
 	Other   = "other"
 )
 
@@ -77,13 +79,19 @@ func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 	var product, harness Size
 	others := slices.Sorted(maps.Keys(found))
 	for path, s := range found {
+		if path == Pages {
+			continue
+		}
 		total := &product
 		if InHarness(path) {
 			total = &harness
 		}
 		total.Lines += s.Lines
 		total.Files += s.Files
+		total.Comments += s.Comments
+		total.Marked += s.Marked
 	}
+	others = slices.DeleteFunc(others, func(path string) bool { return path == Pages })
 	for _, limit := range l {
 		others = slices.DeleteFunc(others, func(path string) bool { return path == limit.Subject })
 	}
@@ -141,6 +149,8 @@ func (s Size) of(what, typ string) (n int, ok bool) {
 		return s.Up, true
 	case what == "names":
 		return s.Names, true
+	case what == "markers":
+		return s.markersPerThousand(), true
 	}
 	return 0, false
 }

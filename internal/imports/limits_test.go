@@ -56,7 +56,20 @@ func TestMeasureCounts(t *testing.T) {
 		"c.go":      "func F() { var a A[int]; a.Known(); a.m() }",
 		"a_test.go": "func TestA() {}",
 	})
-	assert.Equal(t, Size{Files: 3, Lines: 6 + 4 + 2, Arrows: 4, Up: 1, Names: 5, Methods: map[string]int{"A": 2, "b": 1}}, s)
+	assert.Equal(t, Size{Files: 3, Lines: 6 + 4 + 2, Arrows: 4, Up: 1, Names: 5, Methods: map[string]int{"A": 2, "b": 1}, Comments: 1}, s)
+}
+
+func TestMeasureCountsMarkerWords(t *testing.T) {
+	s := sized(t, map[string]string{
+		"a.go":      "//go:generate says\n// F says nothing.\n// It returns 1.\nfunc F() int { return 1 } // gives",
+		"a_test.go": "// Those of the test.",
+	})
+	assert.Equal(t, []int{3, 2}, []int{s.Comments, s.Marked})
+	assert.Equal(t, 667, s.markersPerThousand())
+	var page Size
+	page.countPage("# Title\n\nIt says so.\n\n| says |\n\n```text\nsays\n```\nEnd.\n")
+	assert.Equal(t, []int{3, 1}, []int{page.Comments, page.Marked})
+	assert.Zero(t, Size{}.markersPerThousand())
 }
 
 func TestUpCountsTheArrowsOfACircle(t *testing.T) {

@@ -9,37 +9,83 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Size is what a reader of a package has before him. Tests do not count.
+// Size contains the measurements of one package, or of the documentation pages. Only Comments and
+// Marked include test files.
 type Size struct {
-	// Files and Lines are those of its sources.
+	// Files and Lines count the source files and their lines.
 	Files, Lines int
-	// Arrows are the pairs of its files of which the first uses a name that the second declares. Up
-	// are those that run against the order of files with the fewest such arrows that was found.
+	// Arrows counts the pairs of files in which the first file uses a name that the second declares.
+	// Up counts the arrows that point against the best known order of the files.
 	Arrows, Up int
-	// Names are its exported constants, variables, functions and types, and the exported methods of
-	// all its types: a method that can be called is a name, also where its type's is private.
+	// Names counts the exported constants, variables, functions and types, and the exported methods of
+	// all types. A type is allowed to be unexported, because its exported methods can still be called.
 	Names int
-	// Methods are the methods of each type that has any, exported or not.
+	// Methods counts the methods of each type, exported or not.
 	Methods map[string]int
+	// Comments counts the comment lines, or the lines of prose on pages. Marked counts the lines among
+	// them that contain a marker word.
+	Comments, Marked int
 }
 
-// Measure returns the sizes of all packages under root, nested modules included, by folder.
+// markers matches words that are frequent in unidiomatic English and rare in technical English. Line
+// counts of these words are an early warning that the text becomes hard to read.
+var markers = regexp.MustCompile(`(?i)\b(says?|is told|gives?|nobody|stands?|lies?|goes on|comes?|those of|of which|by which|the error of|` +
+	`what (it|is|a|the)|so many|hands? on|takes the place|anew|alike|asks?|is made|of its own|held (to|against))\b`)
+
+// countText adds a line of a comment or of a page to the counts.
+func (s *Size) countText(line string) {
+	s.Comments++
+	if markers.MatchString(line) {
+		s.Marked++
+	}
+}
+
+// countPage adds the prose of a Markdown page: its lines without code blocks, tables and empty lines.
+func (s *Size) countPage(text string) {
+	code := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		} else if !code && line != "" && !strings.HasPrefix(line, "|") {
+			s.countText(line)
+		}
+	}
+}
+
+// markersPerThousand returns the number of marked lines among 1,000 lines of text, rounded up.
+func (s Size) markersPerThousand() int {
+	n := max(1, s.Comments)
+	return (1000*s.Marked + n - 1) / n
+}
+
+// Measure returns the sizes of all packages under root by folder, including nested modules, and the
+// size of the pages as [Pages].
 func Measure(root string) (map[string]Size, error) {
 	folders := map[string][]string{}
+	var pages Size
 	err := eachFile(root, func(name string) error {
-		if !strings.HasSuffix(name, "_test.go") {
+		switch filepath.Ext(name) {
+		case ".go":
 			folders[filepath.Dir(name)] = append(folders[filepath.Dir(name)], name)
+		case ".md":
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			pages.countPage(string(text))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	sizes := map[string]Size{}
+	sizes := map[string]Size{Pages: pages}
 	for folder, names := range folders {
 		path, err := filepath.Rel(root, folder)
 		if err != nil {
@@ -52,9 +98,9 @@ func Measure(root string) (map[string]Size, error) {
 	return sizes, nil
 }
 
-// measure returns the size of the package of some files.
+// measure returns the size of the package with the given files.
 func measure(names []string) (Size, error) {
-	size := Size{Files: len(names), Methods: map[string]int{}}
+	size := Size{Methods: map[string]int{}}
 	set := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range names {
@@ -62,6 +108,16 @@ func measure(names []string) (Size, error) {
 		if err != nil {
 			return Size{}, err
 		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "//go:") {
+				size.countText(line)
+			}
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		size.Files++
 		size.Lines += strings.Count(string(text), "\n")
 		file, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
 		if err != nil {

@@ -17,6 +17,9 @@ const Module = "github.com/tpustrategy/tpustrategy/"
 func Read(root string) (map[string]Imports, error) {
 	found := map[string]Imports{}
 	err := eachFile(root, func(name string) error {
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
 		folder, err := filepath.Rel(root, filepath.Dir(name))
 		if err != nil {
 			return err
@@ -50,15 +53,16 @@ func Read(root string) (map[string]Imports, error) {
 	return found, err
 }
 
-// eachFile calls f with the name of each Go file under root, nested modules and tests included.
+// eachFile calls f with the name of each file under root, including nested modules and tests. It skips
+// hidden folders and build outputs.
 func eachFile(root string, f func(name string) error) error {
 	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != root && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || name == filepath.Join(root, "build")):
 			return filepath.SkipDir
-		case !d.IsDir() && filepath.Ext(name) == ".go":
+		case !d.IsDir():
 			return f(name)
 		}
 		return nil
