@@ -51,30 +51,30 @@ type candidate struct {
 	Near bool // it is on the hosts
 }
 
-// candidates opens the places, and returns what process 0 finds there, the last step first, on all
-// processes.
+// openAll opens the places of the checkpoints on all processes.
+func (v *saver) openAll(ctx context.Context, r *run) error {
+	if err := r.agree(ctx, v.open(ctx, r), nil); err != nil {
+		return err
+	}
+	if v.near == nil {
+		return nil
+	}
+	return v.openNear(ctx, r)
+}
+
+// candidates lists the checkpoints at the opened places, the last step first. All processes return the
+// listing of process 0.
 func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err error) {
-	err = v.open(ctx, r)
-	var steps []int64
-	if err == nil {
-		steps, err = v.steps(ctx, r)
-	}
-	if err := r.agree(ctx, err, nil); err != nil {
-		return nil, err
-	}
-	for _, step := range steps {
-		all = append(all, candidate{Step: step})
-	}
-	if v.near != nil {
-		if err := v.openNear(ctx, r); err != nil {
-			return nil, err
+	for _, of := range []*saver{v, v.near} {
+		if of == nil {
+			continue
 		}
-		steps, err := v.near.steps(ctx, r)
+		steps, err := of.steps(ctx, r)
 		if err := r.agree(ctx, err, nil); err != nil {
 			return nil, err
 		}
 		for _, step := range steps {
-			all = append(all, candidate{step, true})
+			all = append(all, candidate{step, of != v})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.Step, a.Step) })
@@ -86,59 +86,100 @@ func (v *saver) candidates(ctx context.Context, r *run) (all []candidate, err er
 	if err != nil {
 		return nil, err
 	}
+	all = nil
 	return all, json.Unmarshal(lists[0], &all)
 }
 
-// choose opens the last checkpoint that is intact, nil if there is none, and reports whether it is on
-// the hosts. Each process reads its share of a checkpoint, and all processes choose the same. A
+// maxListings limits how often choose lists the checkpoints again because another run has changed them.
+// Each new listing needs a new save of the other run.
+const maxListings = 100
+
+// choose opens the last intact checkpoint, nil if there is none, and reports whether it is on the hosts.
+// Each process reads its share of a checkpoint, and all processes choose the same checkpoint. A
 // checkpoint on the hosts that one process cannot read is passed over like a damaged one, because an
 // earlier one, or one of the Checkpoint hook, can replace it.
+//
+// Another run may save and remove checkpoints meanwhile, for example the run that this one replaces. A
+// checkpoint that was removed is not damaged: choose lists the checkpoints again.
 func (v *saver) choose(ctx context.Context, r *run) (c *checkpoint.Checkpoint, near bool, err error) {
-	all, err := v.candidates(ctx, r)
-	if err != nil {
+	if err := v.openAll(ctx, r); err != nil {
 		return nil, false, err
 	}
-	var passed []error
-	var last int64 // of those that are passed over
+	damaged := map[candidate][]error{}
+	for range maxListings {
+		all, err := v.candidates(ctx, r)
+		if err != nil {
+			return nil, false, err
+		}
+		c, near, changed, err := v.firstIntact(ctx, r, all, damaged)
+		if c != nil || err != nil {
+			return c, near, err
+		}
+		if changed {
+			continue
+		}
+		if len(all) == 0 || !v.clear {
+			return nil, false, nil
+		}
+		var passed []error
+		last := int64(0)
+		for _, at := range all {
+			passed = append(passed, damaged[at]...)
+			if !at.Near {
+				last = max(last, at.Step)
+			}
+		}
+		return nil, false, notResumed(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+	}
+	return nil, false, notResumed(v.path, 0, nil, "end the other run", "another run removed each checkpoint before it was read, %d times", maxListings)
+}
+
+// firstIntact opens the first intact candidate on all processes. It adds the errors of damaged candidates
+// to damaged, and skips those that are in damaged. changed reports that a candidate could not be opened
+// and that the checkpoints have changed since all was listed.
+func (v *saver) firstIntact(ctx context.Context, r *run, all []candidate, damaged map[candidate][]error) (c *checkpoint.Checkpoint, near, changed bool, err error) {
 	for _, at := range all {
 		of := v
 		if at.Near {
 			of = v.near
 		}
-		c, err := of.manager.Open(ctx, at.Step)
-		if err == nil {
-			if _, err = pointOf(c); !errors.Is(err, errPoint) {
-				err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
+		if damaged[at] == nil {
+			c, errs, err := of.openIntact(ctx, r, at)
+			if err != nil || c != nil {
+				return c, at.Near, false, err
 			}
+			if now, err := v.candidates(ctx, r); err != nil || !slices.Equal(now, all) {
+				return nil, false, true, err
+			}
+			for _, err := range errs {
+				r.log.Warn("fit: passing over a damaged checkpoint", "step", at.Step, "error", err)
+			}
+			damaged[at] = errs
 		}
-		var damage error
-		if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
-			damage, err = err, nil
-		}
-		err = r.agree(ctx, err, nil)
-		var damages []error
-		if err == nil {
-			damages, err = r.errorsOfAll(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
-		}
-		if err == nil && len(damages) == 0 {
-			return c, at.Near, nil
-		}
-		for _, damage := range damages {
-			r.log.Warn("fit: passing over a damaged checkpoint", "step", at.Step, "error", damage)
-		}
-		passed = append(passed, damages...)
-		if c != nil {
-			_ = c.Close()
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		if of.clear = true; !at.Near {
-			last = max(last, at.Step)
+		of.clear = true
+	}
+	return nil, false, false, nil
+}
+
+// openIntact opens a checkpoint on all processes. c is nil and damages has the errors of the processes
+// if it is damaged or was removed. err is any other error.
+func (v *saver) openIntact(ctx context.Context, r *run, at candidate) (c *checkpoint.Checkpoint, damages []error, err error) {
+	c, err = v.manager.Open(ctx, at.Step)
+	if err == nil {
+		if _, err = pointOf(c); !errors.Is(err, errPoint) {
+			err = c.VerifyShare(ctx, r.strategy.Process(), r.strategy.NumProcesses())
 		}
 	}
-	if v.clear {
-		return nil, false, notResumed(v.path, last, errors.Join(passed...), "remove them to begin anew", "every checkpoint is damaged")
+	var damage error
+	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrNone) || errors.Is(err, errPoint) || at.Near && err != nil && ctx.Err() == nil {
+		damage, err = err, nil
 	}
-	return nil, false, nil
+	if err = r.agree(ctx, err, nil); err == nil {
+		damages, err = r.errorsOfAll(ctx, fmt.Sprintf("fit: checkpoint %d", at.Step), damage)
+	}
+	if err == nil && len(damages) == 0 {
+		return c, nil, nil
+	}
+	_ = c.Close()
+	return nil, damages, err
 }
