@@ -128,6 +128,16 @@ func Of(g *graph.Graph) Policy {
 	return Policy{}
 }
 
+// Applied returns the policy of the last forward part of the graph, also when that part is complete, and
+// the zero Policy for a graph without one. It is for programs whose policy is an option of the command
+// line.
+func Applied(g *graph.Graph) Policy {
+	if t := tracedOf(g); t != nil {
+		return t.policy
+	}
+	return Policy{}
+}
+
 // Output returns a float in the Output of the graph's policy: write it around the logits of a
 // model, and around float labels, so that the loss is computed in float32. An argument that the
 // policy has cast is returned as it was before. Without a policy it returns x.

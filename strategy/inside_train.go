@@ -26,6 +26,9 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 	return f
 }
 
+// CheckTraining sets a check of the graph of each function that trains. Set it before the first trace.
+func (m innerStrategy) CheckTraining(check func(g *graph.Graph) error) { m.checkTraining = check }
+
 func (m innerStrategy) Sharding() bool { return m.sharding }
 
 func (m innerStrategy) Batched(v Value) bool { return v.base().perReplica }

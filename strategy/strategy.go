@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"weak"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
@@ -111,6 +112,10 @@ type TPUStrategy struct {
 	axes           sharding.Mesh // of the logical devices
 	whole          sharding.Mesh // of the replicas and the logical devices, over which rules lay variables out
 	sharding       bool          // says that the replicas share out state
+
+	// checkTraining checks the graph of each function that trains, once it is traced; nil for no check.
+	// It is set before the first trace.
+	checkTraining func(g *graph.Graph) error
 
 	// generation counts the times that the buffers of variables changed other than by a step.
 	// machine.Launch guards it.

@@ -212,6 +212,11 @@ func (t *trace) run() error {
 			t.outputs = append(t.outputs, value)
 		}
 	}
+	if check := f.strategy.checkTraining; check != nil && t.trains() {
+		if err := check(t.graph); err != nil {
+			return f.traceError(err)
+		}
+	}
 	if len(t.outputs) == 0 { // a program gives something
 		t.outputs, t.own, t.nothing = []*graph.Node{graph.Const(t.graph, false)}, 1, true
 	}
@@ -219,6 +224,15 @@ func (t *trace) run() error {
 		return f.traceError(err)
 	}
 	return nil
+}
+
+// trains reports whether the step is a training step: it is built for training, or it changes trainable
+// variables by a batch.
+func (t *trace) trains() bool {
+	batch := slices.ContainsFunc(t.values, func(v Value) bool { return v.base().perReplica })
+	return t.f.opts.Training ||
+		batch && slices.ContainsFunc(t.changed, func(v *model.Variable) bool { return v.Trainable }) ||
+		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
 // gatherChanged gathers the store's variables that the step changes.

@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 }
 
 func newStep(strat *strategy.TPUStrategy, c decoder.Config, f *trainer.Flags) (*train.Step, error) {
-	return train.New(strat, f.Store(), optimizer.Adam().Betas(0.9, 0.95).WeightDecay(0.1).Done(), f.Loss(c.Loss), train.Options{
+	return train.New(strat, f.Store(), optimizer.Adam().Betas(0.9, 0.95).WeightDecay(0.1).Done(), c.Loss, train.Options{
 		Precision: f.Precision, Accumulate: f.Accumulate, ClipNorm: 1,
 		LearningRate: schedule.WarmUp(f.Steps/20+1, schedule.Cosine(3e-3, 6e-5, max(f.Steps-f.Steps/20-1, 1))),
 	})

@@ -17,20 +17,24 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/precision"
+	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
-func logits(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
-	x := graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255)
+func logits(rc *strategy.ReplicaContext, images *graph.Node, keep remat.Policy) *graph.Node {
+	x := precision.Compute(graph.DivScalar(graph.ConvertDType(images, dtypes.Float32), 255))
 	x = graph.Reshape(x, x.Shape().Dimensions[0], -1)
-	x = activation.Relu(layers.Dense(rc.Scope("hidden"), x, true, 128))
+	x = remat.Block(keep, x, func(x *graph.Node) *graph.Node {
+		return activation.Relu(layers.Dense(rc.Scope("hidden"), x, true, 128))
+	})
 	return layers.Dense(rc.Scope("logits"), x, true, 10)
 }
 
-// train trains for 110 steps, 5 passes, as the flags say, and returns the folder of the run.
+// train trains for 110 steps, 5 passes, with the given flags, and returns the folder of the run.
 func train(args ...string) string {
 	f := trainer.AddFlags(flag.NewFlagSet("notebook", flag.ContinueOnError), trainer.Defaults{Steps: 110, Devices: 8})
 	check(f.Parse(args, os.Stderr))
@@ -38,7 +42,8 @@ func train(args ...string) string {
 	check(err)
 	columns := logical.Match("/hidden/.*weights", logical.Over("", logical.AxisName))
 	outcome, err := f.Train(context.Background(), trainer.Classifier{
-		Logits: logits, Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns},
+		Logits:   func(rc *strategy.ReplicaContext, images *graph.Node) *graph.Node { return logits(rc, images, f.Keep) },
+		Training: training, Test: test, Batch: 64, Variables: logical.Rules{columns},
 	})
 	check(err)
 	fmt.Printf("%d replicas of %d logical devices: %s\n", outcome.Replicas, outcome.Logical, outcome)

@@ -12,10 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/trainertest"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 var update = flag.Bool("update", false, "write the program, the outputs and the page anew")
@@ -118,6 +122,12 @@ func TestTheNotebookRuns(t *testing.T) {
 	numbers := func(text []byte) string { return regexp.MustCompile(`[0-9.]+`).ReplaceAllString(string(text), "0") }
 	same(t, "notebook.ipynb", now.Bytes(), numbers)
 	same(t, "README.md", []byte(n.page()), numbers)
+}
+
+func TestTheFlagsOfTheComputationTakeEffect(t *testing.T) {
+	trainertest.CheckFlags(t, func(f *trainer.Flags, rc *strategy.ReplicaContext, images *graph.Node) *graph.Node {
+		return logits(rc, images, f.Keep)
+	})
 }
 
 // same compares a file with what it has to be.

@@ -190,7 +190,7 @@ func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error
 	if c.Optimizer == nil {
 		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
 	}
-	return train.New(s, f.Store(), c.Optimizer, f.Loss(c.loss), o)
+	return train.New(s, f.Store(), c.Optimizer, c.loss, o)
 }
 
 var accuracy = train.Reported("accuracy")

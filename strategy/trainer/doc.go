@@ -23,9 +23,10 @@
 //		...
 //	}
 //
-// In newStep pass the loss function f.Loss(loss) and the policy f.Precision to train.New, and build the
-// layers in blocks or loops with the policy f.Keep: [Flags.Loss] returns an error for -precision or
-// -remat without effect. A model over integers converts its first floats with precision.Compute.
+// In newStep pass the policy f.Precision to train.New, and build the layers in blocks or loops with the
+// policy f.Keep. A model over integers converts its first floats with precision.Compute. If -precision or
+// -remat has no effect on the first step that is traced for training, the trace fails with an error of
+// kind ValueError that names the flag and the function to call.
 //
 // The flags are those of package strategy/aot, and -steps, -batch, -accumulate, -shard-state, -remat,
 // -precision, -resume, -seed, -out, -save-every, -near, -replay, -profile, -cache, -devices and

@@ -1,7 +1,8 @@
 package trainer
 
 import (
-	"fmt"
+	"context"
+	"sync/atomic"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -9,32 +10,80 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/aot"
+	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
-// Loss returns the loss of a training step with a check that the flags -precision and -remat take
-// effect. The step's trace fails with an error of kind ValueError if train.Options.Precision is not
-// Precision, or if -remat is given and no [remat.Block] and no layer loop of the loss has a policy
-// other than remat.Everything. A policy that reaches no operation is an error of the trace in any case.
-func (f *Flags) Loss(loss train.Loss) train.Loss {
-	if loss == nil {
-		return nil
+// innerStrategy is the internal API of a strategy that this package uses.
+type innerStrategy interface {
+	// CheckTraining sets a check of the graph of each function that trains. Set it before the first trace.
+	CheckTraining(check func(g *graph.Graph) error)
+}
+
+var _ = inside.Of[innerStrategy]((*strategy.TPUStrategy)(nil))
+
+// effect checks that -precision and -remat take effect. A flag must take effect in the first training
+// step that is traced; a later step may compute in another way.
+type effect struct {
+	precision precision.Policy
+	remat     bool
+	// precisionApplied and rematApplied are set once a training step uses the flag.
+	precisionApplied, rematApplied atomic.Bool
+}
+
+// checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no effect.
+func (f *Flags) checkEffect(s *strategy.TPUStrategy) *effect {
+	keep := f.Keep.Keep()
+	e := &effect{precision: f.Precision.Filled(), remat: keep.Some || keep.Host}
+	inside.Of[innerStrategy](s).CheckTraining(e.check)
+	return e
+}
+
+// check returns an error for a flag that has no effect on a training step.
+func (e *effect) check(g *graph.Graph) error {
+	if precision.Applied(g) == e.precision {
+		e.precisionApplied.Store(true)
 	}
-	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
-		want := f.Precision.Filled()
-		if got := precision.Of(rc.Graph()); want != (precision.Policy{}) && got != want {
-			panic(noEffect("-precision", "set train.Options.Precision to Flags.Precision", "the step computes with another policy (%s)", got))
-		}
-		l := loss(rc, in)
-		if keep := f.Keep.Keep(); (keep.Some || keep.Host) && !remat.Applied(rc.Graph()) {
-			panic(noEffect("-remat", "build the layers in remat.Block(flags.Keep, ...), or in a loop with loop.Options{Keep: flags.Keep}",
-				"no operation of the model is in a block or a layer loop that computes values again"))
-		}
-		return l
+	if remat.Applied(g) {
+		e.rematApplied.Store(true)
 	}
+	return e.missing()
+}
+
+// missing returns an error for a flag that no training step has used.
+func (e *effect) missing() error {
+	if e.precision != (precision.Policy{}) && !e.precisionApplied.Load() {
+		return noEffect("-precision", "the training step does not compute in its policy",
+			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in Flags.Precision.Forward")
+	}
+	if e.remat && !e.rematApplied.Load() {
+		return noEffect("-remat", "no operation of the model is in a block or a layer loop that computes values again",
+			"build the layers in remat.Block(Flags.Keep, ...), or in a loop with loop.Options{Keep: Flags.Keep}")
+	}
+	return nil
+}
+
+// hook returns the hook that checks a step that is not traced, such as a step from a file.
+func (e *effect) hook() fit.Hook {
+	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
+		if s.Step() == s.Resumed() { // no step of this run was traced
+			return nil
+		}
+		return e.missing()
+	}}
 }
 
 // noEffect returns an error for a flag that changes nothing.
-func noEffect(flag, hint, reason string, args ...any) error {
-	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect, because " + fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+func noEffect(flag, reason, hint string) error {
+	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint, Class: errkind.ValueError}
+}
+
+// Main compiles the step that build builds as [aot.Flags.Main] does. It is an error of the step's trace
+// if -precision or -remat has no effect on the step.
+func (f *Flags) Main(ctx context.Context, opts strategy.Options, build aot.Build) int {
+	return f.Flags.Main(ctx, opts, func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+		f.checkEffect(s)
+		return build(s)
+	})
 }

@@ -69,6 +69,8 @@ type Flags struct {
 	Watch watchdog.Options
 
 	set *flag.FlagSet
+	// effect is the check that -precision and -remat take effect, once Open was called.
+	effect *effect
 	// given says that Out was, and saves that the run has checkpoints.
 	given, saves bool
 	// local is the folder of the files that a store does not take; see [Flags.here].

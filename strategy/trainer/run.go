@@ -144,6 +144,7 @@ func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int)
 		return nil, nil, errors.Join(err, sys.Close(), closeStore())
 	}
 	f.saves = f.given || strat.NumProcesses() == 1
+	f.effect = f.checkEffect(strat)
 	return strat, func() error {
 		defer release()
 		defer f.line.Close()
@@ -245,6 +246,9 @@ func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
 			}
 			return nil
 		}})
+	}
+	if f.effect != nil {
+		hooks = append(hooks, f.effect.hook())
 	}
 	return append(hooks, f.copyCurve("curve.html")...)
 }
