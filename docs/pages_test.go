@@ -55,6 +55,7 @@ program() {
 	local name=$1; shift
 	count=$((count + 1))
 	case "$name $*" in
+	"quickstart ") TPUSTRATEGY_CPU_PLUGIN=$PLUGIN "$BIN/$name" ;;
 	"mnist "*"-topology "*) "$BIN/$name" "$@" -topology cpu:8 ;;
 	"mnist "*) "$BIN/$name" "$@" -batch 720 -steps $((2 * count)) -plugin "$PLUGIN" ;;
 	"multihost "*) "$BIN/$name" "$@" -steps 4 -plugin "$PLUGIN" ;;
@@ -97,7 +98,7 @@ func TestThePagesCommandsRun(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin+"/", "../cmd/tpustrategy", "../examples/mnist", "../examples/multihost", "../examples/gpt").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", bin+"/", "../cmd/tpustrategy", "../examples/quickstart", "../examples/mnist", "../examples/multihost", "../examples/gpt").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	names, blocks := fenced(t)
 	for _, name := range names {

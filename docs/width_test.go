@@ -1,9 +1,12 @@
+//go:build cgo
+
 package docs_test
 
 import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,10 +14,62 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notWrapped are the pages whose prose is still wider.
+// notWrapped lists the pages whose prose is wider than 100 columns.
 var notWrapped = []string{"errors.md"}
 
-// TestPagesAreWrapped holds the prose of the pages to 100 columns. Code and tables may be wider.
+// tooLong lists the pages with 2,000 words or more.
+var tooLong = []string{
+	"ahead-of-time.md", "architecture.md", "benchmarks.md", "deep-models.md", "first-hour.md", "from-tensorflow.md", "multihost.md", "rationale.md",
+}
+
+// TestPagesAreShort limits each page to 2,000 words, with its tables and code.
+func TestPagesAreShort(t *testing.T) {
+	names, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, name := range append(names, "../README.md", "../CONTRIBUTING.md") {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		words := len(strings.Fields(string(page)))
+		if slices.Contains(tooLong, name) {
+			assert.GreaterOrEqual(t, words, 2000, "%s is short: remove it from the list", name)
+		} else {
+			assert.Less(t, words, 2000, "%s: words", name)
+		}
+	}
+}
+
+// TestPageLinksResolve checks that the links between pages name files and headings that exist.
+func TestPageLinksResolve(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s:]*)\)`)
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	punctuation := regexp.MustCompile("[^\\w -]")
+	anchors := func(path string) (all []string) {
+		page, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range heading.FindAllStringSubmatch(string(page), -1) {
+			all = append(all, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+		}
+		return all
+	}
+	names, _ := fenced(t)
+	for _, name := range names {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			path := name
+			if target != "" {
+				path = filepath.Join(filepath.Dir(name), target)
+			}
+			if _, err := os.Stat(path); !assert.NoError(t, err, "%s: link %s", name, m[1]) || anchor == "" {
+				continue
+			}
+			assert.Contains(t, anchors(path), anchor, "%s: link %s", name, m[1])
+		}
+	}
+}
+
+// TestPagesAreWrapped limits the prose of the pages to 100 columns. Code and tables may be wider.
 func TestPagesAreWrapped(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
@@ -33,12 +88,8 @@ func TestPagesAreWrapped(t *testing.T) {
 				wide++
 			}
 		}
-		still := false
-		for _, other := range notWrapped {
-			still = still || name == other
-		}
-		if still {
-			assert.NotZero(t, wide, "%s is wrapped: take it from the list", name)
+		if slices.Contains(notWrapped, name) {
+			assert.NotZero(t, wide, "%s is wrapped: remove it from the list", name)
 		} else {
 			assert.Zero(t, wide, "%s: lines of more than 100 columns", name)
 		}

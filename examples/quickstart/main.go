@@ -41,11 +41,11 @@ func main() {
 	defer strat.Close()
 
 	store := model.NewStore()
-	store.SetParam(model.ParamInitialSeed, int64(1)) // the same first values in each run
+	store.SetParam(model.ParamInitialSeed, int64(1)) // the same initial values in each run
 	step, err := train.New(strat, store, optimizer.Adam().LearningRate(0.05).Done(),
 		func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 			hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), in[0], true, 16))
-			hidden = logical.Split(hidden, 1, 2) // the batch whole, the features over the two cores
+			hidden = logical.Split(hidden, 1, 2) // half of the features on each logical device
 			y := layers.Dense(rc.Scope("output"), hidden, true, 1)
 			return graph.ReduceAllMean(graph.Square(graph.Sub(y, in[1])))
 		}, train.Options{})
