@@ -38,7 +38,7 @@ func takesUpdate(t *testing.T) (folders []string) {
 }
 
 func TestContributingNamesWhatIsThere(t *testing.T) {
-	page, makefile := read(t, "CONTRIBUTING.md"), read(t, "Makefile")
+	page, makefile := read(t, "CONTRIBUTING.md"), read(t, "Makefile")+read(t, "long.mk")
 	_, goldens, ok := strings.Cut(makefile, "\ngoldens: ")
 	require.True(t, ok)
 	goldens, _, _ = strings.Cut(goldens, "\n\n")

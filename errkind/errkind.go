@@ -42,7 +42,7 @@ const (
 	PermissionDeniedError
 	// DeadlineExceededError says that a wait took longer than its context.
 	DeadlineExceededError
-	// CancelledError says that the context of the work was cancelled.
+	// CancelledError says that the context of the work was canceled.
 	CancelledError
 	// InternalError says that a plugin or this module has a fault.
 	InternalError

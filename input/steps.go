@@ -92,7 +92,7 @@ func (d *DistributedDataset) passed(pass uint64) {
 }
 
 // Next returns the next step, or io.EOF at the end. After io.EOF or another error, every later call
-// returns the same error. Cancelling ctx in the middle of a step loses the position: open the input
+// returns the same error. Canceling ctx in the middle of a step loses the position: open the input
 // again at the last saved position.
 func (s *Steps) Next(ctx context.Context) (Step, error) {
 	if s.err != nil {

@@ -53,7 +53,7 @@
 //
 // The logical devices of a replica are a mesh. Name its axes with strategy.Options.LogicalAxes, the
 // slowest first; their sizes multiply to P. Logical device i is at the row-major coordinates of i:
-// on the axes model=4 and sequence=2, device 3 is at model=1, sequence=1. Neighbours on the last
+// on the axes model=4 and sequence=2, device 3 is at model=1, sequence=1. Neighbors on the last
 // axis have consecutive numbers, so let the axis with the most traffic come last.
 //
 //	axes := []sharding.Axis{{Name: "model", Size: 4}, {Name: "sequence", Size: 2}}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/internal/misspelt"
+	"github.com/tpustrategy/tpustrategy/internal/similar"
 )
 
 // Reach records which of some rules have reached a variable. It is safe for concurrent use. Its zero
@@ -88,7 +88,7 @@ func (r Rule) Unreached(known []Variable) string {
 			r.Annotation.Rank(), listed)
 	}
 	text := "matches no variable"
-	for _, i := range misspelt.Nearest(misspelt.Plain(r.Pattern.String()), paths, most) {
+	for _, i := range similar.Nearest(similar.TrimOperators(r.Pattern.String()), paths, most) {
 		near = append(near, known[i].String())
 	}
 	if len(near) > 0 {

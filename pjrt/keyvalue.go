@@ -11,7 +11,7 @@ import (
 // goroutines at once, and return when ctx ends.
 //
 // An error that matches a [Code] reaches the plugin with that code. So do the errors of contexts,
-// as DeadlineExceeded and Cancelled. Others are Unknown.
+// as DeadlineExceeded and Canceled. Others are Unknown.
 type KeyValueStore interface {
 	// Get waits until a key has a value, and returns it. ctx ends when the plugin waits no longer.
 	Get(ctx context.Context, key string) ([]byte, error)

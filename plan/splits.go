@@ -33,7 +33,7 @@ func groups(all []Variable) (list []group) {
 	return list
 }
 
-// neighbours are the plans that differ from one in the split of one group of variables. The rules of each
+// neighbors are the plans that differ from one in the split of one group of variables. The rules of each
 // name the groups one by one.
 func (p Plan) neighbours(variables []Variable) (all []Plan) {
 	list := groups(variables)

@@ -197,7 +197,7 @@ func TestAPageLooksRight(t *testing.T) {
 	assert.InDelta(t, 6, float64(count[temporaries])/float64(count[outputs]), 0.7)
 	halves := 0
 	for c, n := range count {
-		// Pale, saturated colours: those of the tiles.
+		// Pale, saturated colors: those of the tiles.
 		high, low := max(c[0], c[1], c[2]), min(c[0], c[1], c[2])
 		if n > 3000 && high > 220 && low > 120 && low < 180 {
 			halves++

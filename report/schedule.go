@@ -13,7 +13,7 @@ import (
 // takes it, with the padding of its layout. It is not the compiler's own assignment, whose figures
 // [Memory] has.
 type Schedule struct {
-	// Operations are those of the step, and those of loops and branches inside them. Neighbours that
+	// Operations are those of the step, and those of loops and branches inside them. Neighbors that
 	// take little are joined where there are very many.
 	Operations []Operation `json:"operations"`
 	// Values are the largest in the main memory, largest first; Rest is the size of the other ones at
@@ -305,7 +305,7 @@ func layerTimes(all []Operation) (times []LayerTime) {
 	return times
 }
 
-// join joins neighbours that take little, so that few more than [mostOperations] are left, and counts
+// join joins neighbors that take little, so that few more than [mostOperations] are left, and counts
 // them anew.
 func (s *Schedule) join(count int) {
 	total := 0.0

@@ -48,7 +48,7 @@ func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 // simplifyIota drops dimensions of size 1 and merges those that stay side by side, as XLA does: the
 // result has the fewest dimensions.
 func simplifyIota(sizes, perm []int) (reshape, order []int) {
-	type run struct{ first, size int } // neighbouring dimensions, as one
+	type run struct{ first, size int } // neighboring dimensions, as one
 	var runs []run
 	next := -1
 	for _, p := range perm {

@@ -129,7 +129,7 @@ func (m Mesh) Groups(axes ...string) ([][]int, error) {
 	if err := NewSpec(Dim{Axes: axes}).validateAxes(m); err != nil {
 		return nil, err
 	}
-	// strides are the distances between neighbours along each axis.
+	// strides are the distances between neighbors along each axis.
 	strides, stride := make([]int, len(m.axes)), 1
 	for i := len(m.axes) - 1; i >= 0; i-- {
 		strides[i] = stride

@@ -24,7 +24,7 @@ func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 }
 
 // blockwise builds an assignment: the block of a replica takes cores of a chip first, then
-// neighbours; by slice it stays within one.
+// neighbors; by slice it stays within one.
 func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(

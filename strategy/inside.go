@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
-// What package strategy gives to its neighbours beside its contract, by package inside: to
+// What package strategy gives to its neighbors beside its contract, by package inside: to
 // strategy/eager, strategy/train, strategy/stepfile, strategy/generate and strategy/feed. Their
 // interfaces say what the methods do.
 

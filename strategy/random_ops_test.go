@@ -227,7 +227,7 @@ func closureOr(g *generator, a, b int) int {
 	return b
 }
 
-// reshape merges two neighbouring dimensions, or cuts one.
+// reshape merges two neighboring dimensions, or cuts one.
 func (g *generator) reshape(x int, k kind) (instruction, bool) {
 	rank := len(k.dims)
 	switch {

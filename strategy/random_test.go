@@ -68,7 +68,7 @@ func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *rando
 			fmt.Fprintf(os.Stderr, "%s\n", p)
 		}
 		if err := p.differs(sys, compiler); err != nil {
-			small := p.minimise(func(q *randomProgram) bool { return q.differs(sys, compiler) != nil })
+			small := p.minimize(func(q *randomProgram) bool { return q.differs(sys, compiler) != nil })
 			t.Errorf("seed %d: %v\n%s\nsmallest that fails: %v\n%s", seed, err, p, small.differs(sys, compiler), small)
 		}
 	}

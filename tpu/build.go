@@ -14,8 +14,8 @@ type DeviceOrder int
 const (
 	// AutoOrder is [RingOrder] where that is possible, else [MeshOrder].
 	AutoOrder DeviceOrder = iota
-	// RingOrder walks rings of neighbouring chips, so that collectives between consecutive
-	// replicas, and between the cores of a replica, are between neighbours. It needs replicas that
+	// RingOrder walks rings of neighboring chips, so that collectives between consecutive
+	// replicas, and between the cores of a replica, are between neighbors. It needs replicas that
 	// fill the mesh, with all cores of a chip in one replica and no stride.
 	RingOrder
 	// MeshOrder walks the mesh row by row: core fastest, then x, y, z.

@@ -42,7 +42,7 @@
 //
 // The partition follows the replica id, so a collective over partitions is a collective over
 // replicas in their order. The device id does not: where replicas fill the mesh, they walk a ring
-// of neighbouring chips, not the rows in which devices are numbered. On a v3-8, 2x2 chips of two
+// of neighboring chips, not the rows in which devices are numbered. On a v3-8, 2x2 chips of two
 // cores each:
 //
 //	 chips, with their device ids      replicas of [1, 1, 1, 2] in ring order
@@ -57,7 +57,7 @@
 //	device ids          0 1    2 3    6 7    4 5
 //
 // So the device ids of the replicas, read in order, are 0 1 2 3 6 7 4 5. That is no mistake: each
-// replica's neighbours are one link away. Use [DeviceAssignment.DeviceID] and
+// replica's neighbors are one link away. Use [DeviceAssignment.DeviceID] and
 // [DeviceAssignment.Lookup] to go from one to the other, and [MeshOrder] to have replicas in the
 // order of the rows.
 package tpu

@@ -1,7 +1,7 @@
 package tpu
 
 // ring orders the chips of an x by y by z block so that consecutive chips, and the last and the
-// first, are neighbours wherever the sizes allow it: one axis gives a line, even axes give a ring,
+// first, are neighbors wherever the sizes allow it: one axis gives a line, even axes give a ring,
 // and an odd axis beside another one leaves the plain order, x fastest.
 func ring(sizes [3]int) [][3]int {
 	x, y, z := sizes[0], sizes[1], sizes[2]

@@ -40,8 +40,8 @@ func DenseNames() Names {
 //
 // Dense weights are turned from [out, in] to [in, out]. The rows of queries and keys are in the
 // order of Hugging Face's rotary positions, which turn elements i and i + size/2 of a head;
-// [Names].Interleaved is for models that turn neighbours. (The files of Meta itself, with names
-// such as "layers.0.attention.wq.weight", are in the order of neighbours and need other rules.) The
+// [Names].Interleaved is for models that turn neighbors. (The files of Meta itself, with names
+// such as "layers.0.attention.wq.weight", are in the order of neighbors and need other rules.) The
 // tables that some files have of rotary positions are ignored.
 func Llama(c Config, n Names) Rules { return decoder(c, n, 0) }
 

@@ -49,7 +49,7 @@ func (p *Plan) job(v *Variable, of piece, start, size, cells []int) (*job, error
 		return nil, err
 	}
 	j := &job{tensor: of.tensor, form: form, at: of.view.offset}
-	stride, apart := 1, 1 // of neighbours in a cell, and of neighbouring cells
+	stride, apart := 1, 1 // of neighbors in a cell, and of neighboring cells
 	for d := range size {
 		apart *= size[d] / cells[d]
 	}
@@ -88,7 +88,7 @@ func (l axisStride) at(i int) int {
 	return i/l.cell*l.apart + i%l.cell*l.stride
 }
 
-// even says whether n indices are evenly apart: in one cell, or in cells of one, or in neighbours.
+// even says whether n indices are evenly apart: in one cell, or in cells of one, or in neighbors.
 func (l axisStride) even(n int) bool {
 	return l.first%l.cell+n <= l.cell || l.cell == 1 || l.apart == l.cell*l.stride
 }
@@ -160,7 +160,7 @@ func (j *job) join() {
 // even says whether the indices are evenly apart.
 func (a *axis) even() bool { return a.file == nil }
 
-// plain says whether the indices are neighbours in the file and in the result.
+// plain says whether the indices are neighbors in the file and in the result.
 func (a *axis) plain() bool { return a.even() && (a.n == 1 || a.fileStep == 1 && a.intoStep == 1) }
 
 // split divides a job of much into some for several goroutines, along its slowest axis.

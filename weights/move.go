@@ -57,7 +57,7 @@ func (j *job) rows(use func(row) error) error {
 	}
 }
 
-// direct reads rows to where they belong: neighbours at once.
+// direct reads rows to where they belong: neighbors at once.
 func (j *job) direct(ctx context.Context, f *File, into []byte) error {
 	fast, size := &j.axes[len(j.axes)-1], int64(j.form.from)
 	n := int64(fast.n)
@@ -132,7 +132,7 @@ type block struct {
 	runs     []stretch
 }
 
-// stretch is a part of the fastest axis whose indices are neighbours in the file, and evenly apart
+// stretch is a part of the fastest axis whose indices are neighbors in the file, and evenly apart
 // in the result.
 type stretch struct{ from, n, step int }
 
@@ -207,7 +207,7 @@ func (b *block) move(result []byte) error {
 	return nil
 }
 
-// neighbours returns how many rows from r on can be turned together, as they are neighbours in the
+// neighbors returns how many rows from r on can be turned together, as they are neighbors in the
 // result too; 1 if these are too few.
 func (b *block) neighbours(r int) int {
 	n := 1

@@ -24,7 +24,7 @@ func Sets(dir string, otherwise fs.FS) (training, test input.Dataset, err error)
 	return training, test, err
 }
 
-// Pairs reads a set of labelled images, such as "train" or "t10k" of MNIST, from the files that MNIST
+// Pairs reads a set of labeled images, such as "train" or "t10k" of MNIST, from the files that MNIST
 // has of it in a folder: NAME-images-idx3-ubyte, of [count height width], and
 // NAME-labels-idx1-ubyte, of [count], each plain or with the ending .gz. The elements of the dataset
 // are tuples of an image, uint8 [height width], and a label, int32, in the order of the files. Errors

@@ -9,7 +9,7 @@ import (
 type added struct {
 	id         int32
 	content    string
-	singleWord bool // only where neither neighbour is a word character
+	singleWord bool // only where neither neighbor is a word character
 	lstrip     bool // with the white space before
 	rstrip     bool // with the white space after
 	normalized bool // in the normalized text

@@ -18,7 +18,7 @@ const EndOfText = "<|endoftext|>"
 const NoToken int32 = -1
 
 // BPE is a tokenizer by byte-level byte pair encoding. It splits a text into words, as [Words]
-// describes. The bytes of each word are its first tokens, and neighbouring tokens are joined in the
+// describes. The bytes of each word are its first tokens, and neighboring tokens are joined in the
 // order in which joining them was learned. [Train] learns a BPE from texts, and [ReadBPE] reads one
 // from a file of Hugging Face's tokenizers.
 //
@@ -43,7 +43,7 @@ type BPE struct {
 	specialAsText bool
 	unknown       int32 // the token of bytes without a token, or NoToken
 	unknownName   string
-	fuseUnknown   bool // one token for neighbouring bytes without a token
+	fuseUnknown   bool // one token for neighboring bytes without a token
 
 	// prepare derives these from the fields above.
 	bytes            [256]int32 // the token of each byte
@@ -231,7 +231,7 @@ func load(word []byte) (low, high uint64) {
 // short is the number of bytes up to which a word is searched for the next join from its beginning.
 const short = 64
 
-// join appends the tokens of a word: of all neighbours that can be joined, those whose join was
+// join appends the tokens of a word: of all neighbors that can be joined, those whose join was
 // learned first are joined, the leftmost of them first.
 func (e *encoder) join(ids []int32, word []byte) []int32 {
 	if id, ok := e.b.wholeWords[string(word)]; ok {
@@ -274,7 +274,7 @@ func (e *encoder) join(ids []int32, word []byte) []int32 {
 	}
 }
 
-// link is a token of a long word, with its neighbours.
+// link is a token of a long word, with its neighbors.
 type link struct {
 	id         int32
 	prev, next int32

@@ -117,7 +117,7 @@ func TestASignalEndsACompilationAtOnce(t *testing.T) {
 	}
 }
 
-// signalled is how long a program that compiles lives on after a signal.
+// signaled is how long a program that compiles lives on after a signal.
 func signalled(t *testing.T, program string, s syscall.Signal, code int) time.Duration {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCompilingProgram$")

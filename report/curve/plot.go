@@ -29,7 +29,7 @@ type Series struct {
 	Run    string
 	Name   string
 	Points []Point // in any order; those of the same step stay in theirs
-	// Smooth draws a line of means over neighbours: how much the next neighbour weighs of what the
+	// Smooth draws a line of means over neighbors: how much the next neighbor weighs of what the
 	// one before it weighs, from 0 to below 1, such as 0.9. It begins and ends with the first and the
 	// last value. The values themselves are drawn faintly. 0 smooths nothing.
 	Smooth float64
@@ -124,7 +124,7 @@ func (p Plot) check() error {
 	return nil
 }
 
-// smooth takes means over as many neighbours on one side as on the other, of which each weighs by
+// smooth takes means over as many neighbors on one side as on the other, of which each weighs by
 // times what the one nearer weighs: the line lags behind neither way, and its ends are the values'.
 func smooth(points []Point, by float64) []Point {
 	out := slices.Clone(points)
@@ -134,7 +134,7 @@ func smooth(points []Point, by float64) []Point {
 			at = append(at, i)
 		}
 	}
-	const least = 1e-3 // a neighbour that weighs less counts no more
+	const least = 1e-3 // a neighbor that weighs less counts no more
 	for i, k := range at {
 		sum, weight, w := points[k].Value, 1.0, by
 		for d := 1; d <= min(i, len(at)-1-i) && w > least; d++ {

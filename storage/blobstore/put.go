@@ -36,7 +36,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //
 // After an error that may pass, Put tries again for Options.Patience; it then calls write again,
 // unless the client could repeat a chunk. The service's checksum is compared where it gives one.
-// With IfAbsent a Put that succeeded although its answer was lost is recognised by a random mark in
+// With IfAbsent a Put that succeeded although its answer was lost is recognized by a random mark in
 // the object's metadata: it succeeds.
 //
 // After an error nobody sees a part of the object. Where the last answer was lost the whole object
@@ -137,7 +137,7 @@ func (u *upload) run() error {
 func (u *upload) abort(err error) error {
 	if u.w != nil {
 		u.g.cancel(err)
-		_ = u.w.Close() // the error of the cancelled context
+		_ = u.w.Close() // the error of the canceled context
 	}
 	return err
 }

@@ -1,6 +1,6 @@
 // Package peers keeps objects on the hosts of a job themselves: in memory or on a local disk, which
 // takes a small part of the time that a bucket takes. Each object lies on the host that put it and on
-// its neighbour, so that the loss of one host loses none.
+// its neighbor, so that the loss of one host loses none.
 //
 //	local, err := storage.Directory("/dev/shm/run") // or a folder on a local disk
 //	store, err := peers.Open(ctx, local, peers.Options{Process: strat.Process(), Gather: strat.GatherBytes})
@@ -12,7 +12,7 @@
 // is not here is read from where it is.
 //
 // A store lives as long as its processes. When a job starts again, the objects that the surviving
-// hosts' folders hold are there again, those of a lost host on its neighbour. Every host must answer:
+// hosts' folders hold are there again, those of a lost host on its neighbor. Every host must answer:
 // an operation on a store with a host that is gone fails within [Options].Patience, and names it.
 //
 // Objects outlast what the folder outlasts: a process, not a reboot, where it lies in memory.

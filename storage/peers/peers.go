@@ -61,7 +61,7 @@ type store struct {
 }
 
 // Open opens the store whose local part is a store of this host, which stays the caller's. All
-// processes call it. With one process there is no neighbour, and the store is the local one.
+// processes call it. With one process there is no neighbor, and the store is the local one.
 func Open(ctx context.Context, local storage.Store, o Options) (storage.Store, error) {
 	fail := func(err error) (storage.Store, error) {
 		return nil, &errkind.Fault{Op: "peers: open", Subject: local.String(), Err: err, Class: errkind.Or(err, errkind.UnavailableError)}

@@ -108,7 +108,7 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	from, second = life(19)
 	assert.EqualValues(t, 10, from)
 
-	// Of two neighbours both copies are lost.
+	// Of two neighbors both copies are lost.
 	require.NoError(t, os.RemoveAll(folder(1)))
 	require.NoError(t, os.RemoveAll(folder(2)))
 	from, third := life(25)

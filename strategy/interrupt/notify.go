@@ -206,7 +206,7 @@ func fileReason(path string) string {
 	return reason
 }
 
-// signalled is the notice that a signal is. One that a person gives has no deadline.
+// signaled is the notice that a signal is. One that a person gives has no deadline.
 func signalled(s os.Signal, at time.Time, grace time.Duration) *Notice {
 	n := &Notice{Reason: signalName(s), Signal: s}
 	if s != os.Interrupt {

@@ -145,7 +145,7 @@ func TestATrainedModelIsSavedAsItIsOnTheDevices(t *testing.T) {
 	assert.NotEqual(t, content(t, "testdata/llama"), content(t, dir), "the steps changed it")
 }
 
-// TestALoadThatDoesNotFitChangesNothing gives a model the files of another, a cancelled context,
+// TestALoadThatDoesNotFitChangesNothing gives a model the files of another, a canceled context,
 // and files that break off.
 func TestALoadThatDoesNotFitChangesNothing(t *testing.T) {
 	ctx := context.Background()

@@ -38,7 +38,7 @@ func (c custom) UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.
 	}
 }
 
-// customised takes two steps with an optimizer and returns the variable that it trained.
+// customized takes two steps with an optimizer and returns the variable that it trained.
 func customised(t *testing.T, opts strategy.Options, opt optimizer.Interface) (*strategy.TPUStrategy, *model.Store, error) {
 	t.Helper()
 	s := strategytest.On(t, plugintest.System(t, 4), opts)

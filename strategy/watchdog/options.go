@@ -34,10 +34,10 @@ type Options struct {
 	// batch, evaluation or save; 0 is 30 minutes.
 	First time.Duration
 	// Patience is the time between the first report that the run will not go on and its end: the
-	// context of [Watchdog.Context] is cancelled if nothing has moved until then. 0 is a minute.
+	// context of [Watchdog.Context] is canceled if nothing has moved until then. 0 is a minute.
 	Patience time.Duration
 	// Exit, such as os.Exit, is called with [ExitCode] if the watchdog is not closed 10 seconds, or
-	// Patience where that is less, after it cancelled the context: the wait is then one that cannot be
+	// Patience where that is less, after it canceled the context: the wait is then one that cannot be
 	// ended. nil never ends the process.
 	Exit func(code int)
 

@@ -49,7 +49,7 @@ func (*StuckError) Kind() errkind.Kind { return errkind.UnavailableError }
 // ExitCode returns [ExitCode].
 func (*StuckError) ExitCode() int { return ExitCode }
 
-// Unwrap returns context.Canceled, so that what ends by it counts as cancelled.
+// Unwrap returns context.Canceled, so that what ends by it counts as canceled.
 func (*StuckError) Unwrap() error { return context.Canceled }
 
 func (w *Watchdog) stuckError(found []Finding) *StuckError {

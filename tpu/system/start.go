@@ -82,7 +82,7 @@ func (e *StartError) Error() string {
 	return b.String()
 }
 
-// Kind returns UnavailableError where other processes are missing, unless the start was cancelled,
+// Kind returns UnavailableError where other processes are missing, unless the start was canceled,
 // and otherwise the kind of the cause, or RuntimeError.
 func (e *StartError) Kind() errkind.Kind {
 	kind := errkind.Or(e.Err, errkind.RuntimeError)

@@ -74,8 +74,8 @@ func attending(c network) Program {
 	}
 }
 
-// points is PointNet over clouds of points, each with its nearest neighbours: distances,
-// the least k of them, and the greatest of what the neighbours say.
+// points is PointNet over clouds of points, each with its nearest neighbors: distances,
+// the least k of them, and the greatest of what the neighbors say.
 func points(clouds, size, neighbours, width, classes int) Program {
 	return Program{
 		Inputs: []Input{floats(clouds, size, 3), ints(classes, clouds)},

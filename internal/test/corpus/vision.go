@@ -23,7 +23,7 @@ func (c pictures) inputs() []Input {
 	return []Input{floats(c.rows, c.side, c.side, 3), ints(c.classes, c.rows, 1)}
 }
 
-// classified is a program for labelled pictures.
+// classified is a program for labeled pictures.
 func (c pictures) classified(splits func(p int) logical.Rules, logits func(rc *strategy.ReplicaContext, x *Node) *Node) Program {
 	return Program{Inputs: c.inputs(), Splits: splits, Optimizer: momentum, Loss: func(rc *strategy.ReplicaContext, in []*Node) *Node {
 		return tokenLoss(graph.Squeeze(in[1], -1), logits(rc, in[0]))

@@ -47,7 +47,7 @@ func (e *MachineError) Kind() errkind.Kind {
 type wireError struct {
 	Text  string
 	Class errkind.Kind
-	// Cause is how a wait ended: "deadline", "cancelled" or another text.
+	// Cause is how a wait ended: "deadline", "canceled" or another text.
 	Cause string `json:",omitempty"`
 
 	Missing  *missing           `json:",omitempty"`

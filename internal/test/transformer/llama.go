@@ -33,7 +33,7 @@ func (d decoder) grouped(q, k, value *Node) *Node {
 		return d.cache.Attend(q, k, value)
 	}
 	rows, places, size := q.Shape().Dim(0), q.Shape().Dim(1), d.Width/d.Heads
-	// The heads of queries that read one head of keys are neighbours, so a split by heads is one by
+	// The heads of queries that read one head of keys are neighbors, so a split by heads is one by
 	// heads of keys.
 	q = d.split(graph.Reshape(q, rows, places, d.KeyHeads, d.Heads/d.KeyHeads, size), 2)
 	scores := graph.ConvertDType(graph.Einsum("bqhgk,bshk->bhgqs", q, k), dtypes.Float32)

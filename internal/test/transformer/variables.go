@@ -119,7 +119,7 @@ func (v variable) make(scope *model.Scope, seed int) *model.Variable {
 }
 
 // stack adds a variable of n layers to the store, with the first values that the layers have apart:
-// seed is that of the first, and those of two neighbours differ by step.
+// seed is that of the first, and those of two neighbors differ by step.
 func (v variable) stack(scope *model.Scope, n, seed, step int) {
 	scope.WithInitializer(v.initializer(seed, step)).VariableWithShape(v.name, shapes.Make(dtypes.Float32, append([]int{n}, v.dims...)...))
 }

@@ -1,9 +1,9 @@
-// Package inside is the door between package strategy and its neighbours in this module. A
-// neighbour declares in an interface what it needs of a strategy, a replica's context, a function
+// Package inside is the door between package strategy and its neighbors in this module. A
+// neighbor declares in an interface what it needs of a strategy, a replica's context, a function
 // or a compiled step beside their contract; [Of] gives it that. So package strategy exports nothing
 // of it.
 //
-// A neighbour checks its interfaces when it is loaded, so that a method that is missing is found by
+// A neighbor checks its interfaces when it is loaded, so that a method that is missing is found by
 // every test:
 //
 //	var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))

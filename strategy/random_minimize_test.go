@@ -6,8 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// minimise drops what it can of a program that fails, as long as it fails.
-func (p *randomProgram) minimise(fails func(*randomProgram) bool) *randomProgram {
+// minimize drops what it can of a program that fails, as long as it fails.
+func (p *randomProgram) minimize(fails func(*randomProgram) bool) *randomProgram {
 	best := p
 	for changed := true; changed; {
 		changed = false

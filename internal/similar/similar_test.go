@@ -1,4 +1,4 @@
-package misspelt
+package similar
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 
 func TestNearest(t *testing.T) {
 	names := []string{"/output/dense/biases", "/hidden/dense/weights", "/output/dense/weights", "/step"}
-	assert.Equal(t, []int{1, 2, 0}, Nearest(Plain(`/hiden/dense/weights$`), names, 3))
+	assert.Equal(t, []int{1, 2, 0}, Nearest(TrimOperators(`/hiden/dense/weights$`), names, 3))
 	assert.Equal(t, []int{3, 0, 1, 2}, Nearest("", names, 9), "the shortest, then in order")
 	assert.Empty(t, Nearest("x", nil, 3))
-	assert.Equal(t, "/ab", Plain(`^/(a|b)*$`))
-	assert.Zero(t, within("dense", "/dense/w"))
-	assert.Equal(t, 1, within("dnse", "/dense/w"))
+	assert.Equal(t, "/ab", TrimOperators(`^/(a|b)*$`))
+	assert.Zero(t, editDistance("dense", "/dense/w"))
+	assert.Equal(t, 1, editDistance("dnse", "/dense/w"))
 }

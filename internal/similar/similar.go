@@ -1,4 +1,4 @@
-package misspelt
+package similar
 
 import (
 	"cmp"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Plain returns the text of a regular expression without its operators.
-func Plain(pattern string) string {
+// TrimOperators returns the text of a regular expression without its operators.
+func TrimOperators(pattern string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`\^$.*+?()[]{}|`, r) {
 			return -1
@@ -16,23 +16,24 @@ func Plain(pattern string) string {
 	}, pattern)
 }
 
-// Nearest returns the indexes of the names, at most so many, which contain something like the text,
-// the likest first, and of equal ones the shortest.
-func Nearest(text string, names []string, most int) []int {
+// Nearest returns the indexes of at most n names, ordered by the number of edits between the text and
+// the most similar substring of the name, then by the length of the name.
+func Nearest(text string, names []string, n int) []int {
 	cost := make([]int, len(names))
 	order := make([]int, len(names))
 	for i, name := range names {
-		order[i], cost[i] = i, within(text, name)
+		order[i], cost[i] = i, editDistance(text, name)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(cost[a], cost[b]), cmp.Compare(len(names[a]), len(names[b])))
 	})
-	return order[:min(most, len(order))]
+	return order[:min(n, len(order))]
 }
 
-// within is the least number of edits that make text a part of name.
-func within(text, name string) int {
-	if len(text) > 200 { // a pattern that long is no name with a slip
+// editDistance returns the least number of edits that turn the text into a substring of the name.
+// It compares at most the first 200 bytes of the text.
+func editDistance(text, name string) int {
+	if len(text) > 200 {
 		text = text[:200]
 	}
 	row := make([]int, len(name)+1)
