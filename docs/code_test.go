@@ -30,6 +30,7 @@ var sources = map[string][]string{
 	"train-a-language-model.md":      {"../examples/gpt/main.go", "../examples/gpt/decoder/model.go"},
 	"errors.md":                      {"errors_cases_test.go"},
 	"from-tensorflow.md":             {"from_tensorflow_cases_test.go", "../strategy/example_pages_test.go"},
+	"tensorflow-recipes.md":          {"from_tensorflow_cases_test.go"},
 }
 
 // given are the names that the pages' pieces of code use without declaring them.

@@ -25,9 +25,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// The functions of this file stand in from-tensorflow.md: classifier whole, of the others the bodies.
+// from-tensorflow.md and tensorflow-recipes.md show classifier, and the bodies of the other functions.
 
-// classifier is the model and its loss: what one replica computes of its rows.
+// classifier is the model and its loss for the rows of one replica.
 func classifier(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	pixels, labels := in[0], in[1]
 	hidden := graph.Tanh(layers.Dense(rc.Scope("hidden"), pixels, true, 64))
@@ -81,7 +81,7 @@ func checkpointed(ctx context.Context, strat *strategy.TPUStrategy, store *model
 		return err
 	}
 	defer m.Close()
-	if err := m.Save(ctx, step, group, checkpoint.SaveOptions{}); err != nil { // the next steps need not wait for the rest
+	if err := m.Save(ctx, step, group, checkpoint.SaveOptions{}); err != nil { // the rest is saved in the background
 		return err
 	}
 	if err := m.Wait(ctx); err != nil {
@@ -116,7 +116,7 @@ func evaluated(ctx context.Context, strat *strategy.TPUStrategy, held *train.Eva
 }
 
 func noisy(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
-	x = layers.DropoutStatic(rc.Scope("dropout"), x, 0.1) // each replica has masks of its own
+	x = layers.DropoutStatic(rc.Scope("dropout"), x, 0.1) // each replica has different masks
 	return graph.Add(x, rc.Scope().RandomNormal(x.Graph(), x.Shape()))
 }
 

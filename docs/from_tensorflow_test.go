@@ -40,14 +40,19 @@ func cases(t *testing.T, name string) bool {
 	return false
 }
 
-const tensorFlowPage = "from-tensorflow.md"
+// tensorFlowPages are the pages with tables of TensorFlow's names.
+var tensorFlowPages = []string{"tensorflow-names.md", "tensorflow-v1-names.md", "tensorflow-other-names.md"}
 
-// rows are the rows of the page's tables of symbols: three cells each.
+// rows returns the rows of the tables of TensorFlow's names. Each row has three cells.
 func rows(t *testing.T) [][]string {
-	page, err := os.ReadFile(tensorFlowPage)
-	require.NoError(t, err)
+	var text strings.Builder
+	for _, name := range tensorFlowPages {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		text.Write(page)
+	}
 	var all [][]string
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(line)
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		if !strings.HasPrefix(line, "| `") || len(cells) != 3 {

@@ -134,13 +134,19 @@ func newIndex() (*index, error) {
 	for _, word := range foreign {
 		x.foreign[word] = true
 	}
-	page, err := os.ReadFile(tensorFlowPage)
+	pages, err := filepath.Glob("*tensorflow*.md")
 	if err != nil {
 		return nil, err
 	}
-	for _, cell := range theirs.FindAllString(string(page), -1) {
-		for _, m := range camel.FindAllStringSubmatch(strings.ReplaceAll(cell, ".", " "), -1) {
-			x.foreign[m[1]] = true
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, cell := range theirs.FindAllString(string(page), -1) {
+			for _, m := range camel.FindAllStringSubmatch(strings.ReplaceAll(cell, ".", " "), -1) {
+				x.foreign[m[1]] = true
+			}
 		}
 	}
 	if err := x.walk("..", func(name string, f *ast.File, p *pkg) { x.sources = append(x.sources, source{name, f, p}) }); err != nil {

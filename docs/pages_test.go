@@ -68,6 +68,7 @@ go() {
 	"run ./examples/"*) local name=${2#./examples/}; shift 2; program "$name" "$@" ;;
 	"run "*) [ "$3" = github.com/tpustrategy/tpustrategy/cmd/tpustrategy ]; shift 3; tpustrategy "$@" ;;
 	"test "*) [ -d "$ROOT/${*: -1}" ] || [ -d "$ROOT/$(printf '%s\n' "$@" | grep ^./)" ] ;;
+	"doc "*) (builtin cd "$ROOT" && command go "$@") ;;
 	"build "*) local last=${*: -1}; [ "$last" = ./... ] || [ -d "$ROOT/${last#github.com/tpustrategy/tpustrategy}" ] ;;
 	*) command go "$@" ;;
 	esac

@@ -130,8 +130,8 @@ func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 	// true
 }
 
-// trainEpochs is a custom training loop: epochs over a dataset of pairs of global
-// batches, and the mean loss of each.
+// trainEpochs trains for some epochs on a dataset of pairs of global batches. It returns the
+// mean loss of each epoch.
 func trainEpochs(ctx context.Context, strat *strategy.TPUStrategy, ds input.Dataset, epochs int) ([]float64, error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))

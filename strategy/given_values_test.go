@@ -147,15 +147,15 @@ var takenPlaces = []struct {
 	}},
 }
 
-// taken is the table of docs/from-tensorflow.md: by kind, then place, "yes" or what the
+// taken is the table of docs/tensorflow-values.md: by kind, then place, "yes" or what the
 // call refuses it as.
 func takenTable(t *testing.T) (header []string, rows map[string][]string) {
-	data, err := os.ReadFile("../docs/from-tensorflow.md")
+	data, err := os.ReadFile("../docs/tensorflow-values.md")
 	require.NoError(t, err)
 	rows = map[string][]string{}
-	_, table, ok := strings.Cut(string(data), "\n| what is given |")
+	_, table, ok := strings.Cut(string(data), "\n| value |")
 	require.True(t, ok, "the page has the table")
-	for i, line := range strings.Split("| what is given |"+table, "\n") {
+	for i, line := range strings.Split("| value |"+table, "\n") {
 		if !strings.HasPrefix(line, "|") {
 			break
 		}
@@ -182,7 +182,7 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 	for i, p := range takenPlaces {
 		names[i] = p.name
 	}
-	lines = append(lines, "| what is given | `"+strings.Join(names, "` | `")+"` |", "|---|"+strings.Repeat("---|", len(names)))
+	lines = append(lines, "| value | `"+strings.Join(names, "` | `")+"` |", "|---|"+strings.Repeat("---|", len(names)))
 	got := map[string][]string{}
 	for _, kind := range takenKinds {
 		var cells []string

@@ -19,7 +19,7 @@ import (
 // A call that is given "a value" sorts it once, by operandOf, and resolves it: in a step's graph by
 // ReplicaContext.node, elsewhere by operand.resolve. So no call refuses what another one accepts.
 // The calls differ only in what they need of an operand: one value for all replicas, or one for
-// each. docs/from-tensorflow.md has the table.
+// each. docs/tensorflow-values.md has the table.
 
 // operand is what a caller gave to a call, sorted by its type.
 type operand struct {
