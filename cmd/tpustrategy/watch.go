@@ -112,7 +112,7 @@ func reached(op, place string) error {
 	if !storage.IsURL(place) || scheme == "file" || slices.Contains(storage.Schemes(), scheme) {
 		return nil
 	}
-	return misused(op, "give a folder, or build the command with -overlay, as docs/multihost.md says of checkpoints in a bucket",
+	return misused(op, "give a folder, or build the command with -overlay, as docs/buckets.md describes",
 		"this program reaches no %s://", scheme)
 }
 
