@@ -17,6 +17,10 @@ KILLS ?= 500
 test-kills: plugin ## kill, stop and disconnect hosts of training runs (KILLS=500; 15 minutes)
 	$(OPTIMIZED) TPUSTRATEGY_KILLS=$(KILLS) $(ONCE) -timeout 2h -v ./internal/test/kills
 
+.PHONY: test-pages
+test-pages: plugin ## run the training commands of the tutorial with all of their steps (2 minutes)
+	$(OPTIMIZED) TPUSTRATEGY_FULL_PAGES=1 $(ONCE) -timeout 30m -v -run 'PagesCommandsRun/tutorial' ./docs
+
 REPLAYS ?= 100000
 .PHONY: test-replay
 test-replay: plugin ## run each step twice and compare the results (REPLAYS=100000; 10 minutes)

@@ -3,7 +3,10 @@
 package docs_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/gomlx"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 // block is one of a page's: its language, the word behind that, and its text.
@@ -46,19 +50,23 @@ func fenced(t *testing.T) (names []string, blocks []block) {
 	return names, blocks
 }
 
-// prelude makes the commands of the pages cheap. Programs take few steps, on CPU devices in the place
-// of a slice; what is called outside, and what takes minutes, has its flags or its syntax looked at.
+// prelude makes the commands of the pages cheap. Training programs run with their number of steps divided
+// by 50, on CPU devices instead of a slice, and append their results to $OUTCOMES. For commands that call
+// other services or take minutes, only the flags or the syntax are checked.
 const prelude = `
 set -u -o pipefail
-count=0
+trained() { # the program and its arguments
+	"$BIN/$@" -plugin "$PLUGIN" | tee -a "$OUTCOMES"
+}
 program() {
-	local name=$1; shift
-	count=$((count + 1))
-	case "$name $*" in
-	"quickstart ") TPUSTRATEGY_CPU_PLUGIN=$PLUGIN "$BIN/$name" ;;
-	"mnist "*"-topology "*) "$BIN/$name" "$@" -topology cpu:8 ;;
-	"mnist "*) "$BIN/$name" "$@" -batch 720 -steps $((2 * count)) -plugin "$PLUGIN" ;;
-	"multihost "*) "$BIN/$name" "$@" -steps 4 -plugin "$PLUGIN" ;;
+	local name=$1 steps=600; shift
+	[[ "$*" =~ -steps\ ([0-9]+) ]] && steps=${BASH_REMATCH[1]}
+	case "$FULL $name $*" in
+	*"quickstart ") TPUSTRATEGY_CPU_PLUGIN=$PLUGIN "$BIN/$name" ;;
+	*"mnist "*"-topology "*) "$BIN/$name" "$@" -topology cpu:8 ;;
+	"1 mnist "*) trained "$name" "$@" ;;
+	" mnist "*) trained "$name" "$@" -batch 720 -steps $((steps / 50)) ;;
+	*"multihost "*) trained "$name" "$@" -steps 4 ;;
 	*) "$BIN/$name" "$@" -help 2>/dev/null ;;
 	esac
 }
@@ -89,11 +97,14 @@ kubectl() { cat >/dev/null; }
 docker() { [ -f "$ROOT/$3" ]; }
 `
 
-// TestThePagesCommandsRun runs the commands of each page in their order, in a folder of its own. A
-// block of sh has commands alone, or commands behind "$ " with what they print; one whose output is
-// an error fails; behind "sh same" it is what they print, some lines perhaps left out. Else what a block needs stands there: tpu is a TPU or its compiler, and cloud an
-// account of Google Cloud: what these do is not done here, and the rest of such a block is. slow takes
-// minutes: its syntax is looked at.
+// TestThePagesCommandsRun runs the commands of each page in their order, in one folder for each page. A
+// block of sh contains only commands, or commands behind "$ " with their output. A command whose output is
+// an error must fail. Behind "sh same" the output must match, but the page may omit lines. Other words
+// name a requirement: tpu is a TPU or its compiler, cloud is an account of Google Cloud, and slow takes
+// minutes. What needs these is not run; the other commands of such a block are.
+//
+// Each training command must take steps, also the commands that resume a run of the page. With
+// TPUSTRATEGY_FULL_PAGES=1 the commands of examples/mnist run unchanged, with all of their steps.
 func TestThePagesCommandsRun(t *testing.T) {
 	plugin := plugintest.Path(t, "cpu")
 	root, err := filepath.Abs("..")
@@ -138,9 +149,11 @@ func TestThePagesCommandsRun(t *testing.T) {
 			}
 			cmd := exec.Command("bash", "-c", prelude+script.String())
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "ROOT="+root, "BIN="+bin, "PLUGIN="+plugin, "PJRT_PLUGIN_LIBRARY_PATH=")
+			cmd.Env = append(os.Environ(), "ROOT="+root, "BIN="+bin, "PLUGIN="+plugin, "PJRT_PLUGIN_LIBRARY_PATH=",
+				"OUTCOMES="+filepath.Join(dir, "outcomes"), "FULL="+os.Getenv("TPUSTRATEGY_FULL_PAGES"))
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
+			requireSteps(t, filepath.Join(dir, "outcomes"), map[string]int{"tutorial.md": 4, "multihost.md": 1}[name])
 			for file, shown := range same {
 				printed, err := os.ReadFile(filepath.Join(dir, file))
 				require.NoError(t, err)
@@ -154,6 +167,25 @@ func TestThePagesCommandsRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requireSteps checks that each training run of a page took steps, and that a page has at least n runs.
+func requireSteps(t *testing.T, outcomes string, n int) {
+	text, err := os.ReadFile(outcomes)
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	runs := 0
+	for line := range strings.Lines(string(text)) {
+		var run trainer.ClassifierResult
+		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &run) != nil {
+			continue
+		}
+		runs++
+		assert.Greater(t, run.Steps, run.Resumed, "a command of the page takes no step: %s", line)
+		assert.NotNil(t, run.Accuracy, line)
+	}
+	assert.GreaterOrEqual(t, runs, n, "the page has fewer training commands")
 }
 
 func inQuotes(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

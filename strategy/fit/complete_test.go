@@ -92,6 +92,27 @@ func TestAResumedRunWithoutStepsEvaluates(t *testing.T) {
 	}
 }
 
+// TestAResumedRunBetweenEvaluationsEvaluates resumes a run that ends before the next evaluation is due.
+func TestAResumedRunBetweenEvaluationsEvaluates(t *testing.T) {
+	dir := t.TempDir()
+	calls := 0
+	run := func(steps int64) fit.Result {
+		step, held := measured(strategytest.New(t, 1, 1))
+		evaluate := fit.Evaluate("held", held, fit.Dataset(dataset(t, 2)), 5)
+		measure := evaluate.Measure
+		evaluate.Measure = func(ctx context.Context, s *fit.State) error { calls++; return measure(ctx, s) }
+		return strategytest.OK(fit.Run(t.Context(), step, fit.Dataset(dataset(t, 5).Repeat(-1)), fit.Options{Steps: steps, Resume: true},
+			evaluate, fit.Checkpoint(filepath.Join(dir, "run"), 0)))
+	}
+	for _, c := range []struct{ steps, calls int64 }{{3, 0}, {4, 1}, {6, 2}, {10, 3}, {12, 4}} {
+		result := run(c.steps)
+		_, evaluated := result.Value("held/loss")
+		assert.Equal(t, c.steps > 3, evaluated, "a resumed run to step %d", c.steps)
+		assert.EqualValues(t, c.calls, calls, "a run to step %d", c.steps)
+		assert.Empty(t, result.Stopped)
+	}
+}
+
 // TestProcessesEvaluateTogetherWithoutSteps resumes a run of two processes without a step left.
 func TestProcessesEvaluateTogetherWithoutSteps(t *testing.T) {
 	sys, dir := plugintest.System(t, 4), t.TempDir()
