@@ -6,17 +6,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ArgumentError reports what is wrong with a buffer, or with the list of buffers, of an Execute
-// call. Nothing was executed then.
+// ArgumentError reports an invalid buffer, or an invalid list of buffers, that was passed to
+// Execute. Nothing was executed or donated.
 type ArgumentError struct {
 	// Result is true for a result slot, false for an argument.
 	Result bool
-	// Device is the position in launch order, and Index the number of the parameter or result; each
-	// is -1 where the list itself is wrong.
+	// Device is the position of the device in launch order. Index is the number of the parameter or
+	// result. A field is -1 if the error concerns the whole list.
 	Device, Index int
-	// Reason says what was found and what was expected.
+	// Reason describes the problem: the actual and the expected value.
 	Reason string
-	// Hint says what to write instead; it may be empty.
+	// Hint suggests a correction. It may be empty.
 	Hint string
 	// Err is ErrClosed, ErrDonated, ErrBusy or nil.
 	Err error
@@ -41,8 +41,8 @@ func (e *ArgumentError) Error() string {
 	return errkind.Text("pjrt: execute: "+what, e.Reason, e.Err, e.Hint)
 }
 
-// Kind returns the kind of the cause, or InvalidArgumentError without one.
+// Kind returns the kind of Err, or InvalidArgumentError if Err is nil.
 func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.InvalidArgumentError) }
 
-// Unwrap returns the cause, which may be nil.
+// Unwrap returns Err.
 func (e *ArgumentError) Unwrap() error { return e.Err }

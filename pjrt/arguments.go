@@ -4,39 +4,43 @@ import (
 	"fmt"
 )
 
-// The buffers of a launch: entered before it, so that no other call disturbs them, and left after
-// it, or given back if it comes to nothing.
+// This file acquires the buffers of a launch, so that no other call changes them, and releases them
+// when the launch was enqueued or has failed.
 
-// takeArguments enters every argument, donated ones alone, and answers how many it entered; one
-// that is wrong is not among them. It fills the launch's lists: the handles, those that it donates,
-// and the parameters to keep.
-func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, donate []bool) (n, keep, drop int, err error) {
+// acquireArguments acquires every argument: donated ones exclusively, the others shared. It fills s
+// with the handles of all arguments, the handles of the donated arguments and the numbers of the
+// parameters that are not donated.
+//
+// n is the number of acquired arguments. After an error, the caller must release the first n
+// arguments. keep and drop count the parameters that are not donated and the donated handles.
+func (l *LoadedExecutable) acquireArguments(s *launch, args, results [][]*Buffer, donate []bool) (n, keep, drop int,
+	err error) {
 	s.inPlace = 0
 	params := s.params
 	for d, row := range args {
 		device := l.devices[d]
-		var into []*Buffer
+		var dst []*Buffer
 		if results != nil {
-			into = results[d]
+			dst = results[d]
 		}
 		for i, b := range row {
 			if b == nil || b.core != l.core {
-				return n, 0, 0, foreign(b, false, d, i)
+				return n, 0, 0, foreignBufferError(b, false, d, i)
 			}
 			if donate != nil && donate[i] {
-				if err := b.acquireAlone(); err != nil {
-					return n, 0, 0, occupied(args, donate, d, i, err)
+				if err := b.acquireExclusive(); err != nil {
+					return n, 0, 0, acquireError(args, donate, d, i, err)
 				}
-				if i < len(into) && into[i] == b {
+				if i < len(dst) && dst[i] == b {
 					s.inPlace++
 				} else {
-					b.claim.Store(s.id) // whichever result finds it may have its place
+					b.owner.Store(s.id) // a result of this launch may reuse the buffer
 				}
 				s.Drop[drop] = b.h.c
 				drop++
 			} else {
 				if err := b.acquire(); err != nil {
-					return n, 0, 0, occupied(args, donate, d, i, err)
+					return n, 0, 0, acquireError(args, donate, d, i, err)
 				}
 				if d == 0 {
 					s.Keep[keep] = int64(i)
@@ -47,15 +51,15 @@ func (l *LoadedExecutable) takeArguments(s *launch, args, results [][]*Buffer, d
 			n++
 			have := b.shape.Load()
 			if b.dev.Load() != device || params != nil && params[i] != have && !params[i].accepts(have) {
-				return n, 0, 0, l.misfit(params, d, i, b)
+				return n, 0, 0, l.mismatchError(params, d, i, b)
 			}
 		}
 	}
 	return n, keep, drop, nil
 }
 
-// foreign is the error of a buffer that is no buffer of this client.
-func foreign(b *Buffer, result bool, device, index int) error {
+// foreignBufferError returns the error for a buffer that is nil or belongs to another client.
+func foreignBufferError(b *Buffer, result bool, device, index int) error {
 	reason := "it is nil"
 	if b != nil {
 		reason = "it belongs to another client"
@@ -63,20 +67,22 @@ func foreign(b *Buffer, result bool, device, index int) error {
 	return &ArgumentError{Result: result, Device: device, Index: index, Reason: reason}
 }
 
-// misfit is the error of an argument that was entered, but is on another device or of another type.
-func (l *LoadedExecutable) misfit(params []*shape, d, i int, b *Buffer) error {
+// mismatchError returns the error for an argument that is on the wrong device or has the wrong
+// shape.
+func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
 	if have, want := b.dev.Load(), l.devices[d]; have != want {
-		e.Reason = fmt.Sprintf("it is on device %d, this launch position is device %d", have.ID(), want.ID())
+		e.Reason = fmt.Sprintf("it is on device %d, but this position of the launch is device %d", have.ID(), want.ID())
 		e.Hint = "copy it with CopyToDevice"
 	} else {
-		e.Reason = fmt.Sprintf("it is %v, the program takes %v", b.shape.Load(), params[i])
+		e.Reason = fmt.Sprintf("it is %v, but the program expects %v", b.shape.Load(), params[i])
 	}
 	return e
 }
 
-// occupied says why argument i of device d could not be entered.
-func occupied(args [][]*Buffer, donate []bool, d, i int, err error) error {
+// acquireError returns the error for argument i of device d, which could not be acquired because of
+// err.
+func acquireError(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	b := args[d][i]
 	e := &ArgumentError{Device: d, Index: i, Err: err}
 	if err != ErrBusy {
@@ -85,20 +91,22 @@ func occupied(args [][]*Buffer, donate []bool, d, i int, err error) error {
 	for dd, row := range args {
 		for ii, other := range row {
 			if other == b && (dd != d || ii != i) {
-				e.Reason, e.Hint = fmt.Sprintf("it is donated and also argument %d of device %d", ii, dd), "copy it, or do not donate it"
+				e.Reason, e.Hint = fmt.Sprintf("it is donated, but it is also argument %d of device %d", ii, dd),
+					"copy it, or do not donate it"
 				if donate[i] && donate[ii] {
-					e.Reason, e.Hint = fmt.Sprintf("it is donated twice, also as argument %d of device %d", ii, dd), "copy it"
+					e.Reason, e.Hint = fmt.Sprintf("it is donated twice: it is also argument %d of device %d", ii, dd),
+						"copy it"
 				}
 				return e
 			}
 		}
 	}
-	e.Reason = "another call is using it, so it cannot be donated now"
+	e.Reason = "it cannot be donated while another call uses it"
 	return e
 }
 
-// returnArguments undoes the first n entries of takeArguments.
-func (l *LoadedExecutable) returnArguments(args [][]*Buffer, donate []bool, n int) {
+// releaseArguments undoes the first n acquisitions of acquireArguments.
+func (l *LoadedExecutable) releaseArguments(args [][]*Buffer, donate []bool, n int) {
 	for _, row := range args {
 		for i, b := range row {
 			if n == 0 {
@@ -106,8 +114,8 @@ func (l *LoadedExecutable) returnArguments(args [][]*Buffer, donate []bool, n in
 			}
 			n--
 			if donate != nil && donate[i] {
-				b.claim.Store(0)
-				b.settle(0)
+				b.owner.Store(0)
+				b.releaseExclusive(0)
 			} else {
 				b.release()
 			}
@@ -115,51 +123,53 @@ func (l *LoadedExecutable) returnArguments(args [][]*Buffer, donate []bool, n in
 	}
 }
 
-// takeResults enters the buffers that are to be filled again, except those that take the place of
-// the argument of their number.
-func (l *LoadedExecutable) takeResults(s *launch, args, results [][]*Buffer, donate []bool) error {
-	for k := range s.taken {
-		s.taken[k] = slotUnused
+// acquireResults acquires the result buffers that will be refilled, except for results that replace
+// the argument with the same number. It records the state of each result slot in s.
+func (l *LoadedExecutable) acquireResults(s *launch, args, results [][]*Buffer, donate []bool) error {
+	for k := range s.slots {
+		s.slots[k] = slotUnused
 	}
 	for d, row := range results {
 		for j, b := range row {
 			k := d*len(row) + j
 			if b == nil {
-				s.taken[k] = slotNew
+				s.slots[k] = slotNew
 				continue
 			}
-			if inPlace(args[d], donate, j, b) {
-				s.taken[k] = slotInPlace
+			if isInPlace(args[d], donate, j, b) {
+				s.slots[k] = slotInPlace
 				continue
 			}
 			if b.core != l.core {
-				return foreign(b, true, d, j)
+				return foreignBufferError(b, true, d, j)
 			}
-			if b.claim.CompareAndSwap(s.id, s.id|1) {
-				s.taken[k] = slotAlias
+			if b.owner.CompareAndSwap(s.id, s.id|1) {
+				s.slots[k] = slotAlias
 				continue
 			}
-			state, err := b.acquireEmpty()
+			state, err := b.acquireForRefill()
 			if err != nil {
-				e := &ArgumentError{Result: true, Device: d, Index: j, Reason: "it is live", Err: err, Hint: "close it, donate it in this call, or pass nil"}
-				if occurrences(results, b) > 1 {
-					e.Reason, e.Hint = "it is there twice", "give each result a buffer of its own, or nil"
+				e := &ArgumentError{Result: true, Device: d, Index: j, Reason: "it is live", Err: err,
+					Hint: "close it, donate it in this call, or pass nil"}
+				if countBuffer(results, b) > 1 {
+					e.Reason, e.Hint = "it is passed for two results",
+						"pass a different buffer, or nil, for each result"
 				}
 				return e
 			}
-			b.claim.Store(s.id | 1)
-			s.taken[k] = state
+			b.owner.Store(s.id | 1)
+			s.slots[k] = state
 		}
 	}
 	return nil
 }
 
-// inPlace says whether result j, b, takes the place of the argument of its number.
-func inPlace(args []*Buffer, donate []bool, j int, b *Buffer) bool {
+// isInPlace reports whether result j, buffer b, replaces the donated argument with the same number.
+func isInPlace(args []*Buffer, donate []bool, j int, b *Buffer) bool {
 	return j < len(args) && donate != nil && donate[j] && args[j] == b
 }
 
-func occurrences(rows [][]*Buffer, b *Buffer) (n int) {
+func countBuffer(rows [][]*Buffer, b *Buffer) (n int) {
 	for _, row := range rows {
 		for _, other := range row {
 			if other == b {
@@ -170,33 +180,35 @@ func occurrences(rows [][]*Buffer, b *Buffer) (n int) {
 	return n
 }
 
-// returnResults undoes takeResults, whole or in part.
-func (l *LoadedExecutable) returnResults(s *launch, results [][]*Buffer) {
+// releaseResults undoes acquireResults, also if acquireResults stopped at an error.
+func (l *LoadedExecutable) releaseResults(s *launch, results [][]*Buffer) {
 	for d, row := range results {
 		for j, b := range row {
-			switch state := s.taken[d*len(row)+j]; state {
+			switch state := s.slots[d*len(row)+j]; state {
 			case slotNew, slotUnused, slotInPlace:
 			case slotAlias:
-				b.claim.Store(s.id)
+				b.owner.Store(s.id)
 			default:
-				b.claim.Store(0)
-				b.settle(state)
+				b.owner.Store(0)
+				b.releaseExclusive(state)
 			}
 		}
 	}
 }
 
-// checkLists says what is wrong with the numbers of devices, arguments and results of a call. It
-// allocates nothing where they are right.
+// checkLists checks the numbers of devices, arguments and results of a call. It does not allocate
+// memory unless it returns an error.
 func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOptions) error {
 	if len(l.devices) == 0 {
-		return &ArgumentError{Device: -1, Index: -1, Reason: "no device of this process takes part in the program"}
+		return &ArgumentError{Device: -1, Index: -1, Reason: "the program uses no device of this process"}
 	}
 	if len(args) != len(l.devices) {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
+		return &ArgumentError{Device: -1, Index: -1,
+			Reason: fmt.Sprintf("%d lists for %d devices", len(args), len(l.devices))}
 	}
 	if len(results) != len(l.devices) {
-		return &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
+		return &ArgumentError{Result: true, Device: -1, Index: -1,
+			Reason: fmt.Sprintf("%d lists for %d devices", len(results), len(l.devices))}
 	}
 	want := len(args[0])
 	if p := l.params.Load(); p != nil {
@@ -204,26 +216,30 @@ func (l *LoadedExecutable) checkLists(args, results [][]*Buffer, o ExecuteOption
 	}
 	for d := range args {
 		if len(args[d]) != want {
-			return &ArgumentError{Device: d, Index: -1, Reason: fmt.Sprintf("%d buffers, the program takes %d", len(args[d]), want)}
+			return &ArgumentError{Device: d, Index: -1,
+				Reason: fmt.Sprintf("%d buffers, but the program has %d parameters", len(args[d]), want)}
 		}
 		if len(results[d]) != len(l.outputs) {
-			return &ArgumentError{Result: true, Device: d, Index: -1, Reason: fmt.Sprintf("%d entries, the program gives %d", len(results[d]), len(l.outputs))}
+			return &ArgumentError{Result: true, Device: d, Index: -1,
+				Reason: fmt.Sprintf("%d entries, but the program has %d results", len(results[d]), len(l.outputs))}
 		}
 	}
 	if o.Donate != nil && len(o.Donate) != want {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("Donate has %d entries, the program takes %d arguments", len(o.Donate), want)}
+		return &ArgumentError{Device: -1, Index: -1,
+			Reason: fmt.Sprintf("Donate has %d entries, but the program has %d parameters", len(o.Donate), want)}
 	}
 	if int(int32(o.LaunchID)) != o.LaunchID {
-		return &ArgumentError{Device: -1, Index: -1, Reason: fmt.Sprintf("LaunchID %d is not a 32-bit number", o.LaunchID)}
+		return &ArgumentError{Device: -1, Index: -1,
+			Reason: fmt.Sprintf("LaunchID %d does not fit dst 32 bits", o.LaunchID)}
 	}
 	return nil
 }
 
-// refused sorts out a launch that the plugin did not take: it may have taken some donated buffers
-// all the same.
-func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate []bool) {
-	if s.inPlace < len(s.taken) {
-		l.returnResults(s, results)
+// releaseAfterFailure releases the buffers of a launch that the plugin rejected. The plugin may
+// have consumed some donated buffers nevertheless; those become donated.
+func (l *LoadedExecutable) releaseAfterFailure(s *launch, args, results [][]*Buffer, donate []bool) {
+	if s.inPlace < len(s.slots) {
+		l.releaseResults(s, results)
 	}
 	for _, row := range args {
 		for i, b := range row {
@@ -231,12 +247,12 @@ func (l *LoadedExecutable) refused(s *launch, args, results [][]*Buffer, donate 
 				b.release()
 				continue
 			}
-			b.claim.Store(0)
+			b.owner.Store(0)
 			if gone, err := l.core.api.BufferIsDeleted(b.h.c); err == nil && gone {
 				_ = b.h.destroy()
-				b.settle(bufDonated)
+				b.releaseExclusive(bufDonated)
 			} else {
-				b.settle(0)
+				b.releaseExclusive(0)
 			}
 		}
 	}

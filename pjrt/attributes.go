@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// cloneAttributes copies an attribute map with its lists.
+// cloneAttributes returns a deep copy of an attribute map.
 func cloneAttributes(m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))
 	for k, v := range m {
@@ -20,18 +20,18 @@ func cloneAttributes(m map[string]any) map[string]any {
 	return out
 }
 
-// namedValues orders and checks options. An int is passed as int64.
+// namedValues checks options and returns them sorted by name. It converts int to int64.
 func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 	out := make([]capi.NamedValue, 0, len(options))
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		v := options[name]
 		if name == "" || strings.ContainsRune(name, 0) {
-			return nil, option(name, "", "the name is empty or holds a NUL")
+			return nil, optionError(name, "", "the name is empty or contains a NUL byte")
 		}
 		switch x := v.(type) {
 		case string:
 			if strings.ContainsRune(x, 0) {
-				return nil, option(name, "", "the string holds a NUL")
+				return nil, optionError(name, "", "the string contains a NUL byte")
 			}
 		case int64, float32, bool:
 		case []int64:
@@ -45,7 +45,8 @@ func namedValues(options map[string]any) ([]capi.NamedValue, error) {
 			}
 			v = list
 		default:
-			return nil, option(name, "use string, int64, int, []int64, []int, float32 or bool", "type %T cannot be passed", v)
+			return nil, optionError(name, "use string, int64, int, []int64, []int, float32 or bool",
+				"values of type %T are not supported", v)
 		}
 		out = append(out, capi.NamedValue{Name: name, Value: v})
 	}

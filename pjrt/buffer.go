@@ -12,35 +12,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Buffer is a tensor in the memory of one device. Its contents may still be on their way; Ready
-// waits for them.
+// Buffer is a tensor in the memory of one device. The work that computes its contents may still be
+// running; Ready waits for it.
 //
-// A Buffer is live, donated or closed. A program takes a donated buffer over; a closed buffer has
-// given its memory back. Either can be filled again, by Execute as a result or by RefillFromHost,
-// and is live then: so a step loop needs no new Go objects.
+// A Buffer is live, donated or closed. Donating a buffer transfers its memory to a program; closing
+// a buffer frees its memory. A donated or closed Buffer can be refilled, by Execute as a result or
+// by RefillFromHost, and is then live again. A step loop can therefore reuse its Go objects.
 //
-// All methods may be called at any time from any goroutine. Calls that read share a buffer.
-// Donation and refilling need it for themselves, and fail with [ErrBusy] otherwise. Close never
-// disturbs a call under way: the memory is given back when the last such call returns.
+// All methods are safe for concurrent use. Calls that only read a buffer can run at the same time.
+// Donating or refilling a buffer requires exclusive use, and fails with [ErrBusy] while another
+// call uses the buffer. Close does not disturb running calls: the memory is freed when the last of
+// them returns.
 type Buffer struct {
-	core  *core
-	word  atomic.Uint32
-	claim atomic.Uint64 // the launch that holds the buffer alone; see execute.go
-	shape atomic.Pointer[shape]
-	dev   atomic.Pointer[Device]
-	mem   atomic.Pointer[Memory]
-	h     *bufferHandle
+	core   *core
+	status atomic.Uint32
+	owner  atomic.Uint64 // id of the launch that uses the buffer exclusively; see arguments.go
+	shape  atomic.Pointer[shape]
+	dev    atomic.Pointer[Device]
+	mem    atomic.Pointer[Memory]
+	h      *bufferHandle
 }
 
-// bufferHandle is what the garbage collector's cleanup sees of a Buffer. c is set while the buffer
-// is live and written only by who holds it alone.
+// bufferHandle owns the C buffer of a Buffer; the cleanup of the Buffer refers to it. c is not nil
+// while the buffer is live. Only a call with exclusive use writes c.
 type bufferHandle struct {
 	core *core
 	c    capi.Buffer
 }
 
-// The state word: a number of users, and flags. A buffer that is neither closed nor donated is
-// live. exclusive is held by one call alone; closing is a Close that waits for the users to leave.
+// These are the bits of Buffer.status. The low bits count the calls that use the buffer.
+// bufExclusive is set while one call uses the buffer exclusively, and bufClosing while Close waits
+// for running calls. A buffer that is neither closed nor donated is live.
 const (
 	bufExclusive uint32 = 1 << (31 - iota)
 	bufClosing
@@ -49,8 +51,8 @@ const (
 	bufUsers = 1<<28 - 1
 )
 
-// newBuffer wraps a live handle. The caller holds a reference to the client for it (childBuffer),
-// which the buffer takes over.
+// newBuffer returns a Buffer for a live C buffer. The caller must have retained the client
+// (childBuffer); the Buffer releases it.
 func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
 	b := &Buffer{core: c, h: &bufferHandle{c, handle}}
 	b.shape.Store(s)
@@ -61,7 +63,7 @@ func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buf
 	return b
 }
 
-// reclaim ends a buffer that was dropped without Close.
+// reclaim frees a buffer that became unreachable without Close.
 func (h *bufferHandle) reclaim() {
 	if h.c != nil {
 		live.Reclaimed(live.Buffer, unsafe.Pointer(h.c))
@@ -69,7 +71,7 @@ func (h *bufferHandle) reclaim() {
 	}
 }
 
-// destroy gives the C buffer back, and the reference to the client.
+// destroy frees the C buffer and releases the client.
 func (h *bufferHandle) destroy() error {
 	live.Remove(live.Buffer, unsafe.Pointer(h.c))
 	err := h.core.api.BufferDestroy(h.c)
@@ -78,7 +80,7 @@ func (h *bufferHandle) destroy() error {
 	return err
 }
 
-// stateError says why a word keeps a call out, or nil.
+// stateError returns the error for a status in which a buffer cannot be used exclusively, or nil.
 func stateError(w uint32) error {
 	switch {
 	case w&(bufClosed|bufClosing) != 0:
@@ -91,65 +93,65 @@ func stateError(w uint32) error {
 	return nil
 }
 
-// acquire enters a live buffer as one of several users.
+// acquire registers a call that shares the live buffer with other calls.
 func (b *Buffer) acquire() error {
 	if b.core == nil {
 		return ErrClosed // a zero value
 	}
 	for {
-		w := b.word.Load()
+		w := b.status.Load()
 		if w&^bufUsers != 0 {
 			return stateError(w)
 		}
-		if b.word.CompareAndSwap(w, w+1) {
+		if b.status.CompareAndSwap(w, w+1) {
 			return nil
 		}
 	}
 }
 
-// release leaves; the last user after a Close ends the buffer.
+// release undoes acquire. The last call after a Close frees the buffer.
 func (b *Buffer) release() {
-	if w := b.word.Add(^uint32(0)); w == bufClosing && b.word.CompareAndSwap(w, bufExclusive|bufClosing) {
+	if w := b.status.Add(^uint32(0)); w == bufClosing && b.status.CompareAndSwap(w, bufExclusive|bufClosing) {
 		_ = b.h.destroy()
-		b.word.Store(bufClosed)
+		b.status.Store(bufClosed)
 	}
 }
 
-// acquireAlone enters a live buffer as its only user.
-func (b *Buffer) acquireAlone() error {
-	if b.word.CompareAndSwap(0, bufExclusive) {
+// acquireExclusive registers a call that uses the live buffer exclusively.
+func (b *Buffer) acquireExclusive() error {
+	if b.status.CompareAndSwap(0, bufExclusive) {
 		return nil
 	}
-	return b.occupied()
+	return b.exclusiveError()
 }
 
-// occupied says why acquireAlone failed.
-func (b *Buffer) occupied() error {
-	if err := stateError(b.word.Load()); err != nil {
+// exclusiveError returns the reason why acquireExclusive failed.
+func (b *Buffer) exclusiveError() error {
+	if err := stateError(b.status.Load()); err != nil {
 		return err
 	}
 	return ErrBusy
 }
 
-// acquireEmpty enters a closed or donated buffer as its only user and answers the state to settle
-// to if nothing comes of it.
-func (b *Buffer) acquireEmpty() (state uint32, err error) {
+// acquireForRefill registers a call that uses a closed or donated buffer exclusively. If the call
+// does not fill the buffer, it must restore state with releaseExclusive.
+func (b *Buffer) acquireForRefill() (state uint32, err error) {
 	if b.core == nil {
 		return 0, ErrClosed
 	}
 	for {
-		w := b.word.Load()
+		w := b.status.Load()
 		if w != bufClosed && w != bufDonated {
 			return 0, ErrBusy
 		}
-		if b.word.CompareAndSwap(w, w|bufExclusive) {
+		if b.status.CompareAndSwap(w, w|bufExclusive) {
 			return w, nil
 		}
 	}
 }
 
-// fill puts a new handle into a buffer that the caller holds alone, with a reference to the client,
-// and makes it live. The caller counts it.
+// fill stores a new C buffer and makes the buffer live. The caller has exclusive use of the buffer
+// and has retained the client. The caller updates the count of live buffers.
 func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	live.Track(live.Buffer, unsafe.Pointer(handle))
 	b.h.c = handle
@@ -162,64 +164,64 @@ func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	if b.mem.Load() != m {
 		b.mem.Store(m)
 	}
-	b.settle(0)
+	b.releaseExclusive(0)
 }
 
-// settle ends exclusive use: state is 0 (live), bufDonated or bufClosed. A Close that came
-// meanwhile takes effect now.
-func (b *Buffer) settle(state uint32) {
+// releaseExclusive ends exclusive use. state is 0 (live), bufDonated or bufClosed. If Close was
+// called during the exclusive use, the buffer is closed.
+func (b *Buffer) releaseExclusive(state uint32) {
 	for {
-		w := b.word.Load()
+		w := b.status.Load()
 		if w&bufClosing != 0 {
 			if state == 0 {
 				_ = b.h.destroy()
 			}
-			b.word.Store(bufClosed)
+			b.status.Store(bufClosed)
 			return
 		}
-		if b.word.CompareAndSwap(w, state) {
+		if b.status.CompareAndSwap(w, state) {
 			return
 		}
 	}
 }
 
-// Close gives the memory back once the calls that use the buffer have returned; programs already
-// enqueued keep what they need. Closing twice, or closing a donated buffer, does nothing.
+// Close frees the memory as soon as no call uses the buffer. Programs that were enqueued before
+// keep the memory that they use. Closing a closed or donated buffer has no effect.
 func (b *Buffer) Close() error {
 	if b == nil || b.core == nil {
 		return nil
 	}
 	for {
-		w := b.word.Load()
+		w := b.status.Load()
 		switch {
 		case w&(bufClosing|bufClosed) != 0:
 			if w&bufExclusive != 0 && w&bufClosing == 0 {
-				// Being refilled: the new contents are to go.
-				if b.word.CompareAndSwap(w, w|bufClosing) {
+				// The buffer is being refilled; releaseExclusive discards the new contents.
+				if b.status.CompareAndSwap(w, w|bufClosing) {
 					return nil
 				}
 				continue
 			}
 			return nil
 		case w == bufDonated:
-			if b.word.CompareAndSwap(w, bufClosed) {
+			if b.status.CompareAndSwap(w, bufClosed) {
 				return nil
 			}
 		case w == 0:
-			if b.word.CompareAndSwap(0, bufExclusive|bufClosing) {
+			if b.status.CompareAndSwap(0, bufExclusive|bufClosing) {
 				err := b.h.destroy()
-				b.word.Store(bufClosed)
+				b.status.Store(bufClosed)
 				return b.core.wrap("close buffer", err)
 			}
 		default:
-			if b.word.CompareAndSwap(w, w|bufClosing) {
+			if b.status.CompareAndSwap(w, w|bufClosing) {
 				return nil
 			}
 		}
 	}
 }
 
-// State is the state of a [Buffer] at the time of a call.
+// State is the state of a [Buffer].
 type State int
 
 // The states of a buffer.
@@ -232,12 +234,12 @@ const (
 // String returns "live", "donated" or "closed".
 func (s State) String() string { return enum.Name(s, "live", "donated", "closed") }
 
-// State reports whether the buffer is live, donated or closed. The zero Buffer is closed.
+// State returns the state of the buffer. The zero Buffer is closed.
 func (b *Buffer) State() State {
 	if b.core == nil {
 		return Closed
 	}
-	switch w := b.word.Load(); {
+	switch w := b.status.Load(); {
 	case w&(bufClosed|bufClosing) != 0:
 		return Closed
 	case w&bufDonated != 0:
@@ -246,32 +248,32 @@ func (b *Buffer) State() State {
 	return Live
 }
 
-// DType returns the element type. A donated or closed buffer keeps that of its last contents.
-func (b *Buffer) DType() DType { return b.known().dtype }
+// DType returns the element type. A donated or closed buffer returns the type of its last contents.
+func (b *Buffer) DType() DType { return b.lastShape().dtype }
 
-// Dims returns the dimensions, major first. A donated or closed buffer keeps those of its last
-// contents. The slice is shared between buffers: do not write to it. (Execute has a copy of its
-// own, so a write cannot defeat its checks.)
-func (b *Buffer) Dims() []int { return b.known().view }
+// Dims returns the dimensions, outermost first. A donated or closed buffer returns the dimensions
+// of its last contents. The caller must not modify the slice, because buffers share it.
+func (b *Buffer) Dims() []int { return b.lastShape().view }
 
-// Bytes returns the size of the contents in host memory, in bytes and row-major: the length that
-// ToHost wants.
-func (b *Buffer) Bytes() int { return b.known().bytes }
+// Bytes returns the size in bytes of the contents in host memory, which is the length of the
+// destination for ToHost.
+func (b *Buffer) Bytes() int { return b.lastShape().bytes }
 
-// known is the shape; that of the zero Buffer is of no dtype.
-func (b *Buffer) known() *shape {
+// lastShape returns the shape of the last contents. The zero Buffer has a shape without an element
+// type.
+func (b *Buffer) lastShape() *shape {
 	if s := b.shape.Load(); s != nil {
 		return s
 	}
 	return &shape{}
 }
 
-// Device returns the device where the buffer lives, or lived.
+// Device returns the device of the last contents.
 func (b *Buffer) Device() *Device { return b.dev.Load() }
 
-// Memory returns the memory that the buffer lives in. For a donated or closed buffer it returns the
-// device's default memory, unless the buffer's own was known before; nil if the plugin names no
-// memories.
+// Memory returns the memory that contains the buffer. For a donated or closed buffer, it returns
+// the memory of the last contents if Memory was called while they were live, and the default memory
+// of the device otherwise. It returns nil if the plugin does not report memories.
 func (b *Buffer) Memory() *Memory {
 	if m := b.mem.Load(); m != nil {
 		return m
@@ -291,10 +293,10 @@ func (b *Buffer) Memory() *Memory {
 	return nil
 }
 
-// String returns a text such as "F32[2,8] on device 3".
+// String returns a description such as "F32[2,8] on device 3".
 func (b *Buffer) String() string {
 	if b.core == nil {
-		return "a buffer that no client made"
+		return "zero-value buffer"
 	}
 	s := fmt.Sprintf("%v on device %d", b.shape.Load(), b.dev.Load().ID())
 	if state := b.State(); state != Live {
@@ -303,37 +305,37 @@ func (b *Buffer) String() string {
 	return s
 }
 
-// use runs f on the live C buffer.
-func (b *Buffer) use(op string, f func() error) error {
+// withHandle runs f while the C buffer cannot be freed.
+func (b *Buffer) withHandle(op string, f func() error) error {
 	if err := b.acquire(); err != nil {
-		return fail(op, b.String(), err)
+		return opError(op, b.String(), err)
 	}
 	defer b.release()
 	return b.core.wrap(op, f())
 }
 
-// OnDeviceSize returns the size on the device in bytes, with padding.
+// OnDeviceSize returns the size on the device in bytes, including padding.
 func (b *Buffer) OnDeviceSize() (n int, err error) {
-	err = b.use("buffer size", func() error {
+	err = b.withHandle("buffer size", func() error {
 		n, err = b.core.api.BufferSize(b.h.c)
 		return err
 	})
 	return n, err
 }
 
-// poll asks for the contents: either they are there, with the error of the work that made them, or
-// there is an event to wait for.
+// poll returns an event to wait for if the contents are not computed yet. Otherwise the event is
+// nil, and the error is the error of the work that computed the contents.
 func (b *Buffer) poll(op string) (capi.Event, error) {
 	if err := b.acquire(); err != nil {
-		return nil, fail(op, b.String(), err)
+		return nil, opError(op, b.String(), err)
 	}
 	event, err := b.core.api.BufferPoll(b.h.c)
 	b.release()
 	return event, b.core.wrap(op, err)
 }
 
-// IsReady reports, without waiting, whether the contents are there. The error is that of the work
-// that was to make them.
+// IsReady reports whether the contents are available, without waiting. The error is the error of
+// the work that computes the contents.
 func (b *Buffer) IsReady() (bool, error) {
 	event, err := b.poll("poll buffer")
 	if event != nil {
@@ -343,13 +345,13 @@ func (b *Buffer) IsReady() (bool, error) {
 	return err == nil, err
 }
 
-// Ready waits until the contents are there, and returns the error of the work that made them. If
-// ctx ends first, Ready returns its cause, and the work goes on. A buffer that is closed or donated
-// meanwhile does not end the wait. Nothing is allocated, but for a wait that ctx ends.
+// Ready waits until the contents are available, and returns the error of the work that computed
+// them. If ctx ends first, Ready returns the cause of ctx, and the work continues. Closing or
+// donating the buffer does not end the wait. Ready allocates memory only if ctx ends the wait.
 func (b *Buffer) Ready(ctx context.Context) error {
-	// The reference keeps the client open while only the event is held.
+	// The event is valid while the client is open.
 	if err := b.core.retain(childCall); err != nil {
-		return fail("wait", b.String(), err)
+		return opError("wait", b.String(), err)
 	}
 	defer b.core.release(childCall)
 	event, err := b.poll("wait")

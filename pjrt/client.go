@@ -15,19 +15,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// ClientOptions configure a client. The zero value asks for the plugin's defaults.
+// ClientOptions configure a client. The zero value selects the defaults of the plugin.
 type ClientOptions struct {
-	// Options go to the plugin as they are: string, int64, int, []int64, []int, float32 or bool
-	// values. The XLA CPU plugin knows cpu_device_count, the number of devices, 1 to 1024.
+	// Options are passed to the plugin. Values are string, int64, int, []int64, []int, float32 or
+	// bool. The XLA CPU plugin has the option cpu_device_count, the number of devices, from 1 to
+	// 1024.
 	Options map[string]any
-	// KeyValues is what the plugin's clients of several processes tell each other by, such as the
-	// addresses of their GPUs. The plugin for CUDA needs it where there is more than one process,
-	// beside the options num_nodes and node_id; those for CPUs and TPUs do not ask. nil is none.
+	// KeyValues is the store through which the clients of several processes exchange data, such as
+	// the addresses of their GPUs. The CUDA plugin requires a store, and the options num_nodes and
+	// node_id, if there is more than one process. The CPU and TPU plugins do not use it.
 	KeyValues KeyValueStore
 }
 
-// Client is a connection of one plugin to its devices. It is safe for concurrent use. It owns its
-// devices and memories; buffers, executables and topologies made from it keep it open.
+// Client is a connection to the devices of one plugin. It is safe for concurrent use. The client
+// owns its devices and memories. Buffers, executables and topologies of the client keep it open.
 type Client struct {
 	*core
 	plugin          *Plugin
@@ -46,16 +47,17 @@ type Client struct {
 	result  error
 }
 
-// maxCPUDevices bounds cpu_device_count: the plugin allocates threads for each device and does not
-// check the number itself.
+// maxCPUDevices is the limit of cpu_device_count. The plugin allocates threads for each device and
+// does not check the number.
 const maxCPUDevices = 1024
 
-// NewClient opens the plugin's devices. For a TPU this takes seconds, and one process at a time can
-// hold them. Options of a wrong type give an error of kind ValueError before the plugin is called. If ctx
-// ends first, NewClient returns its cause, and closes the client as soon as the plugin has made it.
+// NewClient opens the devices of the plugin. Opening a TPU takes seconds, and only one process at a
+// time can open it. An option of an unsupported type is an error of kind ValueError. If ctx ends
+// first, NewClient returns the cause of ctx, and closes the client as soon as the plugin has
+// created it.
 func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error) {
 	if p.api == nil {
-		return nil, errNotMade("create client", "plugin", "Open")
+		return nil, zeroValueError("create client", "plugin", "Open")
 	}
 	options, err := namedValues(o.Options)
 	if err != nil {
@@ -64,11 +66,12 @@ func (p *Plugin) NewClient(ctx context.Context, o ClientOptions) (*Client, error
 	if v, ok := o.Options["cpu_device_count"]; ok {
 		i := slices.IndexFunc(options, func(n capi.NamedValue) bool { return n.Name == "cpu_device_count" })
 		if n, ok := options[i].Value.(int64); !ok || n < 1 || n > maxCPUDevices {
-			return nil, option("cpu_device_count", "", "%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)
+			return nil, optionError("cpu_device_count", "", "%v (%T) is not an int64 from 1 to %d", v, v, maxCPUDevices)
 		}
 	}
 	given := ClientOptions{Options: cloneAttributes(o.Options), KeyValues: o.KeyValues}
-	return await(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) }, func(c *Client) { c.Close() }, nil)
+	return await(ctx, "create client", func() (*Client, error) { return p.newClient(ctx, options, given) },
+		func(c *Client) { c.Close() }, nil)
 }
 
 func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given ClientOptions) (*Client, error) {
@@ -76,7 +79,7 @@ func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given
 	if err != nil {
 		return nil, err
 	}
-	handle, err := p.api.ClientCreate(options, values.c())
+	handle, err := p.api.ClientCreate(options, values.pluginStore())
 	values.created()
 	if err != nil {
 		values.close()
@@ -98,7 +101,7 @@ func (p *Plugin) newClient(ctx context.Context, options []capi.NamedValue, given
 	return c, nil
 }
 
-// read fills in all that a client says about itself, once.
+// readProperties reads the properties, memories and devices of the client.
 func (c *Client) read() (err error) {
 	if c.platformName, err = c.api.ClientPlatformName(c.c); err != nil {
 		return err
@@ -146,15 +149,14 @@ func (c *Client) read() (err error) {
 	return nil
 }
 
-// Close ends the client. While buffers, executables or topologies of the client are open, or other
-// goroutines are in its calls, Close does nothing and returns an [*OpenError] that counts them;
-// close them and call it again. Objects that nobody holds any more are closed by the garbage
-// collector, which Close runs if it finds any open.
+// Close closes the client. While buffers, executables or topologies of the client are open, or
+// calls are running, Close has no effect and returns an [*OpenError] with their numbers. Close runs
+// the garbage collector if it finds open objects, so that unreachable objects do not count.
 //
-// Close waits a second at most for compilations and executions whose caller has left because its
-// context ended. What still goes on then is left behind: Close succeeds, and the plugin's client is
-// destroyed when the last of that work ends. So a program can end in the middle of a compilation
-// that takes minutes. After success, a further Close returns the same result.
+// Close waits up to one second for compilations and executions whose caller has returned because
+// its context ended. If the work is still running then, Close succeeds, and the plugin's client is
+// destroyed when the work ends. A program can thus exit during a compilation that takes minutes.
+// After success, every further Close returns the same result.
 func (c *Client) Close() error {
 	if c == nil || c.core == nil {
 		return nil
@@ -164,11 +166,11 @@ func (c *Client) Close() error {
 	if c.closed {
 		return c.result
 	}
-	if !c.settled() {
+	if !c.isIdle() {
 		return c.openError("close client")
 	}
-	if !c.worked() {
-		c.leave()
+	if !c.waitForWork() {
+		c.closeWhenIdle()
 		c.closed = true
 		return nil
 	}
@@ -180,45 +182,47 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Options returns the options that the client was made with. They are the caller's.
+// Options returns a copy of the options that the client was created with.
 func (c *Client) Options() ClientOptions {
 	o := c.options
 	o.Options = cloneAttributes(o.Options)
 	return o
 }
 
-// Plugin returns the plugin that the client was made from.
+// Plugin returns the plugin of the client.
 func (c *Client) Plugin() *Plugin { return c.plugin }
 
-// PlatformName returns the plugin's name of the platform, such as "cpu" or "tpu".
+// PlatformName returns the name of the platform, such as "cpu" or "tpu".
 func (c *Client) PlatformName() string { return c.platformName }
 
-// PlatformVersion returns the plugin's own text of its version.
+// PlatformVersion returns the plugin's description of its version.
 func (c *Client) PlatformVersion() string { return c.platformVersion }
 
-// ProcessIndex returns the number of this process among the processes of a slice.
+// ProcessIndex returns the index of this process among the processes of the slice.
 func (c *Client) ProcessIndex() int { return c.processIndex }
 
-// Devices returns all devices, of all processes, in the plugin's order. The slice is the caller's;
-// the devices are the client's.
+// Devices returns the devices of all processes in the order of the plugin. The caller may modify
+// the slice.
 func (c *Client) Devices() []*Device { return slices.Clone(c.devices) }
 
-// AddressableDevices returns the devices of this process, in the plugin's order.
+// AddressableDevices returns the devices of this process in the order of the plugin.
 func (c *Client) AddressableDevices() []*Device { return slices.Clone(c.addressable) }
 
 // Memories returns the memories that this process can address.
 func (c *Client) Memories() []*Memory { return slices.Clone(c.memories) }
 
-// LookupDevice returns the device with a global id. An id that no device has gives an error that
-// matches [NotFound].
+// LookupDevice returns the device with a global id. If there is none, the error matches [NotFound].
 func (c *Client) LookupDevice(id int) (*Device, error) {
 	if d := c.byID[id]; d != nil {
 		return d, nil
 	}
-	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Reason: fmt.Sprintf("it is none of the client's %d", len(c.devices)), Err: NotFound, Hint: "Devices lists them"}
+	return nil, &errkind.Fault{Op: "pjrt: look up device", Subject: strconv.Itoa(id), Err: NotFound,
+		Reason: fmt.Sprintf("none of the %d devices of the client has this id", len(c.devices)),
+		Hint:   "Devices returns all devices"}
 }
 
-// readMemories reads the client's memories, by handle.
+// readMemories returns the memories of the client by handle, and appends them to c.memories. It
+// returns nil if the plugin does not report memories.
 func (c *Client) readMemories() (map[capi.Memory]*Memory, error) {
 	handles, err := c.api.ClientMemories(c.c)
 	if err != nil {

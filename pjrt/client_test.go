@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-func TestPluginAndClientDescribeThemselves(t *testing.T) {
+func TestPluginAndClientProperties(t *testing.T) {
 	leaktest.Check(t)
 	p := plugintest.Open(t, "cpu")
 	assert.GreaterOrEqual(t, p.APIVersion().Minor, 57)
@@ -48,20 +48,23 @@ func TestPluginAndClientDescribeThemselves(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.NotFound)
 }
 
-func TestClientOptionsAreCheckedBeforeThePlugin(t *testing.T) {
+func TestNewClientChecksOptions(t *testing.T) {
 	p := plugintest.Open(t, "cpu")
 	for name, o := range map[string]map[string]any{
-		"a struct": {"x": struct{}{}}, "a uint64": {"x": uint64(1)}, "a float64": {"x": 1.5}, "nil": {"x": nil}, "strings": {"x": []string{"a"}},
+		"a struct": {"x": struct{}{}}, "a uint64": {"x": uint64(1)}, "a float64": {"x": 1.5}, "nil": {"x": nil},
+		"strings": {"x": []string{"a"}},
 		"no name": {"": 1}, "a NUL in the name": {"a\x00b": 1}, "a NUL in the value": {"a": "b\x00"},
-		"no devices": {"cpu_device_count": 0}, "minus one device": {"cpu_device_count": -1}, "too many devices": {"cpu_device_count": 1 << 40},
-		"devices as text": {"cpu_device_count": "2"}, "devices as bool": {"cpu_device_count": true},
+		"no devices": {"cpu_device_count": 0}, "minus one device": {"cpu_device_count": -1},
+		"too many devices": {"cpu_device_count": 1 << 40},
+		"devices as text":  {"cpu_device_count": "2"}, "devices as bool": {"cpu_device_count": true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := p.NewClient(background, pjrt.ClientOptions{Options: o})
 			require.ErrorContains(t, err, "pjrt: option ")
 		})
 	}
-	c, err := p.NewClient(background, pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": int64(1), "s": "x", "f": float32(1), "b": true, "l": []int64{1, 2}, "i": []int{3}, "e": []int64{}}})
+	c, err := p.NewClient(background, pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": int64(1), "s": "x",
+		"f": float32(1), "b": true, "l": []int64{1, 2}, "i": []int{3}, "e": []int64{}}})
 	require.NoError(t, err, "the CPU plugin takes options that it does not know")
 	require.NoError(t, c.Close())
 }

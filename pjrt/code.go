@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Code is a PJRT error code. It is itself an error, so that errors.Is(err, pjrt.ResourceExhausted)
-// works at any depth.
+// Code is a PJRT error code. A Code is an error, so that errors.Is(err, pjrt.ResourceExhausted)
+// works for wrapped errors.
 type Code int
 
 // The codes of PJRT_Error_Code.
@@ -32,7 +32,8 @@ const (
 	Unauthenticated
 )
 
-// codes has for each code its short name, and the kind of the exception that TensorFlow raises for it.
+// codes has the name and the error kind of each code. The kind is the exception that TensorFlow
+// raises for the code.
 var codes = [...]struct {
 	name string
 	kind errkind.Kind
@@ -59,7 +60,7 @@ var codes = [...]struct {
 // String returns the name of the C constant, such as "PJRT_Error_Code_RESOURCE_EXHAUSTED".
 func (c Code) String() string { return "PJRT_Error_Code_" + c.Error() }
 
-// Error returns the short name, such as "RESOURCE_EXHAUSTED".
+// Error returns the short name of the code, such as "RESOURCE_EXHAUSTED".
 func (c Code) Error() string {
 	if c < 0 || int(c) >= len(codes) {
 		return fmt.Sprintf("CODE_%d", int(c))
@@ -67,7 +68,7 @@ func (c Code) Error() string {
 	return codes[c].name
 }
 
-// Kind returns the kind of the exception that TensorFlow raises for the same code.
+// Kind returns the kind of the exception that TensorFlow raises for the code.
 func (c Code) Kind() errkind.Kind {
 	if c < 0 || int(c) >= len(codes) {
 		return errkind.InternalError
@@ -75,5 +76,5 @@ func (c Code) Kind() errkind.Kind {
 	return codes[c].kind
 }
 
-// Is makes Unimplemented match errors.ErrUnsupported.
+// Is reports whether target is errors.ErrUnsupported and the code is Unimplemented.
 func (c Code) Is(target error) bool { return c == Unimplemented && target == errors.ErrUnsupported }

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-func TestNumbersAreTheOfficialOnes(t *testing.T) {
+func TestConstantsMatchPJRTHeaders(t *testing.T) {
 	for name, path := range plugintest.Headers(t) {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(path)

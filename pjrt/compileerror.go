@@ -6,21 +6,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrUntrusted is matched by the [*CompileError] of a program that was to be compiled in this process,
-// and of which nobody says that it is trusted: see [Program].Trusted.
+// ErrUntrusted is matched by the [*CompileError] of a program that is not marked as trusted, and
+// that was to be compiled in this process; see [Program].Trusted.
 var ErrUntrusted = errkind.New(errkind.PermissionDeniedError, "pjrt: the program is not trusted")
 
-// trustedField is the field of the error that matches ErrUntrusted.
 const trustedField = "Program.Trusted"
 
-// CompileError reports what is wrong with a program or with its options, before any plugin sees
-// them.
+// CompileError reports an invalid program or invalid options. The plugin was not called.
 type CompileError struct {
-	// Field is the field of [CompileOptions] or [Program].
+	// Field is the invalid field of [CompileOptions] or [Program].
 	Field string
-	// Reason says what is wrong with it.
+	// Reason describes the problem.
 	Reason string
-	// Hint says what to write instead; it may be empty.
+	// Hint suggests a correction. It may be empty.
 	Hint string
 }
 
@@ -29,8 +27,7 @@ func (e *CompileError) Error() string {
 	return errkind.Text("pjrt: compile: "+e.Field, e.Reason, nil, e.Hint)
 }
 
-// Is reports whether the error is that of a program which is not trusted, and the target is
-// [ErrUntrusted].
+// Is reports whether target is [ErrUntrusted] and e reports a program that is not trusted.
 func (e *CompileError) Is(target error) bool {
 	return target == ErrUntrusted && e.Field == trustedField
 }
@@ -43,7 +40,7 @@ func (e *CompileError) Kind() errkind.Kind {
 	return errkind.InvalidArgumentError
 }
 
-// compileError makes the error of a field that has nothing to advise.
+// compileError returns a CompileError without a hint.
 func compileError(field, format string, args ...any) *CompileError {
 	return &CompileError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -14,77 +14,81 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// CompileOptions say for which devices and how to compile. The zero value is one device of the
-// plugin's choice, and no partitioner.
+// CompileOptions specify the devices of a program and options of the compiler. The zero value
+// compiles for one device, which the plugin chooses, without partitioning.
 type CompileOptions struct {
-	// Replicas is the number of copies of the program, and Partitions the number of devices of each
-	// copy; 0 means 1.
+	// Replicas is the number of copies of the program. Partitions is the number of devices of each
+	// copy. 0 means 1.
 	Replicas, Partitions int
-	// DeviceAssignment has at [replica][partition] a global device id; nil leaves the choice to the
-	// plugin.
+	// DeviceAssignment contains global device ids, indexed by replica and partition. If it is nil,
+	// the plugin chooses the devices.
 	DeviceAssignment [][]int
-	// SPMD has the compiler partition one program over Partitions devices.
+	// SPMD makes the compiler partition one program over Partitions devices.
 	SPMD bool
-	// Shardy has the compiler read Shardy's shardings (sdy.) instead of GSPMD's. A program with
-	// custom calls of GSPMD, such as @Sharding, ends the compiler's process then.
+	// Shardy makes the compiler use Shardy's sharding annotations (sdy.) instead of GSPMD's. The
+	// compiler then aborts the process if the program contains custom calls of GSPMD, such as
+	// @Sharding.
 	Shardy bool
-	// DumpDir, if set, is a directory on the machine that compiles. The compiler writes the program
-	// there as it is before and after optimization (XLA's --xla_dump_to).
+	// DumpDir, if not empty, is a directory on the compiling machine. The compiler writes the
+	// program there before and after optimization (XLA's --xla_dump_to).
 	DumpDir string
-	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text": string, bool, int,
-	// int64 or float64 values. An unknown name or a wrong type is the plugin's error; a senseless
-	// value can end the process. For a CPU client two options are false unless they are set here.
-	// xla_cpu_enable_fast_min_max: XLA's fast maximum and minimum, of single values and of reductions,
-	// drop NaN. (So do the maxima of float32 that xla_cpu_experimental_ynn_fusion_type makes faster.)
-	// xla_cpu_use_xnnpack: with XNNPACK's large products of float32, GoMLX's example for CIFAR learns
-	// nothing on one device, and on two devices it stops in a reduction for ever.
+	// Overrides are XLA debug options by name, such as "xla_dump_hlo_as_text". Values are string,
+	// bool, int, int64 or float64. The plugin reports unknown names and wrong types; some values
+	// abort the process.
+	//
+	// Two options default to false on CPU clients. With xla_cpu_enable_fast_min_max, XLA's maximum
+	// and minimum do not propagate NaN; float32 maxima that xla_cpu_experimental_ynn_fusion_type
+	// accelerates have the same problem. With xla_cpu_use_xnnpack, large float32 matrix products
+	// are wrong: GoMLX's CIFAR example does not learn on one device and deadlocks in a reduction on
+	// two.
 	Overrides map[string]any
 }
 
 const splitCount = "xla_cpu_parallel_codegen_split_count"
 
-// onCPU are the options that the CPU plugin computes correctly with.
-var onCPU = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
+// cpuDefaults are overrides that the CPU plugin needs for correct results.
+var cpuDefaults = map[string]any{"xla_cpu_enable_fast_min_max": false, "xla_cpu_use_xnnpack": false}
 
-// On returns o with what is the default for a platform, such as "cpu": what a program on it is compiled
-// with.
+// On returns o with the platform's default compile options filled in. platform is a name such as
+// "cpu".
 func (o CompileOptions) On(platform string) CompileOptions {
 	if platform != "cpu" {
 		return o
 	}
-	overrides := maps.Clone(onCPU)
+	overrides := maps.Clone(cpuDefaults)
 	maps.Copy(overrides, o.Overrides)
 	o.Overrides = overrides
 	return o
 }
 
-// maxDevices bounds replicas times partitions, over the largest slice known.
+// maxDevices is the limit of replicas times partitions. It is larger than any existing slice.
 const maxDevices = 1 << 20
 
 func checkCounts(replicas, partitions, devices int) error {
 	switch {
 	case replicas < 1 || replicas > maxDevices:
-		return compileError("Replicas", "%d is not from 1 to %d", replicas, maxDevices)
+		return compileError("Replicas", "%d is not between 1 and %d", replicas, maxDevices)
 	case partitions < 1 || partitions > maxDevices:
-		return compileError("Partitions", "%d is not from 1 to %d", partitions, maxDevices)
+		return compileError("Partitions", "%d is not between 1 and %d", partitions, maxDevices)
 	case replicas*partitions > devices:
-		return compileError("Replicas", "%d replicas of %d partitions need %d devices, there are %d", replicas, partitions, replicas*partitions, devices)
+		return compileError("Replicas", "%d replicas of %d partitions need %d devices, but there are %d",
+			replicas, partitions, replicas*partitions, devices)
 	}
 	return nil
 }
 
-// encode checks the options against the devices there are and writes a CompileOptionsProto. known
-// says whether a device id exists.
-func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, error) {
+// encode checks the options and returns an encoded CompileOptionsProto. devices is the number of
+// devices, and hasDevice reports whether a device id exists.
+func (o CompileOptions) encode(devices int, hasDevice func(id int) bool) ([]byte, error) {
 	replicas, partitions := cmp.Or(o.Replicas, 1), cmp.Or(o.Partitions, 1)
 	if err := checkCounts(replicas, partitions, devices); err != nil {
 		return nil, err
 	}
-	if err := o.checkAssignment(replicas, partitions, known); err != nil {
+	if err := o.checkAssignment(replicas, partitions, hasDevice); err != nil {
 		return nil, err
 	}
 
-	// ExecutableBuildOptionsProto. -1 leaves the device to the assignment.
+	// build is an ExecutableBuildOptionsProto. Device ordinal -1 means that the assignment selects the devices.
 	build := protoint.AppendInt(nil, 1, -1)
 	build = protoint.AppendInt(build, 4, int64(replicas))
 	build = protoint.AppendInt(build, 5, int64(partitions))
@@ -102,13 +106,14 @@ func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, er
 	overrides := maps.Clone(o.Overrides)
 	if o.DumpDir != "" {
 		if strings.ContainsRune(o.DumpDir, 0) {
-			return nil, compileError("DumpDir", "it holds a NUL")
+			return nil, compileError("DumpDir", "it contains a NUL byte")
 		}
 		if overrides == nil {
 			overrides = map[string]any{}
 		}
-		if _, twice := overrides["xla_dump_to"]; twice {
-			return nil, &CompileError{Field: "Overrides", Reason: "xla_dump_to is set by DumpDir too", Hint: "set one of them"}
+		if _, ok := overrides["xla_dump_to"]; ok {
+			return nil, &CompileError{Field: "Overrides", Reason: "xla_dump_to and DumpDir are both set",
+				Hint: "set only one of them"}
 		}
 		overrides["xla_dump_to"] = o.DumpDir
 	}
@@ -123,24 +128,28 @@ func (o CompileOptions) encode(devices int, known func(id int) bool) ([]byte, er
 	return out, nil
 }
 
-func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id int) bool) error {
+func (o CompileOptions) checkAssignment(replicas, partitions int, hasDevice func(id int) bool) error {
 	if o.DeviceAssignment == nil {
 		return nil
 	}
 	if len(o.DeviceAssignment) != replicas {
-		return compileError("DeviceAssignment", "it has %d replicas, Replicas is %d", len(o.DeviceAssignment), replicas)
+		return compileError("DeviceAssignment", "it has %d replicas, but Replicas is %d", len(o.DeviceAssignment),
+			replicas)
 	}
 	seen := map[int][2]int{}
 	for r, row := range o.DeviceAssignment {
 		if len(row) != partitions {
-			return compileError("DeviceAssignment", "replica %d has %d partitions, Partitions is %d", r, len(row), partitions)
+			return compileError("DeviceAssignment", "replica %d has %d partitions, but Partitions is %d", r, len(row),
+				partitions)
 		}
 		for p, id := range row {
-			if at, twice := seen[id]; twice {
-				return compileError("DeviceAssignment", "device %d is at replica %d, partition %d and at replica %d, partition %d", id, at[0], at[1], r, p)
+			if at, ok := seen[id]; ok {
+				return compileError("DeviceAssignment",
+					"device %d is assigned to both replica %d, partition %d and replica %d, partition %d",
+					id, at[0], at[1], r, p)
 			}
-			if known != nil && !known(id) {
-				return compileError("DeviceAssignment", "replica %d, partition %d: there is no device %d", r, p, id)
+			if hasDevice != nil && !hasDevice(id) {
+				return compileError("DeviceAssignment", "replica %d, partition %d: device %d does not exist", r, p, id)
 			}
 			seen[id] = [2]int{r, p}
 		}
@@ -148,8 +157,8 @@ func (o CompileOptions) checkAssignment(replicas, partitions int, known func(id 
 	return nil
 }
 
-// assignmentProto is a DeviceAssignmentProto, which lists per partition the devices of all
-// replicas.
+// assignmentProto returns an encoded DeviceAssignmentProto, which lists the devices of all replicas
+// for each partition.
 func assignmentProto(a [][]int) []byte {
 	partitions := len(a[0])
 	out := protoint.AppendInt(nil, 1, int64(len(a)))
@@ -164,7 +173,7 @@ func assignmentProto(a [][]int) []byte {
 	return out
 }
 
-// readAssignment is the inverse of assignmentProto.
+// readAssignment decodes the result of assignmentProto.
 func readAssignment(b []byte) ([][]int, error) {
 	var replicas, partitions uint64
 	var columns [][]int64
@@ -191,11 +200,11 @@ func readAssignment(b []byte) ([][]int, error) {
 		return nil, err
 	}
 	if uint64(len(columns)) != partitions {
-		return nil, fmt.Errorf("%w: a device assignment of %d partitions has %d", errHLO, partitions, len(columns))
+		return nil, fmt.Errorf("%w: a device assignment for %d partitions lists %d", errHLO, partitions, len(columns))
 	}
 	for _, c := range columns {
 		if uint64(len(c)) != replicas {
-			return nil, fmt.Errorf("%w: a device assignment of %d replicas has %d", errHLO, replicas, len(c))
+			return nil, fmt.Errorf("%w: a device assignment for %d replicas lists %d", errHLO, replicas, len(c))
 		}
 	}
 	if partitions == 0 {
@@ -211,8 +220,8 @@ func readAssignment(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// CheckOverrides says what is wrong with names and types of [CompileOptions].Overrides, in a
-// [*CompileError], before anything is compiled. It does not know which options a plugin has.
+// CheckOverrides checks the names and types of [CompileOptions].Overrides and returns a
+// [*CompileError] for the first invalid one. It does not check whether the plugin has the options.
 func CheckOverrides(overrides map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(overrides)) {
 		if _, err := overrideProto(name, overrides[name]); err != nil {
@@ -222,7 +231,7 @@ func CheckOverrides(overrides map[string]any) error {
 	return nil
 }
 
-// overrideProto is an OptionOverrideProto.
+// overrideProto returns an encoded OptionOverrideProto.
 func overrideProto(name string, value any) ([]byte, error) {
 	if name == "" {
 		return nil, compileError("Overrides", "an option has no name")
@@ -231,7 +240,7 @@ func overrideProto(name string, value any) ([]byte, error) {
 		value = int64(v)
 	}
 	if name == splitCount {
-		if err := checkParts(value); err != nil {
+		if err := checkSplitCount(value); err != nil {
 			return nil, err
 		}
 	}
@@ -245,15 +254,17 @@ func overrideProto(name string, value any) ([]byte, error) {
 	case float64:
 		return protowire.AppendFixed64(protowire.AppendTag(nil, 4, protowire.Fixed64Type), math.Float64bits(v)), nil
 	}
-	return nil, &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: type %T cannot be passed", name, value), Hint: "use string, bool, int, int64 or float64"}
+	return nil, &CompileError{Field: "Overrides",
+		Reason: fmt.Sprintf("%s: values of type %T are not supported", name, value),
+		Hint:   "use string, bool, int, int64 or float64"}
 }
 
-// maxParts bounds the parts into which the CPU's compiler splits a program, each a copy of the
-// whole: no machine has the processors, or the memory, for more.
-const maxParts = 1024
+// maxSplits is the limit of the number of parts into which the CPU compiler splits a program. Each
+// part is a copy of the program, so that larger numbers use too much memory.
+const maxSplits = 1024
 
-// checkParts checks the number of parts, which XLA reads of a text too.
-func checkParts(value any) error {
+// checkSplitCount checks the number of parts. XLA also accepts the number as a string.
+func checkSplitCount(value any) error {
 	n, ok := value.(int64)
 	if text, is := value.(string); is {
 		var err error
@@ -262,11 +273,15 @@ func checkParts(value any) error {
 	}
 	switch {
 	case !ok:
-		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %v is no whole number", splitCount, value), Hint: "give an int"}
+		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %v is not an integer", splitCount, value),
+			Hint: "use an int"}
 	case n < 0:
-		return compileError("Overrides", "%s: %d is below 0, which ends the process", splitCount, n)
-	case n > maxParts:
-		return &CompileError{Field: "Overrides", Reason: fmt.Sprintf("%s: %d parts, each of which takes the memory of the whole", splitCount, n), Hint: fmt.Sprintf("give at most %d", maxParts)}
+		return compileError("Overrides", "%s: %d is negative, which aborts the process", splitCount, n)
+	case n > maxSplits:
+		return &CompileError{Field: "Overrides",
+			Reason: fmt.Sprintf("%s: %d is too large, because each part uses the memory of the whole program",
+				splitCount, n),
+			Hint: fmt.Sprintf("use at most %d", maxSplits)}
 	}
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// Whatever the options, encoding gives an error of ours or a message that says what was asked.
+// FuzzCompileOptions checks that encode returns a CompileError or the correct message.
 func FuzzCompileOptions(f *testing.F) {
 	f.Add(1, 1, true, true, []byte{0}, "name", "value", int64(1), 0.5)
 	f.Add(2, 2, true, false, []byte{0, 1, 2, 3}, "", "", int64(-1), 1e300)
 	f.Add(-1, 1<<30, false, false, []byte{}, "\x00", "\xff", int64(0), 0.0)
-	f.Fuzz(func(t *testing.T, replicas, partitions int, spmd, shardy bool, ids []byte, name, value string, n int64, x float64) {
+	f.Fuzz(func(t *testing.T, replicas, partitions int, spmd, shardy bool, ids []byte, name, value string, n int64,
+		x float64) {
 		o := CompileOptions{Replicas: replicas, Partitions: partitions, SPMD: spmd, Shardy: shardy, DumpDir: value,
 			Overrides: map[string]any{name: value, name + "n": n, name + "x": x, name + "b": spmd}}
 		if p := partitions; p > 0 && p < 16 {
@@ -54,7 +55,8 @@ func FuzzCompileOptions(f *testing.F) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if int64(got[1]) != -1 || int(got[4]) != max(replicas, 1) || int(got[5]) != max(partitions, 1) || got[6] != protowire.EncodeBool(spmd) || got[19] != protowire.EncodeBool(shardy) {
+		if int64(got[1]) != -1 || int(got[4]) != max(replicas, 1) || int(got[5]) != max(partitions, 1) ||
+			got[6] != protowire.EncodeBool(spmd) || got[19] != protowire.EncodeBool(shardy) {
 			t.Fatalf("options %+v became %v", o, got)
 		}
 	})

@@ -11,53 +11,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// childKind is a kind of object that keeps its client alive.
+// childKind is a kind of object or work that keeps a client open.
 type childKind int
 
 const (
 	childBuffer childKind = iota
 	childExecutable
 	childTopology
-	childCall // a caller that is inside
-	childWork // what goes on in the plugin by itself: a compilation, a wait for an event
+	childCall // a call of a method of the client or its objects
+	childWork // work that runs in the plugin without a caller: a compilation, or a wait for an event
 	childKinds
 )
 
-// core is the inner half of a Client: what its children hold on to. Nothing in it leads back to the
-// Client, so that the garbage collector can tell when the Client itself was dropped without Close.
+// core is the part of a Client that its children refer to. It has no pointer to the Client, so that
+// the garbage collector can find out that the Client is unreachable.
 type core struct {
 	api  *capi.API
 	path string
 	c    capi.Client
 
-	// refs is one for the Client and one for each child; closedRefs or less once the C client is
-	// gone.
+	// refs counts the Client and its children. It is closedRefs or less once the C client is
+	// destroyed.
 	refs     atomic.Int64
 	children [childKinds]atomic.Int64
-	// closing is set where Close left work behind: the last of it ends the C client.
+	// closing is set if Close returned while work was still running. The C client is then destroyed
+	// when the work ends.
 	closing atomic.Bool
 
-	// launch is held while a program is enqueued on several devices, so that all devices see the
-	// launches of this client in one order. Collectives of two programs that meet in different
-	// orders would wait for each other for ever.
+	// launch is locked while a program is enqueued on several devices, so that all devices receive
+	// the launches of this client in the same order. Otherwise two collectives could deadlock.
 	launch sync.Mutex
 
 	waits eventPipe
 
-	// values is the key-value store, nil without one.
+	// values is the key-value store, or nil.
 	values *keyValues
 
-	// lastShape is that of the last copy from the host.
+	// lastShape is the shape of the last copy from the host.
 	lastShape atomic.Pointer[shape]
 
-	// memories are the client's, by handle; written before any buffer exists.
+	// memories are the client's memories by handle. They are not modified after NewClient.
 	memories map[capi.Memory]*Memory
 }
 
-// retain counts a child; it fails once the client is closed.
+// retain adds a child. It returns ErrClosed if the client is closed.
 func (c *core) retain(k childKind) error {
 	if c == nil {
-		return ErrClosed // of a zero value
+		return ErrClosed // the client is a zero value
 	}
 	for {
 		n := c.refs.Load()
@@ -71,7 +71,7 @@ func (c *core) retain(k childKind) error {
 	}
 }
 
-// add counts delta children more, for a caller that holds a reference itself.
+// add changes the number of children by delta. The caller must have retained the client.
 func (c *core) add(k childKind, delta int) {
 	if delta != 0 {
 		c.children[k].Add(int64(delta))
@@ -79,21 +79,21 @@ func (c *core) add(k childKind, delta int) {
 	}
 }
 
-// release counts a child less. The last one out ends a client that was dropped, or closed with work
-// under way.
+// release removes a child. The last release destroys a client that is unreachable, or that was
+// closed while work was running.
 func (c *core) release(k childKind) {
-	c.drop() // first: who finds no children left closes
+	c.drop() // first, because Close expects one reference when there are no children
 	c.children[k].Add(-1)
 }
 
 func (c *core) drop() {
 	if c.refs.Add(-1) == 0 && c.refs.CompareAndSwap(0, closedRefs) {
-		// Nobody is left to tell; and the caller may be the goroutine that destroy waits for.
+		// destroy runs in a new goroutine because it may wait for the calling goroutine.
 		go func() { _ = c.destroy() }()
 	}
 }
 
-// close ends the client if it has no children.
+// close destroys the client if it has no children.
 func (c *core) close() error {
 	if !c.refs.CompareAndSwap(1, closedRefs) {
 		return c.openError("close client")
@@ -101,10 +101,10 @@ func (c *core) close() error {
 	return c.destroy()
 }
 
-// settled says whether no object of the client is open and no caller inside. Those that were
-// dropped without Close count until the garbage collector has ended them, so it is given a turn
-// before the answer is no.
-func (c *core) settled() bool {
+// isIdle reports whether no object of the client is open and no call is running. It runs the
+// garbage collector before it returns false, because unreachable objects count until their cleanup
+// has run.
+func (c *core) isIdle() bool {
 	open := func() bool {
 		for k := childBuffer; k <= childCall; k++ {
 			if c.children[k].Load() > 0 {
@@ -117,7 +117,7 @@ func (c *core) settled() bool {
 		return true
 	}
 	collect()
-	// Cleanups run side by side: others may end after the one that was waited for.
+	// Cleanups run concurrently: others may end after the one that collect waits for.
 	for range 20 {
 		if !open() {
 			return true
@@ -127,8 +127,7 @@ func (c *core) settled() bool {
 	return false
 }
 
-// collect runs the garbage collector and waits for the cleanups that it starts, for a moment: they
-// run on goroutines of their own.
+// collect runs the garbage collector and waits, for one second at most, for a cleanup to run.
 func collect() {
 	ran := make(chan struct{})
 	runtime.AddCleanup(new(*core), func(ran chan struct{}) { close(ran) }, ran)
@@ -139,12 +138,12 @@ func collect() {
 	}
 }
 
-// closeGrace is how long Close waits for work under way that nobody waits for any more, before it
-// leaves that behind.
+// closeGrace is the time for which Close waits for running work that has no caller.
 const closeGrace = time.Second
 
-// worked waits until no work goes on in the plugin, for closeGrace at most.
-func (c *core) worked() bool {
+// waitForWork waits, for closeGrace at most, until the plugin has no running work. It reports
+// whether all work has ended.
+func (c *core) waitForWork() bool {
 	for end := time.Now().Add(closeGrace); c.children[childWork].Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return false
@@ -153,8 +152,8 @@ func (c *core) worked() bool {
 	return true
 }
 
-// leave ends the client as soon as the work under way has ended.
-func (c *core) leave() {
+// closeWhenIdle closes the client as soon as its running work has ended.
+func (c *core) closeWhenIdle() {
 	c.closing.Store(true)
 	c.drop()
 }
@@ -168,11 +167,12 @@ func (c *core) destroy() error {
 }
 
 func (c *core) openError(op string) error {
-	return &OpenError{Op: op, Buffers: int(c.children[childBuffer].Load()), Executables: int(c.children[childExecutable].Load()),
-		Topologies: int(c.children[childTopology].Load()), Calls: int(c.children[childCall].Load())}
+	return &OpenError{Op: op, Buffers: int(c.children[childBuffer].Load()),
+		Executables: int(c.children[childExecutable].Load()),
+		Topologies:  int(c.children[childTopology].Load()), Calls: int(c.children[childCall].Load())}
 }
 
-func (c *core) wrap(op string, err error) error { // c may be nil, with no error
+func (c *core) wrap(op string, err error) error { // c may be nil if err is nil
 	if err == nil {
 		return nil
 	}

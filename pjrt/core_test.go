@@ -15,11 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-func TestClosingWhileWorkIsUnderWay(t *testing.T) {
+func TestCloseDuringWork(t *testing.T) {
 	leaktest.Check(t)
-	// On a machine that does other work too, the wait may begin after the Close, or the program end
-	// before the first wait: then again, with more time for each.
-	pause, rounds := 2*time.Millisecond, int32(aWhile)
+	// On a busy machine, the wait may start after Close, or the program may end before the first
+	// wait. The test then repeats with longer times.
+	pause, rounds := 2*time.Millisecond, int32(spinRounds)
 	for try := 0; ; try++ {
 		c := plugintest.CPU(t, 1)
 		x := compile(t, c, spin(), pjrt.CompileOptions{})
@@ -46,7 +46,7 @@ func TestClosingWhileWorkIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestDroppedObjectsAreEndedByTheCollector(t *testing.T) {
+func TestGarbageCollectorReleasesUnreachableObjects(t *testing.T) {
 	before := leaktest.Open()
 	func() {
 		p := plugintest.CPU(t, 1).Plugin()
@@ -63,13 +63,14 @@ func TestDroppedObjectsAreEndedByTheCollector(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		runtime.GC()
 		now := leaktest.Open()
-		return now["buffer"] == before["buffer"] && now["executable"] == before["executable"] && now["topology"] == before["topology"] && now["client"] <= before["client"]+1
+		return now["buffer"] == before["buffer"] && now["executable"] == before["executable"] &&
+			now["topology"] == before["topology"] && now["client"] <= before["client"]+1
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// A buffer that was dropped does not keep its client open, also before the garbage collector has
-// found it; one that is held does.
-func TestClientClosesOverDroppedBuffers(t *testing.T) {
+// TestUnreachableBuffersDoNotKeepClientOpen closes a client with one unreachable buffer, which the
+// garbage collector may not have found yet, and one reachable buffer.
+func TestUnreachableBuffersDoNotKeepClientOpen(t *testing.T) {
 	for range 20 {
 		c, err := plugintest.Open(t, "cpu").NewClient(background, pjrt.ClientOptions{})
 		require.NoError(t, err)

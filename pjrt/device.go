@@ -9,31 +9,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// DeviceDescription tells what is known of a device without opening it. It is immutable and
-// outlives its client or topology.
+// DeviceDescription describes a device that does not have to be open. It is immutable and stays
+// valid after its client or topology is closed.
 type DeviceDescription struct{ info capi.DescriptionInfo }
 
-// ID returns the device's number, which is unique over all processes.
+// ID returns the device id, which is unique over all processes.
 func (d *DeviceDescription) ID() int { return d.info.ID }
 
-// ProcessIndex returns the number of the process that can address the device.
+// ProcessIndex returns the index of the process that can address the device.
 func (d *DeviceDescription) ProcessIndex() int { return d.info.Process }
 
 // Kind returns the vendor's name of the device, such as "TPU v5 lite".
 func (d *DeviceDescription) Kind() string { return d.info.Kind }
 
-// DebugString returns the plugin's longer text of the device.
+// DebugString returns the plugin's long description of the device.
 func (d *DeviceDescription) DebugString() string { return d.info.Debug }
 
-// String returns the plugin's short text of the device.
+// String returns the plugin's short description of the device.
 func (d *DeviceDescription) String() string { return d.info.String }
 
-// Attributes returns what else the plugin tells of the device, such as coords ([]int64: x, y, z)
-// and core_on_chip (int64) on a TPU. The map is the caller's.
+// Attributes returns a copy of the other attributes of the device. TPU devices have the attributes
+// coords ([]int64: x, y, z) and core_on_chip (int64).
 func (d *DeviceDescription) Attributes() map[string]any { return cloneAttributes(d.info.Attributes) }
 
-// Device is a device of a client. It belongs to the client and has no Close. All methods but
-// MemoryStats can still be called after the client is closed.
+// Device is a device of a client. The client owns it. All methods except MemoryStats work after the
+// client is closed.
 type Device struct {
 	DeviceDescription
 	core          *core
@@ -47,18 +47,19 @@ type Device struct {
 // Addressable reports whether this process can use the device.
 func (d *Device) Addressable() bool { return d.addressable }
 
-// LocalHardwareID returns the number of the device within its machine; -1 if that is not known or
-// the device is not addressable.
+// LocalHardwareID returns the number of the device within its host, or -1 if the number is unknown
+// or the device is not addressable.
 func (d *Device) LocalHardwareID() int { return d.localID }
 
 // Memories returns the memories that the device can address.
 func (d *Device) Memories() []*Memory { return slices.Clone(d.memories) }
 
-// DefaultMemory returns the memory where buffers go unless asked otherwise; nil if it is not known.
+// DefaultMemory returns the memory in which buffers are created by default, or nil if it is
+// unknown.
 func (d *Device) DefaultMemory() *Memory { return d.defaultMemory }
 
-// Memory returns the memory of the device that is of a kind, such as "pinned_host". A kind that the
-// device does not have gives an error that matches [NotFound].
+// Memory returns the memory of the device with a kind, such as "pinned_host". If there is none, the
+// error matches [NotFound].
 func (d *Device) Memory(kind string) (*Memory, error) {
 	var kinds []string
 	for _, m := range d.memories {
@@ -67,35 +68,35 @@ func (d *Device) Memory(kind string) (*Memory, error) {
 		}
 		kinds = append(kinds, m.Kind())
 	}
-	return nil, &errkind.Fault{Op: "pjrt: look up memory", Subject: strconv.Quote(kind), Reason: fmt.Sprintf("device %d has none of this kind", d.ID()), Err: NotFound, Hint: fmt.Sprintf("it has %q", kinds)}
+	return nil, &errkind.Fault{Op: "pjrt: look up memory", Subject: strconv.Quote(kind), Err: NotFound,
+		Reason: fmt.Sprintf("device %d has no memory of this kind", d.ID()), Hint: fmt.Sprintf("use one of %q", kinds)}
 }
 
-// MemoryStats is the account that a device's allocator keeps, in bytes except for Allocations. A
-// figure that the plugin does not keep is -1.
+// MemoryStats are the statistics of a device's memory allocator. All values except Allocations are
+// in bytes. A value that the plugin does not report is -1.
 type MemoryStats struct {
-	// BytesInUse is what is allocated now, and PeakBytesInUse the most that ever was.
+	// BytesInUse is the allocated memory, and PeakBytesInUse its maximum.
 	BytesInUse, PeakBytesInUse int64
-	// Allocations counts the allocations made.
+	// Allocations is the number of allocations so far.
 	Allocations int64
-	// LargestAllocation is the largest allocation made, and BytesLimit the most that can be
-	// allocated.
+	// LargestAllocation is the largest allocation so far. BytesLimit is the limit for allocations.
 	LargestAllocation, BytesLimit int64
-	// BytesReserved is what is reserved now, and PeakBytesReserved the most that ever was.
+	// BytesReserved is the reserved memory, and PeakBytesReserved its maximum.
 	BytesReserved, PeakBytesReserved int64
-	// BytesReservableLimit is the most that can be reserved.
+	// BytesReservableLimit is the limit for reservations.
 	BytesReservableLimit int64
-	// LargestFreeBlock is the largest piece that is free in one.
+	// LargestFreeBlock is the largest contiguous free block.
 	LargestFreeBlock int64
-	// PoolBytes is what the allocator holds from the system now, and PeakPoolBytes the most that it
-	// ever held.
+	// PoolBytes is the memory that the allocator has obtained from the system, and PeakPoolBytes
+	// its maximum.
 	PoolBytes, PeakPoolBytes int64
 }
 
-// MemoryStats returns the allocator's account of the device. A plugin without one, such as the
-// CPU's, gives an error that matches errors.ErrUnsupported.
+// MemoryStats returns the statistics of the device's memory allocator. If the plugin has none, as
+// the CPU plugin, the error matches errors.ErrUnsupported.
 func (d *Device) MemoryStats() (MemoryStats, error) {
 	if err := d.core.retain(childCall); err != nil {
-		return MemoryStats{}, fail("memory stats", "", err)
+		return MemoryStats{}, opError("memory stats", "", err)
 	}
 	defer d.core.release(childCall)
 	v, set, err := d.core.api.DeviceMemoryStats(d.handle)
@@ -110,8 +111,8 @@ func (d *Device) MemoryStats() (MemoryStats, error) {
 	return MemoryStats{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]}, nil
 }
 
-// Memory is a memory space of a client, such as a device's own or pinned host memory. It belongs to
-// the client and has no Close.
+// Memory is a memory space of a client, such as the memory of a device or pinned host memory. The
+// client owns it.
 type Memory struct {
 	core    *core
 	handle  capi.Memory
@@ -120,19 +121,19 @@ type Memory struct {
 	devices []*Device
 }
 
-// ID returns the memory's number, which is unique among the client's memories.
+// ID returns the id of the memory, which is unique within the client.
 func (m *Memory) ID() int { return m.info.ID }
 
 // Kind returns the kind of the memory, such as "device", "pinned_host" or "unpinned_host".
 func (m *Memory) Kind() string { return m.info.Kind }
 
-// KindID returns the plugin's number of the kind.
+// KindID returns the plugin's number for the kind.
 func (m *Memory) KindID() int { return m.info.KindID }
 
-// DebugString returns the plugin's longer text of the memory.
+// DebugString returns the plugin's long description of the memory.
 func (m *Memory) DebugString() string { return m.info.Debug }
 
-// String returns the plugin's short text of the memory.
+// String returns the plugin's short description of the memory.
 func (m *Memory) String() string { return m.info.String }
 
 // Devices returns the devices that can address the memory.

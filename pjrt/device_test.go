@@ -8,7 +8,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-func TestMemoriesDescribeThemselves(t *testing.T) {
+func TestMemoryProperties(t *testing.T) {
 	c := plugintest.CPU(t, 2)
 	seen := map[int]bool{}
 	for _, m := range c.Memories() {

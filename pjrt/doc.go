@@ -1,50 +1,54 @@
-// Package pjrt drives accelerators through PJRT plugins: shared libraries with the C API of XLA's
-// devices, such as libtpu for Cloud TPUs and the XLA CPU plugin. It is this module's own binding:
-// no other code than the plugin's is involved.
+// Package pjrt is a Go binding for PJRT plugins. A plugin is a shared library that implements XLA's
+// PJRT C API for one kind of device, such as libtpu for Cloud TPUs or the XLA CPU plugin. The
+// binding uses no C or C++ library other than the plugin.
 //
-// # From a file to a result
+// # Example
 //
-// [Find] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices,
-// [Client.Compile] makes a [LoadedExecutable] from StableHLO, [Client.BufferFromHost] puts tensors
-// onto devices, Execute runs the program and [Buffer.ToHost] reads the results.
-// [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not at hand.
+// [Find] locates a plugin, and [Open] loads it. [Plugin.NewClient] opens its devices.
+// [Client.Compile] compiles StableHLO to a [LoadedExecutable]. [Client.BufferFromHost] copies
+// tensors to devices, [LoadedExecutable.Execute] runs the program, and [Buffer.ToHost] copies
+// results back. [Plugin.NewTopology] and [Topology.Compile] compile for devices that are not
+// available.
 //
-// # Waiting and contexts
+// # Asynchronous execution and contexts
 //
-// Execute only enqueues: results are buffers whose contents are on their way, and an error of the
-// run comes out of [Buffer.Ready] or ToHost. A PJRT call cannot be stopped, so a context bounds the
-// wait only: when it ends, the call returns, the work goes on, and what it makes is released when
-// it is done.
+// Execute enqueues a run and returns. Its results are buffers whose contents are computed later.
+// [Buffer.Ready] and [Buffer.ToHost] wait for the contents and return errors of the run.
+//
+// A call into a plugin cannot be interrupted, so a context only limits the wait. When the context
+// ends, the Go call returns, the work in the plugin continues, and its result is released.
 //
 // # Ownership
 //
 // Client, LoadedExecutable, Executable, Topology and Buffer own memory of the plugin and have a
-// Close. Devices and memories belong to their client. Close may be called at any time, from any
-// goroutine; the object goes when the last call that uses it has returned. A client refuses to
-// close while its children are open ([OpenError]). A plugin is never unloaded. The garbage
-// collector ends objects that were dropped without Close, as a net and not as a plan: package
-// pjrt/leaktest makes a test fail for them.
+// Close method. Devices and memories belong to their client. Close may be called at any time, from
+// any goroutine; the object is destroyed when the last running call that uses it returns. A client
+// cannot be closed while its objects are open ([OpenError]). A plugin is never unloaded. The
+// garbage collector releases objects that became unreachable without Close, but programs should not
+// rely on it: package pjrt/leaktest makes tests fail for such objects.
 //
-// Donation gives an argument's memory to the program. Calls on a donated Buffer fail with
-// [ErrDonated] until it is filled again, by Execute itself, say: see [LoadedExecutable.Execute] for
-// the step loop that allocates nothing.
+// Donating an argument transfers its memory to the program. Calls with a donated Buffer fail with
+// [ErrDonated] until the Buffer is refilled. [LoadedExecutable.Execute] describes how a step loop
+// reuses buffers without allocations.
 //
 // # Errors
 //
-// An error of a plugin is an [*Error] with a [Code]; errors.Is works with codes, as in
-// errors.Is(err, pjrt.ResourceExhausted). An entry point that a plugin lacks matches
-// errors.ErrUnsupported, and the error says which PJRT version has it. Mistakes that this package
-// finds itself, before a plugin could crash on them, have types of their own, [*PluginError],
-// [*CompileError], [*ArgumentError], or the kind ValueError, of options, and InvalidArgumentError, of
-// transfers. Objects that are no longer usable give [ErrClosed] or [ErrDonated].
+// An error of a plugin is an [*Error] with a [Code]; errors.Is accepts codes, as in errors.Is(err,
+// pjrt.ResourceExhausted). If the plugin does not implement a function, the error matches
+// errors.ErrUnsupported and contains the PJRT version that introduced the function.
 //
-// # What a compiler does
+// This package checks inputs that would crash a plugin. Such errors are [*PluginError],
+// [*CompileError] and [*ArgumentError]; invalid options have the kind ValueError, and invalid
+// transfers the kind InvalidArgumentError. A closed or donated object returns [ErrClosed] or
+// [ErrDonated].
 //
-// A [Transform] is shown the program of each compilation, before and after the compiler has ordered
-// its instructions, and may put another in its place or end the compilation ([Plugin.Register]).
+// # Compiler passes
+//
+// A [Transform] receives the program of each compilation before or after instruction scheduling. It
+// can replace the program or stop the compilation; see [Plugin.Register].
 //
 // # Concurrency
 //
-// Everything may be used from several goroutines at once. Calls that exclude each other, such as
-// donating a buffer that another call reads, are errors ([ErrBusy]), not races.
+// All types are safe for concurrent use. Calls that exclude each other, such as donating a buffer
+// that another call reads, return [ErrBusy].
 package pjrt

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// DType is the element type of a buffer, numbered as PJRT_Buffer_Type.
+// DType is the element type of a buffer. The values are those of PJRT_Buffer_Type.
 type DType int
 
-// The element types. Pred is a boolean; F8 names carry exponent and mantissa bits, then FN for "no
-// infinities" and UZ for "no negative zero".
+// The element types. Pred is a boolean. Names of 8-bit floating-point types contain the number of
+// exponent and mantissa bits; FN means "no infinities", and UZ means "no negative zero".
 const (
 	Invalid DType = iota
 	Pred
@@ -45,8 +45,8 @@ const (
 	U1
 )
 
-// dtypes holds per type: XLA's name, the bits of one element, and XLA's own number for it
-// (PrimitiveType in xla_data.proto), which differs from PJRT's.
+// dtypes has for each type XLA's name, the size of an element in bits, and the number in XLA's
+// PrimitiveType (xla_data.proto), which differs from PJRT's number.
 var dtypes = [...]struct {
 	name string
 	bits int
@@ -60,11 +60,12 @@ var dtypes = [...]struct {
 	F8E5M2: {"F8E5M2", 8, 19}, F8E4M3FN: {"F8E4M3FN", 8, 20}, F8E4M3B11FNUZ: {"F8E4M3B11FNUZ", 8, 23},
 	F8E5M2FNUZ: {"F8E5M2FNUZ", 8, 24}, F8E4M3FNUZ: {"F8E4M3FNUZ", 8, 25},
 	S4: {"S4", 4, 21}, U4: {"U4", 4, 22}, Token: {"TOKEN", 0, 17}, S2: {"S2", 2, 26}, U2: {"U2", 2, 27},
-	F8E4M3: {"F8E4M3", 8, 28}, F8E3M4: {"F8E3M4", 8, 29}, F8E8M0FNU: {"F8E8M0FNU", 8, 33}, F4E2M1FN: {"F4E2M1FN", 4, 32},
-	S1: {"S1", 1, 30}, U1: {"U1", 1, 31},
+	F8E4M3: {"F8E4M3", 8, 28}, F8E3M4: {"F8E3M4", 8, 29}, F8E8M0FNU: {"F8E8M0FNU", 8, 33},
+	F4E2M1FN: {"F4E2M1FN", 4, 32},
+	S1:       {"S1", 1, 30}, U1: {"U1", 1, 31},
 }
 
-// String returns XLA's name of the type, such as "F32".
+// String returns XLA's name for the type, such as "F32".
 func (t DType) String() string {
 	if t < 0 || int(t) >= len(dtypes) {
 		return fmt.Sprintf("DType(%d)", int(t))
@@ -72,8 +73,8 @@ func (t DType) String() string {
 	return dtypes[t].name
 }
 
-// Bits returns the size of one element on the device, in bits. It is 0 for Token, Invalid and
-// unknown types; Pred takes 8.
+// Bits returns the size of one element on the device, in bits. It is 8 for Pred, and 0 for Token,
+// Invalid and unknown types.
 func (t DType) Bits() int {
 	if t < 0 || int(t) >= len(dtypes) {
 		return 0
@@ -81,12 +82,12 @@ func (t DType) Bits() int {
 	return dtypes[t].bits
 }
 
-// HostBytes returns the size of one element in host memory, in bytes. An element of less than a
-// byte takes a whole byte there, in its low bits.
+// HostBytes returns the size of one element in host memory, in bytes. Elements of less than 8 bits
+// use the low bits of one byte each.
 func (t DType) HostBytes() int { return (t.Bits() + 7) / 8 }
 
-// needsMinor is the PJRT API minor version that brought the type; plugins index a table with it
-// unchecked.
+// needsMinor returns the PJRT minor version that introduced the type. Older plugins read beyond the
+// end of a table for such a type.
 func (t DType) needsMinor() int {
 	switch t {
 	case S1, U1:
@@ -97,7 +98,7 @@ func (t DType) needsMinor() int {
 	return 0
 }
 
-// dtypeOfXLA is the inverse of the table's XLA numbers.
+// dtypeOfXLA returns the type with a number of XLA's PrimitiveType, or Invalid.
 func dtypeOfXLA(n uint64) DType {
 	for t, d := range dtypes {
 		if t != int(Invalid) && uint64(d.xla) == n {
@@ -107,15 +108,15 @@ func dtypeOfXLA(n uint64) DType {
 	return Invalid
 }
 
-// Element lists the Go types whose memory is laid out as that of a DType: bool and byte-sized types
-// for the 8-bit types, uint16 for the bits of F16 and BF16.
+// Element contains the Go types that represent DTypes in host memory. bool and 8-bit integers
+// represent the types of 8 bits or less; uint16 represents the bits of F16 and BF16.
 type Element interface {
 	~bool | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Bytes views the memory of s as bytes, in host byte order, without a copy. The view shares s's
-// memory: a write to one is seen in the other.
+// Bytes returns the memory of s as bytes in host byte order, without a copy. The result shares
+// memory with s.
 func Bytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))

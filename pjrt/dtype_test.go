@@ -12,7 +12,8 @@ func TestDTypes(t *testing.T) {
 	assert.Equal(t, "F32", pjrt.F32.String())
 	assert.Equal(t, "DType(99)", pjrt.DType(99).String())
 	assert.Equal(t, "DType(-1)", pjrt.DType(-1).String())
-	for dtype, bits := range map[pjrt.DType]int{pjrt.Pred: 8, pjrt.S4: 4, pjrt.U2: 2, pjrt.U1: 1, pjrt.BF16: 16, pjrt.C128: 128, pjrt.F4E2M1FN: 4, pjrt.Token: 0, pjrt.Invalid: 0, 99: 0, -1: 0} {
+	for dtype, bits := range map[pjrt.DType]int{pjrt.Pred: 8, pjrt.S4: 4, pjrt.U2: 2, pjrt.U1: 1, pjrt.BF16: 16,
+		pjrt.C128: 128, pjrt.F4E2M1FN: 4, pjrt.Token: 0, pjrt.Invalid: 0, 99: 0, -1: 0} {
 		assert.Equal(t, bits, dtype.Bits(), "%v", dtype)
 		assert.Equal(t, (bits+7)/8, dtype.HostBytes(), "%v", dtype)
 	}

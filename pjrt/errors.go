@@ -11,37 +11,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// The states in which an object cannot be used. Errors of this package match them with errors.Is.
+// These errors report that an object cannot be used. Errors of this package wrap them.
 var (
-	// ErrClosed reports that the object, or the client that it belongs to, is closed, or that the
-	// object is a zero value.
+	// ErrClosed reports that the object or its client is closed, or that the object is a zero
+	// value.
 	ErrClosed = errkind.New(errkind.RuntimeError, "closed")
-	// ErrDonated reports that the buffer was given to a program as a donated argument.
+	// ErrDonated reports that the buffer was donated to a program.
 	ErrDonated = errkind.New(errkind.RuntimeError, "the buffer was donated")
-	// ErrBusy reports that another call uses the buffer in a way that excludes this call.
+	// ErrBusy reports that another call uses the buffer and excludes this call.
 	ErrBusy = errkind.New(errkind.RuntimeError, "the buffer is in use by another call")
 	// ErrDeserialized reports that the program was loaded from serialized bytes and cannot be
-	// serialized again: a plugin may write it without its machine code.
+	// serialized again, because plugins may omit its machine code.
 	ErrDeserialized = errkind.New(errkind.NotImplementedError, "the program was loaded from serialized bytes")
-	// ErrBorrowed reports that the object belongs to another object, which is to be closed instead.
+	// ErrBorrowed reports that the object belongs to another object, which must be closed instead.
 	ErrBorrowed = errkind.New(errkind.RuntimeError, "it belongs to another object")
 )
 
-// fail is the error of an operation for a cause that does not name the operation itself.
-func fail(op, subject string, cause error) error {
+// opError returns the error of an operation for a cause that does not name the operation.
+func opError(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Subject: subject, Err: cause}
 }
 
-// ended is the error of an operation whose context has ended.
-func ended(ctx context.Context, op string) error { return fail(op, "", context.Cause(ctx)) }
+// contextError returns the error of an operation whose context has ended.
+func contextError(ctx context.Context, op string) error { return opError(op, "", context.Cause(ctx)) }
 
-// errNotMade is the error of a zero value.
-func errNotMade(op, what, from string) error {
-	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + what + " is a zero value", Err: ErrClosed, Hint: "make it with " + from}
+// zeroValueError returns the error of an operation on a zero value. constructor is the function
+// that creates valid values.
+func zeroValueError(op, what, from string) error {
+	return &errkind.Fault{Op: "pjrt: " + op, Reason: "the " + what + " is a zero value", Err: ErrClosed,
+		Hint: "create it with " + from}
 }
 
-// Error reports what a plugin answered, or that the plugin lacks an entry point. It matches its
-// Code, and errors.ErrUnsupported if the code is Unimplemented.
+// Error is an error that a plugin returned, or reports that the plugin does not implement a
+// function. It matches its Code, and errors.ErrUnsupported if the code is Unimplemented.
 type Error struct {
 	// Op is the operation, such as "compile".
 	Op string
@@ -51,26 +53,26 @@ type Error struct {
 	Plugin string
 	// Msg is the first line of the plugin's message.
 	Msg string
-	// Log is the whole message where Msg is only its beginning.
+	// Log is the complete message if Msg is only its first line.
 	Log string
-	// NeedsMinor is set if the plugin lacks the entry point: it is the minor version of the PJRT
-	// API that brought the entry point.
+	// NeedsMinor is not 0 if the plugin does not implement the function. It is the minor version of
+	// the PJRT API that introduced the function.
 	NeedsMinor int
 }
 
 // Error returns "pjrt: op: CODE: message (plugin); hint".
 func (e *Error) Error() string {
-	return errkind.Text("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil, e.hint())
+	return errkind.Text("pjrt: "+e.Op, fmt.Sprintf("%s: %s (%s)", e.Code.Error(), e.Msg, filepath.Base(e.Plugin)), nil,
+		e.hint())
 }
 
-// hint says what the caller can do, where that follows from the error alone. Callers that know more
-// of the program, such as package strategy of its memory, say it themselves.
+// hint suggests a correction if it follows from the error alone.
 func (e *Error) hint() string {
 	switch {
 	case e.NeedsMinor > 0:
-		return fmt.Sprintf("install a plugin that speaks PJRT 0.%d or newer", e.NeedsMinor)
+		return fmt.Sprintf("install a plugin for PJRT 0.%d or newer", e.NeedsMinor)
 	case strings.HasPrefix(e.Msg, "No PTX compilation provider"):
-		return "have NVIDIA's assembler beside the plugin, where `tpustrategy install cuda` puts it, or ptxas on the PATH"
+		return "run `tpustrategy install cuda`, which installs NVIDIA's assembler with the plugin, or add ptxas to the PATH"
 	}
 	return ""
 }
@@ -81,17 +83,17 @@ func (e *Error) Kind() errkind.Kind { return e.Code.Kind() }
 // Unwrap returns the code.
 func (e *Error) Unwrap() error { return e.Code }
 
-// maxSummary bounds Error.Msg in bytes.
+// maxSummary is the limit of the length of Error.Msg in bytes.
 const maxSummary = 500
 
-// wrap names the operation of an error that the C side reported.
+// wrap adds the operation and the plugin to an error that the C API returned.
 func wrap(op, plugin string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var c *capi.Error
 	if !errors.As(err, &c) {
-		return fail(op, "", err)
+		return opError(op, "", err)
 	}
 	text := c.Error()
 	e := &Error{Op: op, Code: Code(c.Code), Plugin: plugin, Msg: strings.TrimSpace(text), NeedsMinor: c.Minor}
@@ -104,18 +106,19 @@ func wrap(op, plugin string, err error) error {
 	return e
 }
 
-// option returns the error of an option or an attribute that cannot be passed to a plugin.
-func option(name, hint, reason string, args ...any) error {
-	return &errkind.Fault{Op: fmt.Sprintf("pjrt: option %q", name), Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+// optionError returns the error for an option that cannot be passed to a plugin.
+func optionError(name, hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: fmt.Sprintf("pjrt: option %q", name), Reason: fmt.Sprintf(reason, args...), Hint: hint,
+		Class: errkind.ValueError}
 }
 
-// OpenError reports what keeps an object from closing. Close can be called again once that is
-// closed.
+// OpenError reports that an object cannot be closed because other objects are open. Close can be
+// called again after they are closed.
 type OpenError struct {
-	// Op is the operation that was refused.
+	// Op is the operation that failed.
 	Op string
-	// Buffers, Executables and Topologies count the objects that are still open, and Calls the
-	// calls that other goroutines are in.
+	// Buffers, Executables and Topologies are the numbers of open objects. Calls is the number of
+	// running calls.
 	Buffers, Executables, Topologies, Calls int
 }
 
@@ -133,5 +136,5 @@ func (e *OpenError) Error() string {
 	return errkind.Text("pjrt: "+e.Op, "still open: "+strings.Join(parts, ", "), nil, "")
 }
 
-// Kind returns FailedPreconditionError: what is open has to be closed first.
+// Kind returns FailedPreconditionError.
 func (*OpenError) Kind() errkind.Kind { return errkind.FailedPreconditionError }

@@ -15,8 +15,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-func TestErrorsMatchAtAnyDepth(t *testing.T) {
-	err := fmt.Errorf("outer: %w", &pjrt.Error{Op: "compile", Code: pjrt.ResourceExhausted, Plugin: "/x/libtpu.so", Msg: "no room"})
+func TestWrappedErrorsMatchCodes(t *testing.T) {
+	err := fmt.Errorf("outer: %w", &pjrt.Error{Op: "compile", Code: pjrt.ResourceExhausted, Plugin: "/x/libtpu.so",
+		Msg: "no room"})
 	require.ErrorIs(t, err, pjrt.ResourceExhausted)
 	assert.NotErrorIs(t, err, pjrt.Internal)
 	assert.NotErrorIs(t, err, errors.ErrUnsupported)
@@ -28,35 +29,44 @@ func TestErrorsMatchAtAnyDepth(t *testing.T) {
 	require.ErrorIs(t, &pjrt.ArgumentError{Err: pjrt.ErrDonated}, pjrt.ErrDonated)
 }
 
-// Operation, subject, reason, cause, what to do; the package is named once, and nothing is advised twice.
-func TestErrorsReadAlike(t *testing.T) {
+// TestErrorTexts checks that the texts contain operation, subject, reason, cause and hint, and that
+// no part is repeated.
+func TestErrorTexts(t *testing.T) {
 	url := &pjrt.PathError{Path: "gs://b/x.so", Reason: files.URL, Hint: "copy it"}
 	for want, err := range map[string]error{
-		"pjrt: compile: UNIMPLEMENTED: no slot (x.so); install a plugin that speaks PJRT 0.75 or newer": &pjrt.Error{Op: "compile", Code: pjrt.Unimplemented, Plugin: "/x.so", Msg: "no slot", NeedsMinor: 75},
-		"pjrt: execute: result 2 of device 1: it is live: busy; close it":                               &pjrt.ArgumentError{Result: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
-		"pjrt: execute: argument 2: x":                                      &pjrt.ArgumentError{Device: -1, Index: 2, Reason: "x"},
-		"pjrt: execute: arguments of device 1: x":                           &pjrt.ArgumentError{Device: 1, Index: -1, Reason: "x"},
-		"pjrt: execute: arguments: x":                                       &pjrt.ArgumentError{Device: -1, Index: -1, Reason: "x"},
-		"pjrt: execute: argument 0 of device 0: closed":                     &pjrt.ArgumentError{Err: pjrt.ErrClosed},
-		"pjrt: close client: still open: 2 buffers, 1 calls":                &pjrt.OpenError{Op: "close client", Buffers: 2, Calls: 1},
-		"pjrt: compile: Replicas: -1 is too few; give one":                  &pjrt.CompileError{Field: "Replicas", Reason: "-1 is too few", Hint: "give one"},
-		"pjrt: plugin x.so: truncated: at byte 3; install it again":         &pjrt.PluginError{Path: "x.so", Reason: pjrt.PluginTruncated, Detail: "at byte 3", Hint: "install it again"},
-		"pjrt: plugin x.so: not trusted: gs://b/x.so: it is a URL; copy it": &pjrt.PluginError{Path: "x.so", Reason: pjrt.PluginUntrusted, Err: url},
+		"pjrt: compile: UNIMPLEMENTED: no slot (x.so); install a plugin for PJRT 0.75 or newer": &pjrt.Error{Op: "compile", Code: pjrt.Unimplemented, Plugin: "/x.so", Msg: "no slot", NeedsMinor: 75},
+		"pjrt: execute: result 2 of device 1: it is live: busy; close it":                       &pjrt.ArgumentError{Result: true, Device: 1, Index: 2, Reason: "it is live", Err: errors.New("busy"), Hint: "close it"},
+		"pjrt: execute: argument 2: x": &pjrt.ArgumentError{Device: -1, Index: 2,
+			Reason: "x"},
+		"pjrt: execute: arguments of device 1: x": &pjrt.ArgumentError{Device: 1, Index: -1,
+			Reason: "x"},
+		"pjrt: execute: arguments: x": &pjrt.ArgumentError{Device: -1, Index: -1,
+			Reason: "x"},
+		"pjrt: execute: argument 0 of device 0: closed": &pjrt.ArgumentError{Err: pjrt.ErrClosed},
+		"pjrt: close client: still open: 2 buffers, 1 calls": &pjrt.OpenError{Op: "close client",
+			Buffers: 2, Calls: 1},
+		"pjrt: compile: Replicas: -1 is too few; give one": &pjrt.CompileError{Field: "Replicas",
+			Reason: "-1 is too few", Hint: "give one"},
+		"pjrt: plugin x.so: truncated: at byte 3; install it again": &pjrt.PluginError{Path: "x.so",
+			Reason: pjrt.PluginTruncated, Detail: "at byte 3", Hint: "install it again"},
+		"pjrt: plugin x.so: not trusted: gs://b/x.so: it is a URL; copy it": &pjrt.PluginError{Path: "x.so",
+			Reason: pjrt.PluginUntrusted, Err: url},
 	} {
 		assert.EqualError(t, err, want)
 	}
 	_, err := pjrt.Inspect("gs://b/x.so")
 	require.Error(t, err)
-	assert.Equal(t, 1, strings.Count(err.Error(), ";"), "the path's advice, and not the plugin's too: %v", err)
+	assert.Equal(t, 1, strings.Count(err.Error(), ";"), "only the hint of the path: %v", err)
 	var zero pjrt.Client
 	_, err = zero.Compile(background, addOne(1), pjrt.CompileOptions{})
-	assert.EqualError(t, err, "pjrt: compile: the client is a zero value: closed; make it with NewClient")
+	assert.EqualError(t, err, "pjrt: compile: the client is a zero value: closed; create it with NewClient")
 	assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
 }
 
-func TestACompilersLongMessageIsKeptWholeAndSummedUp(t *testing.T) {
+func TestCompilerErrorHasSummaryAndLog(t *testing.T) {
 	c := plugintest.CPU(t, 1)
-	_, err := c.Compile(background, function("%x: tensor<4xf32>", "tensor<5xf32>", "return %x : tensor<4xf32>"), pjrt.CompileOptions{})
+	_, err := c.Compile(background, function("%x: tensor<4xf32>", "tensor<5xf32>", "return %x : tensor<4xf32>"),
+		pjrt.CompileOptions{})
 	var pe *pjrt.Error
 	require.ErrorAs(t, err, &pe)
 	assert.NotContains(t, pe.Msg, "\n")

@@ -7,8 +7,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// eventPipe turns event callbacks into channel sends: the callback writes a message to a pipe, of which
-// each client has one. It is opened by the first wait that a context can end.
+// eventPipe delivers events of the plugin to Go. The C callback of an event writes a message to a
+// pipe, and one goroutine per client reads the pipe. The pipe is opened by the first wait with a
+// context that can end.
 type eventPipe struct {
 	mu      sync.Mutex
 	pipe    *pipe
@@ -16,18 +17,19 @@ type eventPipe struct {
 	pending map[uint64]pendingWait
 }
 
-// pendingWait is an event that something waits for: a function, or who reads a channel. It is a value,
-// so that a wait allocates nothing.
+// pendingWait is a wait for an event. The outcome is passed to done if done is not nil, and
+// otherwise sent to ready.
 type pendingWait struct {
 	event capi.Event
 	done  func(error)
 	ready chan error
 }
 
-// readies are channels with room for one error, which waits use again.
-var readies = sync.Pool{New: func() any { return make(chan error, 1) }}
+// readyChannels are channels with a buffer for one error, which waits reuse.
+var readyChannels = sync.Pool{New: func() any { return make(chan error, 1) }}
 
-func (w *eventPipe) start(api *capi.API, ended func(pendingWait, error)) (err error) {
+// start opens the pipe if it is not open. deliver is called with the outcome of each wait.
+func (w *eventPipe) start(api *capi.API, deliver func(pendingWait, error)) (err error) {
 	if w.pipe != nil {
 		return nil
 	}
@@ -36,20 +38,20 @@ func (w *eventPipe) start(api *capi.API, ended func(pendingWait, error)) (err er
 		slot := binary.NativeEndian.Uint64(message[:8])
 		err := api.ErrorFrom(binary.NativeEndian.Uint64(message[8:]))
 		w.mu.Lock()
-		of, ok := w.pending[slot]
+		wait, ok := w.pending[slot]
 		delete(w.pending, slot)
 		w.mu.Unlock()
 		if ok {
-			ended(of, err)
+			deliver(wait, err)
 		}
 	})
 	if err != nil {
-		return fail("wait", "", err)
+		return opError("wait", "", err)
 	}
 	return nil
 }
 
-// close stops the reading goroutine; nothing may be outstanding.
+// close stops the reading goroutine. No wait may be pending.
 func (w *eventPipe) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,13 +11,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// open is the CPU plugin with so many devices.
+// open opens the CPU plugin and creates a client with a number of devices.
 func open(devices int) (*pjrt.Client, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: cache, Stat: os.Stat})
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: cache, Stat: os.Stat})
 	if err != nil {
 		return nil, err
 	}
@@ -25,11 +26,12 @@ func open(devices int) (*pjrt.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plugin.NewClient(context.Background(), pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
+	return plugin.NewClient(context.Background(),
+		pjrt.ClientOptions{Options: map[string]any{"cpu_device_count": devices}})
 }
 
-// withoutPlugin prints what an example would, as examples cannot be skipped,
-// unless the environment asks for a plugin.
+// withoutPlugin prints the expected output of an example if no plugin is installed, because
+// examples cannot be skipped. If TPUSTRATEGY_REQUIRE_PLUGIN is 1, it prints the error.
 func withoutPlugin(err error, output string) {
 	if os.Getenv("TPUSTRATEGY_REQUIRE_PLUGIN") == "1" {
 		output = err.Error()
@@ -37,7 +39,7 @@ func withoutPlugin(err error, output string) {
 	fmt.Println(output)
 }
 
-// A program that adds, from text to result.
+// This example compiles and runs a program that adds two vectors.
 func Example() {
 	ctx := context.Background()
 	client, err := open(1)
@@ -86,7 +88,7 @@ module {
 	// Output: [5 7 9] F32[3] on device 0
 }
 
-// A step loop donates its state and gets it back in the same Go buffers.
+// A step loop donates its state and receives the results in the same Buffers.
 func ExampleLoadedExecutable_Execute() {
 	ctx := context.Background()
 	client, err := open(1)
@@ -129,7 +131,7 @@ module {
 	// Output: [100]
 }
 
-// A wrong path is an error, never passed over in silence.
+// An environment variable with an invalid path is an error.
 func ExampleFind() {
 	_, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", GOARCH: "amd64", Stat: os.Stat,
 		Getenv: func(name string) string { return map[string]string{"TPUSTRATEGY_CPU_PLUGIN": "/no/such.so"}[name] }})

@@ -13,22 +13,44 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Executable is a compiled program that is not loaded onto devices. It tells what the program is
-// called, what it costs, what it takes and what it gives. It is safe for concurrent use. An
-// Executable from [Topology.Compile] is the caller's to Close; one from [LoadedExecutable.Executable]
-// belongs to the LoadedExecutable.
+// Executable is a compiled program that is not loaded onto devices. It provides the properties of
+// the program, such as its cost and the shapes of its results. It is safe for concurrent use. The
+// caller must close an Executable from [Topology.Compile]. An Executable from
+// [LoadedExecutable.Executable] belongs to the LoadedExecutable.
 type Executable struct {
 	*executableHandle
-	// record answers in the plugin's place; then there is no handle.
+	// record, if not nil, replaces queries to the plugin; the handle is nil then.
 	record *ExecutableRecord
 	owned  bool
 }
 
-// newExecutable takes x over. unload ends the loaded program that it belongs to, right after it; it is
-// nil ahead of time.
+// executableHandle owns the C executable of an Executable. It has no pointer to the Executable, so
+// that the garbage collector can find out that the Executable is unreachable.
+type executableHandle struct {
+	handle
+	api *capi.API
+	x   capi.Executable
+	// deserialized is true if the executable was loaded from serialized bytes. serialized has those
+	// bytes if LoadOptions.Keep was set.
+	deserialized bool
+	serialized   []byte
+	// params are the shapes of the program's parameters, which Serialize writes; nil if unknown.
+	params *[]*shape
+}
+
+// call runs f while holding a use of the C executable.
+func (h *executableHandle) call(op string, f func() error) error {
+	if h == nil {
+		return zeroValueError(op, "executable", "Compile")
+	}
+	return h.handle.call(op, f)
+}
+
+// newExecutable returns an Executable that owns x. unload, if not nil, destroys the loaded program
+// that contains x, after x itself.
 func newExecutable(api *capi.API, path string, unload func() error, x capi.Executable) *Executable {
 	h := &executableHandle{handle: handle{kind: live.Executable, path: path}, api: api, x: x}
-	h.end = func() error {
+	h.free = func() error {
 		err := api.ExecutableDestroy(x)
 		if unload != nil {
 			return unload()
@@ -43,26 +65,26 @@ func newExecutable(api *capi.API, path string, unload func() error, x capi.Execu
 	return e
 }
 
-// Close gives the executable back once calls under way have returned. A second Close returns the
-// first result. The Executable of a LoadedExecutable stays open, and Close returns an error that
-// matches [ErrBorrowed].
+// Close frees the executable when no call uses it. A second Close returns the result of the first.
+// For the Executable of a LoadedExecutable, Close has no effect and returns an error that matches
+// [ErrBorrowed].
 func (e *Executable) Close() error {
 	if e == nil || e.executableHandle == nil {
-		return nil // a record, or a zero value
+		return nil // a record or a zero value
 	}
 	if !e.owned {
 		return &errkind.Fault{Op: "pjrt: close executable", Err: ErrBorrowed, Hint: "close the LoadedExecutable"}
 	}
-	return e.shut("close executable")
+	return e.closeOnce("close executable")
 }
 
-// answer returns a record with the answer to a question. What it refers to may be the executable's own.
-func (e *Executable) answer(q question) (r ExecutableRecord, err error) {
+// get returns a record in which only property p is valid. The record may share memory with e.
+func (e *Executable) get(p property) (r ExecutableRecord, err error) {
 	if e.record == nil {
-		err = e.call(q.name, func() error { return q.ask(e.executableHandle, &r) })
+		err = e.call(p.name, func() error { return p.read(e.executableHandle, &r) })
 		return r, err
 	}
-	if err := e.record.Missing[q.name]; err != nil {
+	if err := e.record.Missing[p.name]; err != nil {
 		return r, err
 	}
 	return *e.record, nil
@@ -70,42 +92,41 @@ func (e *Executable) answer(q question) (r ExecutableRecord, err error) {
 
 // Name returns the name of the program's module.
 func (e *Executable) Name() (string, error) {
-	r, err := e.answer(askName)
+	r, err := e.get(propName)
 	return r.Name, err
 }
 
-// Fingerprint returns bytes, not text, that change whenever the compiled program does.
+// Fingerprint returns a binary string that differs between different compiled programs.
 func (e *Executable) Fingerprint() (string, error) {
-	r, err := e.answer(askFingerprint)
+	r, err := e.get(propFingerprint)
 	return r.Fingerprint, err
 }
 
-// Counts returns the number of replicas, of partitions of each replica, and of results per device.
+// Counts returns the number of replicas, of partitions per replica, and of results per device.
 func (e *Executable) Counts() (replicas, partitions, outputs int, err error) {
-	r, err := e.answer(askCounts)
+	r, err := e.get(propCounts)
 	return r.Replicas, r.Partitions, r.Outputs, err
 }
 
-// SizeOfGeneratedCode returns the size of the machine code in bytes; -1 if the plugin does not
-// know.
+// SizeOfGeneratedCode returns the size of the machine code in bytes, or -1 if it is unknown.
 func (e *Executable) SizeOfGeneratedCode() (int64, error) {
-	r, err := e.answer(askCode)
+	r, err := e.get(propCode)
 	return r.GeneratedCode, err
 }
 
 // OutputDTypes returns the element types of the results.
 func (e *Executable) OutputDTypes() ([]DType, error) {
-	r, err := e.answer(askTypes)
+	r, err := e.get(propTypes)
 	return slices.Clone(r.OutputDTypes), err
 }
 
-// OutputDims returns the dimensions of the results, as one device has them.
+// OutputDims returns the dimensions of the results on one device.
 func (e *Executable) OutputDims() ([][]int, error) {
-	r, err := e.answer(askDims)
+	r, err := e.get(propDims)
 	return cloneDims(r.OutputDims), err
 }
 
-// outputShapes are the results' shapes.
+// outputShapes returns the shapes of the results on one device.
 func (e *Executable) outputShapes() (out []*shape, err error) {
 	err = e.call("output shapes", func() error {
 		types, err := e.api.ExecutableOutputTypes(e.x)
@@ -117,7 +138,7 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 			return err
 		}
 		if len(types) != len(dims) {
-			return fmt.Errorf("the plugin names %d result types and %d shapes", len(types), len(dims))
+			return fmt.Errorf("the plugin returned %d result types but %d result shapes", len(types), len(dims))
 		}
 		for i := range types {
 			out = append(out, shapeOf64(DType(types[i]), dims[i]))
@@ -127,56 +148,58 @@ func (e *Executable) outputShapes() (out []*shape, err error) {
 	return out, err
 }
 
-// OutputMemoryKinds returns the kind of memory that each result lives in.
+// OutputMemoryKinds returns the memory kind of each result.
 func (e *Executable) OutputMemoryKinds() ([]string, error) {
-	r, err := e.answer(askKinds)
+	r, err := e.get(propKinds)
 	return slices.Clone(r.OutputKinds), err
 }
 
-// ParameterMemoryKinds returns the kind of memory that each argument has to live in. It needs PJRT
-// 0.102; an older plugin gives an error that matches errors.ErrUnsupported.
+// ParameterMemoryKinds returns the memory kind that is expected for each argument. It requires PJRT
+// 0.102; otherwise the error matches errors.ErrUnsupported.
 func (e *Executable) ParameterMemoryKinds() ([]string, error) {
-	r, err := e.answer(askParameterKinds)
+	r, err := e.get(propParameterKinds)
 	return slices.Clone(r.ParameterKinds), err
 }
 
-// CostAnalysis returns the compiler's estimate for one run on one device, such as "flops" and
-// "bytes accessed" (float32). The map is the caller's.
+// CostAnalysis returns the compiler's estimates for one run on one device, such as "flops" and
+// "bytes accessed" (float32). The caller may modify the map.
 func (e *Executable) CostAnalysis() (map[string]any, error) {
-	r, err := e.answer(askCost)
+	r, err := e.get(propCost)
 	return maps.Clone(r.Cost), err
 }
 
-// MemoryStats returns the compiler's account of the program's memory. A run needs Arguments +
+// MemoryStats returns the compiler's estimate of the memory of the program. A run uses Arguments +
 // Outputs + Temp - Alias.
 func (e *Executable) MemoryStats() (CompiledMemoryStats, error) {
-	r, err := e.answer(askMemory)
+	r, err := e.get(propMemory)
 	return r.Memory, err
 }
 
-// OptimizedProgram returns the program after optimization and partitioning, as one device runs it,
-// in the format "hlo_with_config" or "hlo".
+// OptimizedProgram returns the program of one device after optimization and partitioning. Its
+// format is "hlo_with_config" or "hlo".
 func (e *Executable) OptimizedProgram() (Program, error) {
-	r, err := e.answer(askOptimized)
+	r, err := e.get(propOptimized)
 	if e.record != nil {
 		r.Optimized.Code = bytes.Clone(r.Optimized.Code)
 	}
 	return r.Optimized, err
 }
 
-// Serialize writes the executable out for [Client.Load] of the same plugin build on the same kind
-// of device: the plugin's bytes after a header with their checksum. An executable that
-// [Client.Load] made gives an error that matches [ErrDeserialized], unless [LoadOptions].Keep kept
-// the bytes: the CPU plugin, for one, would write it without its machine code, and what is loaded
-// from that fails when it runs.
+// Serialize returns the executable in a form that [Client.Load] can load with the same plugin build
+// on the same kind of device. The result contains a checksum.
+//
+// An executable that was loaded by [Client.Load] returns an error that matches [ErrDeserialized],
+// unless [LoadOptions].Keep was set. The reason is that the CPU plugin would serialize it without
+// its machine code.
 func (e *Executable) Serialize() ([]byte, error) {
 	if e.record == nil && e.executableHandle != nil && e.deserialized {
 		if e.serialized != nil {
 			return seal(e.serialized, e.params), nil
 		}
-		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized, Hint: "keep those bytes, or have Load keep them with LoadOptions.Keep"}
+		return nil, &errkind.Fault{Op: "pjrt: serialize", Err: ErrDeserialized,
+			Hint: "use the original bytes, or set LoadOptions.Keep when you load them"}
 	}
-	r, err := e.answer(askSerialize)
+	r, err := e.get(propSerialize)
 	if e.record != nil {
 		r.Serialized = bytes.Clone(r.Serialized)
 	}

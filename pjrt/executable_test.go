@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-func TestExecutableTellsAboutTheProgram(t *testing.T) {
+func TestExecutableProperties(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
@@ -44,12 +44,12 @@ func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, cost, "flops")
 	_, err = e.OutputMemoryKinds()
-	require.ErrorIs(t, err, errors.ErrUnsupported, "the CPU plugin does not know")
+	require.ErrorIs(t, err, errors.ErrUnsupported, "the CPU plugin does not report them")
 	_, err = e.ParameterMemoryKinds()
 	require.ErrorIs(t, err, pjrt.Unimplemented)
 	var pe *pjrt.Error
 	require.ErrorAs(t, err, &pe)
-	assert.Equal(t, 102, pe.NeedsMinor, "it says which version has it")
+	assert.Equal(t, 102, pe.NeedsMinor, "the error contains the required version")
 	program, err := e.OptimizedProgram()
 	require.NoError(t, err)
 	assert.Equal(t, pjrt.FormatHLOWithConfig, program.Format)
@@ -61,7 +61,7 @@ func TestExecutableTellsAboutTheProgram(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-func TestSerializedExecutableRunsAgain(t *testing.T) {
+func TestLoadSerializedExecutable(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
@@ -70,7 +70,7 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	want, ok := x.Parameters()
 	require.True(t, ok)
 	require.NoError(t, x.Close())
-	plain, err := pjrt.WithoutParameters(b) // as it was written before
+	plain, err := pjrt.WithoutParameters(b) // the format without parameters
 	require.NoError(t, err)
 	for _, b := range [][]byte{b, plain} {
 		y, err := c.Load(background, b, pjrt.LoadOptions{})
@@ -101,8 +101,9 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	assert.Equal(t, 1, z.AddressableDevices()[0].ID(), "the assignment can be replaced on loading")
 
 	var ce *pjrt.CompileError
-	for name, bad := range map[string][]byte{"empty": nil, "garbage": []byte("garbage"), "cut short": b[:len(b)-1], "head only": b[:20],
-		"changed": append(append([]byte{}, b[:len(b)-100]...), make([]byte, 100)...)} {
+	for name, bad := range map[string][]byte{"empty": nil, "garbage": []byte("garbage"), "cut short": b[:len(b)-1],
+		"head only": b[:20],
+		"changed":   append(append([]byte{}, b[:len(b)-100]...), make([]byte, 100)...)} {
 		_, err := c.Load(background, bad, pjrt.LoadOptions{})
 		require.ErrorAs(t, err, &ce, name)
 	}
@@ -111,8 +112,9 @@ func TestSerializedExecutableRunsAgain(t *testing.T) {
 	require.ErrorAs(t, err, &ce)
 }
 
-// What a plugin tells about a program it reads from the loaded one.
-func TestAProgramCanBeClosedWhileItIsSerialized(t *testing.T) {
+// TestCloseDuringSerialize closes a program while other goroutines serialize it, which reads the
+// loaded program.
+func TestCloseDuringSerialize(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	for range 20 {

@@ -14,8 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// bench is a client of two devices, program two() on device 0, and good arguments for it.
-type bench struct {
+// fixture is a client with two devices, program two() on device 0, and valid arguments for the
+// program.
+type fixture struct {
 	c       *pjrt.Client
 	x       *pjrt.LoadedExecutable
 	d0, d1  *pjrt.Device
@@ -24,11 +25,11 @@ type bench struct {
 	results [][]*pjrt.Buffer
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	c := plugintest.CPU(t, 2)
 	x := compile(t, c, two(), pjrt.CompileOptions{DeviceAssignment: [][]int{{0}}})
-	b := &bench{c: c, x: x, d0: c.Devices()[0], d1: c.Devices()[1]}
+	b := &fixture{c: c, x: x, d0: c.Devices()[0], d1: c.Devices()[1]}
 	b.a = put(t, c, []float32{1, 2, 3, 4, 5, 6}, pjrt.F32, []int{2, 3}, b.d0)
 	b.y = put(t, c, []int32{7, 8, 9, 10}, pjrt.S32, []int{4}, b.d0)
 	b.args, b.results = [][]*pjrt.Buffer{{b.a, b.y}}, rows(1, 2)
@@ -36,9 +37,9 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func TestExecuteGivesNewBuffersForNilResults(t *testing.T) {
+func TestExecuteCreatesBuffersForNilResults(t *testing.T) {
 	leaktest.Check(t)
-	b := newBench(t)
+	b := newFixture(t)
 	require.NoError(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}))
 	sum, same := b.results[0][0], b.results[0][1]
 	assert.Equal(t, []float32{2, 4, 6, 8, 10, 12}, get[float32](t, sum, 6))
@@ -47,14 +48,14 @@ func TestExecuteGivesNewBuffersForNilResults(t *testing.T) {
 	assert.Equal(t, pjrt.F32, sum.DType())
 	assert.Equal(t, 24, sum.Bytes())
 	assert.Same(t, b.d0, sum.Device())
-	assert.Equal(t, pjrt.Live, b.a.State(), "arguments stay")
+	assert.Equal(t, pjrt.Live, b.a.State(), "arguments stay live")
 	assert.Equal(t, []float32{1, 2, 3, 4, 5, 6}, get[float32](t, b.a, 6))
 	assert.Equal(t, "F32[2,3] on device 0", sum.String())
 }
 
-func TestDonatedBuffersAreGoneUntilFilledAgain(t *testing.T) {
+func TestDonatedBufferIsUnusableUntilRefilled(t *testing.T) {
 	leaktest.Check(t)
-	b := newBench(t)
+	b := newFixture(t)
 	require.NoError(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{Donate: []bool{true, false}}))
 	assert.Equal(t, pjrt.Donated, b.a.State())
 	assert.Equal(t, pjrt.Live, b.y.State())
@@ -66,20 +67,22 @@ func TestDonatedBuffersAreGoneUntilFilledAgain(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrDonated)
 	_, err = b.a.OnDeviceSize()
 	require.ErrorIs(t, err, pjrt.ErrDonated)
-	assert.Equal(t, []int{2, 3}, b.a.Dims(), "it still tells what it was")
+	assert.Equal(t, []int{2, 3}, b.a.Dims(), "the shape of the last contents")
 	assert.Equal(t, "F32[2,3] on device 0 (donated)", b.a.String())
-	require.NoError(t, b.c.RefillFromHost(background, b.a, pjrt.Bytes([]float32{9, 9, 9, 9, 9, 9}), pjrt.F32, []int{2, 3}, b.d0))
+	require.NoError(t, b.c.RefillFromHost(background, b.a, pjrt.Bytes([]float32{9, 9, 9, 9, 9, 9}), pjrt.F32,
+		[]int{2, 3}, b.d0))
 	assert.Equal(t, pjrt.Live, b.a.State())
 	assert.Equal(t, []float32{9, 9, 9, 9, 9, 9}, get[float32](t, b.a, 6))
 	require.NoError(t, b.a.Close())
-	require.NoError(t, b.c.RefillFromHost(background, b.a, pjrt.Bytes([]int8{1}), pjrt.S8, nil, b.d1), "another shape, type and device")
+	require.NoError(t, b.c.RefillFromHost(background, b.a, pjrt.Bytes([]int8{1}), pjrt.S8, nil, b.d1),
+		"another shape, type and device")
 	assert.Equal(t, "S8[] on device 1", b.a.String())
 	assert.Equal(t, []int8{1}, get[int8](t, b.a, 1))
 }
 
-func TestClosedAndDonatedBuffersTakeResults(t *testing.T) {
+func TestExecuteRefillsClosedAndDonatedBuffers(t *testing.T) {
 	leaktest.Check(t)
-	b := newBench(t)
+	b := newFixture(t)
 	other := put(t, b.c, []float32{0}, pjrt.F32, []int{1}, b.d1)
 	require.NoError(t, other.Close())
 	b.results[0][0], b.results[0][1] = b.a, other
@@ -89,7 +92,7 @@ func TestClosedAndDonatedBuffersTakeResults(t *testing.T) {
 	assert.Same(t, b.d0, other.Device())
 }
 
-func TestALaunchThatThePluginRefusesLeavesItsArguments(t *testing.T) {
+func TestRejectedLaunchKeepsArguments(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<f32>", "tensor<20000000x20000000xf32>",
@@ -98,16 +101,17 @@ func TestALaunchThatThePluginRefusesLeavesItsArguments(t *testing.T) {
 	closed := put(t, c, []float32{3}, pjrt.F32, nil, c.Devices()[0])
 	closed.Close()
 	for range 3 {
-		err := x.Execute(background, [][]*pjrt.Buffer{{b}}, [][]*pjrt.Buffer{{closed}}, pjrt.ExecuteOptions{Donate: []bool{true}})
+		err := x.Execute(background, [][]*pjrt.Buffer{{b}}, [][]*pjrt.Buffer{{closed}},
+			pjrt.ExecuteOptions{Donate: []bool{true}})
 		require.ErrorIs(t, err, pjrt.ResourceExhausted)
 		assert.Equal(t, pjrt.Closed, closed.State())
 	}
 	assert.Equal(t, []float32{3}, get[float32](t, b, 1))
 }
 
-func TestExecuteHonoursContextAndClose(t *testing.T) {
+func TestExecuteAfterCancelAndClose(t *testing.T) {
 	leaktest.Check(t)
-	b := newBench(t)
+	b := newFixture(t)
 	ctx, cancel := context.WithCancelCause(background)
 	why := errors.New("enough")
 	cancel(why)
@@ -152,7 +156,7 @@ func TestConcurrentExecutesShareArguments(t *testing.T) {
 	wg.Wait()
 }
 
-func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
+func TestConcurrentDonationCloseAndUse(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, addOne(1), pjrt.CompileOptions{})
@@ -162,7 +166,8 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 		require.NoError(t, err)
 		state := [][]*pjrt.Buffer{{b}}
 		allowed := func(err error) {
-			if err != nil && !errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, pjrt.ErrDonated) && !errors.Is(err, pjrt.ErrBusy) {
+			if err != nil && !errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, pjrt.ErrDonated) &&
+				!errors.Is(err, pjrt.ErrBusy) {
 				t.Errorf("unexpected: %v", err)
 			}
 		}
@@ -178,13 +183,13 @@ func TestDonationCloseAndUseRaceWithoutHarm(t *testing.T) {
 		wg.Go(func() { allowed(b.Close()) })
 		wg.Go(func() { _ = b.String(); _ = b.Dims(); _ = b.State() })
 		wg.Wait()
-		// A refill may have won against the Close; either way this ends it.
+		// The buffer is live if the refill came after the Close.
 		require.NoError(t, b.Close())
 		assert.Equal(t, pjrt.Closed, b.State())
 	}
 }
 
-func TestStepLoopWithDonatedStateOnEightDevices(t *testing.T) {
+func TestStepLoopOnEightDevices(t *testing.T) {
 	leaktest.Check(t)
 	const n = 8
 	c := plugintest.CPU(t, n)
@@ -200,7 +205,7 @@ func TestStepLoopWithDonatedStateOnEightDevices(t *testing.T) {
 	for range 10 {
 		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
 	}
-	require.Same(t, before, state[3][0], "the Go buffer is filled again")
+	require.Same(t, before, state[3][0], "Execute reuses the Buffer")
 	for _, row := range state {
 		assert.Equal(t, []float32{10, 10, 10, 10, 10, 10, 10, 10}, get[float32](t, row[0], 8))
 	}

@@ -1,13 +1,11 @@
 package pjrt
 
-// What tests outside the package look at.
-
-// EncodeOptions encodes for devices 0 to n-1.
+// EncodeOptions encodes o for devices 0 to n-1.
 func EncodeOptions(o CompileOptions, n int) ([]byte, error) {
 	return o.encode(n, func(id int) bool { return id >= 0 && id < n })
 }
 
-// DTypeNames and ExtensionNames are the tables that mirror C enums.
+// DTypeNames returns the names of the element types by number.
 func DTypeNames() []string {
 	var out []string
 	for _, d := range dtypes {
@@ -16,7 +14,7 @@ func DTypeNames() []string {
 	return out
 }
 
-// CodeNames are the error codes' names by number.
+// CodeNames returns the names of the error codes by number.
 func CodeNames() []string {
 	var out []string
 	for _, c := range codes {
@@ -25,10 +23,10 @@ func CodeNames() []string {
 	return out
 }
 
-// ExtensionNames are the extensions' names by number.
+// ExtensionNames returns the names of the extensions by number.
 func ExtensionNames() []string { return extensionNames[:] }
 
-// ForgetParameters makes x one whose plugin does not tell its parameters.
+// ForgetParameters makes the parameters of x unknown, as if the plugin did not report them.
 func ForgetParameters(x *LoadedExecutable) {
 	x.params.Store(nil)
 	if x.first != nil {
@@ -36,10 +34,10 @@ func ForgetParameters(x *LoadedExecutable) {
 	}
 }
 
-// Kept is the number of launches whose donated handles the program still holds.
+// Kept returns the number of launches whose donated handles are not freed yet.
 func Kept(x *LoadedExecutable) int { return x.first.Kept() }
 
-// WithoutParameters is a serialized executable in the form that does not name its parameters.
+// WithoutParameters converts a serialized executable to the format without parameters.
 func WithoutParameters(b []byte) ([]byte, error) {
 	payload, _, err := unseal(b)
 	return seal(payload, nil), err

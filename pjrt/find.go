@@ -12,54 +12,54 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/pins"
 )
 
-// FindOptions say where to look for a plugin. Find reads nothing else.
+// FindOptions specify where Find searches for a plugin. Find uses no other input.
 type FindOptions struct {
 	// Kind is "cpu", "tpu" or "cuda".
 	Kind string
-	// Path, if it is set, is taken and nothing else is looked at.
+	// Path, if not empty, is the only path that Find checks.
 	Path string
-	// Getenv reads the environment, as os.Getenv; nil means that nothing is set.
+	// Getenv returns an environment variable, as os.Getenv. nil means that no variable is set.
 	Getenv func(string) string
-	// GOARCH is the kind of machine to find a plugin for, as runtime.GOARCH names it.
+	// GOARCH is the architecture of the plugin, with the names of runtime.GOARCH.
 	GOARCH string
-	// UserCacheDir is the folder in which the installer keeps plugins, as os.UserCacheDir returns
-	// it; if it is empty, that place is skipped.
+	// UserCacheDir is the directory in which the installer stores plugins, as returned by
+	// os.UserCacheDir. If it is empty, Find does not search there.
 	UserCacheDir string
-	// Stat looks at a file, as os.Stat does.
+	// Stat returns information on a file, as os.Stat.
 	Stat func(string) (fs.FileInfo, error)
 }
 
-// Candidate is a place that Find looked at.
+// Candidate is a location that Find checked.
 type Candidate struct {
-	// Source names the rule, such as "$TPU_LIBRARY_PATH".
+	// Source is the rule that produced the path, such as "$TPU_LIBRARY_PATH".
 	Source string
-	// Path is where the rule leads; it is empty where the rule names no file.
+	// Path is the path that was checked. It is empty if the rule produced no path.
 	Path string
-	// Err says why the candidate was passed over; it is nil for the plugin that was found.
+	// Err is the reason why the candidate was rejected. It is nil for the plugin that was found.
 	Err error
 }
 
-// Location says where a plugin is.
+// Location is the location of a plugin.
 type Location struct {
-	// Path is the plugin's library.
+	// Path is the path of the plugin's library.
 	Path string
-	// Source names the rule that led there, such as "$TPU_LIBRARY_PATH".
+	// Source is the rule that produced the path, such as "$TPU_LIBRARY_PATH".
 	Source string
-	// Tried are the places that were looked at, in order, the plugin's own last.
+	// Tried are the candidates in the order of the search. The last one is the plugin.
 	Tried []Candidate
 }
 
 // FindError reports that no plugin was found. It matches fs.ErrNotExist.
 type FindError struct {
-	// Plugin is what was looked for: "cpu", "tpu" or "cuda".
+	// Plugin is the kind of the plugin: "cpu", "tpu" or "cuda".
 	Plugin string
-	// Tried are the places that were looked at, in order.
+	// Tried are the candidates in the order of the search.
 	Tried []Candidate
-	// Hint says what to do.
+	// Hint suggests a correction.
 	Hint string
 }
 
-// Error returns what was looked for and what to do, and a line for each place that was tried.
+// Error returns the kind of the plugin, the hint, and one line per candidate.
 func (e *FindError) Error() string {
 	var b strings.Builder
 	b.WriteString(errkind.Text("pjrt: find "+e.Plugin+" plugin", "none found", nil, e.Hint))
@@ -79,16 +79,15 @@ func (*FindError) Kind() errkind.Kind { return errkind.NotFoundError }
 // Unwrap returns fs.ErrNotExist.
 func (e *FindError) Unwrap() error { return fs.ErrNotExist }
 
-// errUnset is why a variable was passed over.
 var errUnset = errors.New("not set")
 
-// tpuPlaces are where TPU VM images keep libtpu.
-var tpuPlaces = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"}
+// tpuPaths are the paths of libtpu in TPU VM images.
+var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"}
 
-// Find looks for a plugin library, in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or _TPU_, _CUDA_);
-// for a TPU $TPU_LIBRARY_PATH; the installer's place under UserCacheDir; for a TPU /lib, /usr/lib
-// and /usr/local/lib. A Path or a variable that is set and wrong is an error: it is not passed
-// over. If no plugin is found, the error is a [*FindError].
+// Find searches for a plugin library in this order: Path; $TPUSTRATEGY_CPU_PLUGIN (or
+// $TPUSTRATEGY_TPU_PLUGIN, $TPUSTRATEGY_CUDA_PLUGIN); for a TPU, $TPU_LIBRARY_PATH; the installer's
+// directory in UserCacheDir; for a TPU, /lib, /usr/lib and /usr/local/lib. If Path or a variable is
+// set but not valid, Find returns an error and does not continue. The error is a [*FindError].
 func Find(o FindOptions) (Location, error) {
 	hint, ok := map[string]string{
 		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
@@ -96,10 +95,10 @@ func Find(o FindOptions) (Location, error) {
 		"cuda": "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cuda`, or set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
-		return Location{}, option("Kind", `use "cpu", "tpu" or "cuda"`, "%q is no kind of plugin", o.Kind)
+		return Location{}, optionError("Kind", `use "cpu", "tpu" or "cuda"`, "%q is not a kind of plugin", o.Kind)
 	}
 	if o.Stat == nil {
-		return Location{}, option("Stat", "pass os.Stat", "it is nil")
+		return Location{}, optionError("Stat", "pass os.Stat", "it is nil")
 	}
 	getenv := o.Getenv
 	if getenv == nil {
@@ -112,7 +111,7 @@ func Find(o FindOptions) (Location, error) {
 			info, err = o.Stat(path)
 		}
 		if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
-			err = cause.Err // the candidate has the path
+			err = cause.Err // without the path, which the candidate contains
 		}
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("not a regular file")
@@ -141,19 +140,21 @@ func Find(o FindOptions) (Location, error) {
 		if try(c.Source, c.Path) {
 			return found()
 		}
-		return Location{}, &FindError{Plugin: o.Kind, Tried: tried, Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
+		return Location{}, &FindError{Plugin: o.Kind, Tried: tried,
+			Hint: fmt.Sprintf("%s is %s: %v; correct or unset it", c.Source, c.Path, tried[len(tried)-1].Err)}
 	}
 	if pin, err := pins.For(o.Kind, o.GOARCH); err != nil {
 		tried = append(tried, Candidate{"installer", "", err})
-		hint = fmt.Sprintf("set $%s to the path of one that was made for this machine", names[0])
+		hint = fmt.Sprintf("set $%s to the path of a plugin for this machine", names[0])
 	} else if o.UserCacheDir == "" {
-		tried = append(tried, Candidate{"installer", "", errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")})
-		hint = fmt.Sprintf("set $HOME, where plugins are installed, or $%s to a plugin's path; then, if there is none, %s", names[0], hint)
+		err := errors.New("no user cache directory: neither $XDG_CACHE_HOME nor $HOME is an absolute path")
+		tried = append(tried, Candidate{"installer", "", err})
+		hint = fmt.Sprintf("set $HOME to find installed plugins, or set $%s to the path of a plugin; to install one, %s", names[0], hint)
 	} else if try("installer", pin.LibraryPath(o.UserCacheDir)) {
 		return found()
 	}
 	if o.Kind == "tpu" {
-		for _, p := range tpuPlaces {
+		for _, p := range tpuPaths {
 			if try(filepath.Dir(p), p) {
 				return found()
 			}

@@ -11,86 +11,86 @@ import (
 
 const closedRefs = math.MinInt64 / 2
 
-// guard counts the users of a C object that Close may end while calls are under way: the object
-// goes when the last user does.
-type guard struct {
-	n atomic.Int64 // users, or closedRefs and up once closing
+// refCount counts the calls that use a C object. Close may be called while calls are running; the
+// object is then destroyed when the last call ends.
+type refCount struct {
+	n atomic.Int64 // number of calls, plus closedRefs after close
 }
 
-// enter counts a user; it fails once close was called.
-func (g *guard) enter() bool {
+// acquire adds a call. It returns false if close was called.
+func (c *refCount) acquire() bool {
 	for {
-		n := g.n.Load()
+		n := c.n.Load()
 		if n < 0 {
 			return false
 		}
-		if g.n.CompareAndSwap(n, n+1) {
+		if c.n.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
-// leave answers true if the caller is the last user of a closed object and has to end it.
-func (g *guard) leave() bool { return g.n.Add(-1) == closedRefs }
+// drop removes a call. It returns true if the caller must destroy the object.
+func (c *refCount) drop() bool { return c.n.Add(-1) == closedRefs }
 
-// close answers first for the call that closed, and last if that caller has to end the object at
-// once.
-func (g *guard) close() (first, last bool) {
+// close prevents further calls. first is true for the first close. last is true if no call is
+// running, so that the caller must destroy the object.
+func (c *refCount) close() (first, last bool) {
 	for {
-		n := g.n.Load()
+		n := c.n.Load()
 		if n < 0 {
 			return false, false
 		}
-		if g.n.CompareAndSwap(n, n+closedRefs) {
+		if c.n.CompareAndSwap(n, n+closedRefs) {
 			return true, n == 0
 		}
 	}
 }
 
-// handle is the inner half of an object that owns a C object, without a way back to it, so that the
-// garbage collector can tell when the object was dropped without Close.
+// handle owns the C object of a Go object. It has no pointer to the Go object, so that the garbage
+// collector can find out that the Go object is unreachable.
 type handle struct {
-	guard
+	refCount
 	kind live.Kind
-	path string       // the plugin's
-	end  func() error // gives the C object back
-	// mu is held by Close, whose first result is that of each later one.
-	mu     sync.Mutex
-	result error
+	path string       // of the plugin
+	free func() error // frees the C object
+
+	mu       sync.Mutex
+	closeErr error // guarded by mu
 }
 
-// call runs f on the live C object.
+// call runs f while the C object cannot be freed.
 func (h *handle) call(op string, f func() error) error {
-	if !h.enter() {
-		return fail(op, h.kind.String(), ErrClosed)
+	if !h.acquire() {
+		return opError(op, h.kind.String(), ErrClosed)
 	}
-	defer h.exit()
+	defer h.release()
 	return wrap(op, h.path, f())
 }
 
-// exit leaves, and ends a closed object that nobody else uses.
-func (h *handle) exit() {
-	if h.leave() {
+// release removes a call, and destroys a closed object after its last call.
+func (h *handle) release() {
+	if h.drop() {
 		_ = h.destroy()
 	}
 }
 
 func (h *handle) destroy() error {
 	live.Remove(h.kind, unsafe.Pointer(h))
-	return h.end()
+	return h.free()
 }
 
-// shut closes the object, which goes with its last user.
-func (h *handle) shut(op string) error {
+// closeOnce closes the object. It returns the result of the first call.
+func (h *handle) closeOnce(op string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, last := h.close(); last {
-		h.result = wrap(op, h.path, h.destroy())
+		h.closeErr = wrap(op, h.path, h.destroy())
 	}
-	return h.result
+	return h.closeErr
 }
 
-// reclaim ends an object that was dropped without Close.
+// reclaim closes an object that became unreachable without Close.
 func (h *handle) reclaim() {
 	if first, last := h.close(); first {
 		live.Reclaimed(h.kind, unsafe.Pointer(h))

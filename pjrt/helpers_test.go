@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// goleak sees the goroutines that wait for events: they end with their client.
+// TestMain checks that no goroutine runs after the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv("TPUSTRATEGY_TEST_CHILD") != "" {
 		os.Exit(m.Run())
@@ -21,14 +21,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// background cannot end, as a step loop's context often cannot.
+// background cannot be canceled. Many functions have a separate implementation for such contexts.
 var background = context.Background()
 
-// addOne is x+1 of F32[n,8] split over a mesh of n devices, x donated.
+// addOne returns a program that adds 1 to a donated F32[n,8] tensor, which is split over n devices.
 func addOne(n int) pjrt.Program {
 	return pjrt.Program{Code: fmt.Appendf(nil, `module @add_one {
   sdy.mesh @mesh = <["d"=%[1]d]>
-  func.func public @main(%%x: tensor<%[1]dx8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>, tf.aliasing_output = 0 : i32}) -> (tensor<%[1]dx8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) {
+  func.func public @main(%%x: tensor<%[1]dx8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>,
+	tf.aliasing_output = 0 : i32}) -> (tensor<%[1]dx8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) {
     %%c = stablehlo.constant dense<1.0> : tensor<%[1]dx8xf32>
     %%o = stablehlo.add %%x, %%c : tensor<%[1]dx8xf32>
     return %%o : tensor<%[1]dx8xf32>
@@ -36,7 +37,8 @@ func addOne(n int) pjrt.Program {
 }`, n), Trusted: true}
 }
 
-// many adds 1 to each of k F32[n,4] arguments over n devices, all donated.
+// many returns a program that adds 1 to each of k donated F32[n,4] tensors, which are split over n
+// devices.
 func many(n, k int) pjrt.Program {
 	var in, out, body, ret, types string
 	for i := range k {
@@ -60,7 +62,7 @@ func many(n, k int) pjrt.Program {
 }`, n, in, out, n, body, ret, types), Trusted: true}
 }
 
-// spmd are the options for one replica of n partitions on devices 0 to n-1.
+// spmd returns options for one replica with n partitions on devices 0 to n-1.
 func spmd(n int) pjrt.CompileOptions {
 	row := make([]int, n)
 	for i := range row {
@@ -69,19 +71,22 @@ func spmd(n int) pjrt.CompileOptions {
 	return pjrt.CompileOptions{Partitions: n, SPMD: true, Shardy: true, DeviceAssignment: [][]int{row}}
 }
 
-// function wraps a body into a module with a main.
+// function returns a module with a main function.
 func function(in, out, body string) pjrt.Program {
-	return pjrt.Program{Code: fmt.Appendf(nil, "module @m {\n func.func public @main(%s) -> (%s) {\n%s\n}\n}", in, out, body), Trusted: true}
+	return pjrt.Program{Code: fmt.Appendf(nil, "module @m {\n func.func public @main(%s) -> (%s) {\n%s\n}\n}", in, out,
+		body), Trusted: true}
 }
 
-// two takes x: F32[2,3] and y: S32[4], and gives x+x and y; x may be donated.
+// two returns a program with parameters x: F32[2,3], which can be donated, and y: S32[4], and
+// results x+x and y.
 func two() pjrt.Program {
-	return function("%x: tensor<2x3xf32> {jax.buffer_donor = true}, %y: tensor<4xi32>", "tensor<2x3xf32>, tensor<4xi32>",
+	return function("%x: tensor<2x3xf32> {jax.buffer_donor = true}, %y: tensor<4xi32>",
+		"tensor<2x3xf32>, tensor<4xi32>",
 		"%o = stablehlo.add %x, %x : tensor<2x3xf32>\n return %o, %y : tensor<2x3xf32>, tensor<4xi32>")
 }
 
-// spin counts to its S32 argument with a matrix product in each round, so that the plugin does not
-// find it cheap enough to run inside the call.
+// spin returns a program that runs a matrix product as often as its S32 argument specifies, so that
+// the plugin does not run it synchronously.
 func spin() pjrt.Program {
 	return function("%n: tensor<i32>", "tensor<i32>, tensor<128x128xf32>", `
 %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -91,7 +96,8 @@ func spin() pjrt.Program {
  cond { %c = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
   stablehlo.return %c : tensor<i1>
  } do { %next = stablehlo.add %i, %one : tensor<i32>
-  %b = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %b = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : (tensor<128x128xf32>,
+	tensor<128x128xf32>) -> tensor<128x128xf32>
   %t = stablehlo.tanh %b : tensor<128x128xf32>
   stablehlo.return %next, %end, %t : tensor<i32>, tensor<i32>, tensor<128x128xf32> }
 return %r#0, %r#2 : tensor<i32>, tensor<128x128xf32>`)
@@ -105,7 +111,8 @@ func compile(t testing.TB, c *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions
 	return x
 }
 
-func put[T pjrt.Element](t testing.TB, c *pjrt.Client, data []T, dtype pjrt.DType, dims []int, d *pjrt.Device) *pjrt.Buffer {
+func put[T pjrt.Element](t testing.TB, c *pjrt.Client, data []T, dtype pjrt.DType, dims []int,
+	d *pjrt.Device) *pjrt.Buffer {
 	t.Helper()
 	b, err := c.BufferFromHost(background, pjrt.Bytes(data), dtype, dims, d)
 	require.NoError(t, err)
@@ -120,7 +127,7 @@ func get[T pjrt.Element](t testing.TB, b *pjrt.Buffer, n int) []T {
 	return out
 }
 
-// rows makes result lists of nil for an Execute.
+// rows returns result lists for Execute with nil entries.
 func rows(devices, results int) [][]*pjrt.Buffer {
 	out := make([][]*pjrt.Buffer, devices)
 	for d := range out {
@@ -141,8 +148,8 @@ func closeAll(lists ...[][]*pjrt.Buffer) {
 	}
 }
 
-// libtpu reads its environment once and may end the process, so each test of it has a process of
-// its own.
+// inTPUChild runs the test in a child process and reports whether the current process is the child.
+// libtpu reads its environment only once and may abort the process.
 func inTPUChild(t *testing.T) bool {
 	t.Helper()
 	plugintest.Path(t, "tpu")

@@ -10,11 +10,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// errHLO is what any malformed program proto gives.
 var errHLO = errkind.New(errkind.InternalError, "malformed HLO proto")
 
-// eachField walks the fields of a message. f gets varints as v and length-delimited fields as b;
-// other kinds are skipped.
+// eachField calls f for each field of an encoded message. v is the value of a varint field, and b
+// of a length-delimited field. Other fields are skipped.
 func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) error {
 	for field, err := range protoint.Fields(m) {
 		if err != nil {
@@ -27,7 +26,7 @@ func eachField(m []byte, f func(n protowire.Number, v uint64, b []byte) error) e
 	return nil
 }
 
-// field is the last message or string of a number; nil if there is none.
+// field returns the last length-delimited field with a number, or nil if there is none.
 func field(m []byte, number protowire.Number) (found []byte, err error) {
 	err = eachField(m, func(n protowire.Number, _ uint64, b []byte) error {
 		if n == number && b != nil {
@@ -38,7 +37,7 @@ func field(m []byte, number protowire.Number) (found []byte, err error) {
 	return found, err
 }
 
-// integers are the values of one repeated integer field, packed or not.
+// integers appends the values of a repeated integer field, packed or not, to list.
 func integers(list []int64, v uint64, b []byte) ([]int64, error) {
 	list, err := protoint.Numbers(list, protoint.Field{Value: v, Bytes: b})
 	if err != nil {
@@ -47,13 +46,12 @@ func integers(list []int64, v uint64, b []byte) ([]int64, error) {
 	return list, nil
 }
 
-// errDynamic reports a shape that is known only while the program runs.
 var errDynamic = errors.New("a shape has a dynamic dimension")
 
-// shapeProto reads a ShapeProto: 2 the element type, 3 the dimensions, 4 the elements of a tuple, 5
-// the layout, 6 which dimensions are dynamic. s is nil for a tuple. The error of a dynamic dimension,
-// also in an element of a tuple, is errDynamic.
-func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
+// parseShape decodes a ShapeProto. Its fields are: 2 element type, 3 dimensions, 4 tuple elements,
+// 5 layout, 6 dynamic dimensions. s is nil for a tuple. rowMajor reports whether all arrays have a
+// row-major layout. The error is errDynamic if a dimension is dynamic, also in a tuple element.
+func parseShape(m []byte) (s *shape, rowMajor bool, err error) {
 	var dtype DType
 	var dims []int64
 	rowMajor = true
@@ -67,8 +65,7 @@ func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 		case 3:
 			dims, err = integers(dims, v, b)
 		case 4:
-			// The elements of a result are arrays; tuples in tuples are not followed, so that depth
-			// is bounded.
+			// The elements of a result are arrays. Nested tuples are ignored, which limits the depth.
 			layout, err := field(b, 5)
 			if err != nil {
 				return err
@@ -95,8 +92,8 @@ func shapeProto(m []byte) (s *shape, rowMajor bool, err error) {
 	return shapeOf64(dtype, dims), rowMajor, nil
 }
 
-// checkStatic returns errDynamic if a dimension of a ShapeProto is dynamic: bounded, which field 6 marks,
-// or unbounded, which has a negative size.
+// checkStatic returns errDynamic if a dimension of a ShapeProto is dynamic. Field 6 marks bounded
+// dynamic dimensions; unbounded ones have a negative size.
 func checkStatic(m []byte) error {
 	return eachField(m, func(n protowire.Number, v uint64, b []byte) error {
 		if n != 3 && n != 6 {
@@ -115,7 +112,7 @@ func checkStatic(m []byte) error {
 	})
 }
 
-// isRowMajor reads a LayoutProto: 1 lists the dimensions, minor to major.
+// isRowMajor decodes a LayoutProto, whose field 1 lists the dimensions from minor to major.
 func isRowMajor(layout []byte) (bool, error) {
 	var order []int64
 	err := eachField(layout, func(n protowire.Number, v uint64, b []byte) (err error) {

@@ -8,11 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/protoint"
 )
 
-// Any bytes as a program proto give shapes or an error, in bounded depth.
+// FuzzParameterShapes checks that any input returns shapes or an error.
 func FuzzParameterShapes(f *testing.F) {
 	shape := protoint.AppendBytes(protoint.AppendInt(nil, 2, 11), 3, []byte{2, 3})
 	shape = protoint.AppendBytes(shape, 5, protoint.AppendBytes(nil, 1, []byte{1, 0}))
-	program := protoint.AppendBytes(protoint.AppendBytes(nil, 1, shape), 2, protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, shape))
+	program := protoint.AppendBytes(protoint.AppendBytes(nil, 1, shape), 2,
+		protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, shape))
 	module := protoint.AppendBytes(nil, 4, program)
 	f.Add(module, FormatHLO)
 	f.Add(protoint.AppendBytes(nil, 1, module), FormatHLOWithConfig)
@@ -31,7 +32,7 @@ func FuzzParameterShapes(f *testing.F) {
 	})
 }
 
-func TestParameterShapesOfAModule(t *testing.T) {
+func TestParameterShapes(t *testing.T) {
 	shape := func(xla int64, dims ...byte) []byte {
 		return protoint.AppendBytes(protoint.AppendInt(nil, 2, xla), 3, dims)
 	}
@@ -41,10 +42,12 @@ func TestParameterShapesOfAModule(t *testing.T) {
 		t.Fatalf("got %v, %v, %v", got, rowMajor, err)
 	}
 	columns := protoint.AppendBytes(shape(11, 2, 3), 5, protoint.AppendBytes(nil, 1, []byte{0, 1}))
-	if _, rowMajor, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, columns)), Format: FormatHLO}); err != nil || rowMajor {
+	if _, rowMajor, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4,
+		protoint.AppendBytes(nil, 1, columns)), Format: FormatHLO}); err != nil || rowMajor {
 		t.Fatalf("a column-major parameter: %v, %v", rowMajor, err)
 	}
-	if _, _, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, shape(13))), Format: FormatHLO}); !errors.Is(err, errNoArray) {
+	if _, _, err = parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, protoint.AppendBytes(nil, 1, shape(13))),
+		Format: FormatHLO}); !errors.Is(err, errNotArray) {
 		t.Fatalf("a tuple parameter: %v", err)
 	}
 	dynamic := protoint.AppendBytes(shape(11, 8), 6, []byte{1})
@@ -53,12 +56,14 @@ func TestParameterShapesOfAModule(t *testing.T) {
 		program []byte
 		want    error
 	}{
-		"a bounded parameter":             {protoint.AppendBytes(nil, 1, dynamic), errDynamic},
-		"a bounded result":                {protoint.AppendBytes(nil, 2, dynamic), errDynamic},
-		"a bounded element of the result": {protoint.AppendBytes(nil, 2, protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, dynamic)), errDynamic},
-		"static shapes":                   {protoint.AppendBytes(protoint.AppendBytes(nil, 1, static), 2, static), nil},
+		"a bounded parameter": {protoint.AppendBytes(nil, 1, dynamic), errDynamic},
+		"a bounded result":    {protoint.AppendBytes(nil, 2, dynamic), errDynamic},
+		"a bounded element of the result": {protoint.AppendBytes(nil, 2,
+			protoint.AppendBytes(protoint.AppendInt(nil, 2, 13), 4, dynamic)), errDynamic},
+		"static shapes": {protoint.AppendBytes(protoint.AppendBytes(nil, 1, static), 2, static), nil},
 	} {
-		if _, _, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, s.program), Format: FormatHLO}); !errors.Is(err, s.want) {
+		if _, _, err := parameterShapes(Program{Code: protoint.AppendBytes(nil, 4, s.program),
+			Format: FormatHLO}); !errors.Is(err, s.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// step is a program whose state is donated and comes back, ready to run.
+// step returns a program whose arguments are donated and replaced by its results, and its
+// arguments.
 func step(t testing.TB, devices, args int) (x *pjrt.LoadedExecutable, state [][]*pjrt.Buffer, o pjrt.ExecuteOptions) {
 	c := plugintest.CPU(t, devices)
 	x = compile(t, c, many(devices, args), spmd(devices))
@@ -42,7 +43,7 @@ func wait(t testing.TB, state [][]*pjrt.Buffer) {
 	}
 }
 
-func TestTheStepPathAllocatesNothing(t *testing.T) {
+func TestStepDoesNotAllocate(t *testing.T) {
 	for _, size := range []struct{ devices, args int }{{1, 1}, {1, 20}, {8, 1}, {8, 20}, {8, 500}} {
 		t.Run(fmt.Sprintf("%d devices, %d arguments", size.devices, size.args), func(t *testing.T) {
 			x, state, o := step(t, size.devices, size.args)
@@ -78,10 +79,9 @@ func TestTheStepPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestAWaitAllocatesNothing waits for steps under way with a context that could end the wait.
-func TestAWaitAllocatesNothing(t *testing.T) {
+func TestReadyDoesNotAllocate(t *testing.T) {
 	if instrumented {
-		t.Skip("a pool drops what it holds at random") // with the race detector
+		t.Skip("the race detector makes pools discard objects at random")
 	}
 	x, state, o := step(t, 8, 20)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,10 +102,10 @@ func TestAWaitAllocatesNothing(t *testing.T) {
 			}
 		}))
 	}
-	assert.Positive(t, waits, "the contents were there each time: nothing was waited for")
+	assert.Positive(t, waits, "the contents were always available, so no wait was measured")
 }
 
-func TestRefillAllocatesNothing(t *testing.T) {
+func TestRefillDoesNotAllocate(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	b := put(t, c, make([]float32, 8), pjrt.F32, []int{8}, c.Devices()[0])
 	data, dims, d := make([]byte, 32), []int{8}, c.Devices()[0]
@@ -117,7 +117,7 @@ func TestRefillAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// rss is the process's resident memory in KiB; 0 where that tells nothing.
+// rss returns the resident memory of the process in KiB, or 0 if it is not meaningful.
 func rss(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -130,8 +130,8 @@ func rss(t *testing.T) int {
 	return n
 }
 
-// growth is by how many KiB the process grows while it runs f: the least of three times, since the Go
-// heap grows in steps and other tests' memory goes when it likes, and what leaks leaks each time.
+// growth returns by how many KiB the memory of the process grows while f runs, at least, in up to
+// three runs. A leak grows in each run, but the Go heap and other tests do not.
 func growth(t *testing.T, f func()) (least, runs int) {
 	t.Helper()
 	for runs = range 3 {
@@ -149,10 +149,10 @@ func growth(t *testing.T, f func()) (least, runs int) {
 	return least, runs + 1
 }
 
-// allowedGrowth is in KiB: about 100 bytes for each of 80,000 calls and more.
+// allowedGrowth is the limit in KiB, which is about 100 bytes per call.
 const allowedGrowth = 8 << 10
 
-func TestAHundredThousandStepsLeaveNothing(t *testing.T) {
+func TestStepsDoNotLeak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
 	}
@@ -178,7 +178,7 @@ func TestAHundredThousandStepsLeaveNothing(t *testing.T) {
 	assert.Equal(t, float32(10_000+50_000*runs), get[float32](t, state[0][0], 4)[0])
 }
 
-func TestFailedCallsLeaveNothing(t *testing.T) {
+func TestFailedCallsDoNotLeak(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, two(), pjrt.CompileOptions{})

@@ -6,34 +6,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// executeInPlace is the step loop's case of execute: every argument is donated, and every result
-// takes the place of the argument of its number. It answers false, with nothing done, if the call
-// is another or a wrong one.
+// executeInPlace is a fast path of Execute for step loops: all arguments are donated, and each
+// result replaces the argument with the same number. It returns false, without any effect, if the
+// call has other arguments or results, or invalid ones.
 //
-// It does nothing that execute would not do, but in one short function: between two launches the
-// plugin fills the caches with its own code, and then each line that a launch touches costs a miss,
-// which the time of a small program shows.
+// The function duplicates parts of execute because the plugin evicts the caches of the CPU between
+// two launches. Short code causes fewer cache misses, which is measurable for small programs.
 func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, o *ExecuteOptions) (bool, error) {
 	width := len(o.Donate)
-	if !s.loops || width != s.args || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
+	if !s.sameShapes || width != s.args || len(args) != len(l.devices) || len(results) != len(args) || o.LaunchID != 0 {
 		return false, nil
 	}
 	n := 0
 	for d, row := range args {
-		into, device := results[d], l.devices[d]
-		if len(row) != width || len(into) != width {
-			l.returnArguments(args, o.Donate, n)
+		dst, device := results[d], l.devices[d]
+		if len(row) != width || len(dst) != width {
+			l.releaseArguments(args, o.Donate, n)
 			return false, nil
 		}
 		for i, b := range row {
-			if into[i] != b || !o.Donate[i] || b == nil || b.core != l.core || !b.word.CompareAndSwap(0, bufExclusive) {
-				l.returnArguments(args, o.Donate, n)
+			if dst[i] != b || !o.Donate[i] || b == nil || b.core != l.core ||
+				!b.status.CompareAndSwap(0, bufExclusive) {
+				l.releaseArguments(args, o.Donate, n)
 				return false, nil
 			}
 			s.Args[n] = b.h.c
 			n++
 			if b.shape.Load() != s.params[i] || b.dev.Load() != device {
-				l.returnArguments(args, o.Donate, n)
+				l.releaseArguments(args, o.Donate, n)
 				return false, nil
 			}
 		}
@@ -48,7 +48,7 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 	if failed {
 		err := l.core.api.LaunchError(&s.Launch)
 		s.inPlace = n
-		l.refused(s, args, results, o.Donate)
+		l.releaseAfterFailure(s, args, results, o.Donate)
 		return true, l.core.wrap("execute", err)
 	}
 	n = 0
@@ -62,10 +62,10 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 			b.h.c = s.Args[n]
 			n++
 			if b.mem.Load() != nil {
-				b.mem.Store(nil) // a result is in the device's own memory, whatever the argument was in
+				b.mem.Store(nil) // a result is in the default memory of the device
 			}
-			if !b.word.CompareAndSwap(bufExclusive, 0) {
-				b.settle(0)
+			if !b.status.CompareAndSwap(bufExclusive, 0) {
+				b.releaseExclusive(0)
 			}
 		}
 	}

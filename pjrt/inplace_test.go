@@ -13,9 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// A loop in place is under way on each of several states while the executable closes: each launch
-// runs or says that it is closed, and nothing is left behind.
-func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
+// TestCloseDuringInPlaceLoops closes an executable while several loops run it in place. Each launch
+// must complete or return ErrClosed.
+func TestCloseDuringInPlaceLoops(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	for range 30 {
@@ -37,7 +37,7 @@ func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 						started <- struct{}{}
 					}
 				}
-				assert.Equal(t, float32(n), get[float32](t, b, 8)[0], "every launch that gave no error counts")
+				assert.Equal(t, float32(n), get[float32](t, b, 8)[0], "every launch without an error has run")
 			})
 		}
 		for range cap(started) {
@@ -48,9 +48,9 @@ func TestLoopsInPlaceRaceWithCloseWithoutHarm(t *testing.T) {
 	}
 }
 
-// A call in place that is wrong, or whose buffers another call uses, gives the error of any other
-// call and leaves everything as it was.
-func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
+// TestInPlaceExecuteRejectsInvalidBuffers checks that an invalid call in place returns an
+// ArgumentError and changes no buffer.
+func TestInPlaceExecuteRejectsInvalidBuffers(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 2)
 	x := compile(t, c, many(2, 2), spmd(2))
@@ -66,8 +66,9 @@ func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 	wrong := put(t, c, make([]float32, 8), pjrt.F32, []int{2, 4}, c.Devices()[1])
 	closed := put(t, c, make([]float32, 4), pjrt.F32, []int{1, 4}, c.Devices()[1])
 	require.NoError(t, closed.Close())
-	for name, b := range map[string]*pjrt.Buffer{"nil": nil, "of another client": foreign[1][1], "of another shape": wrong,
-		"closed": closed, "of another device": state[0][1], "twice": state[1][0]} {
+	for name, b := range map[string]*pjrt.Buffer{"nil": nil, "of another client": foreign[1][1],
+		"of another shape": wrong,
+		"closed":           closed, "of another device": state[0][1], "twice": state[1][0]} {
 		t.Run(name, func(t *testing.T) {
 			bad := [][]*pjrt.Buffer{state[0], {state[1][0], b}}
 			var ae *pjrt.ArgumentError
@@ -84,14 +85,16 @@ func TestLoopsInPlaceRefuseWhatAnyCallRefuses(t *testing.T) {
 	assert.Equal(t, float32(2), get[float32](t, state[1][1], 4)[0])
 }
 
-// Results may have the types of other parameters than those of their numbers: then a loop in place
-// needs its buffers in another order each time, and says so.
-func TestResultsInAnotherOrderAreNoLoopInPlace(t *testing.T) {
+// TestExecuteWithReorderedResults has results with the shapes of other parameters, so that the
+// buffers must be reordered after each run.
+func TestExecuteWithReorderedResults(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	for _, dims := range [][2][]int{{{2}, {8}}, {{2, 3}, {3, 2}}} {
-		x0, y1 := put(t, c, make([]float32, product(dims[0])), pjrt.F32, dims[0], c.Devices()[0]), put(t, c, ones(product(dims[1])), pjrt.F32, dims[1], c.Devices()[0])
-		x := compile(t, c, function("%x: "+tensorText(dims[0])+", %y: "+tensorText(dims[1]), tensorText(dims[1])+", "+tensorText(dims[0]),
+		x0, y1 := put(t, c, make([]float32, product(dims[0])), pjrt.F32, dims[0], c.Devices()[0]),
+			put(t, c, ones(product(dims[1])), pjrt.F32, dims[1], c.Devices()[0])
+		x := compile(t, c, function("%x: "+tensorText(dims[0])+", %y: "+tensorText(dims[1]),
+			tensorText(dims[1])+", "+tensorText(dims[0]),
 			"return %y, %x : "+tensorText(dims[1])+", "+tensorText(dims[0])), pjrt.CompileOptions{})
 		state := [][]*pjrt.Buffer{{x0, y1}}
 		o := pjrt.ExecuteOptions{Donate: []bool{true, true}}
@@ -102,7 +105,7 @@ func TestResultsInAnotherOrderAreNoLoopInPlace(t *testing.T) {
 			assert.Equal(t, ones(product(dims[1])), get[float32](t, state[0][0], product(dims[1])))
 			assert.Equal(t, make([]float32, product(dims[0])), get[float32](t, state[0][1], product(dims[0])))
 			var ae *pjrt.ArgumentError
-			require.ErrorAs(t, x.Execute(background, state, state, o), &ae, "they are of each other's types now")
+			require.ErrorAs(t, x.Execute(background, state, state, o), &ae, "the buffers have exchanged their shapes")
 			state[0][0], state[0][1] = state[0][1], state[0][0]
 		}
 	}
@@ -132,8 +135,8 @@ func tensorText(dims []int) string {
 	return text + "f32>"
 }
 
-// With no parameters known, the number of arguments is that of the first call.
-func TestANumberOfArgumentsThatWasNotTheFirstIsRefused(t *testing.T) {
+// If the parameters are unknown, the first call determines the number of arguments.
+func TestExecuteRejectsChangedNumberOfArguments(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, function("%x: tensor<2xf32>", "", "return"), pjrt.CompileOptions{})
@@ -145,8 +148,8 @@ func TestANumberOfArgumentsThatWasNotTheFirstIsRefused(t *testing.T) {
 	require.ErrorAs(t, x.Execute(background, [][]*pjrt.Buffer{{}}, rows(1, 0), pjrt.ExecuteOptions{}), &ae)
 }
 
-// A buffer that came from another memory is in the device's own after a run.
-func TestAResultInPlaceIsInTheDevicesMemory(t *testing.T) {
+// A buffer from another memory is in the default memory of the device after a run in place.
+func TestInPlaceResultIsInDefaultMemory(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, addOne(1), pjrt.CompileOptions{})

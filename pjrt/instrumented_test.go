@@ -2,5 +2,5 @@
 
 package pjrt_test
 
-// instrumented: the detector itself takes memory as a program runs.
+// instrumented reports whether a detector is active, which allocates memory of its own.
 const instrumented = true

@@ -6,71 +6,73 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// KeyValueStore is where the clients of several processes leave each other notes. All processes of
-// a job see the same one; package pjrt/keyvalue has some. Its methods are called from several
-// goroutines at once, and return when ctx ends.
+// KeyValueStore is a key-value store that the clients of several processes share. Package
+// pjrt/keyvalue has implementations. All processes of a job must use the same store. Methods are
+// called concurrently, and must return when ctx ends.
 //
-// An error that matches a [Code] reaches the plugin with that code. So do the errors of contexts,
-// as DeadlineExceeded and Canceled. Others are Unknown.
+// If an error matches a [Code], the plugin receives the code. Errors of an ended context are passed
+// with the corresponding code, and all other errors as Unknown.
 type KeyValueStore interface {
-	// Get waits until a key has a value, and returns it. ctx ends when the plugin waits no longer.
+	// Get waits until the key has a value and returns the value. ctx ends when the plugin's timeout
+	// has elapsed.
 	Get(ctx context.Context, key string) ([]byte, error)
 	// TryGet returns the value of a key, or an error that matches [NotFound].
 	TryGet(ctx context.Context, key string) ([]byte, error)
-	// Put gives a key a value, in the place of an earlier one. The value is the store's.
+	// Put sets the value of a key. The store may keep value.
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// keyValues answers a client's questions to its store. A nil keyValues is that of a client without a
-// store.
+// keyValues handles the requests of a plugin to a KeyValueStore. All methods except handle accept a
+// nil receiver, which means that there is no store.
 type keyValues struct {
-	*questions
+	*callbackServer
 	store  KeyValueStore
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	made   func() bool
+	// detach stops the cancellation of ctx by the context of NewClient.
+	detach func() bool
 }
 
-// serveKeyValues starts to answer. ctx is that of the client's making: when it ends before that, so
-// do the questions.
+// serveKeyValues starts to handle requests. Until created is called, the end of ctx cancels the
+// requests.
 func serveKeyValues(ctx context.Context, store KeyValueStore) (*keyValues, error) {
 	if store == nil {
 		return nil, nil
 	}
 	k := &keyValues{store: store}
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	k.made = context.AfterFunc(ctx, func() { k.cancel(context.Cause(ctx)) })
+	k.detach = context.AfterFunc(ctx, func() { k.cancel(context.Cause(ctx)) })
 	var err error
-	k.questions, err = answerQuestions("key-value store", k.answer)
+	k.callbackServer, err = serveCallbacks("key-value store", k.handle)
 	return k, wrap("create client", "key-value store", err)
 }
 
-// c is what the plugin gets.
-func (k *keyValues) c() capi.Store {
+// pluginStore returns the argument for ClientCreate.
+func (k *keyValues) pluginStore() capi.RequestPipe {
 	if k == nil {
-		return capi.Store{}
+		return capi.RequestPipe{}
 	}
 	return k.shared
 }
 
-// created says that the client has been made, or not: from now on the questions outlive its making.
+// created must be called when the client is created or has failed. Afterwards, the context of
+// NewClient no longer cancels requests.
 func (k *keyValues) created() {
 	if k != nil {
-		k.made()
+		k.detach()
 	}
 }
 
-// close stops answering. What threads ask that the plugin has left behind is refused.
+// close cancels running requests and rejects later ones.
 func (k *keyValues) close() {
 	if k == nil {
 		return
 	}
 	k.cancel(ErrClosed)
-	k.questions.close()
+	k.callbackServer.close()
 }
 
-// answer asks the store.
-func (k *keyValues) answer(q capi.Question) ([]byte, error) {
+func (k *keyValues) handle(q capi.Request) ([]byte, error) {
 	switch q.Kind {
 	case capi.Get:
 		ctx, cancel := context.WithTimeout(k.ctx, q.Timeout)

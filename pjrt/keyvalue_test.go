@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// asking is a plugin in C that is compiled with the official header. It asks the key-value store of
-// a client while it makes it, from several threads at once, and once more when it destroys it. It
-// makes no client: it fails with what it has seen.
-const asking = `
+// keyValuePlugin is the source of a plugin in C, compiled with the official header.
+// PJRT_Client_Create uses the key-value store in several threads and returns an error with its
+// observations; PJRT_Client_Destroy uses it once more.
+const keyValuePlugin = `
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,14 +43,16 @@ static PJRT_Client_Create_Args client;
 static PJRT_CallbackError make_error = fail;
 
 static PJRT_Error *put(const char *key, const char *value, size_t n) {
-  PJRT_KeyValuePutCallback_Args a = {.struct_size = PJRT_KeyValuePutCallback_Args_STRUCT_SIZE, .key = key, .key_size = strlen(key),
+  PJRT_KeyValuePutCallback_Args a = {.struct_size = PJRT_KeyValuePutCallback_Args_STRUCT_SIZE, .key = key,
+	.key_size = strlen(key),
     .value = value, .value_size = n, .callback_error = &make_error, .user_arg = client.kv_put_user_arg};
   return client.kv_put_callback(&a);
 }
 
 // get writes what came of it: the value, or the code and the text of an error.
 static void get(const char *key, int timeout, char *into) {
-  PJRT_KeyValueGetCallback_Args a = {.struct_size = PJRT_KeyValueGetCallback_Args_STRUCT_SIZE, .key = key, .key_size = strlen(key),
+  PJRT_KeyValueGetCallback_Args a = {.struct_size = PJRT_KeyValueGetCallback_Args_STRUCT_SIZE, .key = key,
+	.key_size = strlen(key),
     .timeout_in_ms = timeout, .callback_error = &make_error, .user_arg = client.kv_get_user_arg};
   PJRT_Error *e = client.kv_get_callback(&a);
   if (e) { sprintf(into, "error %d %.*s", e->code, (int)e->n, e->text); free(e); return; }
@@ -59,7 +61,8 @@ static void get(const char *key, int timeout, char *into) {
 }
 
 static void try_get(const char *key, char *into) {
-  PJRT_KeyValueTryGetCallback_Args a = {.struct_size = PJRT_KeyValueTryGetCallback_Args_STRUCT_SIZE, .key = key, .key_size = strlen(key),
+  PJRT_KeyValueTryGetCallback_Args a = {.struct_size = PJRT_KeyValueTryGetCallback_Args_STRUCT_SIZE, .key = key,
+	.key_size = strlen(key),
     .callback_error = &make_error, .user_arg = client.kv_try_get_user_arg};
   PJRT_Error *e = client.kv_try_get_callback(&a);
   if (e) { sprintf(into, "error %d %.*s", e->code, (int)e->n, e->text); free(e); return; }
@@ -118,38 +121,39 @@ static PJRT_Error *end(PJRT_Client_Destroy_Args *a) { (void)a; return put("destr
 PJRT_Api *GetPjrtApi(void) {
   static PJRT_Api api;
   api.struct_size = PJRT_Api_STRUCT_SIZE;
-  api.pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE, .major_version = PJRT_API_MAJOR, .minor_version = PJRT_API_MINOR};
+  api.pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE,
+	.major_version = PJRT_API_MAJOR, .minor_version = PJRT_API_MINOR};
   api.PJRT_Error_Destroy = destroy, api.PJRT_Error_Message = message, api.PJRT_Error_GetCode = code;
   api.PJRT_Plugin_Initialize = initialize, api.PJRT_Client_Create = create, api.PJRT_Client_Destroy = end;
   return &api;
 }
 `
 
-// notes is a store that fails in all ways, beside those of a store that works.
-type notes struct{ memory }
+// faultyStore is a store whose methods fail for some keys.
+type faultyStore struct{ memory }
 
-func (n *notes) Get(ctx context.Context, key string) ([]byte, error) {
+func (n *faultyStore) Get(ctx context.Context, key string) ([]byte, error) {
 	if key == "empty" {
 		return nil, nil
 	}
 	return n.memory.Get(ctx, key)
 }
 
-func (n *notes) TryGet(ctx context.Context, key string) ([]byte, error) {
+func (n *faultyStore) TryGet(ctx context.Context, key string) ([]byte, error) {
 	if key == "panics" {
 		panic("a bug")
 	}
 	return n.memory.TryGet(ctx, key)
 }
 
-func (n *notes) Put(ctx context.Context, key string, value []byte) error {
+func (n *faultyStore) Put(ctx context.Context, key string, value []byte) error {
 	if key == "refused" {
 		return fmt.Errorf("disk: %w", pjrt.ResourceExhausted)
 	}
 	return n.memory.Put(ctx, key, value)
 }
 
-// memory is a small store.
+// memory is a store in memory.
 type memory struct{ values chan map[string]string }
 
 func newMemory(values map[string]string) memory {
@@ -188,48 +192,49 @@ func (m memory) Put(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-func asker(t *testing.T) *pjrt.Plugin {
+func openKeyValuePlugin(t *testing.T) *pjrt.Plugin {
 	t.Helper()
-	path := library(t, "asking", asking, "-std=c11", "-D_GNU_SOURCE", "-pthread", "-I", filepath.Dir(plugintest.Header(t)))
+	path := library(t, "keyValuePlugin", keyValuePlugin, "-std=c11", "-D_GNU_SOURCE", "-pthread", "-I",
+		filepath.Dir(plugintest.Header(t)))
 	p, err := pjrt.Open(path)
 	require.NoError(t, err)
 	return p
 }
 
-func TestAPluginAsksTheKeyValueStore(t *testing.T) {
-	store := &notes{newMemory(map[string]string{})}
-	_, err := asker(t).NewClient(context.Background(), pjrt.ClientOptions{KeyValues: store})
-	var told *pjrt.Error
-	require.ErrorAs(t, err, &told)
-	require.Equal(t, pjrt.Unavailable, told.Code)
+func TestPluginUsesKeyValueStore(t *testing.T) {
+	store := &faultyStore{newMemory(map[string]string{})}
+	_, err := openKeyValuePlugin(t).NewClient(context.Background(), pjrt.ClientOptions{KeyValues: store})
+	var pluginErr *pjrt.Error
+	require.ErrorAs(t, err, &pluginErr)
+	require.Equal(t, pjrt.Unavailable, pluginErr.Code)
 	// 5 is NotFound, 4 DeadlineExceeded, 8 ResourceExhausted, 13 Internal.
 	assert.Equal(t, "saw [6:va] [error 5 NOT_FOUND] [error 4 context deadline exceeded] [error 8 disk: RESOURCE_EXHAUSTED] "+
-		"[error 13 pjrt: key-value store: it panicked: a bug: INTERNAL] [0:]", told.Msg)
+		"[error 13 pjrt: key-value store: it panicked: a bug: INTERNAL] [0:]", pluginErr.Msg)
 	value, err := store.TryGet(context.Background(), "key")
 	require.NoError(t, err)
 	assert.Equal(t, "va\x00lue", string(value))
 }
 
-func TestWithoutAStoreAPluginHasNoCallbacks(t *testing.T) {
-	_, err := asker(t).NewClient(context.Background(), pjrt.ClientOptions{})
+func TestNoKeyValueStoreMeansNoCallbacks(t *testing.T) {
+	_, err := openKeyValuePlugin(t).NewClient(context.Background(), pjrt.ClientOptions{})
 	require.ErrorIs(t, err, pjrt.FailedPrecondition)
 	require.ErrorContains(t, err, "no store")
 }
 
-func TestAClientThatIsGivenUpAsksNoMore(t *testing.T) {
+func TestCanceledNewClientCancelsRequests(t *testing.T) {
 	store := newMemory(map[string]string{"wait": "1"})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err := asker(t).NewClient(ctx, pjrt.ClientOptions{KeyValues: store})
+	_, err := openKeyValuePlugin(t).NewClient(ctx, pjrt.ClientOptions{KeyValues: store})
 	require.Error(t, err)
 	assert.Less(t, time.Since(start), 20*time.Second, "the plugin would wait ten minutes")
 }
 
-func TestAPluginMayAskUntilItsClientIsDestroyed(t *testing.T) {
+func TestKeyValueStoreWorksUntilClientIsDestroyed(t *testing.T) {
 	store := newMemory(map[string]string{"make": "1"})
-	// It has no other functions, so that nothing can be read of its client, which is destroyed.
-	_, err := asker(t).NewClient(context.Background(), pjrt.ClientOptions{KeyValues: store})
+	// The plugin has no other functions, so NewClient fails and destroys the client.
+	_, err := openKeyValuePlugin(t).NewClient(context.Background(), pjrt.ClientOptions{KeyValues: store})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	value, err := store.TryGet(context.Background(), "destroyed")
 	require.NoError(t, err)

@@ -12,64 +12,64 @@ import (
 
 // ExecuteOptions configure one launch.
 type ExecuteOptions struct {
-	// Donate says for each parameter whether its buffers, on all devices, are given to the program,
-	// which may put results in their memory; nil donates none. A donated buffer is no longer
-	// usable, and its Go object can take a result.
+	// Donate selects the parameters whose buffers are donated, on all devices. The program may
+	// reuse the memory of donated buffers for its results. nil donates nothing. A donated Buffer
+	// cannot be used until it is refilled.
 	Donate []bool
-	// LaunchID, if it is not 0, numbers the launch over all processes, for plugins that check that
-	// processes launch in the same order.
+	// LaunchID, if not 0, identifies the launch across all processes. Plugins can use it to check
+	// that all processes launch in the same order.
 	LaunchID int
 }
 
-// launch is the scratch of one Execute call.
+// launch is the working memory of one Execute call. Calls reuse it.
 type launch struct {
 	capi.Launch
-	id            uint64 // even; id|1 marks a buffer that is argument and result
+	id            uint64 // even; id|1 marks a donated buffer that a result reuses
 	args, results int
-	first         bool     // the executable's first; see loadedHandle
-	params        []*shape // nil until they are known
-	checked       bool     // the results of an earlier call were of the announced types
-	loops         bool     // checked, and each result is of the type of the parameter of its number
-	inPlace       int      // results that take the place of the argument of their number
-	taken         []uint32 // per result slot: the state to restore, or one of below
+	first         bool     // this is loadedHandle.first
+	params        []*shape // shapes of the parameters; nil if unknown
+	checked       bool     // checkResultTypes has succeeded
+	sameShapes    bool     // checked, and each result has the shape of the parameter with the same number
+	inPlace       int      // number of results that replace the argument with the same number
+	slots         []uint32 // per result slot: one of the constants below, or the status of the buffer to restore
 }
 
-// What a result slot holds, where not a state to restore.
+// These are the states of a result slot, in addition to a status of the buffer.
 const (
-	slotNew     uint32 = 1 + iota // nil: gets a new Buffer
-	slotAlias                     // a buffer donated in the same call
-	slotInPlace                   // one that is the argument of the same number
-	slotUnused                    // not looked at yet
+	slotNew     uint32 = 1 + iota // nil: Execute creates a Buffer
+	slotAlias                     // a buffer that is donated in the same call
+	slotInPlace                   // the argument with the same number
+	slotUnused                    // not checked yet
 )
 
-// launchIDs numbers launches, so that a buffer can tell whose it is.
 var launchIDs atomic.Uint64
 
-// The state of an executable's first launch.
+// These are the values of loadedHandle.firstState.
 const (
-	firstNone uint32 = iota // there is none yet
-	firstIdle               // ready to be taken; it counts as a user of the executable
+	firstNone uint32 = iota // there is no first launch
+	firstIdle               // available; it counts as a call of the executable
 	firstTaken
 	firstRetired // the executable is closed
 )
 
-// loadedHandle is the inner half, without a way back to the LoadedExecutable.
+// loadedHandle owns the C objects of a LoadedExecutable. It has no pointer to the LoadedExecutable,
+// so that the garbage collector can find out that it is unreachable.
 type loadedHandle struct {
-	guard
+	refCount
 	core *core
 	x    capi.Loaded
 	exec *executableHandle
 
-	// Launches are kept for the next call. The first belongs to who takes it by firstState; free
-	// holds the others that no call uses.
+	// Calls reuse launches. A call that changes firstState from firstIdle to firstTaken uses first.
+	// The other unused launches are in free.
 	firstState atomic.Uint32
 	first      *launch
 	launches   sync.Mutex
 	free       []*launch // guarded by launches
 }
 
-// destroy ends the C objects once no call uses them. Those that ask the program about itself use
-// both: plugins look into the loaded program then.
+// destroy frees the C objects after the last call. The loaded program is freed only when no query
+// of exec is running, because plugins read it during such queries.
 func (h *loadedHandle) destroy() error {
 	for _, l := range h.free {
 		h.freeLaunch(l)
@@ -81,7 +81,7 @@ func (h *loadedHandle) destroy() error {
 	return nil
 }
 
-// unload is the last part of destroy.
+// unload frees the loaded program.
 func (h *loadedHandle) unload() error {
 	live.Remove(live.Executable, unsafe.Pointer(h.x))
 	err := h.core.api.LoadedDestroy(h.x)
@@ -89,21 +89,21 @@ func (h *loadedHandle) unload() error {
 	return err
 }
 
-// getLaunch takes a launch that is not in use, or makes one, and enters the executable. A loop that
-// launches and launches takes the first again and again, which is all that such a call has to do:
-// it is a user already.
+// getLaunch returns an unused launch, or a new one, and registers a call of the executable. A loop
+// always gets the first launch, which needs only one atomic operation.
 func (h *loadedHandle) getLaunch(devices, args, results int) (*launch, error) {
 	if h.firstState.CompareAndSwap(firstIdle, firstTaken) {
 		if h.first.args == args {
 			return h.first, nil
 		}
-		h.dismiss() // it is from before the number of parameters was known
+		h.removeFirst() // it was created when the number of parameters was unknown
 	}
-	return h.anotherLaunch(devices, args, results)
+	return h.otherLaunch(devices, args, results)
 }
 
-func (h *loadedHandle) anotherLaunch(devices, args, results int) (*launch, error) {
-	if !h.enter() {
+// otherLaunch returns a launch from free, or a new one.
+func (h *loadedHandle) otherLaunch(devices, args, results int) (*launch, error) {
+	if !h.acquire() {
 		return nil, ErrClosed
 	}
 	h.launches.Lock()
@@ -118,10 +118,11 @@ func (h *loadedHandle) anotherLaunch(devices, args, results int) (*launch, error
 	}
 	c, err := h.core.api.NewLaunch(h.x, devices, args, results)
 	if err != nil {
-		h.exit()
+		h.release()
 		return nil, err
 	}
-	l := &launch{Launch: c, id: launchIDs.Add(1) << 1, args: args, results: results, taken: make([]uint32, devices*results)}
+	l := &launch{Launch: c, id: launchIDs.Add(1) << 1, args: args, results: results,
+		slots: make([]uint32, devices*results)}
 	live.Add(live.Launch, l.Address())
 	if h.first == nil {
 		h.first, l.first = l, true
@@ -130,54 +131,56 @@ func (h *loadedHandle) anotherLaunch(devices, args, results int) (*launch, error
 	return l, nil
 }
 
-// noLaunch is the error of a call that got no launch.
-func (h *loadedHandle) noLaunch(op string, err error) error {
+// launchError returns the error of a call for which getLaunch failed.
+func (h *loadedHandle) launchError(op string, err error) error {
 	if errors.Is(err, ErrClosed) {
-		return fail(op, "executable", err)
+		return opError(op, "executable", err)
 	}
 	return h.core.wrap(op, err)
 }
 
-// putLaunch ends the use of a launch. The first stays a user of the executable.
+// putLaunch ends the use of a launch. The first launch continues to count as a call of the
+// executable.
 func (h *loadedHandle) putLaunch(l *launch) {
 	if !l.first || !h.firstState.CompareAndSwap(firstTaken, firstIdle) {
-		h.park(l)
+		h.storeLaunch(l)
 	}
 }
 
-// park keeps a launch for a call that comes while the first is taken.
-func (h *loadedHandle) park(l *launch) {
+// storeLaunch adds a launch to free.
+func (h *loadedHandle) storeLaunch(l *launch) {
 	h.launches.Lock()
 	h.free = append(h.free, l)
 	h.launches.Unlock()
-	h.exit()
+	h.release()
 }
 
-// dismiss makes the first launch, which the caller has taken, one of the others.
-func (h *loadedHandle) dismiss() {
+// removeFirst moves the first launch, which the caller uses, to free.
+func (h *loadedHandle) removeFirst() {
 	l := h.first
 	h.launches.Lock()
 	h.first, l.first = nil, false
 	h.firstState.CompareAndSwap(firstTaken, firstNone)
 	h.launches.Unlock()
-	h.park(l)
+	h.storeLaunch(l)
 }
 
-// exit leaves, and ends a closed executable that nobody else uses.
-func (h *loadedHandle) exit() {
-	if h.leave() {
+// release removes a call, and destroys a closed executable after its last call.
+func (h *loadedHandle) release() {
+	if h.drop() {
 		_ = h.destroy()
 	}
 }
 
-// end closes the executable, once; it goes with its last user.
-func (h *loadedHandle) end() (first bool, err error) {
+// shut closes the executable, and destroys it if no call is running. first is true for the first
+// call.
+func (h *loadedHandle) shut() (first bool, err error) {
 	first, last := h.close()
 	if first && h.firstState.Swap(firstRetired) == firstIdle {
 		h.launches.Lock()
 		h.free = append(h.free, h.first)
 		h.launches.Unlock()
-		last = h.leave()
+		last = h.drop()
 	}
 	if last {
 		err = h.destroy()

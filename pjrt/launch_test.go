@@ -19,16 +19,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// Two programs with collectives, launched from many goroutines. Devices that saw them in different
-// orders would wait for each other for ever, where the plugin does not order launches itself.
-func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
+// TestConcurrentCollectivesDoNotDeadlock launches two programs with collectives from many
+// goroutines. If the devices received them in different orders, they would deadlock.
+func TestConcurrentCollectivesDoNotDeadlock(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
 	c := plugintest.CPU(t, n)
 	sum := func(shape string) pjrt.Program {
 		return function("%x: tensor<"+shape+"xf32>", "tensor<"+shape+"xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
- stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<`+shape+`xf32>) -> tensor<`+shape+`xf32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>,
+	channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+	use_global_device_ids} : (tensor<`+shape+`xf32>) -> tensor<`+shape+`xf32>
  return %o : tensor<`+shape+`xf32>`)
 	}
 	options := pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}}
@@ -59,15 +61,17 @@ func TestConcurrentCollectivesDoNotWaitForEachOther(t *testing.T) {
 	wg.Wait()
 }
 
-// Thousands of launches that donate nothing, with a collective, and nobody waits: the plugin's
-// queues hold about a thousand parts, after which it would wait for itself.
-func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
+// TestNumberOfRunningLaunchesIsLimited starts thousands of launches without waiting. The plugin
+// deadlocks if about a thousand parts are in its queues.
+func TestNumberOfRunningLaunchesIsLimited(t *testing.T) {
 	leaktest.Check(t)
 	const n = 4
 	c := plugintest.CPU(t, n)
 	x := compile(t, c, function("%x: tensor<8xf32>", "tensor<8xf32>", `%o = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
  %s = stablehlo.add %a, %b : tensor<f32>
- stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids} : (tensor<8xf32>) -> tensor<8xf32>
+ stablehlo.return %s : tensor<f32> }) {replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>,
+	channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+	use_global_device_ids} : (tensor<8xf32>) -> tensor<8xf32>
  return %o : tensor<8xf32>`), pjrt.CompileOptions{Replicas: n, DeviceAssignment: [][]int{{0}, {1}, {2}, {3}}})
 	args := rows(n, 1)
 	for d, dev := range x.AddressableDevices() {
@@ -90,8 +94,8 @@ func TestLaunchesThatNobodyWaitsForAreBounded(t *testing.T) {
 	wg.Wait()
 }
 
-// slowStep adds 1 to the first element of a donated matrix, after products of milliseconds that add
-// nothing.
+// slowStep returns a program that adds 1 to the first element of a donated matrix and takes
+// milliseconds.
 func slowStep(t *testing.T, c *pjrt.Client) *pjrt.LoadedExecutable {
 	t.Helper()
 	const typ = "tensor<512x512xf32>"
@@ -111,10 +115,11 @@ func slowStep(t *testing.T, c *pjrt.Client) *pjrt.LoadedExecutable {
 	return x
 }
 
-func TestDonatingLaunchesArePipelined(t *testing.T) {
+func TestLaunchesWithDonationArePipelined(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	x := slowStep(t, c)
-	b, err := c.BufferFromHost(background, make([]byte, 4*512*512), pjrt.F32, []int{512, 512}, c.AddressableDevices()[0])
+	b, err := c.BufferFromHost(background, make([]byte, 4*512*512), pjrt.F32, []int{512, 512},
+		c.AddressableDevices()[0])
 	require.NoError(t, err)
 	defer b.Close()
 	state := [][]*pjrt.Buffer{{b}}
@@ -123,34 +128,34 @@ func TestDonatingLaunchesArePipelined(t *testing.T) {
 		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
 		return time.Since(start)
 	}
-	// The fastest of several, as on a busy machine any call may have to wait.
-	call, whole := time.Hour, time.Hour
+	// The minimum of several runs, because any call may be slow on a busy machine.
+	call, total := time.Hour, time.Hour
 	for range 5 {
 		start := time.Now()
 		call = min(call, run())
 		require.NoError(t, b.Ready(background))
-		whole = min(whole, time.Since(start))
+		total = min(total, time.Since(start))
 	}
-	assert.Less(t, call, whole/2, "a launch returns while its program runs")
-	for range 20 { // more than may be under way: later ones wait for earlier ones
+	assert.Less(t, call, total/2, "a launch returns while its program runs")
+	for range 20 { // more than the limit of running launches
 		run()
 	}
 	data := make([]byte, 4*512*512)
 	require.NoError(t, b.ToHost(background, data))
 	assert.EqualValues(t, 25, math.Float32frombits(binary.LittleEndian.Uint32(data)))
-	run() // and the executable closes while one is under way
+	run() // the executable is closed during this run
 }
 
-// TestManyDonatedHandlesGoWithTheirRun launches a program of many parameters, whose donated handles
-// go when a launch finds that their run has ended. Those of a program of few wait for the eighth
-// launch after them.
-func TestManyDonatedHandlesGoWithTheirRun(t *testing.T) {
+// TestDonatedHandlesAreFreedAfterRun launches programs with donated arguments. For a program with
+// many parameters, a launch frees the handles of completed runs; for a program with few parameters,
+// the handles are freed after eight launches.
+func TestDonatedHandlesAreFreedAfterRun(t *testing.T) {
 	leaktest.Check(t)
 	for args, most := range map[int]int{4: capi.LaunchDepth, 40: 1} {
 		for _, inPlace := range []bool{true, false} {
 			x, state, o := step(t, 2, args)
 			into := state
-			if !inPlace { // results change places, and one parameter is not donated
+			if !inPlace { // results replace other arguments, and one argument is not donated
 				o.Donate[0] = false
 				into = rows(2, args)
 				for d, row := range state {
@@ -185,7 +190,7 @@ func TestManyDonatedHandlesGoWithTheirRun(t *testing.T) {
 		}
 	}
 
-	// Launches that nobody waits for are kept, and are right whatever goes when.
+	// Launches without waits have correct results.
 	x, state, o := step(t, 8, 40)
 	for range 200 {
 		require.NoError(t, x.Execute(background, state, state, o))
@@ -196,6 +201,6 @@ func TestManyDonatedHandlesGoWithTheirRun(t *testing.T) {
 			assert.Equal(t, []float32{200, 200, 200, 200}, get[float32](t, b, 4))
 		}
 	}
-	require.NoError(t, x.Execute(background, state, state, o)) // under way as it is closed
+	require.NoError(t, x.Execute(background, state, state, o)) // the executable is closed during this run
 	closeAll(state)
 }

@@ -14,29 +14,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// machines maps GOARCH to the ELF machine of its libraries, all of which are of 64 bits.
+// machines are the ELF machines of the libraries for each GOARCH. All have 64 bits.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// OpenOptions say which files are opened as plugins. The zero value trusts root's files and those
-// of the process's own user.
+// OpenOptions specify which files can be opened as plugins. The zero value trusts the files of root
+// and of the current user.
 type OpenOptions struct {
-	// SHA256 is the library's hash in hexadecimal digits; another library is refused. It reads the
-	// whole file: about a second for libtpu. "" takes any.
+	// SHA256, if not empty, is the required hash of the library in hexadecimal digits. Checking it
+	// reads the whole file, which takes about a second for libtpu.
 	SHA256 string
-	// Owners are the ids of further users whose files, folders and links are trusted: those of a
-	// build user, say, where the program runs as root.
+	// Owners are the ids of other users whose files, directories and links are trusted, such as a
+	// build user if the program runs as root.
 	Owners []int
 }
 
-// Inspect makes all the checks of [Open] without loading anything, and returns the library's
-// absolute path without links. The file must be a regular one. It, each folder on the way to it and
-// each link that leads there must belong to root, to the user of this process or to one of Owners,
-// and others may not write to it; a group may, if it is one of the system's or the process is in
-// it. A folder like /tmp, with the sticky bit, is passed. What is refused is a [*PluginError] that
-// says what to change: with PluginUntrusted its cause is a [*PathError].
+// Inspect performs all checks of [Open] without loading the library. It returns the absolute path
+// of the library without symbolic links. The error is a [*PluginError] with a correction.
+//
+// path must be a regular file. The file, each directory in its path and each link must be owned by
+// root, by the user of this process or by one of Owners. Other users must not be able to write to
+// them. A group may have write permission if it is a system group or the process is a member of it.
+// Directories with the sticky bit, such as /tmp, are accepted. Otherwise the reason is
+// PluginUntrusted, and the cause is a [*PathError].
 func Inspect(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 1 {
-		return "", option("OpenOptions", "give one", "%d of them", len(opts))
+		return "", optionError("OpenOptions", "pass at most one", "there are %d", len(opts))
 	}
 	var o OpenOptions
 	if len(opts) > 0 {
@@ -64,7 +66,7 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 	if o.SHA256 == "" {
 		return real, nil
 	}
-	found, err := hashOf(real)
+	found, err := fileSHA256(real)
 	if err != nil {
 		return "", pluginError(real, PluginMissing, "", err)
 	}
@@ -74,8 +76,8 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 	return real, nil
 }
 
-// hashOf is a file's SHA-256 in hexadecimal digits.
-func hashOf(path string) (string, error) {
+// fileSHA256 returns the SHA-256 of a file in hexadecimal digits.
+func fileSHA256(path string) (string, error) {
 	f, _, err := files.Open(path)
 	if err != nil {
 		return "", err
@@ -88,8 +90,8 @@ func hashOf(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// checkLibrary looks at a file before the dynamic loader does: the loader runs the constructors of
-// whatever it maps, and a truncated library kills the process with a bus error.
+// checkLibrary checks a file before the dynamic loader opens it. The loader executes constructors
+// of the library, and a truncated library would crash the process.
 func checkLibrary(path string) error {
 	wrong := func(r PluginReason, detail string, err error) error { return pluginError(path, r, detail, err) }
 	f, info, err := files.Open(path)
@@ -112,20 +114,22 @@ func checkLibrary(path string) error {
 		return wrong(PluginTruncated, "", err)
 	}
 	if want, ok := machines[runtime.GOARCH]; ok && (e.Machine != want || e.Class != elf.ELFCLASS64) {
-		return wrong(PluginWrongArch, fmt.Sprintf("%v, this process needs %v", e.Machine, want), nil)
+		return wrong(PluginWrongArch, fmt.Sprintf("its architecture is %v, but this process requires %v", e.Machine,
+			want), nil)
 	}
 	if e.Type != elf.ET_DYN {
-		return wrong(PluginNotLibrary, fmt.Sprintf("ELF type %v, not a shared object", e.Type), nil)
+		return wrong(PluginNotLibrary, fmt.Sprintf("its ELF type is %v, not a shared object", e.Type), nil)
 	}
 	for _, p := range e.Progs {
 		if end := p.Off + p.Filesz; end < p.Off || end > uint64(info.Size()) {
-			return wrong(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()), nil)
+			return wrong(PluginTruncated, fmt.Sprintf("a segment ends at byte %d, the file at %d", end, info.Size()),
+				nil)
 		}
 	}
 	symbols, err := e.DynamicSymbols()
 	switch {
 	case errors.Is(err, elf.ErrNoSymbols):
-		return nil // section headers stripped: the loader will tell
+		return nil // without section headers, only the loader can check the symbol
 	case err != nil:
 		return wrong(PluginTruncated, "symbol table", err)
 	}

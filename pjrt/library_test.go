@@ -14,15 +14,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// TestALibraryThatOthersCanChangeNeverRuns opens libraries whose constructor leaves a file behind.
-func TestALibraryThatOthersCanChangeNeverRuns(t *testing.T) {
+// TestOpenRejectsLibraryThatOthersCanModify opens libraries whose constructor creates a file.
+func TestOpenRejectsLibraryThatOthersCanModify(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	source := `#include <stdio.h>
 __attribute__((constructor)) static void ran(void) { FILE *f = fopen("` + ran + `", "w"); if (f) fclose(f); }
 void *GetPjrtApi(void) { return 0; }`
 	so := library(t, "constructor", source)
 	folder := filepath.Dir(so)
-	refused := func(path string, want pjrt.PluginReason, words ...string) {
+	rejects := func(path string, want pjrt.PluginReason, words ...string) {
 		t.Helper()
 		_, err := pjrt.Open(path)
 		var pe *pjrt.PluginError
@@ -35,17 +35,17 @@ void *GetPjrtApi(void) { return 0; }`
 	}
 	for path, modes := range map[string][2]os.FileMode{so: {0o777, 0o755}, folder: {0o777, 0o755}} {
 		require.NoError(t, os.Chmod(path, modes[0]))
-		refused(so, pjrt.PluginUntrusted, path, "mode 0777", "owner uid", "chmod o-w "+path)
+		rejects(so, pjrt.PluginUntrusted, path, "mode 0777", "owner uid", "chmod o-w "+path)
 		require.NoError(t, os.Chmod(path, modes[1]))
 	}
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(so, 4242, 4242))
-		refused(so, pjrt.PluginUntrusted, "owner uid 4242", "chown 0 "+so)
+		rejects(so, pjrt.PluginUntrusted, "owner uid 4242", "chown 0 "+so)
 		_, err := pjrt.Inspect(so, pjrt.OpenOptions{Owners: []int{4242}})
 		require.NoError(t, err)
 		require.NoError(t, os.Chown(so, 0, 0))
 	}
-	refused("gs://bucket/libtpu.so", pjrt.PluginMissing, "it is a URL")
+	rejects("gs://bucket/libtpu.so", pjrt.PluginMissing, "it is a URL")
 
 	image, err := os.ReadFile(so)
 	require.NoError(t, err)
@@ -62,17 +62,17 @@ void *GetPjrtApi(void) { return 0; }`
 	link := filepath.Join(t.TempDir(), "link.so")
 	require.NoError(t, os.Symlink(so, link))
 	_, err = pjrt.Inspect(link, pjrt.OpenOptions{}, pjrt.OpenOptions{SHA256: "00"})
-	require.ErrorContains(t, err, "give one", "the second would not be looked at")
+	require.ErrorContains(t, err, "pass at most one")
 	real, err := pjrt.Inspect(link, pjrt.OpenOptions{SHA256: hex.EncodeToString(sum[:])})
 	require.NoError(t, err)
 	require.Equal(t, so, real)
 	require.NoFileExists(t, ran)
 	_, err = pjrt.Open(so)
-	require.Error(t, err, "it has no table")
-	assert.FileExists(t, ran, "what is trusted runs")
+	require.Error(t, err, "the library has no function table")
+	assert.FileExists(t, ran, "a trusted library is loaded")
 }
 
-func TestTheCheckIsMadeAtEachOpen(t *testing.T) {
+func TestEachOpenChecksLibrary(t *testing.T) {
 	so := fake(t, "each")
 	_, err := pjrt.Open(so)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestTheCheckIsMadeAtEachOpen(t *testing.T) {
 	require.Equal(t, pjrt.PluginUntrusted, pe.Reason)
 }
 
-func TestARelativePathIsOpenedByItsAbsoluteOne(t *testing.T) {
+func TestOpenRelativePath(t *testing.T) {
 	path := plugintest.Path(t, "cpu")
 	t.Chdir(filepath.Dir(path))
 	p, err := pjrt.Open(filepath.Base(path))

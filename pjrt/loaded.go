@@ -14,27 +14,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// LoadedExecutable is a program on the devices of a client, ready to run. It is safe for concurrent
-// use, Execute included. It is the caller's to Close.
+// LoadedExecutable is a program that is loaded onto devices of a client. It is safe for concurrent
+// use, including Execute. The caller must close it.
 type LoadedExecutable struct {
 	*loadedHandle
 	exec    *Executable
 	devices []*Device
 	outputs []*shape
-	// params is nil until the parameters are known.
-	params atomic.Pointer[[]*shape]
-	mu     sync.Mutex
-	result error
+	params  atomic.Pointer[[]*shape] // nil while unknown
+
+	mu       sync.Mutex
+	closeErr error // guarded by mu
 }
 
-// Compile compiles a program for the client's devices and loads it. The program must be trusted; see
-// [Program]. Malformed options give a [*CompileError] before the plugin is called; a compiler's own
-// refusal is an [*Error] with the whole message in Log. It takes from milliseconds to minutes. If
-// ctx ends first, Compile returns its cause; the compiler cannot be stopped, and what it makes is
-// dropped.
+// Compile compiles a program for devices of the client and loads it. The program must be trusted;
+// see [Program]. An invalid option is a [*CompileError]. An error of the compiler is an [*Error],
+// whose Log has the complete message. Compilation takes from milliseconds to minutes. If ctx ends
+// first, Compile returns the cause of ctx; the compiler continues, and its result is discarded.
 func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*LoadedExecutable, error) {
 	if c.core == nil {
-		return nil, errNotMade("compile", "client", "NewClient")
+		return nil, zeroValueError("compile", "client", "NewClient")
 	}
 	p, err := p.check()
 	if err != nil {
@@ -51,16 +50,17 @@ func (c *Client) Compile(ctx context.Context, p Program, o CompileOptions) (*Loa
 
 // LoadOptions configure Load.
 type LoadOptions struct {
-	// Compile, if it is not nil, replaces the options that the program was compiled with, such as
-	// its device assignment. Plugins may refuse that.
+	// Compile, if not nil, replaces the compile options of the program, such as its device
+	// assignment. Plugins may reject this.
 	Compile *CompileOptions
-	// Keep keeps the bytes in memory, so that [Executable.Serialize] can give them again.
+	// Keep stores the serialized bytes in memory, so that [Executable.Serialize] can return them.
 	Keep bool
 }
 
-// Load puts an executable on the client's devices that [Executable.Serialize] wrote, on the same
-// plugin build and kind of device. Bytes that were cut short or changed give a [*CompileError]. The
-// bytes run as machine code, and a checksum is no signature: load only what you wrote yourself.
+// Load loads the result of [Executable.Serialize] onto devices of the client. The plugin build and
+// the kind of device must be the same. Truncated or modified bytes are a [*CompileError]. The bytes
+// contain machine code, and their checksum is not a signature: load only bytes from a trusted
+// source.
 func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*LoadedExecutable, error) {
 	payload, params, err := unseal(serialized)
 	if err != nil {
@@ -80,21 +80,22 @@ func (c *Client) Load(ctx context.Context, serialized []byte, o LoadOptions) (*L
 	}
 	l.exec.deserialized = true
 	if o.Keep {
-		l.exec.serialized = bytes.Clone(payload) // the caller's to change
+		l.exec.serialized = bytes.Clone(payload)
 	}
 	return l, nil
 }
 
-// load runs a call that makes a loaded executable from bytes. params are the types of the program's
-// parameters, nil if the plugin has to tell them.
-func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape, f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
+// load calls f, which creates a loaded executable from b. params are the shapes of the program's
+// parameters, or nil to query the plugin.
+func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
+	f func([]byte) (capi.Loaded, error)) (*LoadedExecutable, error) {
 	if err := c.retain(childCall); err != nil {
-		return nil, fail(op, "", err)
+		return nil, opError(op, "", err)
 	}
 	defer c.release(childCall)
 	c.add(childWork, 1)
 	if ctx.Done() != nil {
-		b = bytes.Clone(b) // the call may outlive the caller
+		b = bytes.Clone(b) // f may run longer than the caller
 	}
 	return await(ctx, op, func() (*LoadedExecutable, error) {
 		x, err := f(b)
@@ -107,7 +108,7 @@ func (c *Client) load(ctx context.Context, op string, b []byte, params []*shape,
 	})
 }
 
-// newLoaded takes x over. The caller holds the client open.
+// newLoaded returns a LoadedExecutable that owns x. The caller must have retained the client.
 func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, error) {
 	inner, err := c.api.LoadedExecutable(x)
 	if err != nil {
@@ -125,15 +126,15 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 	}
 	runtime.AddCleanup(l, func(h *loadedHandle) {
 		x := unsafe.Pointer(h.x)
-		if first, _ := h.end(); first {
+		if first, _ := h.shut(); first {
 			live.Reclaimed(live.Executable, x)
 		}
 	}, l.loadedHandle)
 	return l, nil
 }
 
-// read learns the devices and shapes. A plugin that does not tell the parameters leaves them to the
-// first call. Those of serialized bytes were read and checked when the program was compiled.
+// readProperties reads the devices and shapes of the program. params are as for load. If the plugin
+// does not report the parameters, the first call of Execute determines them.
 func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 	handles, err := c.api.LoadedDevices(l.x)
 	if err != nil {
@@ -142,7 +143,8 @@ func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 	for _, h := range handles {
 		d := c.byHandle[h]
 		if d == nil {
-			return &Error{Op: "executable devices", Code: Internal, Plugin: c.path, Msg: "the plugin names a device that the client does not have"}
+			return &Error{Op: "executable devices", Code: Internal, Plugin: c.path,
+				Msg: "the plugin returned a device that the client does not have"}
 		}
 		l.devices = append(l.devices, d)
 	}
@@ -151,57 +153,64 @@ func (l *LoadedExecutable) read(c *Client, params []*shape) error {
 	}
 	for j, out := range l.outputs {
 		if len(out.dims) > maxRank {
-			return compileError("Program.Code", "result %d of main has rank %d, and %d is the limit of what can be copied to the host", j, len(out.dims), maxRank)
+			return compileError("Program.Code",
+				"result %d of main has rank %d, but only results of rank %d or less can be copied to the host",
+				j, len(out.dims), maxRank)
 		}
 	}
 	if params != nil {
-		l.know(params)
+		l.setParams(params)
 		return nil
 	}
 	if p, err := l.exec.OptimizedProgram(); err == nil {
 		params, rowMajor, err := parameterShapes(p)
 		switch {
 		case err == nil && !rowMajor && c.platformName == "cpu":
-			// It would hand results out in the device's order, whatever is asked.
-			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer", Hint: "leave mhlo.layout_mode out"}
+			// The CPU plugin ignores the layout that a copy to the host requests.
+			return &CompileError{Field: "Program.Code",
+				Reason: "a parameter or result of main has a layout that is not row-major, which the CPU plugin cannot transfer",
+				Hint:   "remove mhlo.layout_mode"}
 		case err == nil:
-			l.know(params)
+			l.setParams(params)
 		case errors.Is(err, errDynamic):
-			// The plugin ends the process when such a program is executed.
-			return &CompileError{Field: "Program.Code", Reason: "a parameter or result of main has a dynamic shape, such as tensor<?xf32, #stablehlo.bounds<8>>",
-				Hint: "use static shapes: pad the values, and pass their number as another value"}
-		case errors.Is(err, errNoArray):
-			return &CompileError{Field: "Program.Code", Reason: "a parameter of main is no array, such as a tuple", Hint: "pass its elements one by one"}
+			// The plugin aborts the process when such a program is executed.
+			return &CompileError{Field: "Program.Code",
+				Reason: "a parameter or result of main has a dynamic shape, such as tensor<?xf32, #stablehlo.bounds<8>>",
+				Hint:   "use static shapes: pad the values, and pass their number as another value"}
+		case errors.Is(err, errNotArray):
+			return &CompileError{Field: "Program.Code",
+				Reason: "a parameter of main is not an array, but for example a tuple",
+				Hint:   "make each element a parameter"}
 		}
 	}
 	return nil
 }
 
-// Executable returns what describes the program. It belongs to the LoadedExecutable.
+// Executable returns the properties of the program. The Executable belongs to l.
 func (l *LoadedExecutable) Executable() *Executable { return l.exec }
 
-// AddressableDevices returns this process's devices of the program in launch order: element d is
-// the device of args[d] and results[d] of Execute.
+// AddressableDevices returns the devices of this process that run the program, in launch order:
+// element d is the device of args[d] and results[d] of Execute.
 func (l *LoadedExecutable) AddressableDevices() []*Device { return slices.Clone(l.devices) }
 
-// DeviceAssignment returns at [replica][partition] the global device id, of all processes. It needs
-// PJRT 0.79.
+// DeviceAssignment returns the global device ids of all processes, indexed by replica and
+// partition. It requires PJRT 0.79.
 func (l *LoadedExecutable) DeviceAssignment() ([][]int, error) {
 	const op = "device assignment"
 	if l.loadedHandle == nil {
-		return nil, errNotMade(op, "executable", "Compile")
+		return nil, zeroValueError(op, "executable", "Compile")
 	}
-	if !l.enter() {
-		return nil, fail(op, "executable", ErrClosed)
+	if !l.acquire() {
+		return nil, opError(op, "executable", ErrClosed)
 	}
 	b, err := l.core.api.LoadedAssignment(l.x)
-	l.exit()
+	l.release()
 	if err != nil {
 		return nil, l.core.wrap(op, err)
 	}
 	assignment, err := readAssignment(b)
 	if err != nil {
-		return nil, fail(op, "", err)
+		return nil, opError(op, "", err)
 	}
 	return assignment, nil
 }
@@ -217,9 +226,9 @@ type TensorType struct {
 	Dims []int
 }
 
-// Parameters returns the types of the arguments as one device takes them; nil and false if neither
-// the plugin nor a call told.
-func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
+// Parameters returns the types of the parameters on one device. ok is false if they are unknown
+// because the plugin does not report them and Execute has not been called.
+func (l *LoadedExecutable) Parameters() (types []TensorType, ok bool) {
 	p := l.params.Load()
 	if p == nil {
 		return nil, false
@@ -227,7 +236,7 @@ func (l *LoadedExecutable) Parameters() ([]TensorType, bool) {
 	return tensorTypes(*p), true
 }
 
-// Outputs returns the types of the results as one device gives them.
+// Outputs returns the types of the results on one device.
 func (l *LoadedExecutable) Outputs() []TensorType { return tensorTypes(l.outputs) }
 
 func tensorTypes(shapes []*shape) []TensorType {
@@ -238,14 +247,14 @@ func tensorTypes(shapes []*shape) []TensorType {
 	return out
 }
 
-// know notes the parameters that the plugin told.
-func (l *LoadedExecutable) know(params []*shape) {
+// setParams sets the parameters that the plugin reported.
+func (l *LoadedExecutable) setParams(params []*shape) {
 	l.exec.params = l.share(params)
 	l.params.Store(l.exec.params)
 }
 
-// share lets a parameter share the type of the result of its number, if that is the same, so that a
-// buffer that goes in and out is compared by its address.
+// share replaces each parameter shape that equals the shape of the result with the same number by
+// that shape, so that the check of a buffer that is both compares only pointers.
 func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 	for i, p := range params {
 		if i < len(l.outputs) && p.equal(l.outputs[i]) {
@@ -255,16 +264,16 @@ func (l *LoadedExecutable) share(params []*shape) *[]*shape {
 	return &params
 }
 
-// Close gives the program back once calls under way have returned; launches already enqueued run to
-// their end. A second Close returns the first result.
+// Close frees the program when no call uses it. Launches that were enqueued before still complete.
+// A second Close returns the result of the first.
 func (l *LoadedExecutable) Close() error {
 	if l == nil || l.loadedHandle == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if first, err := l.end(); first {
-		l.result = l.core.wrap("close executable", err)
+	if first, err := l.shut(); first {
+		l.closeErr = l.core.wrap("close executable", err)
 	}
-	return l.result
+	return l.closeErr
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-func TestATupleParameterIsRefused(t *testing.T) {
+func TestCompileRejectsTupleParameter(t *testing.T) {
 	leaktest.Check(t)
 	_, err := plugintest.CPU(t, 1).Compile(background, function("%x: tuple<tensor<4xf32>>", "tensor<4xf32>",
-		"%o = stablehlo.get_tuple_element %x[0] : (tuple<tensor<4xf32>>) -> tensor<4xf32>\n return %o : tensor<4xf32>"), pjrt.CompileOptions{})
+		"%o = stablehlo.get_tuple_element %x[0] : (tuple<tensor<4xf32>>) -> tensor<4xf32>\n return %o : tensor<4xf32>"),
+		pjrt.CompileOptions{})
 	var ce *pjrt.CompileError
 	require.ErrorAs(t, err, &ce)
 }
@@ -26,7 +27,8 @@ func TestATupleParameterIsRefused(t *testing.T) {
 func TestReplicasRunOnTheirAssignedDevices(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 4)
-	x := compile(t, c, function("", "tensor<ui32>", "%o = stablehlo.replica_id : tensor<ui32>\n return %o : tensor<ui32>"),
+	x := compile(t, c, function("", "tensor<ui32>",
+		"%o = stablehlo.replica_id : tensor<ui32>\n return %o : tensor<ui32>"),
 		pjrt.CompileOptions{Replicas: 3, DeviceAssignment: [][]int{{2}, {0}, {3}}})
 	r := rows(3, 1)
 	require.NoError(t, x.Execute(background, rows(3, 0), r, pjrt.ExecuteOptions{LaunchID: 7}))
@@ -38,11 +40,12 @@ func TestReplicasRunOnTheirAssignedDevices(t *testing.T) {
 	}
 }
 
-func TestTheDeviceAssignmentComesBack(t *testing.T) {
+func TestDeviceAssignment(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 4)
 	for _, want := range [][][]int{{{3}}, {{1, 0}, {3, 2}}, {{2}, {1}, {0}}, {{3, 1, 2, 0}}} {
-		x := compile(t, c, two(), pjrt.CompileOptions{Replicas: len(want), Partitions: len(want[0]), SPMD: len(want[0]) > 1, DeviceAssignment: want})
+		x := compile(t, c, two(), pjrt.CompileOptions{Replicas: len(want), Partitions: len(want[0]),
+			SPMD: len(want[0]) > 1, DeviceAssignment: want})
 		got, err := x.DeviceAssignment()
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
@@ -52,10 +55,10 @@ func TestTheDeviceAssignmentComesBack(t *testing.T) {
 	}
 }
 
-func TestCompileCanBeLeft(t *testing.T) {
+func TestCompileReturnsWhenContextEnds(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
-	// A program that takes a while to compile.
+	// The program takes long to compile.
 	var body strings.Builder
 	for i := range 400 {
 		fmt.Fprintf(&body, "%%v%d = stablehlo.dot_general %%x, %%x, contracting_dims = [1] x [0] : (tensor<%[2]dx%[2]dxf32>, tensor<%[2]dx%[2]dxf32>) -> tensor<%[2]dx%[2]dxf32>\n%%t%[1]d = stablehlo.tanh %%v%[1]d : tensor<%[2]dx%[2]dxf32>\n", i, 33)
@@ -74,20 +77,21 @@ func TestCompileCanBeLeft(t *testing.T) {
 		t.Skipf("compiled within a millisecond (%v)", time.Since(start))
 	}
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	// The client waits for the compiler and drops what it made.
+	// The client waits for the compiler and discards its result.
 	require.NoError(t, c.Close())
 }
 
-func TestParametersThatNobodyTellsAreThoseOfTheFirstCall(t *testing.T) {
+func TestFirstExecuteDeterminesUnknownParameters(t *testing.T) {
 	leaktest.Check(t)
-	b := newBench(t)
+	b := newFixture(t)
 	pjrt.ForgetParameters(b.x)
 	_, known := b.x.Parameters()
 	require.False(t, known)
 	var ae *pjrt.ArgumentError
 	uneven := [][]*pjrt.Buffer{{b.a, nil}}
 	require.ErrorAs(t, b.x.Execute(background, uneven, b.results, pjrt.ExecuteOptions{}), &ae)
-	require.Error(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.a}}, b.results, pjrt.ExecuteOptions{}), "the plugin counts them")
+	require.Error(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.a}}, b.results, pjrt.ExecuteOptions{}),
+		"the plugin checks the number")
 	require.NoError(t, b.x.Execute(background, b.args, b.results, pjrt.ExecuteOptions{}))
 	types, known := b.x.Parameters()
 	require.True(t, known)
@@ -98,7 +102,7 @@ func TestParametersThatNobodyTellsAreThoseOfTheFirstCall(t *testing.T) {
 	require.ErrorAs(t, b.x.Execute(background, [][]*pjrt.Buffer{{b.y, b.a}}, b.results, pjrt.ExecuteOptions{}), &ae)
 }
 
-func TestAResultOfTooManyDimensionsIsRefused(t *testing.T) {
+func TestCompileRejectsResultWithTooManyDimensions(t *testing.T) {
 	leaktest.Check(t)
 	deep := "tensor<4x" + strings.Repeat("1x", 64) + "f32>"
 	var refused *pjrt.CompileError

@@ -5,16 +5,16 @@ import (
 	"os"
 )
 
-// pipe carries messages of one size to a goroutine of ours. They come from threads of the plugin, which
-// may stand inside one of our own calls: all that they do is write.
+// pipe passes messages of fixed size from threads of the plugin to a goroutine. The plugin may call
+// from within a call of this package, so that the threads must not do more than write.
 type pipe struct {
 	r, w    *os.File
-	fd      uintptr // where they write, in blocking mode
+	fd      uintptr // the writing end, in blocking mode
 	stopped chan struct{}
 }
 
-// openPipe calls each for one message after the other; the bytes are those of the next one, too.
-func openPipe(size int, each func(message []byte)) (*pipe, error) {
+// openPipe starts a goroutine that calls handle for each message. The goroutine reuses the slice.
+func openPipe(size int, handle func(message []byte)) (*pipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -25,15 +25,15 @@ func openPipe(size int, each func(message []byte)) (*pipe, error) {
 		message := make([]byte, size)
 		for {
 			if _, err := io.ReadFull(r, message); err != nil {
-				return // the pipe was closed
+				return // the pipe is closed
 			}
-			each(message)
+			handle(message)
 		}
 	}()
 	return p, nil
 }
 
-// close returns when each runs no more. Nobody may write any more.
+// close waits until handle has returned. No thread may write any more.
 func (p *pipe) close() {
 	_ = p.w.Close()
 	<-p.stopped

@@ -15,36 +15,33 @@ import (
 // Version is a version of the PJRT C API.
 type Version struct{ Major, Minor int }
 
-// String returns a text such as "0.81".
+// String returns the version in the form "0.81".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent use, and has no Close:
-// a plugin stays loaded for the rest of the process, because unmapping code that its threads and
-// handles still use would crash.
+// Plugin is a loaded and initialized PJRT plugin. It is safe for concurrent use. It has no Close: a
+// plugin stays loaded until the process exits, because its threads and handles still use its code.
 type Plugin struct {
 	api        *capi.API
 	path       string
 	attributes map[string]any
 }
 
-// opened holds the plugins of the process. A library can be mapped and initialized only once per
-// process, so this is the loader's state, not ours.
+// opened are the plugins of the process. It is a global variable because a library can be loaded
+// and initialized only once per process.
 var opened struct {
 	sync.Mutex
 	plugins []*Plugin
 }
 
-// Open loads the plugin library at path, checks that it speaks an API version that this package
-// knows (0.57 or newer), and initializes it. A file that is opened twice, also by another name, is
-// loaded once, and both calls return the same Plugin.
+// Open loads and initializes the plugin library at path. The plugin must implement PJRT 0.57 or
+// newer. A file that is opened twice, also through another path, is loaded once, and both calls
+// return the same Plugin. Open takes from milliseconds to about a second. At most one opts is
+// accepted.
 //
-// A file that is missing, no library, cut short, for another machine, no PJRT plugin or too old
-// gives a [*PluginError]. Loading runs the library's own initializers, so each Open first makes
-// sure that nobody but root, this user and [OpenOptions].Owners can put another library there: see
-// [Inspect]. The loader gets the absolute path without links. It takes from milliseconds to about a
-// second.
-//
-// At most one opts is given.
+// The error is a [*PluginError] if the file is missing, truncated, not a shared library, built for
+// another architecture, not a PJRT plugin, or too old. Loading a library executes code of the
+// library. Open therefore checks first that only root, the current user and [OpenOptions].Owners
+// could have written it; see [Inspect].
 func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -72,13 +69,15 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 		return nil, pluginError(full, reason, "", err)
 	}
 	if api.Major != 0 || api.Minor < capi.MinMinor {
-		return nil, pluginError(full, PluginVersion, fmt.Sprintf("it speaks PJRT %d.%d, this package 0.%d and newer", api.Major, api.Minor, capi.MinMinor), nil)
+		return nil, pluginError(full, PluginVersion,
+			fmt.Sprintf("it implements PJRT %d.%d, but version 0.%d or newer is required", api.Major, api.Minor,
+				capi.MinMinor), nil)
 	}
 	if err := api.Initialize(); err != nil {
 		e := pluginError(full, PluginInitialize, "", wrap("initialize", full, err))
 		if strings.Contains(err.Error(), "lockfile") {
 			e.Detail = "another process has libtpu loaded and may be using the TPU"
-			e.Hint = "end that process, or, to compile only, start this one with ALLOW_MULTIPLE_LIBTPU_LOAD=1"
+			e.Hint = "stop that process; to compile only, set ALLOW_MULTIPLE_LIBTPU_LOAD=1 instead"
 		}
 		return nil, e
 	}
@@ -93,7 +92,7 @@ func Open(path string, opts ...OpenOptions) (*Plugin, error) {
 // Path returns the absolute path of the library.
 func (p *Plugin) Path() string { return p.path }
 
-// APIVersion returns the version of the API that the plugin speaks.
+// APIVersion returns the version of the PJRT API that the plugin implements.
 func (p *Plugin) APIVersion() Version {
 	if p.api == nil {
 		return Version{}
@@ -101,20 +100,19 @@ func (p *Plugin) APIVersion() Version {
 	return Version{p.api.Major, p.api.Minor}
 }
 
-// Attributes returns what the plugin tells of itself, such as xla_version and
-// stablehlo_current_version: string, int64, []int64, float32 or bool values. The map is the
-// caller's.
+// Attributes returns a copy of the plugin's attributes, such as xla_version and
+// stablehlo_current_version. Values are string, int64, []int64, float32 or bool.
 func (p *Plugin) Attributes() map[string]any { return cloneAttributes(p.attributes) }
 
-// extensionNames are PJRT_Extension_Type's, by number.
+// extensionNames are the names of PJRT_Extension_Type.
 var extensionNames = [...]string{"Gpu_Custom_Call", "Profiler", "Custom_Partitioner", "Stream", "Layouts", "FFI",
 	"MemoryDescriptions", "Triton", "RawBuffer", "PhaseCompile", "Example", "Unknown", "CrossHostTransfers",
 	"ExecutableMetadata", "Callback", "HostAllocator", "TpuTopology", "TpuExecutable", "Megascale", "Shardings",
 	"AbiVersion", "Collectives", "MultiSlice", "HostMemoryAllocator",
 	"XlaTransform"}
 
-// Extensions returns the names of the plugin's API extensions in the plugin's order. An extension
-// that has no name here is "Extension(n)".
+// Extensions returns the names of the plugin's API extensions in the order of the plugin. The name
+// of an unknown extension is "Extension(n)".
 func (p *Plugin) Extensions() []string {
 	if p.api == nil {
 		return nil
@@ -131,54 +129,54 @@ func (p *Plugin) Extensions() []string {
 	return out
 }
 
-// String returns a text such as "xla_cpu_pjrt.so (PJRT 0.81)".
+// String returns a description such as "xla_cpu_pjrt.so (PJRT 0.81)".
 func (p *Plugin) String() string {
 	return fmt.Sprintf("%s (PJRT %v)", filepath.Base(p.path), p.APIVersion())
 }
 
 func (p *Plugin) wrap(op string, err error) error { return wrap(op, p.path, err) }
 
-// await runs a call that C cannot interrupt. If ctx ends first, await returns its error at once;
-// the call goes on, and drop gets what it makes. A ctx that cannot end costs no goroutine. done, if
-// not nil, runs after the call in every case.
-func await[T any](ctx context.Context, op string, call func() (T, error), drop func(T), done func()) (T, error) {
+// await runs a call that cannot be interrupted. If ctx ends first, await returns the error of ctx
+// at once; the call continues, and its result is passed to discard. done, if not nil, is called
+// after call in every case. await starts a goroutine only if ctx can end.
+func await[T any](ctx context.Context, op string, call func() (T, error), discard func(T), done func()) (T, error) {
 	var zero T
 	if done == nil {
 		done = func() {}
 	}
 	if err := ctx.Err(); err != nil {
 		done()
-		return zero, ended(ctx, op)
+		return zero, contextError(ctx, op)
 	}
 	if ctx.Done() == nil {
 		defer done()
 		return call()
 	}
-	type answer struct {
+	type result struct {
 		v   T
 		err error
 	}
-	answers := make(chan answer)
+	results := make(chan result)
 	go func() {
 		defer done()
 		v, err := call()
 		select {
-		case answers <- answer{v, err}:
+		case results <- result{v, err}:
 		case <-ctx.Done():
-			// The waiter may have left: only one of the two can take the value.
+			// await may have returned; it either receives the value or never will.
 			select {
-			case answers <- answer{v, err}:
+			case results <- result{v, err}:
 			default:
 				if err == nil {
-					drop(v)
+					discard(v)
 				}
 			}
 		}
 	}()
 	select {
-	case a := <-answers:
-		return a.v, a.err
+	case r := <-results:
+		return r.v, r.err
 	case <-ctx.Done():
-		return zero, ended(ctx, op)
+		return zero, contextError(ctx, op)
 	}
 }

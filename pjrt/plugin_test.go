@@ -23,7 +23,7 @@ func glob(t *testing.T, pattern string) []string {
 	return names
 }
 
-// library builds a shared library from C.
+// library compiles C source to a shared library and returns its path.
 func library(t *testing.T, name, source string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func library(t *testing.T, name, source string, flags ...string) string {
 	return so
 }
 
-// fake is a plugin in C: a table of a version, with so many slots, whose Initialize fails or not.
+// fake compiles a plugin in C. Macros define its version, the size of its table and its failures.
 func fake(t *testing.T, name string, define ...string) string {
 	t.Helper()
 	return library(t, name, `
@@ -82,7 +82,7 @@ void *GetPjrtApi(void) {
 }`, define...)
 }
 
-func TestOpenRefusesFilesThatAreNoPlugin(t *testing.T) {
+func TestOpenRejectsInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
 		path := filepath.Join(dir, name)
@@ -104,8 +104,7 @@ func TestOpenRefusesFilesThatAreNoPlugin(t *testing.T) {
 	start := make([]byte, 1<<20)
 	_, err = real.ReadAt(start, 0)
 	require.NoError(t, err)
-	good := fake(t, "cut")
-	whole, err := os.ReadFile(good)
+	valid, err := os.ReadFile(fake(t, "valid"))
 	require.NoError(t, err)
 
 	for name, c := range map[string]struct {
@@ -119,19 +118,21 @@ func TestOpenRefusesFilesThatAreNoPlugin(t *testing.T) {
 		"empty":                        {write("empty.so", nil), pjrt.PluginNotLibrary},
 		"text":                         {write("text.so", []byte("#!/bin/sh\n")), pjrt.PluginNotLibrary},
 		"ELF magic and no more":        {write("magic.so", []byte("\x7fELF")), pjrt.PluginTruncated},
-		"ELF header and no more":       {write("head.so", whole[:64]), pjrt.PluginTruncated},
-		"the first half of a plugin":   {write("half.so", whole[:len(whole)/2]), pjrt.PluginTruncated},
+		"ELF header and no more":       {write("head.so", valid[:64]), pjrt.PluginTruncated},
+		"the first half of a plugin":   {write("half.so", valid[:len(valid)/2]), pjrt.PluginTruncated},
 		"the start of the real plugin": {write("start.so", start), pjrt.PluginTruncated},
 		"another machine's":            {write("arch.so", wrongArch), pjrt.PluginWrongArch},
 		"an object file":               {write("object.so", object), pjrt.PluginNotLibrary},
 		"a library without GetPjrtApi": {plain, pjrt.PluginNoEntry},
-		"GetPjrtApi only used":         {library(t, "uses", "void *GetPjrtApi(void); void *f(void) { return GetPjrtApi(); }"), pjrt.PluginNoEntry},
-		"an undefined symbol":          {library(t, "undefined", "void nowhere(void); void *GetPjrtApi(void) { nowhere(); return 0; }"), pjrt.PluginNotLoaded},
-		"no table":                     {fake(t, "null", "-DEMPTY"), pjrt.PluginBadTable},
-		"a table smaller than a head":  {fake(t, "tiny", "-DTINY"), pjrt.PluginBadTable},
-		"too old":                      {fake(t, "old", "-DMINOR=40"), pjrt.PluginVersion},
-		"the next major version":       {fake(t, "major", "-DMAJOR=1", "-DMINOR=0"), pjrt.PluginVersion},
-		"initialize fails":             {fake(t, "fails", "-DFAIL"), pjrt.PluginInitialize},
+		"GetPjrtApi only used": {library(t, "uses",
+			"void *GetPjrtApi(void); void *f(void) { return GetPjrtApi(); }"), pjrt.PluginNoEntry},
+		"an undefined symbol": {library(t, "undefined",
+			"void nowhere(void); void *GetPjrtApi(void) { nowhere(); return 0; }"), pjrt.PluginNotLoaded},
+		"no table":                    {fake(t, "null", "-DEMPTY"), pjrt.PluginBadTable},
+		"a table smaller than a head": {fake(t, "tiny", "-DTINY"), pjrt.PluginBadTable},
+		"too old":                     {fake(t, "old", "-DMINOR=40"), pjrt.PluginVersion},
+		"the next major version":      {fake(t, "major", "-DMAJOR=1", "-DMINOR=0"), pjrt.PluginVersion},
+		"initialize fails":            {fake(t, "fails", "-DFAIL"), pjrt.PluginInitialize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := pjrt.Open(c.path)
@@ -144,13 +145,14 @@ func TestOpenRefusesFilesThatAreNoPlugin(t *testing.T) {
 	_, err = pjrt.Open(filepath.Join(dir, "none.so"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = pjrt.Open(fake(t, "fails2", "-DFAIL"))
-	require.ErrorIs(t, err, pjrt.Unavailable, "the plugin's own code is kept")
+	require.ErrorIs(t, err, pjrt.Unavailable, "the error code of the plugin")
 	_, err = pjrt.Open(fake(t, "locked", "-DFAIL", "-DLOCKED"))
-	require.ErrorContains(t, err, "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "what to do about a TPU in use")
+	require.ErrorContains(t, err, "ALLOW_MULTIPLE_LIBTPU_LOAD=1", "a hint for a TPU that is in use")
 }
 
-func TestAPluginWithAShortTableIsUnsupportedNotACrash(t *testing.T) {
-	for name, path := range map[string]string{"nil slots": fake(t, "nilslots"), "a table of four slots": fake(t, "four", "-DSLOTS=4", "-DMINOR=57")} {
+func TestPluginWithShortTableReturnsErrUnsupported(t *testing.T) {
+	for name, path := range map[string]string{"nil slots": fake(t, "nilslots"),
+		"a table of four slots": fake(t, "four", "-DSLOTS=4", "-DMINOR=57")} {
 		t.Run(name, func(t *testing.T) {
 			p, err := pjrt.Open(path)
 			require.NoError(t, err)
@@ -169,7 +171,7 @@ func TestAPluginWithAShortTableIsUnsupportedNotACrash(t *testing.T) {
 	}
 }
 
-func TestTheSameFileIsOpenedOnce(t *testing.T) {
+func TestOpenSameFileTwice(t *testing.T) {
 	path := plugintest.Path(t, "cpu")
 	a, err := pjrt.Open(path)
 	require.NoError(t, err)

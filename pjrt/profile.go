@@ -10,18 +10,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// Profile records what a plugin and its devices do, until Stop. It is safe for concurrent use.
+// Profile is a running recording of the activity of a plugin and its devices. It is safe for
+// concurrent use.
 type Profile struct {
 	plugin *Plugin
-	handle atomic.Pointer[capi.Profiler] // nil once it was stopped
+	handle atomic.Pointer[capi.Profiler] // nil after Stop
 }
 
-// StartProfile starts a recording through the plugin's profiler extension, which libtpu and the CUDA
-// plugin have. The error of a plugin without one matches errors.ErrUnsupported. A plugin records for
-// the whole process: of two recordings at a time the devices may be in one only.
+// StartProfile starts a recording with the plugin's profiler extension, which libtpu and the CUDA
+// plugin have. Without the extension, the error matches errors.ErrUnsupported. A recording covers
+// the whole process. If two recordings run at the same time, only one of them may contain the
+// devices.
 func (p *Plugin) StartProfile() (*Profile, error) {
 	if p.api == nil {
-		return nil, errNotMade("start profile", "plugin", "Open")
+		return nil, zeroValueError("start profile", "plugin", "Open")
 	}
 	handle, err := p.api.StartProfiler(profileOptions())
 	if err != nil {
@@ -32,18 +34,18 @@ func (p *Plugin) StartProfile() (*Profile, error) {
 	return r, nil
 }
 
-// Stop ends the recording and returns it: an encoded message tensorflow.profiler.XSpace, with times
-// in nanoseconds since 1970, which package report/xspace makes a file of. Wait first for the results
-// of the steps that are to be in it. A TPU takes seconds to hand its data over; if ctx ends first,
-// Stop returns its error, and the recording ends nevertheless. A second Stop is an error that matches
+// Stop ends the recording and returns it as an encoded tensorflow.profiler.XSpace message with
+// times in nanoseconds since 1970. Package report/xspace converts it to a file. To include a step,
+// wait for its results before Stop. A TPU takes seconds to return its data. If ctx ends first, Stop
+// returns the error of ctx and discards the recording. A second Stop returns an error that matches
 // ErrClosed.
 func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 	if r == nil || r.plugin == nil {
-		return nil, errNotMade("stop profile", "profile", "Client.Profile")
+		return nil, zeroValueError("stop profile", "profile", "Client.Profile")
 	}
 	handle := r.handle.Swap(nil)
 	if handle == nil {
-		return nil, fail("stop profile", r.plugin.String(), ErrClosed)
+		return nil, opError("stop profile", r.plugin.String(), ErrClosed)
 	}
 	return await(ctx, "stop profile", func() ([]byte, error) {
 		data, err := r.plugin.api.StopProfiler(*handle)
@@ -51,8 +53,8 @@ func (r *Profile) Stop(ctx context.Context) ([]byte, error) {
 	}, func([]byte) {}, nil)
 }
 
-// profileOptions is a tensorflow.ProfileOptions with what TensorFlow takes where nothing is said. A
-// plugin reads it as it stands: without it the devices would not be recorded.
+// profileOptions returns an encoded tensorflow.ProfileOptions with the defaults of TensorFlow.
+// Without options, a plugin does not record its devices.
 func profileOptions() []byte {
 	const hostLevel, deviceLevel, version, hloProto = 2, 3, 5, 7
 	b := protoint.AppendInt(nil, hostLevel, 2)

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-func TestAPluginWithoutAProfilerSaysSo(t *testing.T) {
+func TestStartProfileWithoutProfiler(t *testing.T) {
 	_, err := plugintest.Open(t, "cpu").StartProfile()
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.ErrorContains(t, err, "the plugin has no profiler")
@@ -20,13 +20,13 @@ func TestAPluginWithoutAProfilerSaysSo(t *testing.T) {
 	assert.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-// libtpu's profiler runs without a TPU, and then has planes of its own threads.
-func TestLibtpuRecordsAProfile(t *testing.T) {
+// The profiler of libtpu also works without a TPU, and then records only host threads.
+func TestLibtpuProfile(t *testing.T) {
 	if !inTPUChild(t) {
 		return
 	}
 	p := plugintest.Open(t, "tpu")
-	for range 3 { // one after the other
+	for range 3 {
 		profile, err := p.StartProfile()
 		require.NoError(t, err)
 		data, err := profile.Stop(background)
@@ -44,7 +44,7 @@ func TestLibtpuRecordsAProfile(t *testing.T) {
 	}
 }
 
-// profiler is a plugin with a profiler whose calls fail as FAULT says.
+// profiler returns a plugin with a profiler. fault selects the call that fails.
 func profiler(t *testing.T, fault string) *pjrt.Plugin {
 	t.Helper()
 	p, err := pjrt.Open(library(t, fault, `
@@ -68,9 +68,12 @@ static void *collect(struct collect *c) {
   if (strcmp(failed, "nothing")) { c->bytes = "data"; c->n = 4; }
   return call("collect");
 }
-static struct { size_t size; void *priv; void *f[8]; } table = {80, NULL, {drop, message, code, create, destroy, start, stop, collect}};
-static struct { size_t size; int type; void *next; void *table; } short_one = {20, 1, NULL, &table}, extension = {32, 1, NULL, &table};
-static struct { size_t size; void *ext; size_t vsize; void *vext; int major, minor; void *slots[120]; } api = {40 + 8 * 120, &extension, 24, NULL, 0, 81};
+static struct { size_t size; void *priv; void *f[8]; } table = {80, NULL,
+	{drop, message, code, create, destroy, start, stop, collect}};
+static struct { size_t size; int type; void *next; void *table; } short_one = {20, 1, NULL, &table},
+	extension = {32, 1, NULL, &table};
+static struct { size_t size; void *ext; size_t vsize; void *vext; int major,
+	minor; void *slots[120]; } api = {40 + 8 * 120, &extension, 24, NULL, 0, 81};
 static void *initialize(void *a) { return NULL; }
 void *GetPjrtApi(void) {
   if (!strcmp(failed, "short")) api.ext = &short_one;
@@ -84,7 +87,7 @@ void *GetPjrtApi(void) {
 	return p
 }
 
-func TestAProfilerThatFailsIsAnErrorOfItsOwn(t *testing.T) {
+func TestProfilerErrors(t *testing.T) {
 	for _, fault := range []string{"short", "null", "old", "hole"} {
 		_, err := profiler(t, fault).StartProfile()
 		assert.ErrorIs(t, err, errors.ErrUnsupported, "%s: %v", fault, err)
@@ -96,7 +99,7 @@ func TestAProfilerThatFailsIsAnErrorOfItsOwn(t *testing.T) {
 	}
 	for _, fault := range []string{"stop", "collect", "destroy", "nothing"} {
 		p := profiler(t, fault)
-		for range 2 { // none is left over
+		for range 2 { // a failed recording must not prevent the next one
 			profile, err := p.StartProfile()
 			require.NoError(t, err, fault)
 			data, err := profile.Stop(background)

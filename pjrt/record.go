@@ -2,39 +2,41 @@ package pjrt
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 )
 
-// ExecutableRecord holds as data what an [Executable] tells: a program that was compiled in another
-// process is known by its record. encoding/gob carries it.
+// ExecutableRecord has the properties of an [Executable] as data, so that a program that was
+// compiled in another process can be described. It can be encoded with encoding/gob.
 type ExecutableRecord struct {
-	// Name and Fingerprint are those of [Executable.Name] and [Executable.Fingerprint].
+	// Name and Fingerprint are the results of [Executable.Name] and [Executable.Fingerprint].
 	Name, Fingerprint string
-	// Replicas, Partitions and Outputs are those of [Executable.Counts].
+	// Replicas, Partitions and Outputs are the results of [Executable.Counts].
 	Replicas, Partitions, Outputs int
-	// GeneratedCode is the size of the machine code in bytes; -1 if it is not known.
+	// GeneratedCode is the size of the machine code in bytes, or -1 if it is unknown.
 	GeneratedCode int64
 	// OutputDTypes are the element types of the results.
 	OutputDTypes []DType
-	// OutputDims are the dimensions of the results, as one device has them.
+	// OutputDims are the dimensions of the results on one device.
 	OutputDims [][]int
-	// OutputKinds and ParameterKinds are the kinds of memory of the results and of the arguments.
+	// OutputKinds and ParameterKinds are the memory kinds of the results and of the arguments.
 	OutputKinds, ParameterKinds []string
-	// Cost is the compiler's estimate for one run; see [Executable.CostAnalysis].
+	// Cost is the result of [Executable.CostAnalysis].
 	Cost map[string]any
-	// Memory is the compiler's account of the memory of one run.
+	// Memory is the result of [Executable.MemoryStats].
 	Memory CompiledMemoryStats
-	// Optimized is the program after optimization; see [Executable.OptimizedProgram].
+	// Optimized is the result of [Executable.OptimizedProgram].
 	Optimized Program
-	// Serialized is the program for [Client.Load], as [Executable.Serialize] wrote it.
+	// Serialized is the result of [Executable.Serialize].
 	Serialized []byte
-	// Missing has the error of each question that the plugin did not answer.
+	// Missing contains the errors of properties that the plugin did not return, by property name.
 	Missing map[string]*Error
 }
 
 func (r ExecutableRecord) clone() ExecutableRecord {
-	r.OutputDTypes, r.OutputKinds, r.ParameterKinds = slices.Clone(r.OutputDTypes), slices.Clone(r.OutputKinds), slices.Clone(r.ParameterKinds)
+	r.OutputDTypes, r.OutputKinds, r.ParameterKinds = slices.Clone(r.OutputDTypes), slices.Clone(r.OutputKinds),
+		slices.Clone(r.ParameterKinds)
 	r.OutputDims = cloneDims(r.OutputDims)
 	r.Cost, r.Missing = maps.Clone(r.Cost), maps.Clone(r.Missing)
 	r.Optimized.Code, r.Serialized = bytes.Clone(r.Optimized.Code), bytes.Clone(r.Serialized)
@@ -49,17 +51,53 @@ func cloneDims(all [][]int) [][]int {
 	return out
 }
 
-// CompiledMemoryStats says how much memory one device needs to run a program, in bytes. A figure
-// that an older plugin does not know is 0.
+// CompiledMemoryStats is the memory in bytes that one device needs to run a program. A value that
+// the plugin does not report is 0.
 type CompiledMemoryStats struct {
-	// The figures of the device's own memory: of the machine code, the arguments, the results, the
-	// arguments whose memory results take over (Alias), and what the run needs besides (Temp).
+	// These values describe the memory of the device: machine code, arguments, results, arguments
+	// whose memory the results reuse (Alias), and temporary memory of the run (Temp).
 	GeneratedCode, Arguments, Outputs, Alias, Temp int64
-	// The same figures of the host's memory.
+	// These values describe the memory of the host.
 	HostGeneratedCode, HostArguments, HostOutputs, HostAlias, HostTemp int64
-	// Peak and Total are of the whole run. Peak needs PJRT 0.72, and Total 0.90.
+	// Peak and Total are of the complete run. Peak requires PJRT 0.72, and Total PJRT 0.90.
 	Peak, Total int64
-	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are the allocator's account of
-	// the run; they need PJRT 0.104.
+	// TotalAllocation, IndefiniteAllocations and PeakUnpaddedHeap are statistics of the allocator
+	// for the run. They require PJRT 0.104.
 	TotalAllocation, IndefiniteAllocations, PeakUnpaddedHeap int64
+}
+
+// Record returns all properties of e. Properties that the plugin does not return are entries of
+// Missing. Record returns an error only if e is closed.
+func (e *Executable) Record() (ExecutableRecord, error) {
+	if e.record != nil {
+		return e.record.clone(), nil
+	}
+	r := ExecutableRecord{Missing: map[string]*Error{}}
+	var closed error
+	add := func(p property, err error) {
+		var pluginErr *Error
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrClosed):
+			closed = err
+		case errors.As(err, &pluginErr):
+			r.Missing[p.name] = pluginErr
+		default:
+			r.Missing[p.name] = &Error{Op: p.name, Code: Unknown, Msg: err.Error()}
+		}
+	}
+	for _, p := range properties {
+		add(p, e.call(p.name, func() error { return p.read(e.executableHandle, &r) }))
+	}
+	var err error
+	r.Serialized, err = e.Serialize()
+	add(propSerialize, err)
+	return r, closed
+}
+
+// Executable returns an Executable with the properties of the record. It owns no memory of a
+// plugin, and its Close has no effect.
+func (r ExecutableRecord) Executable() *Executable {
+	copied := r.clone()
+	return &Executable{record: &copied, owned: true}
 }

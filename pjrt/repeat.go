@@ -10,25 +10,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// RepeatTime says how long a [LoadedExecutable.Repeat] took: Launched until its first launch had
-// returned, and Done until all work was done.
+// RepeatTime is the duration of a [LoadedExecutable.Repeat]: Launched until the first launch has
+// returned, and Done until all runs are complete.
 type RepeatTime struct{ Launched, Done time.Duration }
 
-// Repeat runs the program n times, at least once, in a loop written in C, waits for the last run,
-// and returns how long that took. Each result takes the place of the argument of its number. All of
-// state is donated and holds the last results afterwards. It is the least that a step loop over
-// this plugin can cost, to compare other loops with. It cannot be interrupted: ctx is looked at before
-// it starts.
+// Repeat runs the program n times in a loop written in C, waits for the last run, and returns the
+// duration. n must be at least 1. Each result replaces the argument with the same number. All
+// buffers of state are donated and contain the last results afterwards.
+//
+// Repeat measures the minimum cost of a step loop with this plugin, as a reference for other loops.
+// It cannot be interrupted; ctx is checked before it starts.
 func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int) (RepeatTime, error) {
 	const op = "repeat"
 	if l.loadedHandle == nil {
-		return RepeatTime{}, errNotMade(op, "executable", "Compile")
+		return RepeatTime{}, zeroValueError(op, "executable", "Compile")
 	}
 	if ctx.Err() != nil {
-		return RepeatTime{}, ended(ctx, op)
+		return RepeatTime{}, contextError(ctx, op)
 	}
 	if n < 1 {
-		return RepeatTime{}, &errkind.Fault{Op: "pjrt: " + op, Reason: fmt.Sprintf("%d runs", n), Hint: "one is the least", Class: errkind.ValueError}
+		return RepeatTime{}, &errkind.Fault{Op: "pjrt: " + op,
+			Reason: fmt.Sprintf("n is %d, but must be at least 1", n), Class: errkind.ValueError}
 	}
 	if err := l.checkLists(state, state, ExecuteOptions{}); err != nil {
 		return RepeatTime{}, err
@@ -40,19 +42,21 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	}
 	s, err := l.getLaunch(len(l.devices), width, width)
 	if err != nil {
-		return RepeatTime{}, l.noLaunch(op, err)
+		return RepeatTime{}, l.launchError(op, err)
 	}
 	defer l.putLaunch(s)
 	if p := l.params.Load(); p != nil {
 		s.params = *p
 		for i, want := range s.params {
 			if !want.equal(l.outputs[i]) {
-				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1, Reason: fmt.Sprintf("result %d is %v, which cannot be argument %d again: %v", i, l.outputs[i], i, want)}
+				return RepeatTime{}, &ArgumentError{Result: true, Device: -1, Index: -1,
+					Reason: fmt.Sprintf("result %d is %v, but parameter %d, which it must replace, is %v", i,
+						l.outputs[i], i, want)}
 			}
 		}
 	}
-	if taken, _, _, err := l.takeArguments(s, state, nil, donate); err != nil {
-		l.returnArguments(state, donate, taken)
+	if taken, _, _, err := l.acquireArguments(s, state, nil, donate); err != nil {
+		l.releaseArguments(state, donate, taken)
 		return RepeatTime{}, err
 	}
 	if len(l.devices) > 1 {
@@ -65,14 +69,14 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))
 			b.h.c = s.Args[d*width+i]
 			live.Add(live.Buffer, unsafe.Pointer(b.h.c))
-			b.claim.Store(0)
+			b.owner.Store(0)
 			b.mem.Store(nil)
 			if gone, e := l.core.api.BufferIsDeleted(b.h.c); e == nil && gone {
 				_ = b.h.destroy()
-				b.settle(bufDonated)
+				b.releaseExclusive(bufDonated)
 				continue
 			}
-			b.settle(0)
+			b.releaseExclusive(0)
 		}
 	}
 	return RepeatTime{Launched: time.Duration(launched), Done: time.Duration(done)}, l.core.wrap(op, err)

@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// serialMagic starts a serialized executable that names its parameters, plainMagic one that does
-// not.
+// These constants start a serialized executable with and without the shapes of its parameters.
 const (
-	serialMagic = "TPUSTRATEGY EXE2"
-	plainMagic  = "TPUSTRATEGY EXE1"
+	magicWithShapes = "TPUSTRATEGY EXE2"
+	magicPlain      = "TPUSTRATEGY EXE1"
 )
 
-// seal puts magic and checksum before a plugin's bytes, and the types of the parameters if they are
-// known: a plugin writes out the whole program to tell them. Plugins map the bytes as machine code
-// after few checks of their own: one wrong bit can end the process.
+// seal prepends a magic number, a checksum and, if known, the shapes of the parameters to the bytes
+// of a plugin. The checksum is necessary because plugins execute the bytes as machine code after
+// few checks. The shapes avoid a query for which the plugin would serialize the whole program.
 func seal(b []byte, params *[]*shape) []byte {
-	magic, types := plainMagic, []byte(nil)
+	magic, types := magicPlain, []byte(nil)
 	if params != nil {
 		list := appendShapes(nil, *params)
-		magic, types = serialMagic, append(binary.AppendUvarint(nil, uint64(len(list))), list...)
+		magic, types = magicWithShapes, append(binary.AppendUvarint(nil, uint64(len(list))), list...)
 	}
 	hash := sha256.New()
 	hash.Write(types)
@@ -29,25 +28,26 @@ func seal(b []byte, params *[]*shape) []byte {
 	return slices.Concat([]byte(magic), hash.Sum(nil), types, b)
 }
 
-// unseal is the inverse of seal.
+// unseal checks the result of seal and returns its contents.
 func unseal(b []byte) (payload []byte, params []*shape, err error) {
-	const head = len(serialMagic) + sha256.Size
+	const head = len(magicWithShapes) + sha256.Size
 	fail := func(reason string) ([]byte, []*shape, error) {
-		return nil, nil, &CompileError{Field: "serialized executable", Reason: reason, Hint: "compile the program again"}
+		return nil, nil, &CompileError{Field: "serialized executable", Reason: reason,
+			Hint: "compile the program again"}
 	}
 	const foreign = "it was not written by Executable.Serialize"
 	if len(b) < head {
 		return fail(foreign)
 	}
-	magic := string(b[:len(serialMagic)])
-	if magic != serialMagic && magic != plainMagic {
+	magic := string(b[:len(magicWithShapes)])
+	if magic != magicWithShapes && magic != magicPlain {
 		return fail(foreign)
 	}
-	if sum := sha256.Sum256(b[head:]); !bytes.Equal(sum[:], b[len(serialMagic):head]) {
-		return fail("its checksum is wrong: it was cut short or changed")
+	if sum := sha256.Sum256(b[head:]); !bytes.Equal(sum[:], b[len(magicWithShapes):head]) {
+		return fail("its checksum is wrong, so it was truncated or modified")
 	}
 	rest := b[head:]
-	if magic == plainMagic {
+	if magic == magicPlain {
 		return rest, nil, nil
 	}
 	size, n := binary.Uvarint(rest)
@@ -62,7 +62,7 @@ func unseal(b []byte) (payload []byte, params []*shape, err error) {
 	return payload, params, nil
 }
 
-// appendShapes writes how many shapes there are, and of each its type, its rank and its dimensions.
+// appendShapes appends the number of shapes and, for each shape, its type, rank and dimensions.
 func appendShapes(b []byte, all []*shape) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for _, s := range all {
@@ -74,7 +74,7 @@ func appendShapes(b []byte, all []*shape) []byte {
 	return b
 }
 
-// readShapes reads what appendShapes wrote. The list is not nil.
+// readShapes decodes the result of appendShapes. all is not nil if ok is true.
 func readShapes(b []byte) (all []*shape, ok bool) {
 	number := func() (v uint64) {
 		v, n := binary.Uvarint(b)

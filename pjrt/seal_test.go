@@ -12,8 +12,7 @@ func someShapes() *[]*shape {
 	return &[]*shape{shapeOf64(F32, []int64{2, 300}), shapeOf64(S64, nil), shapeOf64(BF16, []int64{0})}
 }
 
-// What is serialized names the program's parameters, if they are known.
-func TestASealKeepsTheParameters(t *testing.T) {
+func TestSealKeepsParameters(t *testing.T) {
 	for _, params := range []*[]*shape{nil, {}, someShapes()} {
 		payload, got, err := unseal(seal([]byte("payload"), params))
 		require.NoError(t, err)
@@ -33,14 +32,14 @@ func TestASealKeepsTheParameters(t *testing.T) {
 func FuzzUnseal(f *testing.F) {
 	f.Add(seal([]byte("payload"), nil))
 	f.Add(seal([]byte("payload"), someShapes()))
-	f.Add([]byte(serialMagic))
+	f.Add([]byte(magicWithShapes))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		payload, params, err := unseal(b)
-		known := &params
+		want := &params
 		if params == nil {
-			known = nil
+			want = nil
 		}
-		if err == nil && !bytes.Equal(seal(payload, known), b) {
+		if err == nil && !bytes.Equal(seal(payload, want), b) {
 			t.Fatal("accepted what seal did not write")
 		}
 	})

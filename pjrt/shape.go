@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// maxRank bounds the rank of a tensor, as the C side keeps layouts on its stack.
+// maxRank is the maximum rank of a tensor. The C code stores layouts of this size on its stack.
 const maxRank = 64
 
-// shape is a checked element type and dimensions. It is never changed; view is what callers see, so
-// that a caller who writes to it harms no check.
+// shape is an immutable element type with dimensions. Callers receive view, a copy of dims, so that
+// they cannot modify dims.
 type shape struct {
 	dtype DType
 	dims  []int64
 	view  []int
-	bytes int // row-major in host memory
+	bytes int // size in host memory
 }
 
 func newShape(dtype DType, dims []int) (*shape, error) {
 	if dtype.Bits() == 0 {
-		return nil, fmt.Errorf("element type %v cannot be held in host memory", dtype)
+		return nil, fmt.Errorf("element type %v has no representation in host memory", dtype)
 	}
 	if len(dims) > maxRank {
-		return nil, fmt.Errorf("rank %d is over the limit of %d", len(dims), maxRank)
+		return nil, fmt.Errorf("rank %d is larger than the limit of %d", len(dims), maxRank)
 	}
 	s := &shape{dtype: dtype, dims: make([]int64, len(dims)), view: slices.Clone(dims), bytes: dtype.HostBytes()}
 	for i, d := range dims {
@@ -37,17 +37,17 @@ func newShape(dtype DType, dims []int) (*shape, error) {
 		s.bytes = 0
 		return s, nil
 	}
-	for i, d := range dims {
+	for _, d := range dims {
 		if d > math.MaxInt/s.bytes {
-			return nil, fmt.Errorf("%v%v overflows the address space at dimension %d", dtype, dims, i)
+			return nil, fmt.Errorf("%v%v is larger than the address space", dtype, dims)
 		}
 		s.bytes *= d
 	}
 	return s, nil
 }
 
-// shapeOf64 is newShape for what a plugin or a program says. Types without host memory are allowed:
-// they only can not be compared with a buffer's.
+// shapeOf64 is like newShape, but accepts types that have no representation in host memory. A
+// plugin can report such shapes; no buffer is equal to them.
 func shapeOf64(dtype DType, dims []int64) *shape {
 	view := make([]int, len(dims))
 	for i, d := range dims {
@@ -59,19 +59,20 @@ func shapeOf64(dtype DType, dims []int64) *shape {
 	return &shape{dtype: dtype, dims: slices.Clone(dims), view: view}
 }
 
-// accepts reports whether a program with a parameter of this shape accepts a buffer of another one.
-// XLA's partitioner does not split results without elements, so that a step's result has the shape
-// of the whole tensor where the next step expects that of a part. Neither shape has bytes.
+// accepts reports whether a parameter of shape s accepts a buffer of another shape. Shapes without
+// elements need equal ranks only, because XLA's partitioner does not split empty results: the
+// result of a step can have the global shape where the next step expects the shape of a shard.
 func (s *shape) accepts(other *shape) bool {
-	return s.equal(other) || s.dtype == other.dtype && len(s.dims) == len(other.dims) && slices.Contains(s.dims, 0) && slices.Contains(other.dims, 0)
+	return s.equal(other) || s.dtype == other.dtype && len(s.dims) == len(other.dims) && slices.Contains(s.dims, 0) &&
+		slices.Contains(other.dims, 0)
 }
 
 func (s *shape) equal(o *shape) bool {
 	return s == o || s.dtype == o.dtype && slices.Equal(s.dims, o.dims)
 }
 
-// is says whether newShape would make s of these.
-func (s *shape) is(dtype DType, dims []int) bool {
+// matches reports whether s has this element type and these dimensions.
+func (s *shape) matches(dtype DType, dims []int) bool {
 	if s.dtype != dtype || len(s.dims) != len(dims) {
 		return false
 	}
@@ -83,7 +84,7 @@ func (s *shape) is(dtype DType, dims []int) bool {
 	return true
 }
 
-// String is such as F32[2,8].
+// String returns a description such as F32[2,8].
 func (s *shape) String() string {
 	var b strings.Builder
 	b.WriteString(s.dtype.String())

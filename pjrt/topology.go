@@ -14,9 +14,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// Topology describes the devices of a slice, which need not be at hand. It is safe for concurrent
-// use and is the caller's to Close. What it describes stays readable after that; Serialize,
-// Fingerprint and Compile do not work any more.
+// Topology describes the devices of a slice, which do not have to be available. It is safe for
+// concurrent use. The caller must close it. Afterwards, Serialize, Fingerprint and Compile return
+// errors, and the other methods still work.
 type Topology struct {
 	*topologyHandle
 	name            string
@@ -27,7 +27,8 @@ type Topology struct {
 	devices         []*DeviceDescription
 }
 
-// topologyHandle is the inner half, without a way back to the Topology.
+// topologyHandle owns the C object of a Topology. It has no pointer to the Topology, so that the
+// garbage collector can find out that the Topology is unreachable.
 type topologyHandle struct {
 	handle
 	api *capi.API
@@ -36,17 +37,17 @@ type topologyHandle struct {
 
 func (h *topologyHandle) call(op string, f func() error) error {
 	if h == nil {
-		return errNotMade(op, "topology", "NewTopology")
+		return zeroValueError(op, "topology", "NewTopology")
 	}
 	return h.handle.call(op, f)
 }
 
-// NewTopology describes a slice by name, such as "v5e:4x4" for libtpu. The plugin defines names and
-// options. No device is opened. A large slice takes about a second. If ctx ends first, NewTopology
-// returns its cause.
+// NewTopology describes the slice with a name, such as "v5e:4x4" for libtpu. The plugin defines the
+// names and options. No device is opened. A large slice takes about a second. If ctx ends first,
+// NewTopology returns the cause of ctx.
 func (p *Plugin) NewTopology(ctx context.Context, name string, options map[string]any) (*Topology, error) {
 	if p.api == nil {
-		return nil, errNotMade("create topology", "plugin", "Open")
+		return nil, zeroValueError("create topology", "plugin", "Open")
 	}
 	values, err := namedValues(options)
 	if err != nil {
@@ -68,11 +69,11 @@ func (p *Plugin) NewTopology(ctx context.Context, name string, options map[strin
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
-// layoutInName finds the chips along each axis in a name such as "v5e:4x4".
+// layoutInName matches the number of chips along each axis in a name such as "v5e:4x4".
 var layoutInName = regexp.MustCompile(`[:=_]([0-9]+(?:x[0-9]+)*)`)
 
-// checkTopologyName refuses what libtpu would divide by or run out of memory on: an axis of no
-// chips, and more chips than any slice has.
+// checkTopologyName rejects an axis with 0 chips, by which libtpu would divide, and numbers of
+// chips for which libtpu would run out of memory.
 func checkTopologyName(name string, options map[string]any) error {
 	slices := 1
 	switch n := options["num_slices"].(type) {
@@ -82,7 +83,7 @@ func checkTopologyName(name string, options map[string]any) error {
 		slices = int(n)
 	}
 	if slices < 1 || slices > maxDevices {
-		return option("num_slices", "", "%d is not from 1 to %d", slices, maxDevices)
+		return optionError("num_slices", "", "%d is not between 1 and %d", slices, maxDevices)
 	}
 	m := layoutInName.FindStringSubmatch(name)
 	if m == nil {
@@ -92,17 +93,18 @@ func checkTopologyName(name string, options map[string]any) error {
 	for _, axis := range strings.Split(m[1], "x") {
 		n, err := strconv.Atoi(axis)
 		if err != nil || n < 1 || n > maxDevices || chips > maxDevices/n {
-			return option("name", "", "%q: axis %q is 0 or makes more than %d chips", name, axis, maxDevices)
+			return optionError("name", "", "%q: axis %q is 0, or the slice has more than %d chips", name, axis,
+				maxDevices)
 		}
 		chips *= n
 	}
 	return nil
 }
 
-// LoadTopology reads a topology that [Topology.Serialize] wrote. It needs PJRT 0.75.
+// LoadTopology decodes the result of [Topology.Serialize]. It requires PJRT 0.75.
 func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology, error) {
 	if p.api == nil {
-		return nil, errNotMade("load topology", "plugin", "Open")
+		return nil, zeroValueError("load topology", "plugin", "Open")
 	}
 	if ctx.Done() != nil {
 		serialized = bytes.Clone(serialized)
@@ -116,11 +118,11 @@ func (p *Plugin) LoadTopology(ctx context.Context, serialized []byte) (*Topology
 	}, func(t *Topology) { t.Close() }, nil)
 }
 
-// Topology returns the description of the client's own devices. It keeps the client open until it
-// is closed.
+// Topology returns a description of the devices of the client. The Topology keeps the client open
+// until it is closed.
 func (c *Client) Topology() (*Topology, error) {
 	if err := c.retain(childTopology); err != nil {
-		return nil, fail("client topology", "", err)
+		return nil, opError("client topology", "", err)
 	}
 	t, err := c.api.ClientTopology(c.c)
 	if err != nil {
@@ -130,11 +132,12 @@ func (c *Client) Topology() (*Topology, error) {
 	return newTopology(c.api, c.path, c.core, t, c.platformName)
 }
 
-// newTopology takes a handle over: that of a client's own topology, or, if c is nil, one to destroy.
+// newTopology returns a Topology that owns t. c is the client of t, or nil if t must be destroyed
+// separately.
 func newTopology(api *capi.API, path string, c *core, t capi.Topology, name string) (*Topology, error) {
 	h := &topologyHandle{handle: handle{kind: live.Topology, path: path}, api: api, t: t}
-	h.end = func() error {
-		if c != nil { // it ends with the client
+	h.free = func() error {
+		if c != nil { // the client destroys t
 			c.release(childTopology)
 			return nil
 		}
@@ -174,12 +177,12 @@ func (t *Topology) read() (err error) {
 	return nil
 }
 
-// Name returns the name that the topology was made by; the platform's name for the topology of a
-// client, and "" for one that was loaded.
+// Name returns the name that was passed to NewTopology. It is the name of the platform for the
+// topology of a client, and empty for a topology from LoadTopology.
 func (t *Topology) Name() string { return t.name }
 
-// Options returns the options that [Plugin.NewTopology] was given beside the name, which are the
-// caller's. ok is false for a topology of other origin.
+// Options returns a copy of the options that were passed to [Plugin.NewTopology]. ok is false if
+// the topology was not created by NewTopology.
 func (t *Topology) Options() (options map[string]any, ok bool) {
 	return cloneAttributes(t.options), t.options != nil
 }
@@ -192,47 +195,45 @@ func (t *Topology) PluginPath() string {
 	return t.path
 }
 
-// PlatformName returns the plugin's name of the platform, such as "tpu".
+// PlatformName returns the name of the platform, such as "tpu".
 func (t *Topology) PlatformName() string { return t.platformName }
 
-// PlatformVersion returns the plugin's own text of its version.
+// PlatformVersion returns the plugin's description of its version.
 func (t *Topology) PlatformVersion() string { return t.platformVersion }
 
-// Attributes returns what else the plugin tells of the slice, such as wrap and twist. The map is
-// the caller's.
+// Attributes returns a copy of the other attributes of the slice, such as wrap and twist.
 func (t *Topology) Attributes() map[string]any { return cloneAttributes(t.attributes) }
 
-// Devices returns all devices of the slice in the plugin's order.
+// Devices returns the devices of the slice in the order of the plugin.
 func (t *Topology) Devices() []*DeviceDescription { return slices.Clone(t.devices) }
 
-// Serialize writes the topology out for [Plugin.LoadTopology].
+// Serialize encodes the topology for [Plugin.LoadTopology].
 func (t *Topology) Serialize() (b []byte, err error) {
 	err = t.call("serialize topology", func() error { b, err = t.api.TopologySerialize(t.t); return err })
 	return b, err
 }
 
-// Fingerprint returns a number that is equal for equal topologies. It needs PJRT 0.101.
+// Fingerprint returns a number that is equal for equal topologies. It requires PJRT 0.101.
 func (t *Topology) Fingerprint() (n uint64, err error) {
 	err = t.call("topology fingerprint", func() error { n, err = t.api.TopologyFingerprint(t.t); return err })
 	return n, err
 }
 
-// Close gives the topology back once calls under way have returned. A second Close returns the
-// first result.
+// Close frees the topology when no call uses it. A second Close returns the result of the first.
 func (t *Topology) Close() error {
 	if t == nil || t.topologyHandle == nil {
 		return nil
 	}
-	return t.shut("close topology")
+	return t.closeOnce("close topology")
 }
 
-// Compile compiles ahead of time, by the topology's own plugin, for devices that need not be at hand.
-// The executable tells memory and cost, and can be serialized for [Client.Load] on such devices. Errors
-// and ctx are as for [Client.Compile].
+// Compile compiles a program for the devices of the topology, which do not have to be available.
+// The result provides the memory and the cost of the program, and can be serialized for
+// [Client.Load] on such devices. Errors and ctx are as for [Client.Compile].
 func (t *Topology) Compile(ctx context.Context, program Program, o CompileOptions) (*Executable, error) {
 	const op = "compile"
 	if t.topologyHandle == nil {
-		return nil, errNotMade(op, "topology", "NewTopology")
+		return nil, zeroValueError(op, "topology", "NewTopology")
 	}
 	program, err := program.check()
 	if err != nil {
@@ -246,8 +247,8 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 	if err != nil {
 		return nil, err
 	}
-	if !t.enter() {
-		return nil, fail(op, "topology", ErrClosed)
+	if !t.acquire() {
+		return nil, opError(op, "topology", ErrClosed)
 	}
 	code := program.Code
 	if ctx.Done() != nil {
@@ -259,5 +260,5 @@ func (t *Topology) Compile(ctx context.Context, program Program, o CompileOption
 			return nil, wrap(op, t.path, err)
 		}
 		return newExecutable(t.api, t.path, nil, x), nil
-	}, func(e *Executable) { e.Close() }, t.exit)
+	}, func(e *Executable) { e.Close() }, t.release)
 }

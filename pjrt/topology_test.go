@@ -28,7 +28,7 @@ func TestClientTopologyDescribesTheSameDevices(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
+func TestCPUPluginCannotCompileAheadOfTime(t *testing.T) {
 	c := plugintest.CPU(t, 2)
 	topology, err := c.Topology()
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestTheCPUPluginHasNoCompilerAheadOfTime(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
+func TestLibtpuCompilesAheadOfTime(t *testing.T) {
 	if !inTPUChild(t) {
 		return
 	}
@@ -80,7 +80,7 @@ func TestLibtpuCompilesAheadOfTimeForASliceThatIsNotThere(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
+func TestLibtpuTopologySerializationAndErrors(t *testing.T) {
 	if !inTPUChild(t) {
 		return
 	}
@@ -110,7 +110,8 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 		_, err = p.NewTopology(ctx, name, nil)
 		require.ErrorContains(t, err, "pjrt: option ", "libtpu would crash on %q", name)
 	}
-	for _, options := range []map[string]any{{"wrap": struct{}{}}, {"num_slices": 0}, {"num_slices": int64(1 << 40)}, {"": 1}} {
+	for _, options := range []map[string]any{{"wrap": struct{}{}}, {"num_slices": 0}, {"num_slices": int64(1 << 40)},
+		{"": 1}} {
 		_, err = p.NewTopology(ctx, "v5e:2x4", options)
 		require.ErrorContains(t, err, "pjrt: option ", "%v", options)
 	}
@@ -118,7 +119,7 @@ func TestLibtpuTopologyRoundTripAndRefusals(t *testing.T) {
 	_, err = topology.Compile(ctx, addOne(16), spmd(16))
 	require.ErrorAs(t, err, &ce, "16 devices of 8")
 	_, err = topology.Compile(ctx, pjrt.Program{Code: addOne(8).Code}, spmd(8))
-	require.ErrorIs(t, err, pjrt.ErrUntrusted, "libtpu ends the process over some programs")
+	require.ErrorIs(t, err, pjrt.ErrUntrusted, "libtpu aborts the process for some programs")
 	_, err = topology.Compile(ctx, pjrt.Program{Code: []byte("module {"), Trusted: true}, pjrt.CompileOptions{})
 	require.ErrorAs(t, err, &pe)
 	canceled, cancel := context.WithCancel(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-func TestEveryTypeAndShapeComesBackAsItWent(t *testing.T) {
+func TestTransferRoundTrip(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -46,7 +46,7 @@ func TestEveryTypeAndShapeComesBackAsItWent(t *testing.T) {
 			sent := append([]byte{}, data...)
 			b, err := c.BufferFromHost(background, sent, dtype, dims, c.Devices()[0])
 			require.NoError(t, err, "%v%v", dtype, dims)
-			clear(sent) // the call has read it
+			clear(sent) // the data can be modified after the call
 			assert.Equal(t, len(data), b.Bytes())
 			got := make([]byte, len(data))
 			require.NoError(t, b.ToHost(background, got), "%v%v", dtype, dims)
@@ -59,20 +59,21 @@ func TestEveryTypeAndShapeComesBackAsItWent(t *testing.T) {
 	}
 }
 
-func TestALayoutThatThePluginWouldNotTransferIsRefused(t *testing.T) {
+func TestCompileRejectsLayoutThatIsNotRowMajor(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	for _, text := range []string{
 		`%x: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}`,
 		`%x: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}) -> (tensor<2x3xf32>`,
 	} {
-		_, err := c.Compile(background, pjrt.Program{Code: []byte("module { func.func public @main(" + text + ") { return %x : tensor<2x3xf32> } }"), Trusted: true}, pjrt.CompileOptions{})
+		_, err := c.Compile(background, pjrt.Program{Code: []byte("module { func.func public @main(" + text +
+			") { return %x : tensor<2x3xf32> } }"), Trusted: true}, pjrt.CompileOptions{})
 		var ce *pjrt.CompileError
 		require.ErrorAs(t, err, &ce)
 	}
 }
 
-func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
+func TestTransfersRejectInvalidArguments(t *testing.T) {
 	leaktest.Check(t)
 	c, other := plugintest.CPU(t, 1), plugintest.CPU(t, 1)
 	d := c.Devices()[0]
@@ -130,10 +131,13 @@ func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 15))))
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, make([]byte, 17))))
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(b.ToHost(background, nil)))
-	require.ErrorIs(t, b.ToHost(ended, make([]byte, 16)), nil, "contents that are there need no wait")
-	require.ErrorIs(t, c.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d), pjrt.ErrBusy, "it is live")
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d)))
-	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d)))
+	require.ErrorIs(t, b.ToHost(ended, make([]byte, 16)), nil, "available contents need no wait")
+	require.ErrorIs(t, c.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d), pjrt.ErrBusy,
+		"it is live")
+	require.Equal(t, errkind.InvalidArgumentError,
+		errkind.Of(c.RefillFromHost(background, nil, make([]byte, 16), pjrt.F32, []int{4}, d)))
+	require.Equal(t, errkind.InvalidArgumentError,
+		errkind.Of(other.RefillFromHost(background, b, make([]byte, 16), pjrt.F32, []int{4}, d)))
 	_, err := b.CopyToDevice(background, nil)
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = b.CopyToDevice(background, other.Devices()[0])
@@ -146,7 +150,7 @@ func TestTransfersRefuseWrongSizesTypesAndPlaces(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestCopiesToDevicesAndMemories(t *testing.T) {
+func TestCopyToDeviceAndMemory(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 3)
 	src := put(t, c, []int32{1, 2, 3}, pjrt.S32, []int{3}, c.Devices()[0])
@@ -170,8 +174,9 @@ func TestCopiesToDevicesAndMemories(t *testing.T) {
 	assert.Equal(t, "device", src.Memory().Kind())
 }
 
-// TestABufferInPlaceKeepsItsMemoryThroughDonations has a loop write to the memory that was given.
-func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
+// TestInPlaceBufferKeepsMemoryAfterDonation checks that a loop writes its results to the host
+// memory that was passed to BufferFromHostInPlace.
+func TestInPlaceBufferKeepsMemoryAfterDonation(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	d := c.Devices()[0]
@@ -193,10 +198,10 @@ func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
 		require.NoError(t, x.Execute(background, state, state, pjrt.ExecuteOptions{Donate: []bool{true}}))
 	}
 	assert.Equal(t, []int32{2, 42}, get[int32](t, b, 4096)[:2])
-	assert.Equal(t, byte(42), data[4], "the program has written there")
+	assert.Equal(t, byte(42), data[4], "the program wrote to the host memory")
 	select {
 	case <-freed:
-		t.Fatal("freed while a result lies there")
+		t.Fatal("freed while a result uses the memory")
 	case <-time.After(20 * time.Millisecond):
 	}
 	require.NoError(t, b.Close())
@@ -206,14 +211,14 @@ func TestABufferInPlaceKeepsItsMemoryThroughDonations(t *testing.T) {
 		t.Fatal("not freed")
 	}
 
-	// After an error the memory is the caller's.
+	// After an error, the caller still owns the memory.
 	_, err = c.BufferFromHostInPlace(background, data[1:65], pjrt.U8, []int{64}, d, func() { t.Error("freed") })
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 	_, err = c.BufferFromHostInPlace(background, data, pjrt.U8, []int{64}, d, func() { t.Error("freed") })
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err))
 }
 
-func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
+func TestZeroCopyUsesHostMemory(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	d := c.Devices()[0]
@@ -222,7 +227,7 @@ func TestZeroCopyIsTheHostMemoryAndSaysWhenItIsFree(t *testing.T) {
 	data[5] = 42
 	b, released, err := c.BufferFromHostZeroCopy(background, data, pjrt.U8, []int{1 << 16}, d)
 	require.NoError(t, err)
-	data[6] = 43 // not allowed to users; it shows that there is one memory
+	data[6] = 43 // not allowed for callers; it shows that the memory is shared
 	assert.Equal(t, []uint8{42, 43}, get[uint8](t, b, 1<<16)[5:7])
 	runtime.GC()
 	select {

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// transforming is a plugin in C that keeps copies of the callbacks it is given. It shows each a
-// program as it is asked for a client, and fails with what came of it.
+// transforming is the source of a plugin in C that stores the registered callbacks.
+// PJRT_Client_Create calls each of them with a program and returns an error with the results.
 const transforming = `
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +40,8 @@ static PJRT_Error *initialize(PJRT_Plugin_Initialize_Args *a) { (void)a; return 
 
 typedef struct { const char *data; size_t size; } str;
 typedef struct { size_t struct_size; int64_t version; void *data; void (*cleanup)(void *); bool has_error; int code; str error; str module, changed_module; bool changed; } show_args;
-typedef struct callbacks { int64_t version; void (*dtor)(struct callbacks *); void (*show)(struct callbacks *, show_args *); } callbacks;
+typedef struct callbacks { int64_t version; void (*dtor)(struct callbacks *); void (*show)(struct callbacks *,
+	show_args *); } callbacks;
 typedef struct { size_t struct_size; const char *name; size_t n; int stage; callbacks *callbacks; } register_args;
 typedef struct { size_t struct_size; int stage; const char *name; size_t n; callbacks *callbacks; bool cleared; } clear_args;
 static struct { char name[64]; int stage; callbacks callbacks; } all[128];
@@ -69,7 +70,8 @@ static void show(callbacks *of, const char *module, size_t n, char *report) {
   show_args a = {.struct_size = 113, .version = 1, .module = {module, n}};
   of->show(of, &a);
   if (a.has_error) sprintf(report + strlen(report), " error %d %.*s;", a.code, (int)a.error.size, a.error.data);
-  else if (a.changed) sprintf(report + strlen(report), " changed %.*s;", (int)a.changed_module.size, a.changed_module.data);
+  else if (a.changed) sprintf(report + strlen(report), " changed %.*s;", (int)a.changed_module.size,
+	a.changed_module.data);
   else strcat(report, " left;");
   if (a.cleanup) a.cleanup(a.data);
 }
@@ -114,7 +116,8 @@ PJRT_Api *GetPjrtApi(void) {
 #ifdef HOLE
   extension.clear = NULL;
 #endif
-  api.pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE, .major_version = PJRT_API_MAJOR, .minor_version = PJRT_API_MINOR};
+  api.pjrt_api_version = (PJRT_Api_Version){.struct_size = PJRT_Api_Version_STRUCT_SIZE,
+	.major_version = PJRT_API_MAJOR, .minor_version = PJRT_API_MINOR};
   api.PJRT_Error_Destroy = destroy, api.PJRT_Error_Message = message, api.PJRT_Error_GetCode = code;
   api.PJRT_Plugin_Initialize = initialize, api.PJRT_Client_Create = create;
   return &api;
@@ -123,13 +126,14 @@ PJRT_Api *GetPjrtApi(void) {
 
 func transformingPlugin(t *testing.T, flags ...string) *pjrt.Plugin {
 	t.Helper()
-	p, err := pjrt.Open(library(t, "transforming"+strings.Join(flags, ""), transforming, append(flags, "-std=c11", "-pthread", "-I", filepath.Dir(plugintest.Header(t)))...))
+	p, err := pjrt.Open(library(t, "transforming"+strings.Join(flags, ""), transforming,
+		append(flags, "-std=c11", "-pthread", "-I", filepath.Dir(plugintest.Header(t)))...))
 	require.NoError(t, err)
 	return p
 }
 
-// shown is what the plugin's callbacks gave.
-func shown(p *pjrt.Plugin) string {
+// applyTransforms returns the results of the registered transforms.
+func applyTransforms(p *pjrt.Plugin) string {
 	_, err := p.NewClient(background, pjrt.ClientOptions{})
 	var e *pjrt.Error
 	if errors.As(err, &e) && e.Log != "" {
@@ -138,22 +142,24 @@ func shown(p *pjrt.Plugin) string {
 	return err.Error()
 }
 
-func TestAPluginWithoutTransformsSaysSo(t *testing.T) {
+func TestRegisterErrors(t *testing.T) {
 	leave := pjrt.Transform{Name: "leave", Apply: func([]byte) ([]byte, error) { return nil, nil }}
-	for _, p := range []*pjrt.Plugin{plugintest.Open(t, "cpu"), transformingPlugin(t, "-DOLD"), transformingPlugin(t, "-DHOLE")} {
+	for _, p := range []*pjrt.Plugin{plugintest.Open(t, "cpu"), transformingPlugin(t, "-DOLD"),
+		transformingPlugin(t, "-DHOLE")} {
 		_, err := p.Register(leave)
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
-		assert.ErrorContains(t, err, "the plugin takes no transforms of programs")
+		assert.ErrorContains(t, err, "the plugin does not support transforms")
 	}
 	_, err := new(pjrt.Plugin).Register(leave)
 	assert.ErrorIs(t, err, pjrt.ErrClosed)
-	for _, bad := range []pjrt.Transform{{}, {Name: "x"}, {Name: "x", Apply: leave.Apply, Stage: 2}, {Apply: leave.Apply}} {
+	for _, bad := range []pjrt.Transform{{}, {Name: "x"}, {Name: "x", Apply: leave.Apply, Stage: 2},
+		{Apply: leave.Apply}} {
 		_, err := plugintest.Open(t, "cpu").Register(bad)
-		assert.ErrorContains(t, err, "a transform has a name, a stage")
+		assert.ErrorContains(t, err, "a transform needs Name, Apply and a Stage")
 	}
 }
 
-func TestATransformsAnswerReachesThePlugin(t *testing.T) {
+func TestTransformResultsReachPlugin(t *testing.T) {
 	p := transformingPlugin(t)
 	register := func(name string, stage pjrt.Stage, f func([]byte) ([]byte, error)) *pjrt.Registration {
 		r, err := p.Register(pjrt.Transform{Name: name, Stage: stage, Apply: f})
@@ -163,12 +169,14 @@ func TestATransformsAnswerReachesThePlugin(t *testing.T) {
 	all := []*pjrt.Registration{
 		register("leaves", pjrt.AfterScheduler, func([]byte) ([]byte, error) { return nil, nil }),
 		register("empties", pjrt.BeforeScheduler, func([]byte) ([]byte, error) { return []byte{}, nil }),
-		register("quotes", pjrt.BeforeScheduler, func(m []byte) ([]byte, error) { return fmt.Appendf(nil, "%q", m), nil }),
-		register("refuses", pjrt.AfterScheduler, func(m []byte) ([]byte, error) { return m, fmt.Errorf("%q is not for me", m) }),
+		register("quotes", pjrt.BeforeScheduler,
+			func(m []byte) ([]byte, error) { return fmt.Appendf(nil, "%q", m), nil }),
+		register("refuses", pjrt.AfterScheduler,
+			func(m []byte) ([]byte, error) { return m, fmt.Errorf("%q is not for me", m) }),
 		register("silent", pjrt.AfterScheduler, func(m []byte) ([]byte, error) { return nil, errors.New("") }),
 		register("panics", pjrt.BeforeScheduler, func(m []byte) ([]byte, error) { panic("a bug") }),
 	}
-	text := shown(p)
+	text := applyTransforms(p)
 	for _, want := range []string{
 		"leaves at 1 left; left;", "empties at 0 left; left;", `quotes at 0 changed "mod\x00ule"; changed "";`,
 		`refuses at 1 error 13 "mod\x00ule" is not for me; error 13 "" is not for me;`,
@@ -179,38 +187,39 @@ func TestATransformsAnswerReachesThePlugin(t *testing.T) {
 	_, err := p.Register(pjrt.Transform{Name: "refused", Apply: func([]byte) ([]byte, error) { return nil, nil }})
 	assert.ErrorIs(t, err, pjrt.AlreadyExists)
 	assert.ErrorContains(t, err, "there is one")
-	// What a compilation asks of a transform that has gone leaves its program alone.
+	// A transform that was removed during a compilation keeps the program.
 	for i, r := range all {
 		require.NoError(t, r.Close(), i)
 		assert.ErrorIs(t, r.Close(), pjrt.ErrClosed)
-		assert.Contains(t, shown(p), " left;")
+		assert.Contains(t, applyTransforms(p), " left;")
 	}
-	assert.NotContains(t, shown(p), " at ")
-	// A plugin that lies about its program.
-	lied := register("lied", pjrt.AfterScheduler, func(m []byte) ([]byte, error) { return m, nil })
-	const none = " error 13 the plugin shows a program that is not there;"
-	assert.Contains(t, shown(p), " nowhere"+none+" vast"+none+" short left;")
-	require.NoError(t, lied.Close())
-	shown(p) // the late one
-	// There is room for 64, again and again.
+	assert.NotContains(t, applyTransforms(p), " at ")
+	// The plugin passes invalid programs.
+	invalid := register("invalid", pjrt.AfterScheduler, func(m []byte) ([]byte, error) { return m, nil })
+	const none = " error 13 the plugin passed an invalid program;"
+	assert.Contains(t, applyTransforms(p), " nowhere"+none+" vast"+none+" short left;")
+	require.NoError(t, invalid.Close())
+	applyTransforms(p) // the removed transform
+	// The limit of 64 applies to the transforms that are registered at the same time.
 	for range 3 {
 		var some []*pjrt.Registration
 		for i := range 64 {
-			some = append(some, register(fmt.Sprint(i), pjrt.AfterScheduler, func([]byte) ([]byte, error) { return fmt.Append(nil, i), nil }))
+			some = append(some, register(fmt.Sprint(i), pjrt.AfterScheduler,
+				func([]byte) ([]byte, error) { return fmt.Append(nil, i), nil }))
 		}
 		_, err := p.Register(pjrt.Transform{Name: "one more", Apply: func([]byte) ([]byte, error) { return nil, nil }})
 		assert.ErrorIs(t, err, pjrt.ResourceExhausted)
-		text := shown(p)
+		text := applyTransforms(p)
 		for i, r := range some {
 			assert.Contains(t, text, fmt.Sprintf(" %d at 1 changed %d;", i, i))
 			require.NoError(t, r.Close())
 		}
-		shown(p) // the late one
+		applyTransforms(p) // the removed transform
 	}
 }
 
-// libtpu shows the partitioned program on a machine without a TPU.
-func TestLibtpuShowsAndTakesPrograms(t *testing.T) {
+// libtpu calls transforms with the partitioned program, also on a machine without a TPU.
+func TestLibtpuAppliesTransforms(t *testing.T) {
 	if !inTPUChild(t) {
 		return
 	}
@@ -221,7 +230,8 @@ func TestLibtpuShowsAndTakesPrograms(t *testing.T) {
 	compile := func() (*pjrt.Executable, error) {
 		return topology.Compile(background, pjrt.Program{Code: []byte(`module @m {
 func.func public @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
-  %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<256x256xf32>,
+	tensor<256x256xf32>) -> tensor<256x256xf32>
   %z = stablehlo.tanh %y : tensor<256x256xf32>
   return %z : tensor<256x256xf32>
 }
@@ -246,7 +256,7 @@ func.func public @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
 	require.NoError(t, x.Close())
 	for m, operation := range map[*atomic.Pointer[[]byte]]string{&before: "tanh", &after: "tanh", &next: "ceil"} {
 		require.NotNil(t, m.Load())
-		assert.Contains(t, string(*m.Load()), operation, "the program that a transform gives is the one to go on with")
+		assert.Contains(t, string(*m.Load()), operation, "each transform receives the result of the previous one")
 	}
 	assert.NotContains(t, string(*next.Load()), "tanh")
 	for _, r := range seen {
@@ -266,6 +276,6 @@ func.func public @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
 	assert.ErrorContains(t, err, "HLO module")
 	require.NoError(t, junk.Close())
 	x, err = compile()
-	require.NoError(t, err, "after all are closed")
+	require.NoError(t, err, "after all transforms are closed")
 	require.NoError(t, x.Close())
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/live"
 )
 
-// notify has done called, once, with the outcome of the event, which it takes over. done runs on
-// the reading goroutine and must not block. The caller holds the client open; what it waits for
-// does from now on.
+// notify calls done once with the outcome of the event. It destroys the event. done runs in the
+// goroutine that reads the pipe and must not block. The caller must have retained the client; the
+// wait retains it from then on.
 func (c *core) notify(event capi.Event, done func(error)) error {
-	return c.await(pendingWait{event: event, done: done})
+	return c.watch(pendingWait{event: event, done: done})
 }
 
-// await is notify of any wait.
-func (c *core) await(of pendingWait) error {
-	w, event := &c.waits, of.event
+// watch starts a wait and destroys the event.
+func (c *core) watch(wait pendingWait) error {
+	w, event := &c.waits, wait.event
 	w.mu.Lock()
-	if err := w.start(c.api, c.ended); err != nil {
+	if err := w.start(c.api, c.deliver); err != nil {
 		w.mu.Unlock()
 		c.api.EventDestroy(event)
 		return err
@@ -28,7 +28,7 @@ func (c *core) await(of pendingWait) error {
 	slot := w.next
 	live.Add(live.Wait, unsafe.Pointer(event))
 	c.add(childWork, 1)
-	w.pending[slot] = of
+	w.pending[slot] = wait
 	w.mu.Unlock()
 	err := c.api.EventNotify(event, w.pipe.fd, slot)
 	if err != nil {
@@ -42,18 +42,18 @@ func (c *core) await(of pendingWait) error {
 	return err
 }
 
-// ended says to who waits that the event came.
-func (c *core) ended(of pendingWait, err error) {
-	live.Remove(live.Wait, unsafe.Pointer(of.event))
-	if of.done != nil {
-		of.done(err)
+// deliver passes on the outcome of an event.
+func (c *core) deliver(wait pendingWait, err error) {
+	live.Remove(live.Wait, unsafe.Pointer(wait.event))
+	if wait.done != nil {
+		wait.done(err)
 	} else {
-		of.ready <- err
+		wait.ready <- err
 	}
 	c.release(childWork)
 }
 
-// wait blocks until the event is ready or ctx ends, and takes the event over.
+// wait blocks until the event is ready or ctx ends. It destroys the event.
 func (c *core) wait(ctx context.Context, event capi.Event) error {
 	if ctx.Done() == nil {
 		return c.api.EventFinish(event)
@@ -62,15 +62,15 @@ func (c *core) wait(ctx context.Context, event capi.Event) error {
 		c.api.EventDestroy(event)
 		return context.Cause(ctx)
 	}
-	ready := readies.Get().(chan error)
-	if err := c.await(pendingWait{event: event, ready: ready}); err != nil {
+	ready := readyChannels.Get().(chan error)
+	if err := c.watch(pendingWait{event: event, ready: ready}); err != nil {
 		return err
 	}
 	select {
 	case err := <-ready:
-		readies.Put(ready)
+		readyChannels.Put(ready)
 		return err
-	case <-ctx.Done(): // the outcome is still to come through the channel
+	case <-ctx.Done(): // ready cannot be reused, because the outcome will still be sent to it
 		return context.Cause(ctx)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// slow starts a program that takes a while and answers its result.
+// slow starts a program that runs for a long time and returns its first result.
 func slow(t *testing.T, c *pjrt.Client, x *pjrt.LoadedExecutable, n int32) *pjrt.Buffer {
 	t.Helper()
 	r := rows(1, 2)
@@ -27,7 +27,7 @@ func slow(t *testing.T, c *pjrt.Client, x *pjrt.LoadedExecutable, n int32) *pjrt
 	return r[0][0]
 }
 
-func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
+func TestReadyReturnsWhenContextEnds(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
@@ -37,7 +37,7 @@ func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 	var start time.Time
 	var enqueued time.Duration
 	dst := make([]byte, 4)
-	rounds := int32(aWhile)
+	rounds := int32(spinRounds)
 	for {
 		start = time.Now()
 		b = slow(t, c, x, rounds)
@@ -50,7 +50,7 @@ func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 		during, before, read := b.Ready(ctx), b.Ready(ctx), b.ToHost(ctx, dst)
 		over, err := b.IsReady()
 		require.NoError(t, err)
-		if over && rounds < 20*aWhile { // another process had this one's turn while the program ran
+		if over && rounds < 20*spinRounds { // this process was suspended while the program ran
 			rounds *= 4
 			clear(dst)
 			continue
@@ -63,20 +63,20 @@ func TestWaitsEndWithTheirContextAndTheWorkGoesOn(t *testing.T) {
 	}
 	live, stop := context.WithCancel(background)
 	defer stop()
-	require.NoError(t, b.Ready(live), "a wait that is left does not disturb others")
+	require.NoError(t, b.Ready(live), "a canceled wait does not affect others")
 	took := time.Since(start)
 	assert.Less(t, enqueued, took/2)
-	require.NoError(t, b.Ready(ctx), "contents that are there need no wait")
+	require.NoError(t, b.Ready(ctx), "available contents need no wait")
 	assert.Equal(t, []int32{rounds}, get[int32](t, b, 1))
-	assert.Equal(t, make([]byte, 4), dst, "an abandoned transfer writes nothing later")
+	assert.Equal(t, make([]byte, 4), dst, "a canceled transfer does not write")
 	require.NoError(t, b.Close())
 }
 
-func TestManyWaitersOnOneBuffer(t *testing.T) {
+func TestConcurrentReady(t *testing.T) {
 	leaktest.Check(t)
 	c := plugintest.CPU(t, 1)
 	x := compile(t, c, spin(), pjrt.CompileOptions{})
-	b := slow(t, c, x, aWhile)
+	b := slow(t, c, x, spinRounds)
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -92,5 +92,5 @@ func TestManyWaitersOnOneBuffer(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-// aWhile is rounds for some tenths of a second.
-const aWhile = 1500
+// spinRounds is the argument of spin for which it runs for some tenths of a second.
+const spinRounds = 1500

@@ -17,10 +17,12 @@ import (
 // arguments.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	for _, zero := range []any{
-		&pjrt.Buffer{}, &pjrt.Client{}, &pjrt.LoadedExecutable{}, &pjrt.Executable{}, &pjrt.Topology{}, &pjrt.Plugin{}, &pjrt.Device{},
+		&pjrt.Buffer{}, &pjrt.Client{}, &pjrt.LoadedExecutable{}, &pjrt.Executable{}, &pjrt.Topology{}, &pjrt.Plugin{},
+		&pjrt.Device{},
 		&pjrt.DeviceDescription{}, &pjrt.Memory{}, &pjrt.Error{}, &pjrt.PluginError{}, &pjrt.CompileError{},
 		&pjrt.OpenError{}, &pjrt.ArgumentError{}, &pjrt.FindError{}, &pjrt.PathError{},
-		pjrt.Code(-1), pjrt.PluginReason(99), pjrt.State(9), pjrt.DType(999), pjrt.Version{}, pjrt.ExecutableRecord{}, pjrt.TensorType{},
+		pjrt.Code(-1), pjrt.PluginReason(99), pjrt.State(9), pjrt.DType(999), pjrt.Version{}, pjrt.ExecutableRecord{},
+		pjrt.TensorType{},
 	} {
 		v := reflect.ValueOf(zero)
 		for i := range v.NumMethod() {
@@ -39,8 +41,9 @@ func TestZeroValuesDoNotPanic(t *testing.T) {
 	}
 }
 
-// What a zero value is asked to do is an error that says where one comes from.
-func TestAZeroValueIsClosed(t *testing.T) {
+// TestZeroValuesReturnErrClosed checks that a method of a zero value returns an error that matches
+// ErrClosed.
+func TestZeroValuesReturnErrClosed(t *testing.T) {
 	ctx := context.Background()
 	var b pjrt.Buffer
 	require.ErrorIs(t, b.Ready(ctx), pjrt.ErrClosed)
@@ -59,13 +62,16 @@ func TestAZeroValueIsClosed(t *testing.T) {
 	_, err = p.NewClient(ctx, pjrt.ClientOptions{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 
-	// Zero buffers among real ones are named.
+	// A zero Buffer in a list is an ArgumentError.
 	client := plugintest.CPU(t, 1)
-	real := compile(t, client, function("%x: tensor<4xf32>", "tensor<4xf32>", "return %x : tensor<4xf32>"), pjrt.CompileOptions{})
+	real := compile(t, client, function("%x: tensor<4xf32>", "tensor<4xf32>", "return %x : tensor<4xf32>"),
+		pjrt.CompileOptions{})
 	defer real.Close()
 	var argument *pjrt.ArgumentError
-	require.ErrorAs(t, real.Execute(ctx, [][]*pjrt.Buffer{{&b}}, [][]*pjrt.Buffer{{nil}}, pjrt.ExecuteOptions{}), &argument)
-	require.ErrorAs(t, real.Execute(ctx, [][]*pjrt.Buffer{{nil}}, [][]*pjrt.Buffer{{nil}}, pjrt.ExecuteOptions{}), &argument)
+	require.ErrorAs(t, real.Execute(ctx, [][]*pjrt.Buffer{{&b}}, [][]*pjrt.Buffer{{nil}}, pjrt.ExecuteOptions{}),
+		&argument)
+	require.ErrorAs(t, real.Execute(ctx, [][]*pjrt.Buffer{{nil}}, [][]*pjrt.Buffer{{nil}}, pjrt.ExecuteOptions{}),
+		&argument)
 	in := put(t, client, []float32{1, 2, 3, 4}, pjrt.F32, []int{4}, client.Devices()[0])
 	defer in.Close()
 	err = real.Execute(ctx, [][]*pjrt.Buffer{{in}}, [][]*pjrt.Buffer{{&b}}, pjrt.ExecuteOptions{})

@@ -1,9 +1,8 @@
-// The part of the PJRT C ABI that this package uses, declared by hand from the
-// published layout. Field names are PJRT's, so that the ABI test can hold every
-// offset here against the official headers; everything else is ours.
+// The part of the PJRT C ABI that this package uses, declared from the published layout. Fields have
+// the names of PJRT, so that a test can compare all offsets with official headers.
 //
-// A struct's size field carries the offset just past its last declared field
-// (TPS_SIZE), not sizeof: trailing padding is not part of the contract.
+// The size field of a struct is the offset after its last declared field (TPS_SIZE), not sizeof,
+// because trailing padding is not part of the ABI.
 #ifndef TPUSTRATEGY_PJRT_CAPI_ABI_H_
 #define TPUSTRATEGY_PJRT_CAPI_ABI_H_
 
@@ -66,7 +65,7 @@ typedef struct {
   void *kv_try_get_callback;
   void *kv_try_get_user_arg;
 } tps_Client_Create_Args;
-// The key-value callbacks of a client. callback_error points to a function that makes an error.
+// The key-value callbacks of a client. callback_error points to a function that creates an error.
 typedef struct {
   TPS_HEAD
   const char *key;

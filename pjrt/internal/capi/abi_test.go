@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
 )
 
-// ours is a struct of abi.h with its fields in order.
-type ours struct {
+// declaration is a struct of abi.h with its fields in order.
+type declaration struct {
 	name   string
 	fields []string
 }
@@ -27,16 +27,16 @@ var (
 	fieldName = regexp.MustCompile(`\(\*(\w+)\)|(\w+);`)
 )
 
-// declared reads the structs of abi.h.
-func declared(t *testing.T) []ours {
+// parseABI returns the structs of abi.h.
+func parseABI(t *testing.T) []declaration {
 	t.Helper()
 	text, err := os.ReadFile("abi.h")
 	require.NoError(t, err)
 	_, body, _ := strings.Cut(string(text), "#include <stdint.h>")
 	body = comment.ReplaceAllString(body, "")
-	var out []ours
+	var out []declaration
 	for _, m := range structs.FindAllStringSubmatch(body, -1) {
-		s := ours{name: strings.TrimPrefix(m[2], "tps_")}
+		s := declaration{name: strings.TrimPrefix(m[2], "tps_")}
 		if strings.Contains(m[1], "TPS_HEAD") {
 			s.fields = append(s.fields, "struct_size", "extension_start")
 		}
@@ -51,11 +51,11 @@ func declared(t *testing.T) []ours {
 	return out
 }
 
-// header is an official header, read for what it declares.
+// header is the contents of an official header.
 type header struct {
 	path    string
 	text    string
-	structs map[string]string // body by name without PJRT_
+	structs map[string]string // bodies by name without PJRT_
 	slots   []string
 	minor   int
 }
@@ -66,7 +66,7 @@ var (
 	theirMinor  = regexp.MustCompile(`#define PJRT_API_MINOR (\d+)`)
 )
 
-func read(t *testing.T, path string) header {
+func readHeader(t *testing.T, path string) header {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -82,15 +82,15 @@ func read(t *testing.T, path string) header {
 	return h
 }
 
-func TestDeclarationsHaveTheOfficialLayout(t *testing.T) {
-	all := declared(t)
-	require.Greater(t, len(all), 80, "abi.h was not understood")
+func TestABIMatchesHeaders(t *testing.T) {
+	all := parseABI(t)
+	require.Greater(t, len(all), 80, "abi.h was not parsed")
 	wd, err := os.Getwd()
 	require.NoError(t, err)
-	seen := map[string]bool{} // fields that some header has
+	seen := map[string]bool{} // fields that exist in at least one header
 	for name, path := range plugintest.Headers(t) {
 		t.Run(name, func(t *testing.T) {
-			h := read(t, path)
+			h := readHeader(t, path)
 			var c strings.Builder
 			fmt.Fprintf(&c, "#include <stddef.h>\n#include %q\n#include \"abi.h\"\n", path)
 			asserts := 0
@@ -100,12 +100,12 @@ func TestDeclarationsHaveTheOfficialLayout(t *testing.T) {
 				}
 				body, ok := h.structs[s.name]
 				if !ok {
-					continue // newer than this header; the test below wants it in one
+					continue // introduced after this header; each struct must exist in one header
 				}
 				grown := false
 				for _, f := range s.fields {
 					if !regexp.MustCompile(`\W` + f + `\W`).MatchString(body) {
-						grown = true // ours knows a later version
+						grown = true // introduced after this header
 						continue
 					}
 					require.False(t, grown, "%s.%s: a field after one that this header lacks", s.name, f)
@@ -116,7 +116,7 @@ func TestDeclarationsHaveTheOfficialLayout(t *testing.T) {
 				}
 				last := s.fields[len(s.fields)-1]
 				if !grown && s.name != "Extension_Base" {
-					// A later header may have appended fields; never removed some.
+					// Later headers may append fields, but do not remove any.
 					fmt.Fprintf(&c, "_Static_assert(TPS_SIZE(tps_%[1]s, %[2]s) <= PJRT_%[1]s_STRUCT_SIZE, \"struct size of %[1]s\");\n", s.name, last)
 				}
 			}
@@ -139,17 +139,17 @@ func TestDeclarationsHaveTheOfficialLayout(t *testing.T) {
 	}
 }
 
-func TestAWrongLayoutDoesNotCompile(t *testing.T) {
+func TestWrongLayoutDoesNotCompile(t *testing.T) {
 	if os.Getenv("CC_NEGATIVE") != "" {
 		plugintest.CompileC(t, "_Static_assert(1 == 2, \"must fail\");")
 		return
 	}
 	t.Setenv("CC_NEGATIVE", "1")
 	_, err := plugintest.Child(t)
-	require.Error(t, err, "the compiler must see the assertions")
+	require.Error(t, err, "the compiler must evaluate the assertions")
 }
 
-func TestEverySlotIsBoundOrDeliberatelyNot(t *testing.T) {
+func TestSlotsMatchHeaders(t *testing.T) {
 	slots := capi.Slots()
 	sources, err := filepath.Glob("*.[ch]")
 	require.NoError(t, err)
@@ -169,16 +169,16 @@ func TestEverySlotIsBoundOrDeliberatelyNot(t *testing.T) {
 	}
 	longest := 0
 	for name, path := range plugintest.Headers(t) {
-		h := read(t, path)
+		h := readHeader(t, path)
 		require.LessOrEqual(t, len(h.slots), len(slots), "%s has slots that slots.h does not list: append them", name)
 		longest = max(longest, len(h.slots))
 		for i, want := range h.slots {
 			assert.Equal(t, want, slots[i].Name, "%s slot %d", name, i)
-			assert.LessOrEqual(t, slots[i].Minor, h.minor, "%s says that PJRT 0.%d has %s", name, h.minor, want)
+			assert.LessOrEqual(t, slots[i].Minor, h.minor, "%s: PJRT 0.%d has %s", name, h.minor, want)
 		}
 		if len(h.slots) < len(slots) {
 			assert.Greater(t, slots[len(h.slots)].Minor, h.minor, "%s ends before %s", name, slots[len(h.slots)].Name)
 		}
 	}
-	assert.Equal(t, len(slots), longest, "slots.h lists a slot that no header has")
+	assert.Equal(t, len(slots), longest, "slots.h has a slot that is in no header")
 }

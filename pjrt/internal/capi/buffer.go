@@ -54,32 +54,35 @@ func (a *API) BufferToMemory(b Buffer, m Memory) (Buffer, error) {
 	return Buffer(out), err
 }
 
-// BufferPoll returns a nil event once the contents are there, with the error of the work that made
-// them; otherwise the event to wait for, the caller's.
+// BufferPoll returns a nil event if the contents are available; the error is then the error of the
+// work that computed them. Otherwise it returns an event to wait for, which the caller must
+// destroy.
 func (a *API) BufferPoll(b Buffer) (Event, error) {
 	var e unsafe.Pointer
 	err := a.err(C.tps_buffer_poll(a.p, unsafe.Pointer(b), &e))
 	return Event(e), err
 }
 
-// EventFinish blocks the thread until the event is ready, and destroys it.
+// EventFinish blocks the thread until the event is ready, destroys the event and returns its error.
 func (a *API) EventFinish(e Event) error { return a.err(C.tps_event_finish(a.p, unsafe.Pointer(e))) }
 
-// BufferToHost copies row-major into n bytes at dst and returns when done.
+// BufferToHost copies the contents to n bytes at dst in row-major order, and returns after the
+// copy.
 func (a *API) BufferToHost(b Buffer, rank int, dst unsafe.Pointer, n int) error {
 	return a.err(C.tps_buffer_to_host(a.p, unsafe.Pointer(b), C.size_t(rank), dst, C.size_t(n)))
 }
 
 func (a *API) EventDestroy(e Event) { C.tps_event_destroy(a.p, unsafe.Pointer(e)) }
 
-// EventNotify has a 16-byte message {slot, error} written to fd, in host byte order, once the event
-// is ready; possibly before EventNotify returns. The event may be destroyed at once. ErrorFrom
-// reads the message's error.
+// EventNotify writes a 16-byte message {slot, error} in host byte order to fd as soon as the event
+// is ready, possibly before EventNotify returns. The caller can destroy the event at once.
+// ErrorFrom decodes the error of the message.
 func (a *API) EventNotify(e Event, fd uintptr, slot uint64) error {
 	return a.err(C.tps_event_notify(a.p, unsafe.Pointer(e), C.int(fd), C.uint64_t(slot)))
 }
 
-// ErrorFrom takes the error of a notification over.
+// ErrorFrom returns the error at an address from a message of EventNotify, and destroys the C
+// error.
 func (a *API) ErrorFrom(address uint64) error {
 	return a.err(*(*unsafe.Pointer)(unsafe.Pointer(&address)))
 }

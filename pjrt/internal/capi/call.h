@@ -1,4 +1,4 @@
-// The machinery that the shims share. Private to this package.
+// Definitions that the shims share.
 #ifndef TPUSTRATEGY_PJRT_CAPI_CALL_H_
 #define TPUSTRATEGY_PJRT_CAPI_CALL_H_
 
@@ -6,23 +6,23 @@
 
 #include "shims.h"
 
-// A question to Go lives on the stack of the thread that asks, until it is answered. tps_ask hands it
-// over and waits; what is not answered any more has the code of CANCELLED.
+// A request to Go. It is on the stack of the thread that waits for the reply in tps_send_request. If the
+// pipe is closed, the code is CANCELLED and has_reply is false.
 typedef struct {
   int kind, timeout_ms;
   tps_str key, value;
-  int code;  // of the answer
-  char *p;   // malloced: the value, or what is wrong
+  int code;  // of the reply
+  char *p;   // malloced: the value or the text of an error
   size_t n;
-  bool answered;
+  bool has_reply;
   pthread_mutex_t mu;
-  pthread_cond_t news;
-} tps_question;
-void tps_ask(tps_store *s, tps_question *q);
+  pthread_cond_t replied;
+} tps_request;
+void tps_send_request(tps_request_pipe *s, tps_request *q);
 
 typedef void *(*tps_fn)(void *);
 
-// The function in a slot, or NULL where the plugin's table ends before it.
+// Returns the function in a slot, or NULL if the plugin's table is too short.
 static inline tps_fn tps_find(const tps_Api *api, int slot) {
   size_t offset = sizeof(tps_Api) + (size_t)slot * sizeof(void *);
   if (offset + sizeof(void *) > api->struct_size) return NULL;
@@ -34,7 +34,7 @@ static inline void *tps_call(const tps_Api *api, int slot, void *args) {
   return f ? f(args) : TPS_MISSING(slot);
 }
 
-// An error that nobody is left to read.
+// Destroys an error.
 static inline void tps_discard(const tps_Api *api, void *e) {
   if (e && !((uintptr_t)e & 1)) tps_error_destroy(api, e);
 }
@@ -44,7 +44,7 @@ static inline void tps_discard(const tps_Api *api, void *e) {
   tps_##name##_Args a = {.struct_size = TPS_SIZE(tps_##name##_Args, last), __VA_ARGS__}
 #define CALL(name) tps_call(api, TPS_SLOT_##name, &a)
 
-// The common shapes: one handle in, one field out.
+// Shims with one handle as argument and one field as result.
 #define GET(fn, name, in, field, type)               \
   void *fn(const tps_Api *api, void *h, type *out) { \
     ARGS(name, field, .in = h);                      \

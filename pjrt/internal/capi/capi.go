@@ -1,9 +1,9 @@
-// Package capi is the cgo half of the PJRT binding: one C shim per entry point of the plugin's
-// function table, and Go functions over them that carry no C type. It checks nothing about
-// lifetimes; package pjrt does.
+// Package capi calls the C functions of a PJRT plugin with cgo. There is one C shim per function of
+// the plugin's table, and a Go method that calls the shim and has no C types. Package pjrt is
+// responsible for the lifetimes of objects; this package does not check them.
 //
-// The C side declares the ABI itself (abi.h, slots.h). A test holds every offset against the
-// official headers at hand, so that nothing of those headers has to be copied or present to build.
+// The ABI is declared in abi.h and slots.h. A test compares all offsets with the official headers,
+// which are not needed for a build.
 package capi
 
 /*
@@ -40,7 +40,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Handles are addresses of the plugin's objects: C memory, never followed here.
+// These types are addresses of objects of the plugin. Go code does not dereference them.
 type (
 	Client      unsafe.Pointer
 	Device      unsafe.Pointer
@@ -53,23 +53,23 @@ type (
 	Topology    unsafe.Pointer
 )
 
-// API is a loaded plugin's function table. The library is never unloaded, so an API is valid for
-// the rest of the process. A method that has no doc of its own calls the entry point of its name,
-// and returns what the plugin answers.
+// API is the function table of a loaded plugin. It is valid until the process exits. Methods
+// without a comment call the PJRT function of the same name and return its result.
 type API struct {
 	p *C.tps_Api
-	// Path is the library.
+	// Path is the path of the library.
 	Path string
-	// Major and Minor are the version of the API that the plugin speaks.
+	// Major and Minor are the API version of the plugin.
 	Major, Minor int
 }
 
-// MinMinor is the oldest API minor version supported: 0.57 settled the order of the function table.
+// MinMinor is the oldest supported API minor version. Version 0.57 fixed the order of the function
+// table.
 const MinMinor = 57
 
-// Error reports what a plugin answered, or a slot that the plugin lacks. Code is PJRT's. Of a
-// missing slot, Slot is its name and Minor the API version that brought it; otherwise Msg is the
-// plugin's message.
+// Error is an error of the plugin, or reports that the plugin does not implement a function. Code
+// is a PJRT error code and Msg the plugin's message. For a missing function, Slot is its name and
+// Minor is the API minor version that introduced it.
 type Error struct {
 	Code  int
 	Msg   string
@@ -77,7 +77,7 @@ type Error struct {
 	Minor int
 }
 
-// Error returns the plugin's message, or which slot is missing.
+// Error returns the plugin's message or the name of the missing function.
 func (e *Error) Error() string {
 	if e.Slot != "" {
 		return fmt.Sprintf("PJRT_%s: not in this plugin, needs PJRT 0.%d", e.Slot, e.Minor)
@@ -85,16 +85,16 @@ func (e *Error) Error() string {
 	return e.Msg
 }
 
-// Kind returns InternalError: package pjrt knows what the code means.
+// Kind returns InternalError. Package pjrt derives the kind from the code.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
-// The codes of what is found here and not by the plugin: a missing slot, and no memory.
+// These are the error codes that this package generates.
 const (
 	CodeResourceExhausted = 8
 	CodeUnimplemented     = 12
 )
 
-// err turns what a shim returned into an error and frees it.
+// err converts the result of a shim to an error and destroys the C error.
 func (a *API) err(e unsafe.Pointer) error {
 	if e == nil {
 		return nil
@@ -105,7 +105,8 @@ func (a *API) err(e unsafe.Pointer) error {
 func (a *API) slowErr(e unsafe.Pointer) error {
 	if n := uintptr(e); n&1 == 1 {
 		slot := C.int(n / 2)
-		return &Error{Code: CodeUnimplemented, Slot: C.GoString(C.tps_slot_name(slot)), Minor: int(C.tps_slot_minor(slot))}
+		return &Error{Code: CodeUnimplemented, Slot: C.GoString(C.tps_slot_name(slot)),
+			Minor: int(C.tps_slot_minor(slot))}
 	}
 	s := C.tps_error_text(a.p, e)
 	err := &Error{Code: int(C.tps_error_code(a.p, e)), Msg: C.GoStringN(s.p, C.int(s.n))}
@@ -113,22 +114,22 @@ func (a *API) slowErr(e unsafe.Pointer) error {
 	return err
 }
 
-// LoadError says which step of loading a library failed.
+// LoadError reports the failed step of Load.
 type LoadError struct {
 	// Step is "dlopen", "symbol" or "table".
 	Step string
-	// Msg is the loader's message.
+	// Msg describes the error.
 	Msg string
 }
 
-// Error returns the step and the loader's message.
+// Error returns the step and the message.
 func (e *LoadError) Error() string { return e.Step + ": " + e.Msg }
 
-// Kind returns InternalError: package pjrt knows what is wrong with the file.
+// Kind returns InternalError. Package pjrt derives the kind from the step.
 func (*LoadError) Kind() errkind.Kind { return errkind.InternalError }
 
-// Load maps a library and takes its function table, without calling into it otherwise. The library
-// stays mapped for good.
+// Load loads a library and returns its function table. It calls no function of the table. The
+// library is never unloaded.
 func Load(path string) (*API, error) {
 	// dlerror is kept per thread.
 	runtime.LockOSThread()
@@ -157,10 +158,10 @@ func Load(path string) (*API, error) {
 	return a, nil
 }
 
-// Initialize must be the first call into a plugin, made once.
+// Initialize initializes the plugin. It must be called once, before all other methods.
 func (a *API) Initialize() error { return a.err(C.tps_plugin_initialize(a.p)) }
 
-// Extensions lists the type numbers of the plugin's extensions.
+// Extensions returns the type numbers of the plugin's extensions.
 func (a *API) Extensions() []int {
 	var types [64]C.int
 	n := C.tps_extensions(a.p, &types[0], C.size_t(len(types)))
@@ -171,8 +172,8 @@ func (a *API) Extensions() []int {
 	return out
 }
 
-// Slot is one entry of the function table: its name, the API version that brought it, and whether
-// this package binds it. Reason says why not.
+// Slot is an entry of the function table. Minor is the API minor version that introduced it. Reason
+// explains why a slot is not Bound, that is, not called by this package.
 type Slot struct {
 	Name   string
 	Minor  int
@@ -180,12 +181,13 @@ type Slot struct {
 	Reason string
 }
 
-// Slots lists the function table as this package knows it, in table order.
+// Slots returns the entries of the function table in table order.
 func Slots() []Slot {
 	out := make([]Slot, C.TPS_SLOT_COUNT)
 	for i := range out {
 		s := C.int(i)
-		out[i] = Slot{Name: C.GoString(C.tps_slot_name(s)), Minor: int(C.tps_slot_minor(s)), Bound: C.tps_slot_bound(s) != 0}
+		out[i] = Slot{Name: C.GoString(C.tps_slot_name(s)), Minor: int(C.tps_slot_minor(s)),
+			Bound: C.tps_slot_bound(s) != 0}
 		if !out[i].Bound {
 			out[i].Reason = C.GoString(C.tps_slot_reason(s))
 		}
@@ -195,14 +197,14 @@ func Slots() []Slot {
 
 func goString(s C.tps_str) string { return C.GoStringN(s.p, C.int(s.n)) }
 
-// handles copies a list of addresses that the plugin owns.
+// handles copies a list of addresses, which the plugin owns.
 func handles[T ~unsafe.Pointer](l C.tps_list) []T {
 	out := make([]T, l.n)
 	copy(out, unsafe.Slice((*T)(l.p), l.n))
 	return out
 }
 
-// blob copies bytes out of an object of the plugin's and frees the object.
+// blob copies the bytes of b and frees b.
 func (a *API) blob(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	if e != nil {
 		return nil, a.err(e)
@@ -211,7 +213,7 @@ func (a *API) blob(e unsafe.Pointer, b *C.tps_blob) ([]byte, error) {
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(b.p)), b.n)...), nil
 }
 
-// chars is the address of a string's bytes for the length of one call.
+// chars returns the address of the bytes of s, which is valid during one C call.
 func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
 func bytesOf(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }

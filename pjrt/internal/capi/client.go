@@ -7,18 +7,18 @@ import "C"
 
 import "unsafe"
 
-// Attributes returns what the plugin tells of itself.
+// Attributes returns the attributes of the plugin.
 func (a *API) Attributes() (map[string]any, error) {
 	var l C.tps_list
 	return a.values(C.tps_plugin_attributes(a.p, &l), &l)
 }
 
-// ClientCreate makes a client with a key-value store, or without one.
-func (a *API) ClientCreate(options []NamedValue, store Store) (Client, error) {
-	opts, free := named(options)
+// ClientCreate creates a client. The zero RequestPipe means that there is no key-value store.
+func (a *API) ClientCreate(options []NamedValue, requests RequestPipe) (Client, error) {
+	opts, free := cValues(options)
 	defer free()
 	var c unsafe.Pointer
-	err := a.err(C.tps_client_create(a.p, opts, C.size_t(len(options)), store.p, &c))
+	err := a.err(C.tps_client_create(a.p, opts, C.size_t(len(options)), requests.p, &c))
 	return Client(c), err
 }
 
@@ -26,7 +26,7 @@ func (a *API) ClientDestroy(c Client) error {
 	return a.err(C.tps_client_destroy(a.p, unsafe.Pointer(c)))
 }
 
-// str calls a shim that answers one string.
+// str returns the string result of a shim.
 func (a *API) str(e unsafe.Pointer, s *C.tps_str) (string, error) {
 	if e != nil {
 		return "", a.err(e)
@@ -77,34 +77,39 @@ func (a *API) ClientMemories(c Client) ([]Memory, error) {
 
 func (a *API) ClientCompile(c Client, code []byte, format string, options []byte) (Loaded, error) {
 	var x unsafe.Pointer
-	err := a.err(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesOf(code), C.size_t(len(code)), chars(format), C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
+	err := a.err(C.tps_client_compile(a.p, unsafe.Pointer(c), bytesOf(code), C.size_t(len(code)), chars(format),
+		C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
 	return Loaded(x), err
 }
 
 func (a *API) ClientDeserialize(c Client, serialized, options []byte) (Loaded, error) {
 	var x unsafe.Pointer
-	err := a.err(C.tps_client_deserialize(a.p, unsafe.Pointer(c), bytesOf(serialized), C.size_t(len(serialized)), bytesOf(options), C.size_t(len(options)), &x))
+	err := a.err(C.tps_client_deserialize(a.p, unsafe.Pointer(c), bytesOf(serialized), C.size_t(len(serialized)),
+		bytesOf(options), C.size_t(len(options)), &x))
 	return Loaded(x), err
 }
 
-// Host buffer semantics.
+// These are values of PJRT_HostBufferSemantics.
 const (
 	ImmutableOnlyDuringCall = 0
 	ImmutableZeroCopy       = 2
 	MutableZeroCopy         = 3
 )
 
-// BufferFromHost copies data before it returns.
+// BufferFromHost creates a buffer. The plugin has read data when it returns.
 func (a *API) BufferFromHost(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device) (Buffer, error) {
 	var b unsafe.Pointer
-	err := a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), ImmutableOnlyDuringCall, unsafe.Pointer(d), nil, &b, nil))
+	err := a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)),
+		C.size_t(len(dims)), ImmutableOnlyDuringCall, unsafe.Pointer(d), nil, &b, nil))
 	return Buffer(b), err
 }
 
-// BufferFromHostZeroCopy may keep reading data until done is ready, and with MutableZeroCopy also
-// write to it.
-func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device, semantics int) (b Buffer, done Event, err error) {
+// BufferFromHostZeroCopy creates a buffer that may use data as its memory. The plugin may read data
+// until done is ready and, with MutableZeroCopy, also write it.
+func (a *API) BufferFromHostZeroCopy(c Client, data unsafe.Pointer, dtype int, dims []int64, d Device,
+	semantics int) (b Buffer, done Event, err error) {
 	var buffer, event unsafe.Pointer
-	err = a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.size_t(len(dims)), C.int(semantics), unsafe.Pointer(d), nil, &buffer, &event))
+	err = a.err(C.tps_client_buffer(a.p, unsafe.Pointer(c), data, C.int(dtype), (*C.int64_t)(unsafe.SliceData(dims)),
+		C.size_t(len(dims)), C.int(semantics), unsafe.Pointer(d), nil, &buffer, &event))
 	return Buffer(buffer), Event(event), err
 }

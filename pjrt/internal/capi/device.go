@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// DescriptionInfo has all that a device description says.
+// DescriptionInfo has the properties of a device description.
 type DescriptionInfo struct {
 	ID, Process         int
 	Kind, Debug, String string
@@ -61,8 +61,8 @@ func (a *API) DeviceDefaultMemory(d Device) (Memory, error) {
 	return Memory(m), err
 }
 
-// DeviceMemoryStats returns eleven figures in the order of the C struct, and a bit for each that
-// the plugin filled in.
+// DeviceMemoryStats returns 11 values in the order of the C struct, and a bit mask of the values
+// that the plugin has set.
 func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err error) {
 	var out [11]C.int64_t
 	var bits C.uint32_t
@@ -73,7 +73,7 @@ func (a *API) DeviceMemoryStats(d Device) (stats [11]int64, set uint32, err erro
 	return stats, uint32(bits), err
 }
 
-// MemoryInfo has all that a memory says.
+// MemoryInfo has the properties of a memory.
 type MemoryInfo struct {
 	ID, KindID          int
 	Kind, Debug, String string
@@ -93,11 +93,12 @@ func (a *API) DescribeMemory(m Memory) (MemoryInfo, error) {
 			return MemoryInfo{}, err
 		}
 	}
-	return MemoryInfo{int(id), int(kindID), goString(kind), goString(debug), goString(str), handles[Device](devices)}, nil
+	return MemoryInfo{int(id), int(kindID), goString(kind), goString(debug), goString(str), handles[Device](devices)},
+		nil
 }
 
 func (a *API) TopologyCreate(name string, options []NamedValue) (Topology, error) {
-	opts, free := named(options)
+	opts, free := cValues(options)
 	defer free()
 	var t unsafe.Pointer
 	err := a.err(C.tps_topology_create(a.p, chars(name), C.size_t(len(name)), opts, C.size_t(len(options)), &t))
@@ -146,9 +147,10 @@ func (a *API) TopologyFingerprint(t Topology) (uint64, error) {
 	return uint64(n), err
 }
 
-// Compile builds an executable for a topology, without devices.
+// Compile compiles a program for a topology without loading it.
 func (a *API) Compile(t Topology, code []byte, format string, options []byte) (Executable, error) {
 	var x unsafe.Pointer
-	err := a.err(C.tps_compile(a.p, unsafe.Pointer(t), bytesOf(code), C.size_t(len(code)), chars(format), C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
+	err := a.err(C.tps_compile(a.p, unsafe.Pointer(t), bytesOf(code), C.size_t(len(code)), chars(format),
+		C.size_t(len(format)), bytesOf(options), C.size_t(len(options)), &x))
 	return Executable(x), err
 }

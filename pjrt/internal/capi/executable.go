@@ -41,8 +41,8 @@ func (a *API) ExecutableCost(x Executable) (map[string]any, error) {
 	return a.values(C.tps_executable_cost(a.p, unsafe.Pointer(x), &l), &l)
 }
 
-// ExecutableMemoryStats returns fifteen figures in the order of the C struct; what an older plugin
-// does not know stays zero.
+// ExecutableMemoryStats returns 15 values in the order of the C struct. Values that the plugin does
+// not know are 0.
 func (a *API) ExecutableMemoryStats(x Executable) (stats [15]int64, err error) {
 	var out [15]C.int64_t
 	err = a.err(C.tps_executable_memory_stats(a.p, unsafe.Pointer(x), &out[0]))
@@ -108,7 +108,7 @@ func strings(p **C.char, sizes C.tps_list) []string {
 	return out
 }
 
-// ExecutableProgram returns the program after optimization, and its format.
+// ExecutableProgram returns the optimized program and its format.
 func (a *API) ExecutableProgram(x Executable) ([]byte, string, error) {
 	var n C.size_t
 	var format C.tps_str
@@ -134,7 +134,7 @@ func (a *API) LoadedDestroy(x Loaded) error {
 	return a.err(C.tps_loaded_destroy(a.p, unsafe.Pointer(x)))
 }
 
-// LoadedExecutable returns a new handle, to be destroyed by the caller.
+// LoadedExecutable returns a new handle, which the caller must destroy.
 func (a *API) LoadedExecutable(x Loaded) (Executable, error) {
 	var out unsafe.Pointer
 	err := a.err(C.tps_loaded_executable(a.p, unsafe.Pointer(x), &out))
@@ -154,10 +154,10 @@ func (a *API) LoadedAssignment(x Loaded) ([]byte, error) {
 	return a.blob(C.tps_loaded_assignment(a.p, unsafe.Pointer(x), &b), &b)
 }
 
-// Launch holds the arrays of one Execute call, in C memory: the plugin reads and writes them, and
-// Go writes addresses of C objects into them. Args and Outs are device-major; Drop is for the
-// handles that a launch donates, Keep for the numbers of parameters that are not donated. Not for
-// concurrent use.
+// Launch has the arrays of one Execute call, which the plugin reads and writes. They are in C
+// memory. Args and Outs are the handles of arguments and results, device-major. Drop are the
+// handles that a launch donates, and Keep the numbers of the parameters that are not donated. A
+// Launch must not be used concurrently.
 type Launch struct {
 	p    *C.tps_launch
 	Args []Buffer
@@ -166,20 +166,22 @@ type Launch struct {
 	Keep []int64
 }
 
-// Address returns where the launch's C memory is, which is its name among the objects held.
+// Address returns the address of the C memory, which package live uses as key.
 func (l *Launch) Address() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
-// Kept returns how many launches' donated handles are not destroyed yet.
+// Kept returns the number of launches whose donated handles are not destroyed yet.
 func (l *Launch) Kept() int { return int(l.p.next - l.p.reaped) }
 
-// LaunchDepth is how many launches may be under way before one waits.
+// LaunchDepth is the limit of launches that run at the same time.
 const LaunchDepth = C.TPS_LAUNCH_DEPTH
 
-// NewLaunch allocates; FreeLaunch gives back, before x ends.
+// NewLaunch allocates a Launch for x. FreeLaunch must be called before x is destroyed.
 func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 	p := C.tps_launch_new(a.p, unsafe.Pointer(x), C.size_t(devices), C.size_t(args), C.size_t(outs))
 	if p == nil {
-		return Launch{}, &Error{Code: CodeResourceExhausted, Msg: fmt.Sprintf("no memory for a launch of %d devices with %d arguments and %d results", devices, args, outs)}
+		return Launch{}, &Error{Code: CodeResourceExhausted,
+			Msg: fmt.Sprintf("no memory for a launch of %d devices with %d arguments and %d results", devices, args,
+				outs)}
 	}
 	return Launch{
 		p:    p,
@@ -190,35 +192,37 @@ func (a *API) NewLaunch(x Loaded, devices, args, outs int) (Launch, error) {
 	}, nil
 }
 
-// FreeLaunch destroys what the last launches donated, waiting for those under way, and gives the
-// memory back; the Launch must not be used again.
+// FreeLaunch waits for the running launches, destroys the handles that they donated, and frees the
+// memory.
 func (a *API) FreeLaunch(l *Launch) { C.tps_launch_free(l.p) }
 
-// Execute enqueues one launch. The first keep entries of Keep are not donated; on success the first
-// drop entries of Drop are no longer the caller's: they are destroyed by the launch that comes
-// LaunchDepth later, which waits for this one.
+// Execute enqueues a launch. The first keep entries of Keep are not donated. On success, the launch
+// owns the first drop entries of Drop, which are destroyed at the latest LaunchDepth launches
+// later. That launch waits for the end of this one.
 func (a *API) Execute(l *Launch, keep, drop, launchID int) error {
 	C.tps_execute(C.uintptr_t(uintptr(unsafe.Pointer(l.p))), C.size_t(keep), C.size_t(drop), C.int(launchID))
 	return a.LaunchError(l)
 }
 
-// ExecuteInPlace enqueues a launch that donates all arguments, of which there are as many as
-// results; on success Args are the results. If it failed, LaunchError is next.
+// ExecuteInPlace enqueues a launch that donates all arguments. The numbers of arguments and results
+// must be equal. On success, Args are the results. After a failure, the caller must call
+// LaunchError.
 func (l *Launch) ExecuteInPlace() (failed bool) {
 	C.tps_execute_in_place(C.uintptr_t(uintptr(unsafe.Pointer(l.p))))
 	return l.p.error != nil
 }
 
-// LaunchError takes the error out of a launch and returns it.
+// LaunchError returns the error of the last launch and removes it.
 func (a *API) LaunchError(l *Launch) error {
 	e := l.p.error
 	l.p.error = nil
 	return a.err(e)
 }
 
-// Floor runs n launches in C, each result replacing the argument of its number, waits for the last,
-// and answers the nanoseconds of the first launch and of all. Args end up holding the last results.
-// The program needs as many results as arguments.
+// Floor runs n launches in a C loop in which each result replaces the argument with the same
+// number, and waits for the last one. It returns the durations of the first launch and of the loop
+// in nanoseconds. Args are the last results afterwards. The numbers of arguments and results must
+// be equal.
 func (a *API) Floor(l *Launch, n int) (launched, all int64, err error) {
 	var calls, ns C.int64_t
 	err = a.err(C.tps_floor(l.p, C.size_t(n), &calls, &ns))

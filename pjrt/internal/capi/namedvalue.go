@@ -8,7 +8,7 @@ import "C"
 
 import "unsafe"
 
-// The kinds of a named value.
+// These are the values of PJRT_NamedValue_Type.
 const (
 	kindString = iota
 	kindInt64
@@ -17,15 +17,14 @@ const (
 	kindBool
 )
 
-// NamedValue is one option or attribute. Value is a string, int64, []int64, float32 or bool; any
-// other type is a mistake of the caller's.
+// NamedValue is an option or attribute. Value must be a string, int64, []int64, float32 or bool.
 type NamedValue struct {
 	Name  string
 	Value any
 }
 
-// named writes options into C memory. free gives it back.
-func named(values []NamedValue) (p *C.tps_NamedValue, free func()) {
+// cValues copies options to C memory. The caller must call free.
+func cValues(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	if len(values) == 0 {
 		return nil, func() {}
 	}
@@ -73,8 +72,8 @@ func named(values []NamedValue) (p *C.tps_NamedValue, free func()) {
 	}
 }
 
-// values copies a list of attributes that the plugin owns, or returns the error in its place. A kind
-// that is not known yet is left out.
+// values returns the attributes in l, which the plugin owns, or the error e. It skips values of
+// unknown kinds.
 func (a *API) values(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
 	if e != nil {
 		return nil, a.err(e)
@@ -84,7 +83,7 @@ func (a *API) values(e unsafe.Pointer, l *C.tps_list) (map[string]any, error) {
 
 func valuesOf(l C.tps_list) map[string]any {
 	out := make(map[string]any, l.n)
-	// The element size is what the plugin says, so that a grown struct still reads.
+	// The plugin may use a newer and larger struct, so the step is its struct_size.
 	for i, p := 0, l.p; i < int(l.n); i++ {
 		v := (*C.tps_NamedValue)(p)
 		name := C.GoStringN(v.name, C.int(v.name_size))

@@ -2,5 +2,5 @@
 
 package capi
 
-// Without this file the compiler would say no more than that no Go file is left.
+// This declaration makes the compiler print a useful message when cgo is disabled.
 var _ = plugins_need_cgo__install_a_C_compiler_and_do_not_set_CGO_ENABLED_to_0

@@ -8,29 +8,30 @@ import "C"
 
 import "unsafe"
 
-// Profiler is a plugin's profiler that was started.
+// Profiler is a running profiler of a plugin.
 type Profiler struct{ p unsafe.Pointer }
 
-// StartProfiler makes a profiler, for an encoded tensorflow.ProfileOptions, and starts it. A plugin
-// without one is an Error with CodeUnimplemented.
+// StartProfiler creates and starts a profiler with an encoded tensorflow.ProfileOptions. If the
+// plugin has no profiler, the error is an Error with CodeUnimplemented.
 func (a *API) StartProfiler(options []byte) (Profiler, error) {
 	var p Profiler
 	f := C.tps_profiler_start(a.p, bytesOf(options), C.size_t(len(options)), &p.p)
-	return p, fault(f)
+	return p, profilerError(f)
 }
 
-// StopProfiler stops it and returns what it has recorded, an encoded tensorflow.profiler.XSpace. The
-// profiler is gone afterwards, whatever happens.
+// StopProfiler stops and destroys the profiler, also if it fails. It returns an encoded
+// tensorflow.profiler.XSpace.
 func (a *API) StopProfiler(p Profiler) ([]byte, error) {
 	defer C.tps_profiler_destroy(a.p, p.p)
 	var data C.tps_list
-	if err := fault(C.tps_profiler_stop(a.p, p.p, &data)); err != nil {
+	if err := profilerError(C.tps_profiler_stop(a.p, p.p, &data)); err != nil {
 		return nil, err
 	}
 	return append([]byte(nil), unsafe.Slice((*byte)(data.p), data.n)...), nil
 }
 
-func fault(f C.tps_fault) error {
+// profilerError converts a fault to an error.
+func profilerError(f C.tps_fault) error {
 	if f.code == 0 {
 		return nil
 	}

@@ -247,7 +247,7 @@ void *tps_executable_parameter_kinds(const tps_Api *api, void *x, const char *co
   return e;
 }
 
-// With code NULL, reports the size needed; otherwise fills code.
+// If code is NULL, returns the required size in *code_n. Otherwise copies the program to code.
 void *tps_executable_program(const tps_Api *api, void *x, char *code, size_t *code_n, tps_str *format) {
   tps_Program p = program_of(code, code ? *code_n : 0, NULL, 0);
   ARGS(Executable_OptimizedProgram, program, .executable = x, .program = &p);

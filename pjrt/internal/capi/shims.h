@@ -1,7 +1,6 @@
-// One shim per PJRT entry point. The argument struct lives on the C stack, so a
-// call costs one cgo transition and no allocation. A shim returns the plugin's
-// error object, NULL for success, or an odd number that names a missing slot
-// (see TPS_MISSING). Results go out by pointer and are zero on failure.
+// There is one shim per PJRT function. The argument struct is on the C stack, so a call costs one cgo
+// call and no allocation. A shim returns NULL for success, the plugin's error object, or an odd number
+// that identifies a missing slot (see TPS_MISSING). Results are zero on failure.
 #ifndef TPUSTRATEGY_PJRT_CAPI_SHIMS_H_
 #define TPUSTRATEGY_PJRT_CAPI_SHIMS_H_
 
@@ -17,14 +16,14 @@ enum {
   TPS_SLOT_COUNT
 };
 
-// A missing slot as an error value: odd, so never the address of an object.
+// The error value for a missing slot. It is odd, so that it differs from all addresses of objects.
 #define TPS_MISSING(slot) ((void *)(uintptr_t)((slot) * 2 + 1))
 
 typedef struct { const char *p; size_t n; } tps_str;
 typedef struct { const void *p; size_t n; } tps_list;
 typedef struct { void *owner; void (*drop)(void *); const char *p; size_t n; } tps_blob;
 
-// Loading. tps_open returns NULL and a malloced message on failure.
+// Loading. On failure, tps_open returns NULL and a malloced message.
 void *tps_open(const char *path, char **err);
 void *tps_api_of(void *lib, char **err);
 const char *tps_slot_name(int slot);
@@ -32,7 +31,7 @@ int tps_slot_minor(int slot);
 int tps_slot_bound(int slot);
 const char *tps_slot_reason(int slot);
 
-// Errors. tps_error_take destroys the error.
+// Errors.
 int tps_error_code(const tps_Api *api, void *err);
 tps_str tps_error_text(const tps_Api *api, void *err);
 void tps_error_destroy(const tps_Api *api, void *err);
@@ -41,38 +40,36 @@ size_t tps_extensions(const tps_Api *api, int *types, size_t cap);
 void *tps_plugin_initialize(const tps_Api *api);
 void *tps_plugin_attributes(const tps_Api *api, tps_list *out);
 
-// Events. tps_event_notify writes {slot, error} to fd once the event is ready.
+// Events. tps_event_notify writes {slot, error} to fd when the event is ready.
 void tps_event_destroy(const tps_Api *api, void *event);
 void *tps_event_notify(const tps_Api *api, void *event, int fd, uint64_t slot);
 
-// Where the callbacks of a client's key-value store, or of a transform, ask Go. They run on any thread,
-// also within a call of ours: each writes the address of its question to fd and waits for the answer. After tps_store_close nothing
-// is written any more. The few bytes of a store are never freed, as a thread that a plugin has left
-// behind may still ask. tps_question_answer takes copies.
-typedef struct tps_store tps_store;
+// Requests of the plugin to Go: the callbacks of a key-value store and of transforms. They can run on
+// any thread, also during a call of this package. A callback writes the address of its request to fd
+// and waits for tps_request_reply, which copies its arguments. After tps_request_pipe_close nothing is
+// written. A pipe object is never freed, because a thread of the plugin may still use it.
+typedef struct tps_request_pipe tps_request_pipe;
 enum { TPS_GET, TPS_TRY_GET, TPS_PUT, TPS_TRANSFORM };
-tps_store *tps_store_new(int fd);
-void tps_store_close(tps_store *s);
-void tps_question_read(uint64_t question, int *kind, tps_str *key, tps_str *value, int *timeout_ms);
-void tps_question_answer(uint64_t question, int code, const char *p, size_t n);
+tps_request_pipe *tps_request_pipe_new(int fd);
+void tps_request_pipe_close(tps_request_pipe *s);
+void tps_request_read(uint64_t request, int *kind, tps_str *key, tps_str *value, int *timeout_ms);
+void tps_request_reply(uint64_t request, int code, const char *p, size_t n);
 
-// The profiler extension. A fault's text is malloced; its code is 0 for success, and 12 with no text
-// for a plugin without a profiler. The data of tps_profiler_stop is the profiler's, which
-// tps_profiler_destroy frees.
+// The profiler extension. The code of a fault is 0 for success. Its text is malloced; it is NULL, with
+// code 12, if the plugin has no profiler. The result of tps_profiler_stop belongs to the profiler.
 typedef struct { int code; char *text; size_t n; } tps_fault;
 tps_fault tps_profiler_start(const tps_Api *api, const char *options, size_t n, void **profiler);
 tps_fault tps_profiler_stop(const tps_Api *api, void *profiler, tps_list *data);
 void tps_profiler_destroy(const tps_Api *api, void *profiler);
 
-// The extension for transforms of programs. Returns the number of the transform, which
-// tps_transform_clear takes, or what is negative: TPS_TRANSFORM_MISSING where the plugin has none of
-// that version, TPS_TRANSFORM_FULL where as many are live as there may be, or TPS_TRANSFORM_FAILED
-// with *error the plugin's.
+// The extension for transforms. tps_transform_register returns the number of the transform for
+// tps_transform_clear, or TPS_TRANSFORM_MISSING if the plugin does not have this version of the
+// extension, TPS_TRANSFORM_FULL if the limit is reached, or TPS_TRANSFORM_FAILED and the plugin's *error.
 enum { TPS_TRANSFORM_MISSING = -1, TPS_TRANSFORM_FULL = -2, TPS_TRANSFORM_FAILED = -3 };
-int tps_transform_register(const tps_Api *api, const char *name, size_t n, int stage, tps_store *store, void **error);
+int tps_transform_register(const tps_Api *api, const char *name, size_t n, int stage, tps_request_pipe *requests, void **error);
 void *tps_transform_clear(const tps_Api *api, const char *name, size_t n, int stage, int transform);
 
-void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_store *store, void **client);
+void *tps_client_create(const tps_Api *api, const tps_NamedValue *opts, size_t n, tps_request_pipe *requests, void **client);
 void *tps_client_destroy(const tps_Api *api, void *client);
 void *tps_client_platform_name(const tps_Api *api, void *client, tps_str *out);
 void *tps_client_platform_version(const tps_Api *api, void *client, tps_str *out);
@@ -123,20 +120,17 @@ void *tps_loaded_executable(const tps_Api *api, void *x, void **out);
 void *tps_loaded_devices(const tps_Api *api, void *x, tps_list *out);
 void *tps_loaded_assignment(const tps_Api *api, void *x, tps_blob *out);
 
-// The arrays of one launch, in one block of C memory: flat argument and result
-// handles (device-major), the lists of pointers into them, the parameter
-// numbers to keep, and the handles that the launch donates.
+// The arrays of one launch, in one block of memory: handles of arguments and results (device-major),
+// the lists of pointers to them, the numbers of parameters that are not donated, and the handles that
+// the launch donates.
 //
-// Plugins may make the destruction of a donated buffer wait for the run that it
-// was donated to. So the handles of the last TPS_LAUNCH_DEPTH launches are kept,
-// in a ring: they hold no device memory any more, and a launch waits at most for
-// the one that many before it. A launch that donates nothing keeps the events of its
-// end instead, for the same bound: with more launches under way than its queues
-// hold, a plugin runs their parts in threads that others wait for, for ever.
+// Destroying a donated buffer may block until the run that uses it ends. A ring therefore keeps the
+// handles of the last TPS_LAUNCH_DEPTH launches, which use no device memory any more. A launch waits
+// at most for the launch TPS_LAUNCH_DEPTH before it. A launch without donation keeps the completion
+// events of its run instead, because a plugin deadlocks if more launches run than fit into its queues.
 //
-// A launch of TPS_LAUNCH_WIDE parameters or more keeps both, and its handles on a
-// device go once it has ended there: those of eight launches would be cold in the
-// caches, and so would be the memory that the plugin makes the next ones in.
+// A launch with TPS_LAUNCH_WIDE or more parameters keeps both, and destroys the handles of a device
+// when the run has ended there. Otherwise the handles and their memory would no longer be in the caches.
 enum { TPS_LAUNCH_DEPTH = 8, TPS_LAUNCH_WIDE = 32 };
 typedef struct {
   const tps_Api *api;
@@ -155,17 +149,17 @@ typedef struct {
   int64_t *keep;
   void *error;
   size_t width;
-  size_t next, reaped; // launches kept, and those of them that are gone again
+  size_t next, reaped; // number of launches whose handles were kept, and of those that were destroyed
   size_t kept[TPS_LAUNCH_DEPTH];
-  size_t awaited[TPS_LAUNCH_DEPTH]; // 1 and the number of devices it may run on still; 0 without events
+  size_t awaited[TPS_LAUNCH_DEPTH]; // 1 + number of devices on which it may still run; 0 without events
 } tps_launch;
 tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices, size_t args, size_t outs);
-// Waits for the launches under way whose donated handles are kept.
+// Waits for the runs whose donated handles are kept.
 void tps_launch_free(tps_launch *l);
-// The error goes into the launch, as a result costs a crossing more than reading
-// it there; and the launch is an integer, as cgo looks at every pointer it passes.
+// The error is stored in the launch, because returning it would be slower. The launch is passed as an
+// integer, because cgo checks all pointers.
 void tps_execute(uintptr_t launch, size_t keep, size_t drop, int launch_id);
-// Donates all arguments; on success args are the results.
+// Donates all arguments. On success, args contains the results.
 void tps_execute_in_place(uintptr_t launch);
 
 void *tps_buffer_destroy(const tps_Api *api, void *b);
@@ -176,12 +170,12 @@ void *tps_buffer_size(const tps_Api *api, void *b, size_t *out);
 void *tps_buffer_memory(const tps_Api *api, void *b, void **out);
 void *tps_buffer_to_device(const tps_Api *api, void *b, void *device, void **out);
 void *tps_buffer_to_memory(const tps_Api *api, void *b, void *memory, void **out);
-// Polls: *event is NULL once the contents are there, and the returned error is
-// then the work's own; otherwise it is the event to wait for, the caller's.
+// If the contents are available, *event is NULL and the result is the error of the work. Otherwise
+// *event is the event to wait for, which the caller must destroy.
 void *tps_buffer_poll(const tps_Api *api, void *b, void **event);
 // Waits for an event and destroys it.
 void *tps_event_finish(const tps_Api *api, void *event);
-// Copies row-major into dst and waits for the copy: dst is not touched later.
+// Copies to dst in row-major order and waits for the copy.
 void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n);
 
 void *tps_topology_create(const tps_Api *api, const char *name, size_t name_n, const tps_NamedValue *opts, size_t n, void **out);
@@ -195,9 +189,9 @@ void *tps_topology_deserialize(const tps_Api *api, const char *p, size_t n, void
 void *tps_topology_fingerprint(const tps_Api *api, void *t, uint64_t *out);
 void *tps_compile(const tps_Api *api, void *topology, const char *code, size_t code_n, const char *format, size_t format_n, const char *opts, size_t opts_n, void **out);
 
-// Runs n launches in which every result takes the place of the argument with
-// the same number, in C throughout, and waits for the last. args and outs must
-// be equal. *launched is the time of the first launch, *ns that of the whole loop.
+// Runs n launches in which each result replaces the argument with the same number, and waits for the
+// last. The numbers of arguments and results must be equal. *launched is the time of the first launch,
+// and *ns the time of the loop.
 void *tps_floor(tps_launch *l, size_t n, int64_t *launched, int64_t *ns);
 
 void tps_blob_drop(tps_blob *b);

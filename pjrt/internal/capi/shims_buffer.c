@@ -1,4 +1,4 @@
-// Buffers, events and launches: the calls of the step path.
+// Shims for buffers, events and launches, which are called in each step.
 
 #include <errno.h>
 #include <poll.h>
@@ -26,9 +26,8 @@ void tps_event_destroy(const tps_Api *api, void *event) {
 
 typedef struct { int fd; uint64_t slot; } note;
 
-// Runs on whatever thread finishes the work, which may be one that is inside
-// another call of ours: so it must not enter Go, and does no more than write
-// the number of the wait and the error to a pipe.
+// Runs on the thread that completes the work, possibly during another call of this package. It must
+// therefore not call Go. It writes the number of the wait and the error to a pipe.
 static void on_ready(void *error, void *arg) {
   note *n = arg;
   uint64_t message[2] = {n->slot, (uint64_t)(uintptr_t)error};
@@ -43,7 +42,7 @@ static void on_ready(void *error, void *arg) {
       struct pollfd f = {.fd = n->fd, .events = POLLOUT};
       poll(&f, 1, -1);
     } else if (w < 0 && errno != EINTR) {
-      break;  // the reader is gone: nobody waits any more
+      break;  // the pipe is closed
     }
   }
   free(n);
@@ -128,8 +127,8 @@ void *tps_event_finish(const tps_Api *api, void *event) {
 
 enum { max_rank = 64 };
 
-// Without a layout the plugin would hand out the device's, which on a TPU is
-// often not row-major.
+// The layout is necessary because the default is the layout of the device, which on a TPU is often not
+// row-major.
 void *tps_buffer_to_host(const tps_Api *api, void *b, size_t rank, void *dst, size_t n) {
   int64_t order[max_rank];
   for (size_t i = 0; i < rank; i++) order[i] = (int64_t)(rank - 1 - i);
@@ -172,8 +171,8 @@ tps_launch *tps_launch_new(const tps_Api *api, void *executable, size_t devices,
   return l;
 }
 
-// Destroys what a kept launch donated on one device, and waits for its end there.
-// The error of a run is that of its results.
+// Waits until a launch has ended on one device, and destroys the handles that it donated there. Errors
+// of the run are reported by its results.
 static void launch_reap_device(tps_launch *l, size_t slot, size_t d) {
   size_t n = l->kept[slot] / l->devices;
   void **ring = l->ring + slot * l->width + d * n, **event = l->ring_events + slot * l->devices + d;
@@ -182,7 +181,7 @@ static void launch_reap_device(tps_launch *l, size_t slot, size_t d) {
   *event = NULL;
 }
 
-// Does so for the oldest kept launch, on the devices where it is not done yet.
+// Calls launch_reap_device for the remaining devices of the oldest launch.
 static void launch_reap(tps_launch *l) {
   size_t slot = l->reaped++ % TPS_LAUNCH_DEPTH;
   for (size_t d = 0; d < l->devices; d++) {
@@ -191,10 +190,10 @@ static void launch_reap(tps_launch *l) {
   l->kept[slot] = l->awaited[slot] = 0;
 }
 
-// Does so for all that has ended, as the events tell.
+// Calls launch_reap_device for all runs whose events are ready.
 static void launch_reap_ended(tps_launch *l) {
   for (size_t d = 0; d < l->devices; d++) {
-    for (size_t k = l->reaped; k < l->next; k++) { // a device runs them in this order
+    for (size_t k = l->reaped; k < l->next; k++) { // a device runs launches in this order
       size_t slot = k % TPS_LAUNCH_DEPTH;
       void *event = l->ring_events[slot * l->devices + d];
       if (!l->awaited[slot]) break;
@@ -213,7 +212,7 @@ static void launch_reap_ended(tps_launch *l) {
 void tps_launch_free(tps_launch *l) {
   for (; l->reaped < l->next; launch_reap(l)) {
     size_t slot = l->reaped % TPS_LAUNCH_DEPTH;
-    for (size_t d = 0; d < l->devices && !l->kept[slot]; d++) { // there is nothing to wait for
+    for (size_t d = 0; d < l->devices && !l->kept[slot]; d++) { // no donated handles, so no wait is necessary
       void **event = l->ring_events + slot * l->devices + d;
       if (*event) tps_event_destroy(l->api, *event);
       *event = NULL;
@@ -222,8 +221,8 @@ void tps_launch_free(tps_launch *l) {
   free(l);
 }
 
-// The events of a launch's end are asked for if nothing else tells of it, or if so
-// many handles are donated that it pays to destroy them as soon as they are free.
+// Requests completion events if the launch donates nothing, or if it has so many handles that they
+// should be destroyed early.
 static void launch_events(tps_launch *l, size_t donated) {
   l->call.device_complete_events = donated && l->parameters < TPS_LAUNCH_WIDE ? NULL : l->events;
 }
@@ -234,7 +233,7 @@ static void *launch(tps_launch *l, size_t keep, int launch_id) {
   return tps_call(l->api, TPS_SLOT_LoadedExecutable_Execute, &l->call);
 }
 
-// Keeps the handles that a launch donated, and its events.
+// Keeps the donated handles and the events of a launch.
 static void launch_keep(tps_launch *l, void **donated, size_t n) {
   if (l->next - l->reaped == TPS_LAUNCH_DEPTH) launch_reap(l);
   size_t slot = l->next++ % TPS_LAUNCH_DEPTH;

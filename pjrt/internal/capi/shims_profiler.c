@@ -1,6 +1,5 @@
-// The profiler: an extension whose functions stand in a table of their own, with errors and argument
-// structs of their own. What is declared here carries the names of the published layout. A plugin
-// checks the size of each struct.
+// The profiler extension, which has a separate function table, errors and argument structs. The
+// declarations use the names of the published layout. A plugin checks the size of each struct.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ typedef struct { size_t struct_size; void *priv; void *error; } Error_Destroy_Ar
 typedef struct { size_t struct_size; void *priv; const void *error; const char *message; size_t message_size; } Error_Message_Args;
 typedef struct { size_t struct_size; void *priv; const void *error; int code; } Error_GetCode_Args;
 typedef struct { size_t struct_size; const char *options; size_t options_size; void *profiler; } Create_Args;
-typedef struct { size_t struct_size; void *profiler; } Profiler_Args; // of destroy, start and stop
+typedef struct { size_t struct_size; void *profiler; } Profiler_Args; // for destroy, start and stop
 typedef struct { size_t struct_size; void *profiler; const uint8_t *buffer; size_t buffer_size_in_bytes; } CollectData_Args;
 
 typedef struct {
@@ -43,7 +42,7 @@ static const profiler_table *table_of(const tps_Api *api) {
   return NULL;
 }
 
-// take copies an error's code and message, and destroys the error.
+// Copies the code and the message of an error, and destroys the error.
 static tps_fault take(const profiler_table *t, void *error) {
   if (!error) return (tps_fault){0};
   Error_GetCode_Args code = SIZED(Error_GetCode_Args, code, .error = error);
@@ -88,7 +87,7 @@ tps_fault tps_profiler_stop(const tps_Api *api, void *profiler, tps_list *data) 
   tps_fault f = take(t, t->stop(&stop));
   if (f.code) return f;
   CollectData_Args a = SIZED(CollectData_Args, buffer_size_in_bytes, .profiler = profiler);
-  f = take(t, t->collect_data(&a)); // the bytes are the profiler's
+  f = take(t, t->collect_data(&a)); // the profiler owns the bytes
   if (!f.code && a.buffer) *data = (tps_list){a.buffer, a.buffer_size_in_bytes};
   return f;
 }

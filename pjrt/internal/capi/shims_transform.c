@@ -1,5 +1,5 @@
-// Transforms: an extension by which a plugin shows a compilation's program, and takes another in its
-// place. What is declared here carries the names of the published layout, version 1.
+// The extension for transforms, with which Go code can replace the program of a compilation. The
+// declarations use the names of the published layout, version 1.
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +32,10 @@ typedef struct {
   void *(*clear_xla_transform)(Clear_Args *);
 } transform_extension;
 
-// A plugin may keep a copy of the callbacks, and then shows them the copy. So a callback knows its
-// transform by the function that it is: there is one for each that can be live.
+// There is one C function for each registered transform. A callback cannot identify its transform by its
+// first argument, because the plugin may pass a copy of the struct.
 enum { TRANSFORMS = 64 };
-static struct { callbacks callbacks; tps_store *store; bool live; } transforms[TRANSFORMS];
+static struct { callbacks callbacks; tps_request_pipe *requests; bool live; } transforms[TRANSFORMS];
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static int last;
 
@@ -43,17 +43,17 @@ static void transform(int i, Transform_Args *a) {
   if (a->struct_size < TPS_SIZE(Transform_Args, changed)) return;
   a->changed = false;
   pthread_mutex_lock(&mu);
-  tps_store *store = transforms[i].live ? transforms[i].store : NULL;
+  tps_request_pipe *requests = transforms[i].live ? transforms[i].requests : NULL;
   pthread_mutex_unlock(&mu);
-  if (!store) return;
-  if (a->hlo_module.size > INT32_MAX || (a->hlo_module.size && !a->hlo_module.data)) { // more than a message has, or nowhere
-    static const char none[] = "the plugin shows a program that is not there";
+  if (!requests) return;
+  if (a->hlo_module.size > INT32_MAX || (a->hlo_module.size && !a->hlo_module.data)) { // a proto has less than 2 GiB
+    static const char none[] = "the plugin passed an invalid program";
     a->header.has_error = true, a->header.code = INTERNAL, a->header.error_msg = (text){none, sizeof none - 1};
     return;
   }
-  tps_question q = {.kind = TPS_TRANSFORM, .value = {a->hlo_module.data, a->hlo_module.size}};
-  tps_ask(store, &q);
-  if (!q.answered) return; // it was closed
+  tps_request q = {.kind = TPS_TRANSFORM, .value = {a->hlo_module.data, a->hlo_module.size}};
+  tps_send_request(requests, &q);
+  if (!q.has_reply) return; // the pipe is closed
   a->header.data = q.p;
   a->header.cleanup_fn = free;
   text answer = {q.p ? q.p : "", q.n};
@@ -81,7 +81,7 @@ static const transform_extension *extension_of(const tps_Api *api) {
   return NULL;
 }
 
-int tps_transform_register(const tps_Api *api, const char *name, size_t n, int stage, tps_store *store, void **error) {
+int tps_transform_register(const tps_Api *api, const char *name, size_t n, int stage, tps_request_pipe *requests, void **error) {
   *error = NULL;
   const transform_extension *t = extension_of(api);
   if (!t) return TPS_TRANSFORM_MISSING;
@@ -93,8 +93,8 @@ int tps_transform_register(const tps_Api *api, const char *name, size_t n, int s
     return TPS_TRANSFORM_FULL;
   }
   i = (last + i) % TRANSFORMS;
-  last = i + 1; // the one that was free for the longest: a thread may still be on its way into another
-  transforms[i].store = store, transforms[i].live = true;
+  last = i + 1; // reuse the oldest free slot, because a thread may still call the callback of another one
+  transforms[i].requests = requests, transforms[i].live = true;
   transforms[i].callbacks = (callbacks){.version = VERSION, .transform_hlo_module = functions[i]};
   pthread_mutex_unlock(&mu);
   Register_Args a = {.struct_size = TPS_SIZE(Register_Args, callbacks), .name = name, .name_size = n, .stage = stage,

@@ -7,34 +7,37 @@ import "C"
 
 import "unsafe"
 
-// Rewrite is the kind of a transform's question. Its value is a program, and the answer is another one
-// or, to leave it, empty.
+// Rewrite is the kind of the request of a transform. The value of the request is a program. The
+// reply is the new program, or empty to keep the program.
 const Rewrite = int(C.TPS_TRANSFORM)
 
-// Transform is one that a plugin has taken.
+// Transform is a registered transform.
 type Transform struct {
 	number C.int
 	name   string
 	stage  int
 }
 
-// RegisterTransform has a plugin ask a store about the program of each compilation. A plugin without
-// transforms is an Error with CodeUnimplemented.
-func (a *API) RegisterTransform(name string, stage int, s Store) (Transform, error) {
+// RegisterTransform makes the plugin send the program of each compilation to requests. If the
+// plugin has no transforms, the error is an Error with CodeUnimplemented.
+func (a *API) RegisterTransform(name string, stage int, requests RequestPipe) (Transform, error) {
 	var e unsafe.Pointer
-	number := C.tps_transform_register(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)), C.int(stage), s.p, &e)
+	number := C.tps_transform_register(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)),
+		C.int(stage), requests.p, &e)
 	switch number {
 	case C.TPS_TRANSFORM_MISSING:
-		return Transform{}, &Error{Code: CodeUnimplemented, Msg: "the plugin takes no transforms of programs"}
+		return Transform{}, &Error{Code: CodeUnimplemented, Msg: "the plugin does not support transforms"}
 	case C.TPS_TRANSFORM_FULL:
-		return Transform{}, &Error{Code: CodeResourceExhausted, Msg: "64 transforms are registered: close one"}
+		return Transform{}, &Error{Code: CodeResourceExhausted,
+			Msg: "64 transforms are registered, which is the limit; close one"}
 	case C.TPS_TRANSFORM_FAILED:
 		return Transform{}, a.err(e)
 	}
 	return Transform{number, name, stage}, nil
 }
 
-// ClearTransform ends it: compilations that begin later do not ask.
+// ClearTransform removes a transform. Later compilations do not use it.
 func (a *API) ClearTransform(t Transform) error {
-	return a.err(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))), C.size_t(len(t.name)), C.int(t.stage), t.number))
+	return a.err(C.tps_transform_clear(a.p, (*C.char)(unsafe.Pointer(unsafe.StringData(t.name))), C.size_t(len(t.name)),
+		C.int(t.stage), t.number))
 }

@@ -1,6 +1,6 @@
-// Package live counts the C objects that the binding holds, so that a test can prove that none is
-// left behind. Counting costs an atomic addition per object; stacks are recorded only while a test
-// asks for them.
+// Package live counts the C objects of package pjrt, so that tests can check that none is leaked.
+// Counting costs one atomic addition per object. Creation stacks are recorded only during such
+// tests.
 package live
 
 import (
@@ -16,7 +16,7 @@ import (
 // Kind is a kind of C object.
 type Kind int
 
-// The kinds.
+// These are the kinds.
 const (
 	Client Kind = iota
 	Buffer
@@ -32,14 +32,14 @@ var names = [kinds]string{"client", "buffer", "executable", "topology", "launch"
 // String returns the kind's name.
 func (k Kind) String() string { return names[k] }
 
-// The counters are of the process, as the objects are.
+// The counters are global because all clients of the process share the C library.
 var (
 	counts    [kinds]atomic.Int64
 	reclaimed [kinds]atomic.Int64
 	recording atomic.Bool
 	mu        sync.Mutex
 	stacks    = map[unsafe.Pointer]record{}
-	lost      []record // what the garbage collector ended
+	lost      []record // objects that the garbage collector released
 )
 
 type record struct {
@@ -47,20 +47,19 @@ type record struct {
 	stack string
 }
 
-// Add counts a new object.
+// Add counts and tracks a new object.
 func Add(k Kind, p unsafe.Pointer) {
 	Count(k, 1)
 	Track(k, p)
 }
 
-// Remove counts an object as gone.
+// Remove stops counting and tracking an object.
 func Remove(k Kind, p unsafe.Pointer) {
 	Count(k, -1)
 	Untrack(p)
 }
 
-// Count counts several objects as new, or as gone if delta is negative. With [Track] and [Untrack]
-// it is what Add and Remove do.
+// Count changes the number of objects by delta. Add and Remove are Count with Track or Untrack.
 func Count(k Kind, delta int) {
 	if delta != 0 {
 		counts[k].Add(int64(delta))
@@ -70,7 +69,7 @@ func Count(k Kind, delta int) {
 // Recording reports whether Track and Untrack have an effect.
 func Recording() bool { return recording.Load() }
 
-// Track records where an object was made, while a test records.
+// Track stores the creation stack of an object if recording is enabled.
 func Track(k Kind, p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -79,7 +78,7 @@ func Track(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Untrack forgets where an object was made.
+// Untrack removes the creation stack of an object.
 func Untrack(p unsafe.Pointer) {
 	if recording.Load() {
 		mu.Lock()
@@ -88,7 +87,7 @@ func Untrack(p unsafe.Pointer) {
 	}
 }
 
-// Reclaimed notes that the garbage collector, not Close, ended an object.
+// Reclaimed records that the garbage collector released an object that was not closed.
 func Reclaimed(k Kind, p unsafe.Pointer) {
 	reclaimed[k].Add(1)
 	if recording.Load() {
@@ -98,7 +97,8 @@ func Reclaimed(k Kind, p unsafe.Pointer) {
 	}
 }
 
-// Counts returns how many objects are open, by kind, and how many the garbage collector had to end.
+// Counts returns, for each kind, the number of open objects and the number of objects that the
+// garbage collector released.
 func Counts() (alive, collected map[string]int) {
 	alive, collected = map[string]int{}, map[string]int{}
 	for k := range kinds {
@@ -108,7 +108,7 @@ func Counts() (alive, collected map[string]int) {
 	return alive, collected
 }
 
-// Record switches the recording of creation stacks on or off; off forgets them.
+// Record enables or disables the recording of creation stacks. Disabling deletes all stacks.
 func Record(on bool) {
 	recording.Store(on)
 	mu.Lock()
@@ -119,8 +119,8 @@ func Record(on bool) {
 	}
 }
 
-// Report lists the creation stacks of objects of a kind that are still alive or were reclaimed, while
-// recording.
+// Report returns the creation stacks of the recorded objects of a kind that are open or were
+// released by the garbage collector.
 func Report(kind string) string {
 	mu.Lock()
 	defer mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-func TestARecordTellsWhatItsExecutableTells(t *testing.T) {
+func TestRecordHasPropertiesOfExecutable(t *testing.T) {
 	c := plugintest.CPU(t, 2)
 	x := compile(t, c, addOne(2), spmd(2))
 	defer x.Close()
 	r, err := x.Executable().Record()
 	require.NoError(t, err)
-	told := r.Executable()
+	copied := r.Executable()
 	for name, ask := range map[string]func(e *pjrt.Executable) (any, error){
 		"name":        func(e *pjrt.Executable) (any, error) { return e.Name() },
 		"fingerprint": func(e *pjrt.Executable) (any, error) { return e.Fingerprint() },
@@ -27,12 +27,12 @@ func TestARecordTellsWhatItsExecutableTells(t *testing.T) {
 		"parameters":  func(e *pjrt.Executable) (any, error) { return e.ParameterMemoryKinds() },
 	} {
 		want, wantErr := ask(x.Executable())
-		have, haveErr := ask(told)
+		have, haveErr := ask(copied)
 		assert.Equal(t, want, have, name)
 		assert.Equal(t, wantErr, haveErr, name)
 	}
-	require.NoError(t, told.Close())
-	again, err := told.Record()
+	require.NoError(t, copied.Close())
+	again, err := copied.Record()
 	require.NoError(t, err)
 	assert.Equal(t, r, again)
 

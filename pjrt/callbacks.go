@@ -1,0 +1,80 @@
+package pjrt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/pjrt/internal/capi"
+)
+
+// callbackServer runs Go functions for a plugin. A thread of the plugin writes the address of its
+// request to a pipe and waits for the reply.
+type callbackServer struct {
+	subject string // name of the handler in errors
+	handler func(capi.Request) ([]byte, error)
+	shared  capi.RequestPipe
+	pipe    *pipe // transfers the addresses of requests
+	running sync.WaitGroup
+}
+
+// serveCallbacks starts a server, which handles each request in a new goroutine. A panic of handler
+// is an error. The plugin receives the code of an error as returned by codeOf.
+func serveCallbacks(subject string, handler func(capi.Request) ([]byte, error)) (*callbackServer, error) {
+	s := &callbackServer{subject: subject, handler: handler}
+	var err error
+	if s.pipe, err = openPipe(8, func(message []byte) {
+		address := binary.NativeEndian.Uint64(message)
+		s.running.Go(func() { s.reply(address) })
+	}); err != nil {
+		return nil, err
+	}
+	var ok bool
+	if s.shared, ok = capi.NewRequestPipe(s.pipe.fd); !ok {
+		s.pipe.close()
+		return nil, ResourceExhausted
+	}
+	return s, nil
+}
+
+// close waits for running requests. Later requests are rejected.
+func (s *callbackServer) close() {
+	s.shared.Close()
+	s.pipe.close()
+	s.running.Wait()
+}
+
+func (s *callbackServer) reply(address uint64) {
+	value, err := s.callHandler(capi.ReadRequest(address))
+	if err != nil {
+		capi.Reply(address, int(codeOf(err)), []byte(err.Error()))
+		return
+	}
+	capi.Reply(address, int(OK), value)
+}
+
+func (s *callbackServer) callHandler(request capi.Request) (value []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &errkind.Fault{Op: "pjrt: " + s.subject, Reason: fmt.Sprintf("it panicked: %v", p), Err: Internal}
+		}
+	}()
+	return s.handler(request)
+}
+
+// codeOf returns the error code that the plugin receives for an error.
+func codeOf(err error) Code {
+	var code Code
+	switch {
+	case errors.As(err, &code) && code != OK:
+		return code
+	case errors.Is(err, context.DeadlineExceeded):
+		return DeadlineExceeded
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed):
+		return Cancelled
+	}
+	return Unknown
+}
