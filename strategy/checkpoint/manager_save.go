@@ -232,6 +232,7 @@ func (s *saveJob) put(ctx context.Context) (part []byte, err error) {
 	}
 	p := s.describe()
 	p.Bytes, p.Regions = int64(len(s.image.memory)), s.image.part()
+	p.HeaderBytes, p.HeaderCRC32C = int64(s.image.header), checksum(0).plus(s.image.memory[:s.image.header])
 	if part, err = seal(p); err != nil {
 		return nil, err
 	}

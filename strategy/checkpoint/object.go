@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -18,14 +19,18 @@ type object struct {
 	name string // for messages
 	open func(ctx context.Context) (storage.Object, error)
 	size int64
-	file atomic.Bool // it is a file of this machine; known once it is open
+	// header is the length of the header in bytes, and headerSum is its checksum. header is 0 if the
+	// checksum is not known.
+	header    int64
+	headerSum checksum
+	file      atomic.Bool // it is a file of this machine; known once it is open
 
 	mu     sync.Mutex
 	opened storage.Object
 	closed bool
 }
 
-// get opens the object, once.
+// get opens the object and compares the checksum of its header, once.
 func (o *object) get(ctx context.Context) (storage.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,8 +47,41 @@ func (o *object) get(ctx context.Context) (storage.Object, error) {
 	if opened.Size() != o.size {
 		return nil, errors.Join(errLength(opened.Size(), o.size), opened.Close())
 	}
+	if err := o.compareHeader(ctx, opened); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
 	o.has(opened)
 	return opened, nil
+}
+
+// compareHeader returns a CorruptError if the header has another checksum than was written.
+func (o *object) compareHeader(ctx context.Context, opened storage.Object) error {
+	memory := aheadMemory.Get().(*[]byte)
+	defer aheadMemory.Put(memory)
+	var sum checksum
+	for range 2 { // a network may change bytes
+		sum = 0
+		for at := int64(0); at < o.header; at += aheadBytes {
+			p := (*memory)[:min(aheadBytes, o.header-at)]
+			if err := opened.ReadAt(ctx, p, at); err != nil {
+				return err
+			}
+			sum = sum.plus(p)
+		}
+		if sum == o.headerSum {
+			return nil
+		}
+	}
+	return &CorruptError{File: o.name, Reason: fmt.Sprintf("the checksum of its header is %s, %s was written", sum, o.headerSum)}
+}
+
+// verifyHeader compares the checksum of the header, unless the object was opened and compared before.
+func (o *object) verifyHeader(ctx context.Context) error {
+	if o.header == 0 {
+		return nil
+	}
+	_, err := o.get(ctx)
+	return o.explain(ctx, "", err)
 }
 
 // has notes what the object was opened as.
@@ -63,21 +101,33 @@ func (o *object) read(ctx context.Context, v *variable, p []byte, at int64) erro
 	if err == nil {
 		err = from.ReadAt(ctx, p, at)
 	}
+	return o.explain(ctx, v.Path, err)
+}
+
+// explain returns the error of reading a variable, or the header if the path is empty.
+func (o *object) explain(ctx context.Context, path string, err error) error {
+	if err == nil || errors.As(err, new(*CorruptError)) {
+		return err
+	}
+	notRead := func(err error) error {
+		if path == "" {
+			return doing("read the header", o.name, err)
+		}
+		return faultOf(path, "not read", "", err)
+	}
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, os.ErrClosed):
 		return &errkind.Fault{Match: ErrClosed, Reason: o.name, Hint: "open it again"}
 	case ctx.Err() != nil:
-		return faultOf(v.Path, "not read", "", ctx.Err())
+		return notRead(ctx.Err())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return &CorruptError{File: o.name, Variable: v.Path, Reason: "it was cut short"}
+		return &CorruptError{File: o.name, Variable: path, Reason: "it was cut short"}
 	}
 	if corrupt := (*CorruptError)(nil); errors.As(unreadable(o.name, err), &corrupt) {
-		corrupt.Variable = v.Path
+		corrupt.Variable = path
 		return corrupt
 	}
-	return faultOf(v.Path, "not read", "", err)
+	return notRead(err)
 }
 
 func (o *object) close() error {

@@ -22,7 +22,7 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 	for i := range c.variables {
 		all[i] = c.parts(&c.variables[i])
 	}
-	return c.verify(ctx, all)
+	return c.verify(ctx, all, 0, 1)
 }
 
 // VerifyShare is Verify of one of so many shares of the checkpoint, counted from 0, for processes
@@ -52,15 +52,18 @@ func (c *Checkpoint) VerifyShare(ctx context.Context, share, of int) error {
 			mine = append(mine, c.parts(&some))
 		}
 	}
-	return c.verify(ctx, mine)
+	return c.verify(ctx, mine, share, of)
 }
 
 // readers is how many parts are read at a time, while others are copied to the devices.
 func readers() int { return min(2, runtime.GOMAXPROCS(0)) }
 
-// verify reads variables and compares them with their checksums. The error is that of the first
-// damaged one.
-func (c *Checkpoint) verify(ctx context.Context, all []*source) error {
+// verify compares a share of the files' headers, and variables, with their checksums. The error is that
+// of the first damaged one.
+func (c *Checkpoint) verify(ctx context.Context, all []*source, share, of int) error {
+	if err := c.verifyHeaders(ctx, share, of); err != nil {
+		return err
+	}
 	errs := make([]error, len(all))
 	var failed atomic.Bool
 	var group errgroup.Group
@@ -79,6 +82,16 @@ func (c *Checkpoint) verify(ctx context.Context, all []*source) error {
 	}
 	_ = group.Wait()
 	return cmp.Or(errs...)
+}
+
+// verifyHeaders compares the headers of one of so many shares of the files with their checksums.
+func (c *Checkpoint) verifyHeaders(ctx context.Context, share, of int) error {
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(readers())
+	for i := share; i < len(c.objects); i += of {
+		group.Go(func() error { return c.objects[i].verifyHeader(within) })
+	}
+	return group.Wait()
 }
 
 // verify reads the variable and compares it with its checksums, if it has any.

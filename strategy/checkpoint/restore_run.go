@@ -93,14 +93,19 @@ func (r *restore) inTurn(ctx context.Context, failed error) error {
 	return nil
 }
 
-// check compares what is not read to the devices with the checksums, unless the options say
-// otherwise; what is read is compared on the way. Of shards that is what this process reads.
+// check compares this process's share of the files' headers with their checksums. Unless the options
+// skip it, check also compares the variables that are not read to the devices, of shards those that this
+// process restores. Variables that are read to the devices are compared then.
 func (r *restore) check(ctx context.Context) error {
+	share, of := 0, 1
+	if r.shared != nil {
+		share, of = r.shared.Process(), r.shared.NumProcesses()
+	}
 	if r.opts.SkipVerify {
-		return nil
+		return r.c.verifyHeaders(ctx, share, of)
 	}
 	if r.c.sharded == nil {
-		return r.c.verify(ctx, r.parts)
+		return r.c.verify(ctx, r.parts, 0, 1)
 	}
 	var rest []*source
 	for i, p := range r.parts {
@@ -108,7 +113,7 @@ func (r *restore) check(ctx context.Context) error {
 			rest = append(rest, p)
 		}
 	}
-	return r.c.verify(ctx, rest)
+	return r.c.verify(ctx, rest, share, of)
 }
 
 // wanted reports whether a saved variable is restored.

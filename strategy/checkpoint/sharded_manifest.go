@@ -81,8 +81,11 @@ type partManifest struct {
 	// Failed says why there is no such part.
 	Failed string `json:"failed,omitempty"`
 	// Bytes are of the whole tensor file.
-	Bytes   int64        `json:"bytes"`
-	Regions []partRegion `json:"regions"`
+	Bytes int64 `json:"bytes"`
+	// HeaderBytes and HeaderCRC32C are of the bytes of the tensor file before its tensors.
+	HeaderBytes  int64        `json:"header_bytes"`
+	HeaderCRC32C checksum     `json:"header_crc32c"`
+	Regions      []partRegion `json:"regions"`
 }
 
 // voidManifest disowns a save: what lies beside it may be removed.

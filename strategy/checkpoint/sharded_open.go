@@ -86,7 +86,10 @@ func openSharded(ctx context.Context, s storage.Store, m *shardedManifest) (*Che
 	}
 	for host, p := range parts {
 		name := shardsName(step, m.Save, host)
-		c.objects = append(c.objects, &object{name: s.String() + "/" + name, size: p.Bytes,
+		if p.HeaderBytes < 1 || p.HeaderBytes > p.Bytes {
+			return nil, &CorruptError{File: s.String() + "/" + partName(step, m.Save, host), Reason: fmt.Sprintf("a header of %d bytes in a file of %d", p.HeaderBytes, p.Bytes)}
+		}
+		c.objects = append(c.objects, &object{name: s.String() + "/" + name, size: p.Bytes, header: p.HeaderBytes, headerSum: p.HeaderCRC32C,
 			open: func(ctx context.Context) (storage.Object, error) { return s.Open(ctx, name) }})
 		for _, r := range p.Regions {
 			if r.Variable < 0 || r.Variable >= len(c.variables) {
