@@ -153,7 +153,8 @@ func (d *directory) create(folder, path string, size int64) (w *writer, err erro
 	return w, err
 }
 
-// maxTries is far more often than folders are removed from under one that is being made.
+// maxTries limits how often an operation is tried again because another process removed a folder or a
+// file meanwhile. It is far more than other processes remove.
 const maxTries = 100
 
 func (d *directory) put(ctx context.Context, path string, opts PutOptions, write func(io.Writer) error) error {
@@ -269,34 +270,43 @@ func (f *file) ReadAt(ctx context.Context, p []byte, offset int64) error {
 	return Failed("read", f.name, f.in, err)
 }
 
+// List lists again if files went away meanwhile: a walk through changing folders can leave out
+// both an object that is removed and the object that was put in its place before.
 func (d *directory) List(ctx context.Context, prefix string) (all []Info, err error) {
-	err = d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
-		if strings.HasPrefix(e.Name(), ".") {
+	for range maxTries {
+		all = nil
+		var missed bool
+		missed, err = d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
+			if strings.HasPrefix(e.Name(), ".") {
+				return nil
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			if info.Mode().IsRegular() {
+				all = append(all, Info{Name: name, Size: info.Size(), Modified: info.ModTime()})
+			}
 			return nil
+		})
+		if !missed || err != nil {
+			break
 		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		if info.Mode().IsRegular() {
-			all = append(all, Info{Name: name, Size: info.Size(), Modified: info.ModTime()})
-		}
-		return nil
-	})
+	}
 	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 	return all, Failed("list", prefix, d, err)
 }
 
-// walk visits the files whose names begin with prefix. What goes away meanwhile is left out.
-func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) error {
+// walk visits the files whose names begin with prefix. It leaves out files and folders that are removed
+// before it reads them; missed reports that there were some.
+func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
 	if i := strings.LastIndexByte(prefix, '/'); i > 0 {
-		var err error
 		if start, err = d.path(ctx, prefix[:i]); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
+	return missed, filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
 		if cause := ctx.Err(); cause != nil {
 			return cause
 		}
@@ -309,6 +319,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 		}
 		name := filepath.ToSlash(relative)
 		if errors.Is(err, fs.ErrNotExist) {
+			missed = missed || path != start
 			return nil
 		}
 		within := strings.HasPrefix(name, prefix)
@@ -322,6 +333,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 		}
 		err = visit(name, e)
 		if errors.Is(err, fs.ErrNotExist) {
+			missed = true
 			return nil
 		}
 		return err
@@ -357,7 +369,7 @@ func (d *directory) prune(folder string) {
 // Sweep removes files of Puts that were killed.
 func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	var folders []string
-	err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
+	_, err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
 		if !strings.HasPrefix(e.Name(), unfinished) || live(name) {
 			return nil
 		}

@@ -159,23 +159,23 @@ func (m *Manager) Place() string { return m.store.String() }
 // Steps returns the saved steps, ascending. It leaves out saves that were interrupted.
 func (m *Manager) Steps(ctx context.Context) ([]int64, error) {
 	// A listing is not atomic. While another process saves a step and removes the only earlier one, a
-	// listing may contain neither, but a later listing contains the new step.
+	// listing may contain objects of both and neither manifest, but a later listing contains the new step.
 	for range 3 {
-		steps, err := m.list(ctx)
-		if err != nil || len(steps) > 0 {
+		steps, partial, err := m.list(ctx)
+		if err != nil || len(steps) > 0 || !partial {
 			return steps, err
 		}
 	}
 	return nil, nil
 }
 
-// list returns the steps of one listing of the store, ascending.
-func (m *Manager) list(ctx context.Context) ([]int64, error) {
+// list returns the steps of one listing of the store, ascending. partial reports that the listing has
+// objects of steps without a manifest.
+func (m *Manager) list(ctx context.Context) (steps []int64, partial bool, err error) {
 	all, err := m.store.List(ctx, stepPrefix)
 	if err != nil {
-		return nil, doing("list steps", "", err)
+		return nil, false, doing("list steps", "", err)
 	}
-	var steps []int64
 	for _, info := range all {
 		name, ok := strings.CutSuffix(info.Name, "/"+manifestFile)
 		if step, is := parseStep(name); ok && is {
@@ -183,7 +183,7 @@ func (m *Manager) list(ctx context.Context) ([]int64, error) {
 		}
 	}
 	slices.Sort(steps)
-	return steps, nil
+	return steps, len(all) > len(steps), nil
 }
 
 // Open opens the checkpoint of a step: one in shards, or one of an earlier version of this package in
