@@ -62,10 +62,12 @@ func ExampleStep_LossScale() {
 	// Output: 32768 0
 }
 
-// The averages take the place of the variables, and give it back.
+// SwapAverages exchanges the variables and their averages; a second call restores the variables.
 func ExampleStep_SwapAverages() {
 	ctx, step := context.Background(), made()
-	_ = strategytest.OK(step.Run(ctx, []float32{1, 1}, []float32{0.5, 0.5}))
+	for range 2 { // the averages begin with the variables after the first step
+		_ = strategytest.OK(step.Run(ctx, []float32{1, 1}, []float32{0.5, 0.5}))
+	}
 	w, _ := step.Strategy().Variables(step.Store()).Lookup("/w")
 	before := strategytest.OK(w.Value(ctx)).Value().(float32)
 	if err := step.SwapAverages(ctx); err != nil {
