@@ -7,13 +7,14 @@ import (
 )
 
 // modelFLOPs counts the operations of the matrix products and convolutions of a StableHLO text, a
-// multiplication and an addition as two, as often as they run, and the loops whose number of rounds
-// is not known, which count as one.
+// multiplication and an addition as two, as often as they run. It leaves out products that nothing
+// reads. unknown is the number of loops whose number of rounds is not known, which count as one.
 func modelFLOPs(text []byte) (flops float64, unknown int) {
-	c := &stepCounter{functions: map[string]*countedFunction{}}
+	program := readRegions(text)
+	c := &stepCounter{functions: map[string]*countedFunction{}, unread: unread(program)}
 	rest := &countedFunction{}
 	c.all = append(c.all, rest)
-	c.count(rest, readRegions(text), 1, &constants{})
+	c.count(rest, program, 1, &constants{})
 	for _, f := range c.all {
 		flops += f.flops * f.runs(map[*countedFunction]bool{})
 	}
@@ -24,6 +25,7 @@ func modelFLOPs(text []byte) (flops float64, unknown int) {
 type stepCounter struct {
 	all       []*countedFunction
 	functions map[string]*countedFunction
+	unread    map[*operation]bool
 	unknown   int // loops whose rounds are not known
 }
 
@@ -84,6 +86,9 @@ func (f *countedFunction) runs(under map[*countedFunction]bool) float64 {
 // constants that the region's operations see.
 func (c *stepCounter) count(f *countedFunction, region *region, times float64, known *constants) {
 	for _, op := range region.ops {
+		if c.unread[op] {
+			continue
+		}
 		switch op.name {
 		case "func.func":
 			c.countAll(c.function(symbolOf(op)), op.regions, 1, &constants{})

@@ -62,6 +62,39 @@ func TestModelFLOPsCountCallsOfTheGenericForm(t *testing.T) {
 	assert.Equal(t, 2*16.0, flops)
 }
 
+// Compilers remove products that nothing reads.
+func TestModelFLOPsLeaveOutProductsThatNothingReads(t *testing.T) {
+	const program = `module {
+  func.func @main(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
+    %0 = call @step(%a) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    return %0 : tensor<2x2xf32>
+  }
+  func.func private @step(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
+    %n = stablehlo.constant dense<3> : tensor<i32>
+    %0 = stablehlo.dot %a, %a : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+    %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    %2 = stablehlo.dot %a, %a : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+    %3 = stablehlo.dot %a, %a : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+    %4 = stablehlo.constant dense<0> : tensor<i32>
+    %5:2 = stablehlo.while(%i = %4, %x = %2) : tensor<i32>, tensor<2x2xf32>
+     cond {
+      %8 = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %8 : tensor<i1>
+    } do {
+      %9 = stablehlo.constant dense<1> : tensor<i32>
+      %10 = stablehlo.add %i, %9 : tensor<i32>
+      %11 = stablehlo.dot %x, %3 : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+      %12 = stablehlo.dot %x, %3 : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+      stablehlo.return %10, %11 : tensor<i32>, tensor<2x2xf32>
+    }
+    return %5#1 : tensor<2x2xf32>
+  }
+}`
+	flops, unknown := modelFLOPs([]byte(program))
+	assert.Equal(t, (2+3)*16.0, flops)
+	assert.Zero(t, unknown)
+}
+
 // Any text is read to its end, whatever its brackets.
 func FuzzModelFLOPs(f *testing.F) {
 	f.Add("%a:2 = \"stablehlo.while\"(%x, %y) ({ ^c(%i: tensor<i32>): \"stablehlo.return\"(%i) : (tensor<i32>) -> () }, {}) {k = 3 : i64} : () -> ()")
