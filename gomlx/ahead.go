@@ -261,6 +261,12 @@ func (c *executableState) compileAhead(donated []bool) error {
 	if b.opts.RulesName != "" {
 		in.Options = map[string]string{"rules": b.opts.RulesName}
 	}
+	for _, argument := range m.Arguments {
+		if isVariable(argument.Name) {
+			state, _ := b.opts.Rules.State(argument.Name, argument.Global)
+			in.Settings.StateSharding = max(in.Settings.StateSharding, state)
+		}
+	}
 	stopped.Err = err
 	switch {
 	case err == nil:

@@ -415,17 +415,17 @@ func (l *lives) inUse() (bytes []int64, peak int) { return l.sums((*buffer).byte
 // fastMemory is the number of a TPU core's fast memory in the layouts of arrays.
 const fastMemory = 1
 
-// fastAtPeak is the fast memory that is in use when the most main and fast memory is in use at once.
-func (l *lives) fastAtPeak() int64 {
+// fastAtPeak returns the most main and fast memory that is in use at once, and the fast memory in use then.
+func (l *lives) fastAtPeak() (fastBytes, both int64) {
 	fast := func(b *buffer) int64 {
 		if b.shape.memory != fastMemory {
 			return 0
 		}
 		return b.shape.padded()
 	}
-	_, peak := l.sums(func(b *buffer) int64 { return b.bytes() + fast(b) })
+	sums, peak := l.sums(func(b *buffer) int64 { return b.bytes() + fast(b) })
 	all, _ := l.sums(fast)
-	return all[peak]
+	return all[peak], sums[peak]
 }
 
 // sums adds up what the buffers take during each operation, and finds the operation with the largest sum.

@@ -101,11 +101,12 @@ type Memory struct {
 	Code    int64 `json:"code"`
 	// Total is Arguments + Outputs - Aliased + Temporaries + Code.
 	Total int64 `json:"total"`
-	// Peak is the compiler's figure of the most main memory in use at once, without the code. It may count
-	// memory that the other figures leave out. It is 0 if the compiler reports none.
+	// Peak is the most main memory in use at once, without the code: the compiler's figure without Fast,
+	// or [Schedule].Peak if Fast is more than a tenth of the compiler's figure. It may count memory that the
+	// other figures leave out. It is 0 if the compiler reports none.
 	Peak int64 `json:"peak,omitempty"`
-	// Fast is the size of the values in the core's fast memory at the peak, by the schedule. The peak of
-	// the compiler of TPUs contains them; Peak and Limit do not.
+	// Fast is the size of the values in the core's fast memory at the peak of both memories, by the
+	// schedule. The compiler of TPUs includes it in its peak; Peak and Limit do not include it.
 	Fast int64 `json:"fast,omitempty"`
 	// Needs is the greater of Total and Peak + Code. The verdict compares it with Limit.
 	Needs int64 `json:"needs"`
@@ -194,7 +195,8 @@ type Cost struct {
 	// longer. It is 0 if the peak or the rate is not known.
 	FloorSeconds float64 `json:"floor_seconds,omitempty"`
 	// ModelFLOPs is the number of operations in the matrix products and convolutions of the step as
-	// it was written, on all replicas. It does not count what splitting the step adds.
+	// it was written, on all replicas. It does not count what splitting the step adds, nor products
+	// whose result nothing reads. It counts what a rematerialization policy computes again.
 	ModelFLOPs float64 `json:"model_flops"`
 	// Utilization is ModelFLOPs divided by the number of operations that all cores can do at their
 	// published peak in RooflineSeconds, or in FloorSeconds if RooflineSeconds is 0. A run reaches
@@ -224,6 +226,8 @@ type Input struct {
 	Global bool
 	// Variables is true for each argument of the module that is a variable.
 	Variables []bool
+	// Settings are the options of the step that its program does not contain.
+	Settings Settings
 	// Parameters is the number of elements of the trainable variables.
 	Parameters                        int64
 	LoweringSeconds, CompilingSeconds float64
@@ -258,7 +262,7 @@ func New(in Input) (*Report, error) {
 		if r.Temporaries = in.Refused.temporaries(origins); r.Temporaries == nil {
 			r.Temporaries = writtenTemporaries(in.Text, origins)
 		}
-		r.addSuggestions(in.Module, in.Text)
+		r.addSuggestions(in)
 		return r, nil
 	}
 	if err := r.addMemory(in.Program); err != nil {
@@ -283,7 +287,7 @@ func New(in Input) (*Report, error) {
 	if err := r.addCost(in.Program, program); err != nil {
 		return nil, err
 	}
-	r.addSuggestions(in.Module, in.Text)
+	r.addSuggestions(in)
 	return r, nil
 }
 
@@ -393,13 +397,22 @@ func (m *Memory) judge() {
 }
 
 // leaveOutFast takes the values in fast memory out of the compiler's peak, which counts all memories of a
-// core. main is the peak of the main memory by the schedule. A peak that is too small to contain both stays
-// as it is.
-func (m *Memory) leaveOutFast(main, fast int64) {
-	if fast > 0 && m.Peak-fast >= main/10*9 {
-		m.Peak, m.Fast = m.Peak-fast, fast
-		m.judge()
+// core. main is the peak of the main memory by the schedule, fast the fast memory in use at the peak of both
+// memories together, and both that peak. A peak that is too small to contain fast stays as it is.
+//
+// Where the fast memory is a large part of the peak, the difference of the two figures is not exact, and
+// the two memories have their peaks at different times. The schedule's figure is then the better one.
+func (m *Memory) leaveOutFast(main, fast, both int64) {
+	if fast <= 0 || m.Peak-fast < main/10*9 {
+		return
 	}
+	isClose := m.Peak-both <= m.Peak/10 && both-m.Peak <= m.Peak/10
+	if m.Fast = fast; isClose && fast > m.Peak/10 {
+		m.Peak = main
+	} else {
+		m.Peak -= fast
+	}
+	m.judge()
 }
 
 // optimized reads the optimized program; nil, with a note, if there is none to read.

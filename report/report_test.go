@@ -12,7 +12,7 @@ func refused() *Report {
 	r.Schedule, r.Torus, r.Lines, r.Mends = nil, nil, nil, nil
 	r.Predicted, r.Collectives, r.Temporaries, r.Notes, r.Cost = nil, []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
 	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
-	r.addSuggestions(nil, nil)
+	r.addSuggestions(Input{})
 	return r
 }
 

@@ -145,7 +145,8 @@ func (r *Report) addSchedule(m *hloModule, w *worker) {
 		return
 	}
 	bytes, peak := l.inUse()
-	r.Memory.leaveOutFast(bytes[peak], l.fastAtPeak())
+	fast, both := l.fastAtPeak()
+	r.Memory.leaveOutFast(bytes[peak], fast, both)
 	s := &Schedule{Peak: bytes[peak], PeakAt: peak, Layers: layerTimes(operations)}
 	fill(operations, bytes)
 	lines := newLines()

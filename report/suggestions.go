@@ -13,66 +13,102 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// usage describes the options and features that a step that does not fit already uses.
+// Settings are options of a step that its program does not contain. Suggestions name no option that is set.
+type Settings struct {
+	// Microbatches is the number of microbatches of a training step, 1 if the step does not split its
+	// rows. It is 0 for a step that has no such option.
+	Microbatches int
+	// LeastRows is the smallest number of rows that a microbatch can have; 0 means 1.
+	LeastRows int
+	// StateSharding is the most that the rules share out over the replicas of any trainable variable.
+	StateSharding logical.StateSharding
+}
+
+// usage describes the options and features that a step already uses, and the sizes that limit them.
 type usage struct {
 	*Report
-	module  *spmd.Module // not nil
-	half    bool         // there are values of half precision
-	ring    bool         // there is ring attention
-	rows    int          // the largest number of rows of a replica's argument
-	whole   []string     // large variables that each logical device has a copy of
-	sharing logical.StateSharding
+	Settings
+	module   *spmd.Module // not nil
+	global   bool         // a program over the whole batch: it has no options of packages strategy and remat
+	backward bool         // it has a backward pass
+	single   bool         // it has values of float32 or float64
+	half     bool         // it has values of half precision
+	ring     bool         // it has ring attention
+	rows     []int        // the numbers of rows of a replica's arguments
+	whole    []string     // the large variables that each logical device has a copy of and that can be split
+	devices  int          // of the slice
 }
 
-// suggestions are the changes that make a step smaller, in the order in which they are shown. Each returns
-// a text, or "" if the change is made already or does not apply. A new option of the library is one more
-// entry.
-var suggestions = []func(u *usage) string{
-	(*usage).shareState, (*usage).splitVariables, (*usage).ringAttention, (*usage).keepLess, (*usage).halfPrecision, (*usage).fewerRows,
-	func(*usage) string { return "take a larger slice" },
+// suggestion is a change that makes a step smaller. text returns "" if the change is already made, does
+// not apply or cannot help.
+type suggestion struct {
+	name string
+	text func(u *usage) string
 }
 
-// addSuggestions adds suggestions to the report of a step that does not fit. module is nil for a program
-// from elsewhere.
-func (r *Report) addSuggestions(m *spmd.Module, text []byte) {
+// suggestions are shown in this order.
+var suggestions = []suggestion{
+	{"state sharding", (*usage).shareState},
+	{"splits", (*usage).splitVariables},
+	{"ring attention", (*usage).ringAttention},
+	{"rematerialization", (*usage).keepLess},
+	{"host memory", (*usage).keepOnHost},
+	{"half precision", (*usage).halfPrecision},
+	{"microbatches", (*usage).moreMicrobatches},
+	{"rows", (*usage).fewerRows},
+	{"slice", func(*usage) string { return "take a larger slice" }},
+}
+
+// addSuggestions adds suggestions to the report of a step that does not fit. in.Module is nil for a
+// program from elsewhere.
+func (r *Report) addSuggestions(in Input) {
 	if r.Memory.Verdict != TooLarge {
 		return
 	}
-	u := newUsage(r, m, text)
-	for _, suggest := range suggestions {
-		if text := suggest(u); text != "" {
+	u := newUsage(r, in)
+	for _, s := range suggestions {
+		if text := s.text(u); text != "" {
 			r.Suggestions = append(r.Suggestions, text)
 		}
 	}
 }
 
-func newUsage(r *Report, m *spmd.Module, text []byte) *usage {
-	if m == nil {
-		m = &spmd.Module{}
+func newUsage(r *Report, in Input) *usage {
+	contains := func(types ...string) bool {
+		return slices.ContainsFunc(types, func(t string) bool { return bytes.Contains(in.Text, []byte(t)) })
 	}
-	u := &usage{Report: r, module: m, half: bytes.Contains(text, []byte("xbf16>")) || bytes.Contains(text, []byte("xf16>"))}
-	u.ring = slices.ContainsFunc(m.Origins, func(o *ir.Origin) bool { return o != nil && strings.HasPrefix(o.Call, "ring.") })
-	state, parameters := false, false
+	u := &usage{
+		Report: r, Settings: in.Settings, module: in.Module, global: in.Global, devices: max(r.Target.Devices, r.Replicas*r.LogicalDevices),
+		single: contains("xf32>", "xf64>"), half: contains("xbf16>", "xf16>"),
+	}
+	if u.module == nil {
+		u.module = &spmd.Module{}
+	}
+	for _, o := range u.module.Origins {
+		u.ring = u.ring || o != nil && strings.HasPrefix(o.Call, "ring.")
+		u.backward = u.backward || o != nil && o.Pass == ir.Backward
+	}
 	for _, t := range r.Largest("") {
 		switch {
 		case t.Role == "argument" && t.PerReplica && len(t.Shape) > 0:
-			u.rows = max(u.rows, t.Shape[0])
+			u.rows = append(u.rows, t.Shape[0])
 		case t.Role != "variable":
 		case t.Cut != nil && logical.StateOf(t.Name, nil) != "":
-			state = true
+			u.StateSharding = max(u.StateSharding, logical.ShardOptimizer)
 		case t.Cut != nil:
-			parameters = true
-		case t.Copies == r.LogicalDevices && len(t.Shape) > 1 && logical.StateOf(t.Name, nil) == "" && len(u.whole) < 3 && 20*t.BytesPerCore > r.Memory.Arguments:
+			u.StateSharding = logical.ShardParameters
+		case len(u.whole) < 3 && u.canSplit(t):
 			u.whole = append(u.whole, t.Name)
 		}
 	}
-	switch {
-	case parameters:
-		u.sharing = logical.ShardParameters
-	case state:
-		u.sharing = logical.ShardOptimizer
-	}
 	return u
+}
+
+// canSplit reports whether a variable is large and whole on each logical device, and has a dimension that
+// the logical devices divide.
+func (u *usage) canSplit(t Tensor) bool {
+	return t.Copies == u.LogicalDevices && len(t.Shape) > 1 && logical.StateOf(t.Name, nil) == "" && 20*t.BytesPerCore > u.Memory.Arguments &&
+		slices.ContainsFunc(t.Shape, func(d int) bool { return d%u.LogicalDevices == 0 })
 }
 
 func (u *usage) variables() bool {
@@ -81,36 +117,42 @@ func (u *usage) variables() bool {
 
 func (u *usage) shareState() string {
 	switch {
-	case u.Replicas < 2 || !u.variables() || u.sharing == logical.ShardParameters:
+	case u.Replicas < 2 || !u.variables() || u.StateSharding == logical.ShardParameters:
 		return ""
-	case u.sharing == logical.ShardOptimizer:
+	case u.StateSharding == logical.ShardGradients:
+		return "share out the parameters among the replicas too, and not only the gradients and the state of the optimizer (logical.Share with logical.ShardParameters)"
+	case u.StateSharding == logical.ShardOptimizer:
 		return "share out the parameters among the replicas too, and not only the state of the optimizer (logical.Share with logical.ShardParameters)"
 	}
 	return "share the state of training out among the replicas (a rule by logical.Share)"
 }
 
 func (u *usage) splitVariables() string {
+	canDouble := 2*u.LogicalDevices <= u.devices
 	switch {
-	case u.LogicalDevices == 1:
-		names := "the largest variables"
-		if len(u.whole) > 0 {
-			names = strings.Join(u.whole, ", ")
-		}
-		return "use more logical devices, and rules that split " + names + " over them (Options.Variables)"
-	case len(u.whole) > 0:
+	case u.LogicalDevices > 1 && len(u.whole) > 0:
 		return fmt.Sprintf("split %s over the logical devices (Options.Variables)", strings.Join(u.whole, ", "))
-	case 2*u.LogicalDevices <= u.Replicas*u.LogicalDevices:
+	case !canDouble:
+		return ""
+	case u.LogicalDevices > 1 || !u.variables():
 		return fmt.Sprintf("use more logical devices, such as %d instead of %d", 2*u.LogicalDevices, u.LogicalDevices)
 	}
-	return ""
+	names := "the largest variables"
+	if len(u.whole) > 0 {
+		names = strings.Join(u.whole, ", ")
+	}
+	return "use more logical devices, and rules that split " + names + " over them (Options.Variables)"
 }
 
 // ringAttention finds a large temporary whose last two dimensions are those of scores, tokens by tokens.
 func (u *usage) ringAttention() string {
 	const manyTokens = 1024
+	if u.ring || u.global || u.devices < 2 {
+		return ""
+	}
 	for _, t := range u.Temporaries {
 		dims := slices.DeleteFunc(slices.Clone(t.Shape), func(d int) bool { return d < manyTokens })
-		if !u.ring && len(dims) > 1 && len(t.Shape) > 2 && dims[len(dims)-1] == dims[len(dims)-2] {
+		if len(dims) > 1 && len(t.Shape) > 2 && dims[len(dims)-1] == dims[len(dims)-2] {
 			return fmt.Sprintf("split the sequence over logical devices and use ring attention (package manual/ring), which does not hold %s%s", t, t.at())
 		}
 	}
@@ -118,42 +160,86 @@ func (u *usage) ringAttention() string {
 }
 
 func (u *usage) keepLess() string {
-	keeps, most := false, ""
-	for _, k := range u.module.Keeps {
-		keeps = keeps || !k.Some || k.Products || len(k.Names) > 0
+	most := ""
+	for _, p := range u.module.Policies {
 		switch {
-		case !k.Some:
+		case p.Host: // its values use no memory of the devices
+		case !p.Some:
 			most = "all values"
-		case k.Products && most == "":
+		case p.Products && most == "":
 			most = "the products"
+		case len(p.Names) > 0 && most == "":
+			most = "values by name"
 		}
 	}
-	if most == "" {
-		most = "values by name"
-	}
 	switch {
-	case !u.variables():
-		return ""
-	case len(u.module.Keeps) == 0:
-		return "compute layers again in the backward pass (package remat)"
-	case keeps:
+	case most != "":
 		return "keep less for the backward pass than " + most + ", as remat.Nothing() does"
+	case u.backward && !u.global && len(u.module.Policies) == 0:
+		return "compute layers again in the backward pass (package remat)"
 	}
 	return ""
 }
 
-func (u *usage) halfPrecision() string {
-	if u.half {
+// keepOnHost suggests the host's memory for the values of layer loops. Blocks cannot keep values there.
+func (u *usage) keepOnHost() string {
+	onDevices := slices.ContainsFunc(u.module.Policies, func(p spmd.Policy) bool { return p.Loop && !p.Host })
+	if _, isTPU := newMachine(u.Target.Name); !isTPU || !onDevices {
 		return ""
+	}
+	return "keep the values of layer loops for the backward pass in the host's memory (remat.Policy.OnHost)"
+}
+
+func (u *usage) halfPrecision() string {
+	switch {
+	case u.half || !u.single:
+		return ""
+	case u.global:
+		return "compute in bfloat16"
 	}
 	return "compute in bfloat16 (package precision)"
 }
 
-func (u *usage) fewerRows() string {
-	if u.rows < 2 {
+func (u *usage) moreMicrobatches() string {
+	now := u.Microbatches
+	next := u.nextMicrobatches()
+	if next <= now {
 		return ""
 	}
-	return fmt.Sprintf("take smaller batches, or more microbatches: a replica has %d rows", u.rows)
+	return fmt.Sprintf("take %d microbatches instead of %d (train.Options.Accumulate): a replica has %d rows", next, now, slices.Max(u.rows))
+}
+
+// nextMicrobatches returns the next larger number of microbatches that divides the rows, or the largest
+// number that is possible. It returns 0 if there is none.
+func (u *usage) nextMicrobatches() int {
+	if u.Microbatches == 0 || len(u.rows) == 0 {
+		return 0
+	}
+	common := 0
+	for _, n := range u.rows {
+		for n != 0 {
+			common, n = n, common%n
+		}
+	}
+	least := max(u.LeastRows, 1)
+	most := common // microbatches of arguments with different numbers of rows are not padded
+	if common == slices.Max(u.rows) {
+		most = (common + least - 1) / least
+	}
+	for n := 2 * u.Microbatches; n < most; n++ {
+		if common%n == 0 {
+			return n
+		}
+	}
+	return most
+}
+
+// fewerRows leaves out batches whose microbatches cannot get smaller.
+func (u *usage) fewerRows() string {
+	if len(u.rows) == 0 || slices.Max(u.rows) <= max(u.Microbatches, 1)*max(u.LeastRows, 1) {
+		return ""
+	}
+	return fmt.Sprintf("take smaller batches: a replica has %d rows", slices.Max(u.rows))
 }
 
 // String is the value as "f32[4096 128]".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gomlx/compute/shapes"
@@ -72,8 +73,23 @@ func (c *CompiledStep) input() report.Input {
 	return report.Input{
 		Step: c.Name, Target: s.reportTarget(), Replicas: s.replicas, LogicalDevices: s.logicalDevices,
 		Program: c.Program, Module: c.Module, Variables: c.Variables, Parameters: c.program.parameters(),
-		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(),
+		LoweringSeconds: c.Lowering.Seconds(), CompilingSeconds: c.Compiling.Seconds(), Settings: c.program.settings(),
 	}
+}
+
+// settings returns the options of the step that its module does not contain.
+func (p *program) settings() report.Settings {
+	s := report.Settings{Microbatches: p.function.microbatches, LeastRows: 1}
+	if slices.Contains(p.ragged, true) {
+		s.LeastRows = 2 // a row alone cannot be padded
+	}
+	for _, v := range p.variables {
+		if v != nil && v.trainable {
+			state, _ := p.function.strategy.opts.Variables.State(v.path, v.shape)
+			s.StateSharding = max(s.StateSharding, state)
+		}
+	}
+	return s
 }
 
 // prober is a [pjrt.Compiler] that gives programs before they are finished, in a fraction of the time: that

@@ -96,8 +96,10 @@ type Function struct {
 	metrics     saved.Metrics
 	metricState *Variable
 	ownsState   bool
-	// microbatch is the padded size of the rows of the microbatches that the step cuts arguments into,
-	// or 0; nil for a step that does not. It is set before the first run.
+	// microbatches is the number of microbatches of a training step, 0 for other functions.
+	microbatches int
+	// microbatch returns the padded number of rows of each microbatch of the arguments, or 0 if no rows
+	// are padded. It is nil for a function without microbatches, and is set before the first run.
 	microbatch func(arguments []Value) int
 	// loaded is what the function was put together from, nil for one that is traced; refuse is the
 	// error of arguments that it was not compiled for.

@@ -19,10 +19,10 @@ import (
 
 // What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
 
-func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g guard, microbatch func(arguments []Value) int) *Function {
+func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g guard, microbatches int, microbatch func(arguments []Value) int) *Function {
 	opts.mirroredResults = true
 	f := m.Function(step, opts)
-	f.wholeModel, f.guard, f.microbatch = true, g, microbatch
+	f.wholeModel, f.guard, f.microbatches, f.microbatch = true, g, max(microbatches, 1), microbatch
 	return f
 }
 

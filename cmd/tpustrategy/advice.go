@@ -8,50 +8,71 @@ import (
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
-// advise says, of an example that does not fit, by how much, and which options to try that are not
-// given yet: in the error, and in the report.
+// advise adds to the error and the report of an example that does not fit by how much it does not, and
+// which options to try. It names no option that is set already or that the example rejects.
 func (c *compileCmd) advise(o *ahead.Outcome) {
 	if o.Error == nil || o.Error.Sort != "memory" || c.Example == "" {
 		return
 	}
-	var try []string
-	if c.ShardState != "parameters" && (o.Report == nil || o.Report.Replicas > 1) {
-		try = append(try, "--shard-state parameters")
+	try := append(c.flagsToTry(o.Report), "a larger slice")
+	text := "try " + try[0]
+	if n := len(try) - 1; n > 0 {
+		text = "try " + strings.Join(try[:n], ", ") + ", or " + try[n]
 	}
-	if c.Example == gptModel.name {
-		if c.Remat != "full" {
-			try = append(try, "--remat full")
-		}
-		if c.Precision == "default" || c.Precision == "f32" || c.Precision == "highest" {
-			try = append(try, "--precision bf16")
-		}
-	}
-	if c.Whole {
-		try = append(try, "no --whole")
-	}
-	if o.Report == nil || o.Report.Target.Devices == 0 || 2*c.Logical <= o.Report.Target.Devices {
-		try = append(try, fmt.Sprintf("--logical %d", 2*c.Logical))
-	}
-	replicas := 1
 	if o.Report != nil {
-		replicas = max(o.Report.Replicas, 1)
-	}
-	switch half := c.Batch / 2; {
-	case c.Batch%2 == 0 && half > 0 && half%replicas == 0:
-		try = append(try, fmt.Sprintf("--batch %d", half))
-	case c.Batch == 0 || half >= replicas:
-		try = append(try, "a smaller --batch")
-	}
-	text := "try " + strings.Join(try, ", ") + ", or a larger slice"
-	if o.Report != nil {
-		// The flags take the place of the suggestions for a program of one's own.
+		// The flags replace the suggestions for a program of one's own.
 		o.Error.Message = strings.TrimSuffix(o.Error.Message, "; "+strings.Join(o.Report.Suggestions, ", or "))
-		o.Report.Suggestions = append(try, "a larger slice")
+		o.Report.Suggestions = try
 		if m := o.Report.Memory; m.Needs > m.Limit && m.Limit > 0 {
 			text = report.Bytes(m.Needs-m.Limit) + " too much: " + text
 		}
 	}
 	o.Error.Message += "; " + text
+}
+
+// flagsToTry returns the flags that make an example smaller. r is nil if there is no report.
+func (c *compileCmd) flagsToTry(r *report.Report) (try []string) {
+	m, size, err := findModel(c.Example, c.size())
+	if err != nil {
+		return nil
+	}
+	replicas, devices := 1, 0 // 0 if the number is not known
+	if r != nil {
+		replicas, devices = max(r.Replicas, 1), r.Target.Devices
+	}
+	if c.ShardState != "parameters" && (r == nil || r.Replicas > 1) {
+		try = append(try, "--shard-state parameters")
+	}
+	if c.Example == gptModel.name && c.Remat != "full" {
+		try = append(try, "--remat full")
+	}
+	if c.Precision == "default" || c.Precision == "f32" || c.Precision == "highest" {
+		try = append(try, "--precision bf16")
+	}
+	if c.Whole && c.Logical > 1 {
+		try = append(try, "no --whole")
+	}
+	logicalDevices := 2 * max(c.Logical, 1)
+	doubled := max(c.Replicas, 1)
+	if c.Replicas == 0 && devices > 0 {
+		doubled = devices / logicalDevices
+	}
+	if (devices == 0 || doubled*logicalDevices <= devices) && doubled > 0 && m.accepts(size, doubled, logicalDevices) {
+		try = append(try, fmt.Sprintf("--logical %d", logicalDevices))
+	}
+	if rows, err := m.rows(size, replicas); err == nil {
+		rows = m.batch(size, rows)[0].Dimensions[0]
+		if fewer := rows / 2 / replicas * replicas; fewer > 0 {
+			try = append(try, fmt.Sprintf("--batch %d", fewer))
+		}
+	}
+	return try
+}
+
+// accepts reports whether replicas of p logical devices can run the model and its batch.
+func (m exampleModel) accepts(size modelSize, replicas, p int) bool {
+	_, err := m.rows(size, replicas)
+	return err == nil && (m.fits == nil || m.fits(size, replicas, p) == nil)
 }
 
 // options are those of an example that the report names: what was given, by the names of the flags.

@@ -74,6 +74,24 @@ func (t *Trace) EndPass(*region.Pass) {
 	t.nested = t.nested[:last]
 }
 
+// policies returns the policy of each loop and block that has a backward pass.
+func (t *Trace) policies() (all []Policy) {
+	seen := map[*region.Pass]bool{}
+	for _, p := range t.passes {
+		if p.Forward == nil || seen[p.Forward] {
+			continue
+		}
+		seen[p.Forward] = true
+		switch kind := p.Forward.Kind.(type) {
+		case region.Loop:
+			all = append(all, Policy{kind.Keep, true})
+		case region.Block:
+			all = append(all, Policy{kind.Keep, false})
+		}
+	}
+	return all
+}
+
 // Open implements [region.Target].
 func (t *Trace) Open() (all []*region.Pass) {
 	for _, n := range t.nested {

@@ -94,11 +94,16 @@ type Module struct {
 	Replicas, Partitions int
 	// Arguments and Results describe the buffers that each device takes and gives, in order.
 	Arguments, Results []ShardedTensor
-	// Keeps are the policies of the step's loops over layers and of its blocks: what each keeps for its
-	// backward pass.
-	Keeps []region.Keep
+	// Policies are the rematerialization policies of the layer loops and blocks that have a backward pass.
+	Policies []Policy
 
 	source *source // what it was assembled from; nil if that is not kept
+}
+
+// Policy is the rematerialization policy of a layer loop or of a block.
+type Policy struct {
+	region.Keep
+	Loop bool // false for a block
 }
 
 // place works out the shapes of a tensor at the border.

@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ir"
@@ -74,14 +73,7 @@ func (t *Trace) module(p *lowering.Program, sig Signature) (*Module, error) {
 	}
 	w := &writer{trace: t, replicas: t.opts.Replicas, logicalDevices: t.opts.LogicalDevices, factors: factors, mesh: mesh}
 	m := &Module{Name: p.Name, Mesh: mesh, Logical: t.mesh, Replicas: 1, Partitions: mesh.Size(), source: &source{t, p, sig}}
-	for _, p := range t.passes {
-		switch kind := p.Kind.(type) {
-		case region.Loop:
-			m.Keeps = append(m.Keeps, kind.Keep)
-		case region.Block:
-			m.Keeps = append(m.Keeps, kind.Keep)
-		}
-	}
+	m.Policies = t.policies()
 	if t.opts.Programs && t.opts.LogicalDevices == 1 {
 		w.programs, m.Replicas, m.Partitions = true, mesh.Size(), 1
 	}

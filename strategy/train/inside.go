@@ -34,9 +34,10 @@ type machine interface {
 	// the strategy is closed.
 	Usable(ctx context.Context, op string) error
 	// TrainingFunction returns a function that has all variables of its store, and whose results are
-	// the same on all replicas. The guard may be nil. microbatch says of arguments the padded size of
-	// the rows of the microbatches that the step cuts them into, 0 without such.
-	TrainingFunction(step strategy.StepFunc, opts strategy.FunctionOptions, g launchGuard, microbatch func(arguments []strategy.Value) int) *strategy.Function
+	// the same on all replicas. The guard may be nil. microbatches is the number of microbatches, for
+	// reports; 0 means 1. microbatch returns the padded number of rows of each microbatch of the
+	// arguments, or 0 if no rows are padded.
+	TrainingFunction(step strategy.StepFunc, opts strategy.FunctionOptions, g launchGuard, microbatches int, microbatch func(arguments []strategy.Value) int) *strategy.Function
 	// Accumulator makes the variable of the scope in which a function accumulates n metrics: of each
 	// a sum and a weight, zero at first, on each replica its own. It reaches no device.
 	Accumulator(name string, n int) (*strategy.Variable, error)

@@ -218,7 +218,7 @@ func New(s *strategy.TPUStrategy, store *model.Store, opt optimizer.Interface, l
 	if t.guard != nil {
 		g = t.guard
 	}
-	t.function = innerStrategy(s).TrainingFunction(build(stages), f, g, paddedRows(s, o.Accumulate))
+	t.function = innerStrategy(s).TrainingFunction(build(stages), f, g, o.Accumulate, paddedRows(s, o.Accumulate))
 	t.inner = innerFunction(t.function)
 	if t.metrics != nil {
 		t.inner.SetMetrics(t.metrics.saved(), t.metrics.state, true)
