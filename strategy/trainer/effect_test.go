@@ -155,6 +155,10 @@ func TestACompilationForASliceChecksTheFlags(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	plugintest.PlainCode()
+	if os.Getenv(programVariable) != "" {
+		os.Exit(trainer.Main("program", program))
+	}
 	worker.Main() // a compilation starts this binary as its compiler
 	os.Exit(m.Run())
 }
