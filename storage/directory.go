@@ -162,6 +162,7 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 	temp := filepath.Join(folder, unfinished+rand.Text())
 	w, err := d.create(folder, temp, opts.Size)
 	if err != nil {
+		d.prune(folder)
 		return err
 	}
 	d.changed("create", temp, "")
@@ -170,6 +171,7 @@ func (d *directory) put(ctx context.Context, path string, opts PutOptions, write
 		if !placed {
 			_ = os.Remove(temp)
 			d.changed("remove", temp, "")
+			d.prune(folder)
 		}
 	}()
 	err = write(&contextWriter{ctx, w})
@@ -277,7 +279,7 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 		all = nil
 		var missed bool
 		missed, err = d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
-			if strings.HasPrefix(e.Name(), ".") {
+			if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 				return nil
 			}
 			info, err := e.Info()
@@ -297,7 +299,8 @@ func (d *directory) List(ctx context.Context, prefix string) (all []Info, err er
 	return all, Failed("list", prefix, d, err)
 }
 
-// walk visits the files whose names begin with prefix. It leaves out files and folders that are removed
+// walk visits the files and folders whose names begin with prefix, and the folder of a prefix that ends in
+// a slash. It leaves out files and folders that are removed
 // before it reads them; missed reports that there were some.
 func (d *directory) walk(ctx context.Context, prefix string, visit func(name string, e fs.DirEntry) error) (missed bool, err error) {
 	start := d.root
@@ -306,7 +309,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 			return false, err
 		}
 	}
-	return missed, filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
 		if cause := ctx.Err(); cause != nil {
 			return cause
 		}
@@ -322,13 +325,13 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 			missed = missed || path != start
 			return nil
 		}
-		within := strings.HasPrefix(name, prefix)
+		within := strings.HasPrefix(name, prefix) || e.IsDir() && name+"/" == prefix
 		switch {
 		case err != nil:
 			return err
 		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") || !within && !strings.HasPrefix(prefix, name+"/")):
 			return fs.SkipDir
-		case e.IsDir() || !within:
+		case !within:
 			return nil
 		}
 		err = visit(name, e)
@@ -338,6 +341,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(name str
 		}
 		return err
 	})
+	return missed, err
 }
 
 func (d *directory) Remove(ctx context.Context, name string) error {
@@ -366,19 +370,24 @@ func (d *directory) prune(folder string) {
 	}
 }
 
-// Sweep removes files of Puts that were killed.
+// Sweep removes files of Puts that were killed, and empty folders. A Put that has just made such a folder
+// makes it again.
 func (d *directory) Sweep(ctx context.Context, prefix string, live func(string) bool) error {
 	var folders []string
 	_, err := d.walk(ctx, prefix, func(name string, e fs.DirEntry) error {
-		if !strings.HasPrefix(e.Name(), unfinished) || live(name) {
+		switch {
+		case e.IsDir():
+			folders = append(folders, name)
+			return nil
+		case !strings.HasPrefix(e.Name(), unfinished) || live(name):
 			return nil
 		}
-		path := filepath.Join(d.root, filepath.FromSlash(name))
-		folders = append(folders, filepath.Dir(path))
-		return os.Remove(path)
+		return os.Remove(filepath.Join(d.root, filepath.FromSlash(name)))
 	})
-	for _, folder := range folders {
-		d.prune(folder)
+	for _, name := range slices.Backward(folders) { // a folder comes after the folders in it
+		if path := filepath.Join(d.root, filepath.FromSlash(name)); !live(name+"/") && os.Remove(path) == nil {
+			d.changed("remove", path, "")
+		}
 	}
 	return Failed("sweep", prefix, d, err)
 }

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -80,6 +81,41 @@ func TestSweepRemovesWhatAKilledPutLeft(t *testing.T) {
 	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "", none))
 	assert.NoFileExists(t, filepath.Join(dir, "step-2/.put-Y"))
 	assert.FileExists(t, filepath.Join(dir, "step-2/whole"))
+}
+
+func TestSweepRemovesEmptyFolders(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	s, err := storage.Directory(dir)
+	require.NoError(t, err)
+	for _, name := range []string{"step-1/a", "step-2", "step-3/kept", "other", "step-4/.hidden"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+	}
+	require.NoError(t, storage.PutBytes(ctx, s, "step-5/whole", nil, storage.PutOptions{}))
+	require.NoError(t, s.(storage.Sweeper).Sweep(ctx, "step-", func(name string) bool { return name == "step-3/kept/" }))
+	for name, left := range map[string]bool{"step-1": false, "step-2": false, "step-3/kept": true, "other": true, "step-4/.hidden": true, "step-5": true} {
+		if left {
+			assert.DirExists(t, filepath.Join(dir, name))
+		} else {
+			assert.NoDirExists(t, filepath.Join(dir, name))
+		}
+	}
+}
+
+// A Put that fails removes the folders that it made.
+func TestAFailedPutLeavesNoFolder(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	dir := t.TempDir()
+	s, err := storage.Directory(dir)
+	require.NoError(t, err)
+	failed := errors.New("no value")
+	err = s.Put(ctx, "step-1/save/x", storage.PutOptions{}, func(io.Writer) error { return failed })
+	require.ErrorIs(t, err, failed)
+	err = s.Put(ctx, "step-2/save/x", storage.PutOptions{IfAbsent: true}, func(io.Writer) error { cancel(); return nil })
+	require.ErrorIs(t, err, context.Canceled)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 func TestPlacesThatAreNoFolders(t *testing.T) {

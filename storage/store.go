@@ -66,10 +66,11 @@ type Info struct {
 	Modified time.Time
 }
 
-// Sweeper is a store in which a process that was killed can leave what is no object and takes room.
+// Sweeper is a store in which a process that was killed can leave files and folders that are no objects.
 type Sweeper interface {
-	// Sweep removes such leftovers whose names begin with prefix, but for those that live says are
-	// still being put. The name of a leftover begins with the folder of its object.
+	// Sweep removes such leftovers whose names begin with prefix, unless live returns true: for a file
+	// whose Put is still under way, or for a folder to keep. A leftover is an unfinished file, whose name
+	// begins with the folder of its object, or an empty folder, whose name ends in a slash.
 	Sweep(ctx context.Context, prefix string, live func(name string) bool) error
 }
 

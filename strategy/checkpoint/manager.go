@@ -92,7 +92,8 @@ const defaultPatience = 10 * time.Minute
 
 // OpenManager returns the manager of the checkpoints in a folder, which it makes if there is none, or
 // at the URL of a store that package storage knows, such as gs://bucket/run where the program imports
-// the package for it. It lists the saved steps and reads no checkpoint.
+// the package for it. It lists the saved steps, reads no checkpoint, and removes folders of steps that an
+// interrupted save has left empty.
 //
 // A place is for one run at a time: see [OwnerError].
 func OpenManager(ctx context.Context, place string, opts ManagerOptions) (*Manager, error) {
@@ -135,6 +136,9 @@ func NewManager(ctx context.Context, store storage.Store, opts ManagerOptions) (
 		return nil, err
 	}
 	m.saw(steps...)
+	if err := m.removeEmptyFolders(ctx); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 

@@ -178,10 +178,31 @@ func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late str
 	if sweeper, ok := m.store.(storage.Sweeper); ok {
 		errs = append(errs, sweeper.Sweep(ctx, stepPrefix, func(name string) bool {
 			elements := strings.Split(name, "/")
-			return len(elements) > 2 && live(elements[1])
+			return len(elements) > 2 && live(elements[1]) || foreignFolder(name)
 		}))
 	}
 	return errors.Join(errs...)
+}
+
+// foreignFolder reports whether a name of a [storage.Sweeper] is a folder's and not that of a step.
+func foreignFolder(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	_, ok := parseStep(first)
+	return !ok && strings.HasSuffix(name, "/")
+}
+
+// removeEmptyFolders removes folders of steps that have no files, as an interrupted save leaves. Folders
+// that cannot be removed stay.
+func (m *Manager) removeEmptyFolders(ctx context.Context) error {
+	sweeper, ok := m.store.(storage.Sweeper)
+	if !ok {
+		return nil
+	}
+	err := sweeper.Sweep(ctx, stepPrefix, func(name string) bool { return !strings.HasSuffix(name, "/") || foreignFolder(name) })
+	if err != nil {
+		return doing("remove empty folders", "", err)
+	}
+	return nil
 }
 
 // look reads what says which objects of a step may go. It asks for the manifest by its name, as a
