@@ -170,7 +170,7 @@ func TestAReaderOfAPage(t *testing.T) {
 func TestAPageLooksRight(t *testing.T) {
 	var b bytes.Buffer
 	r := sample()
-	r.Schedule, r.Torus, r.Mends = nil, nil, nil // whose colors are the same, and which would be above
+	r.Schedule, r.Torus, r.AnnotationSuggestions = nil, nil, nil // whose colors are the same, and which would be above
 	require.NoError(t, r.WriteHTML(&b))
 	picture := browsertest.Show(t, b.Bytes(), "", browsertest.Window{Width: 1000, Height: 1200})[0].Picture
 	type color [3]uint8

@@ -38,7 +38,7 @@ func TestParseRefusesWhatIsNoReport(t *testing.T) {
 		"a negative time":       strings.Replace(string(good), `"start_seconds":0.048`, `"start_seconds":-1`, 1),
 		"a value turned round":  strings.Replace(string(good), `"from":2,"to":2`, `"from":2,"to":1`, 1),
 		"a negative peak":       strings.Replace(string(good), `"peak_at":2`, `"peak_at":-2`, 1),
-		"a negative mend":       strings.Replace(string(good), `"sent_bytes":4194304`, `"sent_bytes":-1`, 1),
+		"a negative suggestion": strings.Replace(string(good), `"sent_bytes":4194304`, `"sent_bytes":-1`, 1),
 		"a negative search":     strings.Replace(string(good), `"tried":6`, `"tried":-1`, 1),
 		"a negative size":       strings.Replace(string(good), `"bytes_per_core":4194304`, `"bytes_per_core":-1`, 1),
 	} {

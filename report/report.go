@@ -61,9 +61,9 @@ type Report struct {
 	// Lines are the lines of Go that the step comes from, by what they take, the longest first; none for
 	// a program from elsewhere. Operations and values of Schedule have the numbers of their lines.
 	Lines []Line `json:"lines,omitempty"`
-	// Mends are other annotations without which collectives are not needed, of a caller who looked for
-	// them; see [FindMends].
-	Mends *Mends `json:"mends,omitempty"`
+	// AnnotationSuggestions are annotations that remove collectives, if the caller searched for them: see
+	// [SuggestAnnotations].
+	AnnotationSuggestions *AnnotationSuggestions `json:"annotation_suggestions,omitempty"`
 	// LoweringSeconds and CompilingSeconds are the times that lowering and compiling the step took.
 	LoweringSeconds  float64 `json:"lowering_seconds,omitempty"`
 	CompilingSeconds float64 `json:"compiling_seconds,omitempty"`

@@ -9,7 +9,7 @@ var update = flag.Bool("update", false, "write the golden texts anew")
 // refused is the report of a program that the compiler refused.
 func refused() *Report {
 	r := sample()
-	r.Schedule, r.Torus, r.Lines, r.Mends = nil, nil, nil, nil
+	r.Schedule, r.Torus, r.Lines, r.AnnotationSuggestions = nil, nil, nil, nil
 	r.Predicted, r.Collectives, r.Temporaries, r.Notes, r.Cost = nil, []Collective{}, nil, nil, Cost{FLOPs: -1, BytesAccessed: -1, ModelFLOPs: 7e12}
 	r.addRefusal(&Refusal{Used: "31.26G", Limit: "15.75G"})
 	r.addSuggestions(Input{})
@@ -72,11 +72,11 @@ func sample() *Report {
 				Collectives: []Collective{{Kind: "all-reduce", Axis: "replica", GroupSize: 2, Count: 3, Bytes: 4 << 20, Moved: 4 << 20}}},
 			{CoreTime: CoreTime{Interconnect: 0.001}, PeakBytes: 1 << 30},
 		},
-		Mends: &Mends{Now: MendFigures{Sent: 5 << 20, Seconds: 0.05, Peak: 9 << 30}, Tried: 6, Refused: 1, Left: 3, All: []Mend{
-			{Name: "/up*/<b>", Count: 2, From: "2,1", To: "1,2", After: MendFigures{Sent: 4 << 20, Seconds: 0.048, Peak: 9 << 30}, Removes: []Line{
+		AnnotationSuggestions: &AnnotationSuggestions{Now: AnnotationFigures{Sent: 5 << 20, Seconds: 0.05, Peak: 9 << 30}, Tried: 6, Refused: 1, Left: 3, All: []AnnotationSuggestion{
+			{Name: "/up*/<b>", Count: 2, From: "2,1", To: "1,2", After: AnnotationFigures{Sent: 4 << 20, Seconds: 0.048, Peak: 9 << 30}, Removes: []Line{
 				{File: "github.com/me/demo/model/net.go", Line: 41, Layer: "up*", Pass: "forward", Collectives: []Collective{{Kind: "all-gather", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
 			{At: &Line{File: "main.go", Line: 12}, From: "replicate", To: "none", Adds: []Line{
-				{File: "main.go", Line: 14, Pass: "forward", Collectives: []Collective{{Kind: "all-to-all", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 2048, Moved: 1024}}}}, After: MendFigures{Sent: 4 << 20, Seconds: 0.049, Peak: 8 << 30}, Removes: []Line{
+				{File: "main.go", Line: 14, Pass: "forward", Collectives: []Collective{{Kind: "all-to-all", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 2048, Moved: 1024}}}}, After: AnnotationFigures{Sent: 4 << 20, Seconds: 0.049, Peak: 8 << 30}, Removes: []Line{
 				{File: "main.go", Line: 13, Pass: "backward", Collectives: []Collective{{Kind: "all-reduce", Axis: "logical", GroupSize: 2, Count: 1, Bytes: 1 << 20, Moved: 1 << 20}}}}},
 		}},
 		Torus: &Torus{Shape: [3]int{2, 2, 1}, Slices: 1, DevicesPerChip: 1, Places: [][4]int{{0, 0}, {1, 0}, {0, 1}, {1, 1}},

@@ -42,7 +42,7 @@ var functions = template.FuncMap{
 	},
 	"beyond": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
 	"parts":  Memory.parts, "letters": Memory.letters, "verdict": Memory.verdict, "layout": Tensor.layout, "layers": (*Schedule).byLayer,
-	"waits": Line.waits, "times": Line.times, "moves": moves, "sides": Mend.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
+	"waits": Line.waits, "times": Line.times, "moves": moves, "sides": AnnotationSuggestion.sides, "several": (*Report).severalDTypes, "dtypes": (*Report).dtypesOf,
 	"predicted": (*Prediction).parts, "uncertain": (*Prediction).uncertain,
 }
 

@@ -98,12 +98,12 @@ type prober interface {
 	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error)
 }
 
-// Mends looks for annotations of variables, arguments and values without which collectives over the
-// logical devices are not needed; see [report.FindMends], which has its errors and what it costs. The
-// target and the compiler are those of the strategy, unless o has others: a Compiler of package
-// pjrt/worker is asked for a probe of each step, which takes seconds, and any other for the whole program.
-// Call it before the step runs, as the traced step is not kept from then on. Nothing changes for the step.
-func (c *CompiledStep) Mends(ctx context.Context, o report.MendOptions) (*report.Mends, error) {
+// SuggestAnnotations searches for annotations of variables, arguments and values that remove collectives
+// over the logical devices; see [report.SuggestAnnotations] for the search, its cost and its errors. The
+// target and the compiler are those of the strategy, unless o has others. A Compiler of package pjrt/worker
+// compiles each step only as far as the search requires, which takes seconds. Call SuggestAnnotations
+// before the step runs, because the traced step is dropped then. It does not change the step.
+func (c *CompiledStep) SuggestAnnotations(ctx context.Context, o report.AnnotationOptions) (*report.AnnotationSuggestions, error) {
 	s := c.program.function.strategy
 	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (c *CompiledStep) Mends(ctx context.Context, o report.MendOptions) (*report
 	if o.Try == nil {
 		o.Try = c.try
 	}
-	return report.FindMends(ctx, c.Module, o)
+	return report.SuggestAnnotations(ctx, c.Module, o)
 }
 
 // try compiles a variant of the step, as far as its collectives need.
@@ -141,7 +141,7 @@ func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, e
 	defer x.Close()
 	made := executableOf(x)
 	if made == nil {
-		return pjrt.Program{}, c.notGiven("mends")
+		return pjrt.Program{}, c.notGiven("suggest annotations")
 	}
 	return made.OptimizedProgram()
 }

@@ -190,8 +190,8 @@ var tracingCalls = map[string]struct {
 	"strategy.Function.Run":      {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Run(ctx)) }},
 	"strategy.Function.Lowered":  {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Lowered(ctx)) }},
 	"strategy.Function.Compiled": {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Compiled(ctx)) }},
-	"strategy.CompiledStep.Mends": {call: func(ctx context.Context, w *tracingWorld) error {
-		return strategytest.Err(w.compiled.Mends(ctx, report.MendOptions{}))
+	"strategy.CompiledStep.SuggestAnnotations": {call: func(ctx context.Context, w *tracingWorld) error {
+		return strategytest.Err(w.compiled.SuggestAnnotations(ctx, report.AnnotationOptions{}))
 	}},
 	"strategy.Function.Bind":   {call: func(ctx context.Context, w *tracingWorld) error { return strategytest.Err(w.function.Bind(ctx)) }},
 	"strategy.Binding.Launch":  {call: func(ctx context.Context, w *tracingWorld) error { return w.bound.Launch(ctx) }},

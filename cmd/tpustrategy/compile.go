@@ -19,11 +19,11 @@ type compileCmd struct {
 	File     string   `arg:"" optional:"" help:"A StableHLO module; without one, give --example." type:"localpath"`
 	Topology []string `help:"The slice to compile for, such as v5e:2x4, v5p-128, 2x v5e-256, h100:8 or cpu:8. Separate several by commas." required:""`
 	stepOptions
-	Report string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
-	Save   string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
-	Text   string `help:"Write the step's StableHLO to this file." type:"localpath"`
-	Mends  bool   `help:"Also compile the example with other annotations, and report which of them take collectives away."`
-	Plugin string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
+	Report             string `help:"Write the report to this file: as a page if the name ends in .html, and as JSON otherwise." type:"localpath"`
+	Save               string `help:"Write the compiled step to this file, to be loaded and run on such a slice." type:"localpath"`
+	Text               string `help:"Write the step's StableHLO to this file." type:"localpath"`
+	SuggestAnnotations bool   `help:"Also compile the example with other annotations, and report which of them remove collectives."`
+	Plugin             string `help:"Path of the plugin, instead of looking for it." type:"localpath"`
 }
 
 // stepOptions say which step is compiled, and how.
@@ -142,7 +142,7 @@ func (c *compileCmd) ofExamples() error {
 		given bool
 	}{
 		{"--replicas", c.Replicas != 0}, {"--width", c.Width != 0}, {"--layers", c.Layers != 0}, {"--batch", c.Batch != 0}, {"--whole", c.Whole}, {"--by-slice", c.BySlice},
-		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""}, {"--mends", c.Mends},
+		{"--precision", c.Precision != "default"}, {"--preset", c.Preset != ""}, {"--remat", c.Remat != ""}, {"--shard-state", c.ShardState != ""}, {"--suggest-annotations", c.SuggestAnnotations},
 	} {
 		if one.given {
 			return misused("compile", "leave it out, or give --example", "%s of a StableHLO file, which says itself what it is", one.flag)

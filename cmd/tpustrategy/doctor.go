@@ -30,7 +30,7 @@ type doctorCmd struct{}
 func (doctorCmd) Help() string {
 	return `Looks for each plugin where the library looks, opens it in a process of its own, and says what would run.
 Reads the machine too: huge pages, free memory, C library; and, on a machine with a TPU, its metadata and variables.
-Each thing that is wrong comes with the command that mends it.
+Each thing that is wrong comes with the command that fixes it.
 
 Example:
   tpustrategy doctor
@@ -47,7 +47,7 @@ type diagnosis struct {
 	Env      map[string]string `json:"environment,omitempty"`
 	// TPUDevices are the device files of TPUs on this machine.
 	TPUDevices []string `json:"tpu_devices"`
-	// Machine is what the machine is like, and Findings what of it to mend before a job runs.
+	// Machine is what the machine is like, and Findings what of it to fix before a job runs.
 	Machine  hostfacts.Facts     `json:"machine"`
 	Findings []hostfacts.Finding `json:"findings,omitempty"`
 	// Slice is what the resolvers say, where there is a sign of a TPU or of a job.

@@ -66,7 +66,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	keeper := &probe.Keeper{Folder: r.Keep}
 	if r.Keep != "" {
 		opts.Compiler = keeper
-	} else if c.Mends && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
+	} else if c.SuggestAnnotations && ahead.PluginKind(r.Topology) == "tpu" { // which can be probed, in processes of their own
 		if opts.Compiler, err = worker.New(worker.Options{Command: []string{a.executable, "compile-worker"}}); err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func compile(ctx context.Context, a *app, r compileRequest) (*report.Report, err
 	if err != nil {
 		return nil, err
 	}
-	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: c.Text, Save: c.Save, Mends: c.Mends, Told: noteLine})
+	rep, err := ahead.Compile(ctx, step, batch, ahead.Files{Text: c.Text, Save: c.Save, SuggestAnnotations: c.SuggestAnnotations, Told: noteLine})
 	if err != nil {
 		return nil, err
 	}

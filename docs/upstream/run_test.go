@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEachPatchMendsItsDefect is `make test-upstream-patches`: for each patch, the module as it is
+// TestEachPatchFixesItsDefect is `make test-upstream-patches`: for each patch, the module as it is
 // must fail the patch's test, and pass it and its own tests with the patch. TPUSTRATEGY_UPSTREAM is
 // the library of the CPU plugin. Nothing is downloaded.
-func TestEachPatchMendsItsDefect(t *testing.T) {
+func TestEachPatchFixesItsDefect(t *testing.T) {
 	plugin := os.Getenv("TPUSTRATEGY_UPSTREAM")
 	if plugin == "" {
 		t.Skip("it takes minutes: run make test-upstream-patches")

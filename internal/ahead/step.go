@@ -20,9 +20,9 @@ type Step interface {
 type Files struct {
 	// Text is the step's StableHLO, and Save the compiled step.
 	Text, Save string
-	// Mends asks for other annotations to be tried, and Told hears how far that is.
-	Mends bool
-	Told  func(text string)
+	// SuggestAnnotations also compiles the step with other annotations, and Told hears how far that is.
+	SuggestAnnotations bool
+	Told               func(text string)
 }
 
 // Compile compiles a step and writes its files.
@@ -46,11 +46,11 @@ func Compile(ctx context.Context, step Step, args []any, to Files) (*report.Repo
 		}
 	}
 	r, err := compiled.Report()
-	if err != nil || !to.Mends {
+	if err != nil || !to.SuggestAnnotations {
 		return r, err
 	}
 	told := func(tried, of int) { to.Told(fmt.Sprintf("trying other annotations: %d of at most %d", tried, of)) }
-	r.Mends, err = compiled.Mends(ctx, report.MendOptions{Target: r.Target, Told: told})
+	r.AnnotationSuggestions, err = compiled.SuggestAnnotations(ctx, report.AnnotationOptions{Target: r.Target, Told: told})
 	if err != nil && ctx.Err() == nil {
 		r.Notes = append(r.Notes, "no other annotations were tried: "+err.Error())
 		return r, nil

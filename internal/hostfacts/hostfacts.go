@@ -35,7 +35,7 @@ type Finding struct {
 	Subject string `json:"subject"`
 	Got     string `json:"got"`
 	Why     string `json:"why"`
-	// Do is the command that mends it.
+	// Do is the command that fixes it.
 	Do string `json:"do"`
 }
 
@@ -122,7 +122,7 @@ const enoughLocked = 68719476736
 // compilation and one copy of a batch.
 const enough = 8 << 30
 
-// Findings returns what to mend before a job with a TPU runs on the machine, or nil.
+// Findings returns what to fix before a job with a TPU runs on the machine, or nil.
 func (f Facts) Findings() []Finding {
 	var found []Finding
 	if f.HugePages != "" && f.HugePages != "always" {

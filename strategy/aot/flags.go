@@ -22,8 +22,8 @@ type Flags struct {
 	// Report, Save and Text are files to write the report, the compiled step and the step's
 	// StableHLO to; empty is none.
 	Report, Save, Text string
-	// Mends has other annotations tried, for the report: see [report.FindMends].
-	Mends bool
+	// SuggestAnnotations also compiles the step with other annotations, for the report: see [report.SuggestAnnotations].
+	SuggestAnnotations bool
 	// JSON prints the answer as one JSON value.
 	JSON bool
 	// Plan is a file to write the best plan to, which is searched for among the slices of Topology; empty
@@ -37,7 +37,7 @@ type Flags struct {
 	by     *plan.Plan
 }
 
-// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -mends, -json, -plan, -try and -by to
+// AddFlags adds -topology, -replicas, -logical, -report, -save, -text, -suggest-annotations, -json, -plan, -try and -by to
 // a program's flags and returns their values, which are set when the flags are parsed. Call it first in main:
 // [Flags.Main] starts the program again as the process that compiles, which ends in this call. It
 // panics, as package flag does, if the program has a flag of one of these names.
@@ -49,7 +49,7 @@ func AddFlags(to *flag.FlagSet) *Flags {
 	to.StringVar(&f.Report, "report", "", "with -topology: write the report to this `file`, as a page if the name ends in .html, and as JSON otherwise")
 	to.StringVar(&f.Save, "save", "", "with -topology: write the compiled step to this `file`, to be loaded and run on such a slice")
 	to.StringVar(&f.Text, "text", "", "with -topology: write the step's StableHLO to this `file`")
-	to.BoolVar(&f.Mends, "mends", false, "with -topology: also compile with other annotations, and report which of them take collectives away")
+	to.BoolVar(&f.SuggestAnnotations, "suggest-annotations", false, "with -topology: also compile with other annotations, and report which of them remove collectives")
 	to.BoolVar(&f.JSON, "json", false, "print the answer as one JSON value")
 	f.addPlanFlags(to)
 	return f
@@ -72,7 +72,7 @@ func (f *Flags) given() map[string]string {
 // options are the flags that were given, but for what the report has of its own, and where it goes.
 func (f *Flags) options() map[string]string {
 	given := f.given()
-	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "mends", "json", "by", "plugin", "out"} {
+	for _, name := range []string{"topology", "replicas", "logical", "report", "save", "text", "suggest-annotations", "json", "by", "plugin", "out"} {
 		delete(given, name)
 	}
 	return given

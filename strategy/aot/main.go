@@ -186,7 +186,7 @@ func (r *run) compile(ctx context.Context, topology string) (rep *report.Report,
 	if err != nil {
 		return nil, err
 	}
-	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, Mends: r.flags.Mends, Told: r.line.Now})
+	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Now})
 }
 
 // quiet keeps the plugins' logs to themselves, in this process and those that it starts. What the

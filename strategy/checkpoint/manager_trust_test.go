@@ -68,7 +68,7 @@ func threeSaves(t testing.TB) (storage.Store, string) {
 }
 
 // TestNothingIsRemovedThatNoVerifiedManifestDisowns damages what says which objects are a
-// checkpoint's, and saves on. All that was there stays, and mending the damage brings all back.
+// checkpoint's, and saves on. All that was there stays, and repairing the damage brings all back.
 func TestNothingIsRemovedThatNoVerifiedManifestDisowns(t *testing.T) {
 	ctx := context.Background()
 	other, _ := threeSaves(t) // of another run
@@ -175,7 +175,7 @@ func TestARetentionCountsAndDropsWhatIsVerified(t *testing.T) {
 	require.Equal(t, []int64{1, 3, 4, 5}, steps)
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 	requireStep(t, m, 3, 3)
-	// A run that goes back leaves what no verified manifest disowns: it can be mended by hand.
+	// A run that goes back leaves what no verified manifest disowns: it can be repaired by hand.
 	require.NoError(t, os.WriteFile(path, data[:9], 0o644))
 	before := contents(t, s)
 	require.NoError(t, m.RemoveAfter(ctx, 1))

@@ -80,7 +80,7 @@
 //
 // A disk that is full does not end a run. The rows of [CSV] and [Events] are kept and written
 // later, also by the run that goes on; a checkpoint is tried again when the next one is due. Both
-// are warnings to Options.Logger, and errors of Run if they are not mended by the end. Anything
+// are warnings to Options.Logger, and errors of Run if they are not fixed by the end. Anything
 // else ends the run, with a checkpoint of the steps that were taken, unless the numbers diverged.
 //
 // # Several processes

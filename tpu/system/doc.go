@@ -34,7 +34,7 @@
 // process. [System.Shutdown] closes within a deadline.
 //
 // On a machine with a TPU, Open warns of what makes its start slow, such as transparent huge pages
-// that are off, with the command that mends it, and has libtpu use the launch barrier that JAX uses
+// that are off, with the command that fixes it, and has libtpu use the launch barrier that JAX uses
 // ([Options].KeepEnvironment leaves that out).
 //
 // [New] makes a system over a [Runtime] that is not a plugin's, or not all of one: that is how

@@ -244,7 +244,7 @@ func (c *campaign) live(name string, hosts int, j job, h harm) (through bool) {
 		through = through && p.last() == "done" && p.code == 0
 	}
 	if c.lied {
-		return through && c.mended(l)
+		return through && c.repaired(l)
 	}
 	return through
 }
@@ -262,10 +262,10 @@ func (c *campaign) codes(l *life, h harm) {
 	}
 }
 
-// mended reports whether a run that is through has its last checkpoint, where its store has lied: if
+// repaired reports whether a run that is through has its last checkpoint, where its store has lied: if
 // not, another life finds that out and makes it again. Where every checkpoint is damaged, which the
 // hosts say, the run begins anew.
-func (c *campaign) mended(l *life) bool {
+func (c *campaign) repaired(l *life) bool {
 	for _, p := range l.hosts {
 		if strings.Contains(p.log(), "every checkpoint is damaged") {
 			c.counts["begun anew, as a store had damaged every checkpoint"]++

@@ -94,20 +94,20 @@ func little(t *testing.T, sys *system.System, name string, other splits, by ...p
 	return compiled
 }
 
-// Annotations that are bad: for each the mend takes the collective away that the bad one costs, and leaves
+// Annotations that are bad: for each the suggestion removes the collective that the bad one costs, and leaves
 // no more to be sent than the good one does.
-func TestABadSplitIsMended(t *testing.T) {
+func TestABetterSplitIsSuggested(t *testing.T) {
 	sys := plugintest.System(t, 2)
-	find := func(step *strategy.CompiledStep) *report.Mends {
-		mends, err := step.Mends(t.Context(), report.MendOptions{Most: 6})
+	find := func(step *strategy.CompiledStep) *report.AnnotationSuggestions {
+		suggested, err := step.SuggestAnnotations(t.Context(), report.AnnotationOptions{Most: 6})
 		require.NoError(t, err)
-		return mends
+		return suggested
 	}
 	least := map[string]int64{}
 	for name := range steps {
-		mends := find(little(t, sys, name, nil))
-		assert.Empty(t, mends.All, "%s: nothing is better than the good splits", name)
-		least[name] = mends.Now.Sent
+		suggested := find(little(t, sys, name, nil))
+		assert.Empty(t, suggested.All, "%s: nothing is better than the good splits", name)
+		least[name] = suggested.Now.Sent
 	}
 	for name, bad := range map[string]struct {
 		step string
@@ -127,14 +127,14 @@ func TestABadSplitIsMended(t *testing.T) {
 		"logits whole":        {"words", splits{"logits": whole}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mends := find(little(t, sys, bad.step, bad.splits))
-			assert.Greater(t, mends.Now.Sent, least[bad.step], "it costs something")
-			require.NotEmpty(t, mends.All)
-			best := mends.All[0]
-			t.Logf("%s from %s to %s, of %d tried", best.Of(), best.From, best.To, mends.Tried)
+			suggested := find(little(t, sys, bad.step, bad.splits))
+			assert.Greater(t, suggested.Now.Sent, least[bad.step], "it costs something")
+			require.NotEmpty(t, suggested.All)
+			best := suggested.All[0]
+			t.Logf("%s from %s to %s, of %d tried", best.Of(), best.From, best.To, suggested.Tried)
 			require.NotEmpty(t, best.Removes)
 			assert.NotEmpty(t, best.Removes[0].Collectives)
-			assert.Contains(t, best.Removes[0].String(), "mend_test.go:")
+			assert.Contains(t, best.Removes[0].String(), "annotations_test.go:")
 			assert.LessOrEqual(t, best.After.Sent, least[bad.step])
 		})
 	}
@@ -153,50 +153,50 @@ func (s *stubborn) Compile(ctx context.Context, client *pjrt.Client, program pjr
 	return s.Compiler.Compile(ctx, client, program, opts)
 }
 
-func TestMendsAreFoundAmongWhatCompiles(t *testing.T) {
+func TestAnnotationsAreSuggestedAmongWhatCompiles(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	bad := little(t, sys, "products", splits{"hidden": whole}, &stubborn{Compiler: plugintest.Programs(t)})
-	mends, err := bad.Mends(t.Context(), report.MendOptions{Most: 5})
+	suggested, err := bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Most: 5})
 	require.NoError(t, err)
-	assert.Equal(t, 5, mends.Tried)
-	assert.Equal(t, 3, mends.Refused)
-	assert.Positive(t, mends.Left)
+	assert.Equal(t, 5, suggested.Tried)
+	assert.Equal(t, 3, suggested.Refused)
+	assert.Positive(t, suggested.Left)
 
 	refuse := errors.New("refused")
-	_, err = bad.Mends(t.Context(), report.MendOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) { return pjrt.Program{}, refuse }})
+	_, err = bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) { return pjrt.Program{}, refuse }})
 	require.ErrorIs(t, err, refuse, "the step as it is")
-	_, err = bad.Mends(t.Context(), report.MendOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
+	_, err = bad.SuggestAnnotations(t.Context(), report.AnnotationOptions{Try: func(context.Context, *spmd.Module) (pjrt.Program, error) {
 		return pjrt.Program{Code: []byte("nonsense"), Format: pjrt.FormatHLO}, nil
 	}})
 	require.ErrorIs(t, err, report.ErrProgram)
 }
 
-func TestMendsOfASearchThatIsEnded(t *testing.T) {
+func TestSuggestionsOfASearchThatIsCanceled(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	bad := little(t, sys, "products", splits{"hidden": whole})
 	ctx, cancel := context.WithCancel(t.Context())
-	mends, err := bad.Mends(ctx, report.MendOptions{Told: func(tried, _ int) {
+	suggested, err := bad.SuggestAnnotations(ctx, report.AnnotationOptions{Told: func(tried, _ int) {
 		if tried == 3 {
 			cancel()
 		}
 	}})
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, errkind.CancelledError, errkind.Of(err))
-	require.NotNil(t, mends)
-	assert.Equal(t, 3, mends.Tried)
-	assert.Positive(t, mends.Left)
-	require.NotEmpty(t, mends.All, "what was found before is kept")
-	assert.Equal(t, "none", mends.All[0].To)
+	require.NotNil(t, suggested)
+	assert.Equal(t, 3, suggested.Tried)
+	assert.Positive(t, suggested.Left)
+	require.NotEmpty(t, suggested.All, "what was found before is kept")
+	assert.Equal(t, "none", suggested.All[0].To)
 }
 
-func TestAStepWithoutCollectivesHasNoMends(t *testing.T) {
+func TestAStepWithoutCollectivesHasNoAnnotationSuggestions(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	step := little(t, sys, "products", splits{"up": {}, "down": {}})
-	mends, err := step.Mends(t.Context(), report.MendOptions{})
+	suggested, err := step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, &report.Mends{All: []report.Mend{}, Now: mends.Now}, mends)
-	assert.Zero(t, mends.Now.Sent)
+	assert.Equal(t, &report.AnnotationSuggestions{All: []report.AnnotationSuggestion{}, Now: suggested.Now}, suggested)
+	assert.Zero(t, suggested.Now.Sent)
 	step.Module.Drop()
-	_, err = step.Mends(t.Context(), report.MendOptions{})
+	_, err = step.SuggestAnnotations(t.Context(), report.AnnotationOptions{})
 	assert.Equal(t, errkind.FailedPreconditionError, errkind.Of(err))
 }

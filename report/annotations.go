@@ -15,53 +15,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Mends are other annotations of a step without which collectives over its logical devices are not
-// needed. A compiler has made the step with each of them: none is a guess.
-type Mends struct {
-	// Now is what the step takes as it is.
-	Now MendFigures `json:"now"`
-	// All are the mends, best first, each by itself and not together with another.
-	All []Mend `json:"mends"`
-	// Tried is the number of annotations that were compiled, Refused that of those among them that the
-	// compiler refused, and Left that of those for which there was no time.
+// AnnotationSuggestions are annotations that remove collectives over the logical devices of a step. Each
+// was compiled with the step.
+type AnnotationSuggestions struct {
+	// Now contains the figures of the step without a change.
+	Now AnnotationFigures `json:"now"`
+	// All are the suggestions, the best first. Each changes one annotation.
+	All []AnnotationSuggestion `json:"suggestions"`
+	// Tried is the number of annotations that were compiled, Refused the number of them that the compiler
+	// refused, and Left the number of annotations that were not compiled.
 	Tried   int `json:"tried"`
 	Refused int `json:"refused,omitempty"`
 	Left    int `json:"left,omitempty"`
 }
 
-// Mend is one annotation to be written otherwise.
-type Mend struct {
-	// Name is that of the variable or argument that it lays out, or the pattern of Count names that differ
-	// in numbers, with the state that an optimizer keeps of them; "" for an annotation in the step's code,
-	// which At has the line of.
+// AnnotationSuggestion is a change of one annotation.
+type AnnotationSuggestion struct {
+	// Name is the variable or argument that is annotated, or the pattern of Count names that differ in
+	// numbers, with the optimizer's state of these variables. It is empty for an annotation in the step's
+	// code, whose line is At.
 	Name  string `json:"name,omitempty"`
 	Count int    `json:"count,omitempty"`
 	At    *Line  `json:"at,omitempty"`
-	// From is the annotation as it is, and To the better one, as [logical.Annotation.String] has them; To
-	// is "none" for one in the code that is better left out.
+	// From is the current annotation and To the suggested one, as returned by [logical.Annotation.String].
+	// To is "none" to remove an annotation from the code.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Removes are the lines with the collectives that are not there any more, most bytes first. Layers that
-	// differ in numbers are together.
+	// Removes are the lines with the collectives that the change removes, the most bytes first. Layers that
+	// differ in numbers are one line.
 	Removes []Line `json:"removes"`
-	// Adds are those that were not there before.
+	// Adds are the lines with the collectives that the change adds.
 	Adds []Line `json:"adds,omitempty"`
-	// After is what the step takes with To.
-	After MendFigures `json:"after"`
+	// After contains the figures of the step with To.
+	After AnnotationFigures `json:"after"`
 }
 
-// MendFigures are what a step takes of a core.
-type MendFigures struct {
+// AnnotationFigures are the communication, the time and the memory of a step on one core.
+type AnnotationFigures struct {
 	// Sent is the sum of [Collective].Moved over all collectives.
 	Sent int64 `json:"sent_bytes"`
-	// Seconds is the predicted time; 0 for devices that none is predicted for.
+	// Seconds is the predicted time; 0 for devices without a prediction.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Peak is the memory in use at the peak of the schedule.
 	Peak int64 `json:"peak_bytes"`
 }
 
-// Of is what is annotated: names, or "model.go:12".
-func (m Mend) Of() string {
+// Of returns the annotated names, or the line of the annotation, such as "model.go:12".
+func (m AnnotationSuggestion) Of() string {
 	switch {
 	case m.At != nil:
 		return m.At.String()
@@ -71,30 +71,31 @@ func (m Mend) Of() string {
 	return m.Name
 }
 
-// MendOptions say how mends are looked for.
-type MendOptions struct {
-	// Target is what Try compiles for. It predicts times for slices of TPUs, and a mend that does not fit
-	// into a core's memory is none, if that is known.
+// AnnotationOptions configure [SuggestAnnotations].
+type AnnotationOptions struct {
+	// Target describes the devices that Try compiles for. Times are predicted for TPU slices only. An
+	// annotation with which the step does not fit into a core's memory is not suggested, if the size of
+	// the memory is known.
 	Target Target
-	// Most is how many annotations are compiled at most; 0 stands for 24.
+	// Most is the largest number of annotations to compile; 0 means 24.
 	Most int
 	// Try compiles a module and returns the optimized program, or one that is split and fused and not
 	// finished, such as a probe of pjrt/worker. It is called by one goroutine.
 	Try func(ctx context.Context, m *spmd.Module) (pjrt.Program, error)
-	// Told hears how many annotations of how many have been tried; nil hears nothing.
+	// Told is called after each compilation with the number of annotations tried so far; nil is allowed.
 	Told func(tried, of int)
 }
 
-// FindMends lays out variables, arguments and annotated values of a module otherwise, one after the other,
-// those of the lines and layers with the largest collectives first, and compiles each. What takes a
-// collective over logical devices away and makes the step shorter by the prediction is a mend; where there
-// is none, what makes it send less and compute no more. Annotations that differ only in the numbers of names are changed
-// together. It takes the time of Most+1 compilations.
+// SuggestAnnotations changes the annotations of the variables, arguments and values of a module one at a
+// time, those near the largest collectives first, and compiles the module with each change. It returns the
+// changes that remove a collective over the logical devices and reduce the predicted time. Without a
+// prediction it returns those that reduce the bytes sent and do not compute more. Annotations of names
+// that differ only in numbers change together. The time is that of Most+1 compilations.
 //
-// It returns the error of compiling the module as it is; an annotation that the compiler refuses is
-// counted. The error of ctx comes with the mends that were found before. A module whose traced step is not
-// kept is refused with an error of class FailedPrecondition.
-func FindMends(ctx context.Context, m *spmd.Module, o MendOptions) (*Mends, error) {
+// It returns the error of compiling the unchanged module; annotations that the compiler refuses are
+// counted. If ctx ends, it returns the suggestions found so far and the error of ctx. A module whose traced
+// step was dropped is an error of class FailedPrecondition.
+func SuggestAnnotations(ctx context.Context, m *spmd.Module, o AnnotationOptions) (*AnnotationSuggestions, error) {
 	splits, err := m.Splits()
 	if err != nil {
 		return nil, err
@@ -103,12 +104,12 @@ func FindMends(ctx context.Context, m *spmd.Module, o MendOptions) (*Mends, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &mender{o: o, mesh: mesh}
+	s := &annotationSearch{o: o, mesh: mesh}
 	s.machine, _ = newMachine(o.Target.Name)
 	if s.now, err = s.try(ctx, m); err != nil {
 		return nil, err
 	}
-	out, known := &Mends{Now: s.now.MendFigures, All: []Mend{}}, map[string]bool{string(m.Text): true}
+	out, known := &AnnotationSuggestions{Now: s.now.AnnotationFigures, All: []AnnotationSuggestion{}}, map[string]bool{string(m.Text): true}
 	trials := s.trials(splits, m.Logical)
 	most := min(cmp.Or(o.Most, 24), len(trials))
 	for k := range trials {
@@ -138,35 +139,35 @@ func FindMends(ctx context.Context, m *spmd.Module, o MendOptions) (*Mends, erro
 	}
 	out.All = append(out.All, s.best(trials)...)
 	if ctx.Err() != nil {
-		return out, &errkind.Fault{Op: "report: mends", Subject: m.Name, Err: context.Cause(ctx)}
+		return out, &errkind.Fault{Op: "report: suggest annotations", Subject: m.Name, Err: context.Cause(ctx)}
 	}
 	return out, nil
 }
 
-// mender looks for mends of one module.
-type mender struct {
-	o       MendOptions
+// annotationSearch searches for suggestions for one module.
+type annotationSearch struct {
+	o       AnnotationOptions
 	mesh    sharding.Mesh
 	machine *machine
-	now     *mendCost
+	now     *annotationCost
 }
 
 // trial is an annotation to try in the place of that of splits, which are alike.
 type trial struct {
 	splits []spmd.Split
 	to     logical.Annotation
-	after  *mendCost // nil if it was not tried, or refused
+	after  *annotationCost // nil if it was not tried, or refused
 }
 
-// mendCost is what a compiler made of a module.
-type mendCost struct {
-	MendFigures
+// annotationCost contains the figures of a compiled module.
+type annotationCost struct {
+	AnnotationFigures
 	flops float64
-	at    map[mendKey]*Collective
+	at    map[originKey]*Collective
 }
 
-// mendKey is collectives of one kind that come from one place, whatever the number of its layer.
-type mendKey struct {
+// originKey identifies the collectives of one kind and one origin, without the number of the layer.
+type originKey struct {
 	kind, axis string
 	origin     ir.Origin
 }
@@ -178,7 +179,7 @@ func placed(o *ir.Origin) ir.Origin {
 }
 
 // try compiles a module and reads what it takes.
-func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
+func (s *annotationSearch) try(ctx context.Context, m *spmd.Module) (*annotationCost, error) {
 	program, err := s.o.Try(ctx, m)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
 		return nil, err
 	}
 	optimized.locate(m)
-	out := &mendCost{at: map[mendKey]*Collective{}}
+	out := &annotationCost{at: map[originKey]*Collective{}}
 	all := optimized.counted(s.mesh, nil)
 	for _, c := range all.byKey {
 		out.Sent = sum64(out.Sent, c.Moved)
@@ -197,7 +198,7 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
 		if key.origin == nil || key.axis == spmd.ReplicaAxis {
 			continue // what replicas add up is no matter of splits
 		}
-		at := mendKey{key.kind, key.axis, placed(key.origin)}
+		at := originKey{key.kind, key.axis, placed(key.origin)}
 		if out.at[at] == nil {
 			out.at[at] = &Collective{Kind: c.Kind, Axis: c.Axis, GroupSize: c.GroupSize}
 		}
@@ -212,18 +213,18 @@ func (s *mender) try(ctx context.Context, m *spmd.Module) (*mendCost, error) {
 }
 
 // places are the collectives of the module, those of most bytes first.
-func (p *mendCost) places() (keys []mendKey) {
+func (p *annotationCost) places() (keys []originKey) {
 	for key := range p.at {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, func(a, b mendKey) int {
+	slices.SortFunc(keys, func(a, b originKey) int {
 		return cmp.Or(cmp.Compare(p.at[b].Moved, p.at[a].Moved), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 	return keys
 }
 
 // without are the collectives that another step does not have.
-func (t *mendCost) without(o *mendCost) (all []Line) {
+func (t *annotationCost) without(o *annotationCost) (all []Line) {
 	for _, key := range t.places() {
 		if o.at[key] == nil {
 			line := lineAt(&key.origin)
@@ -235,7 +236,7 @@ func (t *mendCost) without(o *mendCost) (all []Line) {
 }
 
 // trials are the annotations to try, the nearest to the largest collectives first.
-func (s *mender) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
+func (s *annotationSearch) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
 	type group struct {
 		splits []spmd.Split
 		far    int
@@ -269,7 +270,7 @@ func (s *mender) trials(splits []spmd.Split, mesh sharding.Mesh) (all []trial) {
 
 // far says how far a split is from the collectives: in the layer of one, in its line, in its function or
 // elsewhere, and there by their order.
-func far(s spmd.Split, keys []mendKey) int {
+func far(s spmd.Split, keys []originKey) int {
 	at, least := placed(s.Origin), 3*len(keys)
 	for n, key := range keys {
 		switch {
@@ -285,8 +286,8 @@ func far(s spmd.Split, keys []mendKey) int {
 	return least
 }
 
-// best are the mends among the trials: for each collective that is too many the best that takes it away.
-func (s *mender) best(trials []trial) (mends []Mend) {
+// best returns, for each collective that a trial removes, the best trial that removes it.
+func (s *annotationSearch) best(trials []trial) (all []AnnotationSuggestion) {
 	var found []*trial
 	for k := range trials {
 		t := &trials[k]
@@ -297,9 +298,9 @@ func (s *mender) best(trials []trial) (mends []Mend) {
 	slices.SortStableFunc(found, func(a, b *trial) int {
 		return cmp.Or(cmp.Compare(a.after.cost(), b.after.cost()), cmp.Compare(a.after.Peak, b.after.Peak))
 	})
-	gone := map[mendKey]bool{}
+	gone := map[originKey]bool{}
 	for _, t := range found {
-		m, fresh := t.mend(), false
+		m, fresh := t.suggestion(), false
 		for _, key := range s.now.places() {
 			if t.after.at[key] == nil {
 				fresh = fresh || !gone[key]
@@ -308,28 +309,28 @@ func (s *mender) best(trials []trial) (mends []Mend) {
 		}
 		m.Removes, m.Adds = s.now.without(t.after), t.after.without(s.now)
 		if fresh {
-			mends = append(mends, m)
+			all = append(all, m)
 		}
 	}
-	return mends
+	return all
 }
 
 // better reports whether a step is shorter, or sends less and computes no more where no time is known.
-func (t *mendCost) better(than *mendCost) bool {
+func (t *annotationCost) better(than *annotationCost) bool {
 	return t.cost() < than.cost() && (t.Seconds > 0 || t.flops <= 1.02*than.flops)
 }
 
-// cost is what mends make less: seconds, or bytes where no time is known.
-func (f MendFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.Sent)) }
+// cost returns the figure to reduce: seconds, or the bytes sent if no time is predicted.
+func (f AnnotationFigures) cost() float64 { return cmp.Or(f.Seconds, float64(f.Sent)) }
 
 func lineAt(o *ir.Origin) Line {
 	return Line{File: o.File, Line: o.Line, Function: o.Function, Call: o.Call, Layer: layerName(o), Pass: o.Pass.String()}
 }
 
-// mend is the trial in words.
-func (t *trial) mend() Mend {
+// suggestion returns the trial as plain data.
+func (t *trial) suggestion() AnnotationSuggestion {
 	first := t.splits[0]
-	m := Mend{Name: first.Name, From: first.Annotation.String(), To: t.to.String(), After: t.after.MendFigures}
+	m := AnnotationSuggestion{Name: first.Name, From: first.Annotation.String(), To: t.to.String(), After: t.after.AnnotationFigures}
 	for _, s := range t.splits[1:] {
 		m.Name = both(m.Name, s.Name)
 	}
@@ -402,16 +403,16 @@ func moved(a logical.Annotation, rank int, axis string, to int) logical.Annotati
 	return logical.Over(names...)
 }
 
-// side is what a mend takes away, by the sign -, or adds, by +.
+// side lists the collectives that a suggestion removes (Sign is "-") or adds ("+").
 type side struct {
 	Sign  string
 	Lines []Line
 }
 
-func (m Mend) sides() []side { return []side{{"-", m.Removes}, {"+", m.Adds}} }
+func (m AnnotationSuggestion) sides() []side { return []side{{"-", m.Removes}, {"+", m.Adds}} }
 
-// Summary says how many annotations were, and what came of it.
-func (m *Mends) Summary() string {
+// Summary returns the number of annotations that were tried, and whether any of them is better.
+func (m *AnnotationSuggestions) Summary() string {
 	text := fmt.Sprintf("%d tried", m.Tried)
 	if m.Refused > 0 {
 		text += fmt.Sprintf(", %d of them refused by the compiler", m.Refused)

@@ -21,7 +21,7 @@ import (
 
 // Both layers are split by columns, so that the second needs all of what the first gives. Split by
 // rows, the sum over its rows is all that is sent.
-func ExampleCompiledStep_Mends() {
+func ExampleCompiledStep_SuggestAnnotations() {
 	ctx := context.Background()
 	sys := strategytest.OK(system.Open(ctx, system.Options{CPUDevices: 2}))
 	defer sys.Close()
@@ -34,9 +34,9 @@ func ExampleCompiledStep_Mends() {
 		return graph.ReduceAllMean(graph.Square(layers.Dense(rc.Scope("down"), h, false, 16)))
 	}, train.Options{}))
 	compiled := strategytest.OK(step.Compiled(ctx, shapes.Make(dtypes.Float32, 32, 16)))
-	mends := strategytest.OK(compiled.Mends(ctx, report.MendOptions{}))
-	best := mends.All[0]
+	suggested := strategytest.OK(compiled.SuggestAnnotations(ctx, report.AnnotationOptions{}))
+	best := suggested.All[0]
 	fmt.Printf("%s from %s to %s: %d collectives less, %d bytes sent instead of %d\n",
-		best.Of(), best.From, best.To, len(best.Removes), best.After.Sent, mends.Now.Sent)
+		best.Of(), best.From, best.To, len(best.Removes), best.After.Sent, suggested.Now.Sent)
 	// Output: /down/dense/weights from 1,2 to 2,1: 3 collectives less, 2048 bytes sent instead of 12292
 }
