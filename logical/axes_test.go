@@ -45,11 +45,11 @@ func TestAMeshOfAxesThatAreNoneIsRefused(t *testing.T) {
 	}{
 		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "model=2,sequence=4 make 8 logical devices, and the replica has 4; let the sizes multiply"},
 		{4, []sharding.Axis{{Name: "", Size: 4}}, "the name is empty"},
-		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": it is given twice`},
+		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": the name is used twice`},
 		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis "replica" is that of the replicas`},
 		{4, []sharding.Axis{{Name: "logical.0", Size: 4}}, "has a dot in its name"},
 		{4, []sharding.Axis{{Name: "m,n", Size: 4}}, `contains ','`},
-		{0, []sharding.Axis{{Name: "m", Size: 0}}, "its size is 0; give at least 1"},
+		{0, []sharding.Axis{{Name: "m", Size: 0}}, "its size is 0; the size must be at least 1"},
 		{0, []sharding.Axis{{Name: "m", Size: -2}, {Name: "n", Size: -2}}, "its size is -2"},
 		{0, []sharding.Axis{{Name: "m", Size: 1 << 20}, {Name: "n", Size: 1 << 20}}, "larger than"},
 	} {

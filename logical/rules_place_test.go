@@ -134,7 +134,7 @@ func TestRulesInJSON(t *testing.T) {
 		{`{"rules": [{"variable": "w", "largest": ""}]}`, `"w" has 1 of the ways`},
 		{`{"rules": [{"variable": "w", "split": 3}]}`, `rule 0: its split cannot be read: 3 names no axes; write the axes of each dimension, as in "-,logical"`},
 		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "1,2 names no axes"},
-		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that stays whole at offset 2`},
+		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that is not split at offset 2`},
 		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is no text: 3"},
 		{`{"rules": [{"variable": "w", "state": "all"}]}`, `"all" is none; write "none", "optimizer", "gradients" or "parameters"`},
 		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `"w" has 2 of the ways`},

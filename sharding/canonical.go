@@ -2,11 +2,14 @@ package sharding
 
 import "slices"
 
-// Canonical returns the sharding as XLA normalises it, so that shardings of one meaning become
-// equal. A tensor in one tile becomes replicated. Subgroups of size 1 disappear; subgroups of one
-// kind become one subgroup; the replicated subgroup comes last, with its devices in ascending
-// order. A tensor with subgroups of one kind and no other split becomes a sharding of that kind.
-// Where there are subgroups, the cost is proportional to the number of devices.
+// Canonical returns the sharding in XLA's normal form, so that equivalent shardings become equal:
+//
+//   - A tensor with a single tile becomes replicated.
+//   - Subgroups of size 1 are removed, and subgroups of the same kind are merged into one.
+//   - The replicated subgroup is last, and the devices of each of its groups are in ascending order.
+//   - A tensor with one kind of subgroup and no other split becomes a sharding of that kind.
+//
+// For a sharding with subgroups, the cost is proportional to the number of devices.
 func (s OpSharding) Canonical() OpSharding {
 	switch s.kind {
 	case KindTuple:
@@ -26,16 +29,14 @@ func (s OpSharding) Canonical() OpSharding {
 	return s
 }
 
-// mergeSubgroups is Canonical of several tiles with subgroups.
 func (s OpSharding) mergeSubgroups() OpSharding {
 	data := len(s.tiles.dims) - len(s.subgroups)
-	// order are the dimensions as they are read: those of the tensor, then the subgroups by kind;
-	// sizes are those of the kinds.
+	// order lists the tile dimensions: first the tensor dimensions, then the subgroups by kind.
 	order := make([]int, 0, len(s.tiles.dims))
 	for i := range data {
 		order = append(order, i)
 	}
-	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a, b Kind) int { return a.rank() - b.rank() }))
+	kinds := slices.Compact(slices.SortedFunc(slices.Values(s.subgroups), func(a, b Kind) int { return a.order() - b.order() }))
 	merged := OpSharding{kind: KindTiled, tiles: tiles{dims: slices.Clone(s.tiles.dims[:data])}}
 	for _, kind := range kinds {
 		size := 1
@@ -50,8 +51,8 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 			merged.tiles.dims = append(merged.tiles.dims, size)
 		}
 	}
-	whole := !slices.ContainsFunc(s.tiles.dims[:data], func(n int) bool { return n > 1 })
-	if whole && len(merged.subgroups) == 1 {
+	unsplit := !slices.ContainsFunc(s.tiles.dims[:data], func(n int) bool { return n > 1 })
+	if unsplit && len(merged.subgroups) == 1 {
 		switch merged.subgroups[0] {
 		case KindReplicated:
 			return OpReplicated()
@@ -59,21 +60,22 @@ func (s OpSharding) mergeSubgroups() OpSharding {
 			return OpManual()
 		}
 	}
-	devices := permuted(s.tiles.expand(), s.tiles.dims, order)
+	devices := transpose(s.tiles.expand(), s.tiles.dims, order)
 	if n := len(merged.subgroups); n > 0 && merged.subgroups[n-1] == KindReplicated {
 		for group := range slices.Chunk(devices, merged.tiles.dims[len(merged.tiles.dims)-1]) {
 			slices.Sort(group)
 		}
 	}
-	if slices.Equal(merged.tiles.dims, s.tiles.dims) && slices.Equal(merged.subgroups, s.subgroups) && slices.Equal(devices, s.tiles.expand()) {
-		return s // also in how its devices are written
+	if slices.Equal(merged.tiles.dims, s.tiles.dims) && slices.Equal(merged.subgroups, s.subgroups) &&
+		slices.Equal(devices, s.tiles.expand()) {
+		return s // preserves the iota form
 	}
 	merged.tiles.devices = devices
 	return merged
 }
 
-// rank puts the kinds of subgroups in XLA's order.
-func (k Kind) rank() int {
+// order returns the position of a subgroup of kind k in XLA's order.
+func (k Kind) order() int {
 	if k == KindReplicated {
 		return int(KindUnreduced) + 1
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The texts are XLA's for the same tiles.
-func TestCanonicalMergesSubgroupsAsXLA(t *testing.T) {
+// The expected texts are the output of XLA for the same tiles.
+func TestCanonicalMatchesXLA(t *testing.T) {
 	for text, want := range map[string]string{
 		"{devices=[1,1]5}":                                                         "{replicated}",
 		"{devices=[1,1,1]0 last_tile_dims={manual}}":                               "{replicated}",
@@ -33,7 +33,7 @@ func TestCanonicalMergesSubgroupsAsXLA(t *testing.T) {
 		require.NoError(t, err, text)
 		got := op.Canonical()
 		assert.Equal(t, want, got.String(), text)
-		assert.True(t, got.Equal(got.Canonical()), "%s: it is canonical", text)
+		assert.True(t, got.Equal(got.Canonical()), "%s: Canonical is idempotent", text)
 	}
 }
 

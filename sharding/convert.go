@@ -8,9 +8,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// OpSharding returns the spec over a mesh in the form that names devices. The result does not say
-// which dimensions are open. Along axes that split nothing the devices hold copies, and a tensor
-// that no axis splits is replicated.
+// OpSharding converts the spec to the representation that lists the devices of mesh. The conversion
+// loses the information which dimensions are open. Devices that differ only in axes that split no
+// dimension hold copies. If no axis splits the tensor, the result is replicated. OpSharding returns
+// an error if the spec is not valid on the mesh.
 func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	if err := s.validateAxes(mesh); err != nil {
 		return OpSharding{}, err
@@ -45,10 +46,10 @@ func (s Spec) OpSharding(mesh Mesh) (OpSharding, error) {
 	return OpIotaTile(tile, reshape, perm, subgroups...)
 }
 
-// simplifyIota drops dimensions of size 1 and merges those that stay side by side, as XLA does: the
-// result has the fewest dimensions.
+// simplifyIota removes dimensions of size 1 and merges dimensions that stay adjacent, as XLA does.
+// The result has the minimal number of dimensions.
 func simplifyIota(sizes, perm []int) (reshape, order []int) {
-	type run struct{ first, size int } // neighboring dimensions, as one
+	type run struct{ first, size int } // merged adjacent dimensions
 	var runs []run
 	next := -1
 	for _, p := range perm {
@@ -63,13 +64,13 @@ func simplifyIota(sizes, perm []int) (reshape, order []int) {
 		for next = p + 1; next < len(sizes) && sizes[next] == 1; next++ {
 		}
 	}
-	byPlace := slices.Clone(runs)
-	slices.SortFunc(byPlace, func(a, b run) int { return a.first - b.first })
-	for _, r := range byPlace {
+	sorted := slices.Clone(runs)
+	slices.SortFunc(sorted, func(a, b run) int { return a.first - b.first })
+	for _, r := range sorted {
 		reshape = append(reshape, r.size)
 	}
 	for _, r := range runs {
-		order = append(order, slices.Index(byPlace, r))
+		order = append(order, slices.Index(sorted, r))
 	}
 	if reshape == nil {
 		return []int{1}, []int{0}
@@ -77,18 +78,19 @@ func simplifyIota(sizes, perm []int) (reshape, order []int) {
 	return reshape, order
 }
 
-// SpecOf returns the closed spec that means the same as op, on a mesh and for a tensor of the given
-// rank. It does not use axes of size 1. If no spec over the axes of the mesh expresses op (one
-// device holds the whole tensor, the devices are in another order, or a split within an axis), the
-// error matches [errors.ErrUnsupported].
+// SpecOf converts op to a closed spec on mesh, for a tensor of the given rank. It does not use axes
+// of size 1. If no spec on the mesh is equivalent to op, the error matches [errors.ErrUnsupported].
+// Examples are a tensor on one device, devices in another order, and a split of only a part of an
+// axis.
 func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	if rank < 0 {
-		return Spec{}, wrong("spec of", "give a rank from 0", "rank %d is negative", rank)
+		return Spec{}, invalid("spec of", "the rank must be at least 0", "rank %d is negative", rank)
 	}
 	op = op.Canonical()
-	refuse := func(why string) (Spec, error) {
-		return Spec{}, &errkind.Fault{Op: "sharding: spec of", Subject: fmt.Sprintf("%v on %v", op, mesh), Reason: why,
-			Hint: "keep the OpSharding, or use a mesh with other axes", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+	unsupported := func(reason string) (Spec, error) {
+		return Spec{}, &errkind.Fault{Op: "sharding: spec of", Subject: fmt.Sprintf("%v on %v", op, mesh), Reason: reason,
+			Hint:  "keep the OpSharding, or use a mesh with other axes",
+			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	if op.kind == KindReplicated {
 		return Replicated(rank), nil
@@ -96,48 +98,49 @@ func SpecOf(mesh Mesh, op OpSharding, rank int) (Spec, error) {
 	tile := op.TileShape()
 	switch {
 	case op.kind != KindTiled:
-		return refuse("no axes say this")
+		return unsupported("a spec cannot express a sharding of kind " + op.kind.String())
 	case slices.ContainsFunc(op.subgroups, func(k Kind) bool { return k != KindReplicated }):
-		return refuse("a subgroup is not replicated")
+		return unsupported("a subgroup is not replicated")
 	case len(tile) != rank:
-		return Spec{}, wrong("spec of", "give the rank of the tensor", "%v tiles %d dimensions of a tensor of rank %d", op, len(tile), rank)
+		return Spec{}, invalid("spec of", "pass the rank of the tensor",
+			"%v tiles %d dimensions of a tensor of rank %d", op, len(tile), rank)
 	}
-	places := op.tilePlaces(mesh.Size())
-	if places == nil {
-		return refuse("its devices are not those of the mesh")
+	coordinates := op.tileCoordinates(mesh.Size())
+	if coordinates == nil {
+		return unsupported("its devices differ from the devices of the mesh")
 	}
-	spec, ok := specOfPlaces(mesh, tile, places)
+	spec, ok := specOfTiles(mesh, tile, coordinates)
 	if !ok {
-		return refuse("its tiles do not follow the axes")
+		return unsupported("its tiles do not follow the mesh axes")
 	}
 	return spec, nil
 }
 
-// tilePlaces returns, by device, the place of its tile without subgroups; nil if the devices are
-// not 0 to count-1.
-func (s OpSharding) tilePlaces(count int) [][]int {
+// tileCoordinates returns the tile coordinates of each device, without the subgroup dimensions. It
+// returns nil if the devices are not 0 to count-1.
+func (s OpSharding) tileCoordinates(count int) [][]int {
 	devices := s.tiles.expand()
 	if len(devices) != count {
 		return nil
 	}
-	places := make([][]int, count)
+	coordinates := make([][]int, count)
 	for k, device := range devices {
 		if device >= count {
 			return nil
 		}
-		place := make([]int, len(s.tiles.dims))
-		for i := len(place) - 1; i >= 0; i-- {
-			place[i] = k % s.tiles.dims[i]
+		tile := make([]int, len(s.tiles.dims))
+		for i := len(tile) - 1; i >= 0; i-- {
+			tile[i] = k % s.tiles.dims[i]
 			k /= s.tiles.dims[i]
 		}
-		places[device] = place[:len(place)-len(s.subgroups)]
+		coordinates[device] = tile[:len(tile)-len(s.subgroups)]
 	}
-	return places
+	return coordinates
 }
 
-// specOfPlaces finds the axes of each dimension from the step that the tile takes with the first
-// step along the axis: the larger, the more major.
-func specOfPlaces(mesh Mesh, tile []int, places [][]int) (Spec, bool) {
+// specOfTiles infers the axes of each dimension from the distance that the tile index moves in the
+// first step along each axis. The axis with the largest distance is the major axis.
+func specOfTiles(mesh Mesh, tile []int, coordinates [][]int) (Spec, bool) {
 	type step struct {
 		axis string
 		size int
@@ -150,7 +153,7 @@ func specOfPlaces(mesh Mesh, tile []int, places [][]int) (Spec, bool) {
 			continue
 		}
 		for d := range tile {
-			if move := places[stride][d] - places[0][d]; move > 0 {
+			if move := coordinates[stride][d] - coordinates[0][d]; move > 0 {
 				steps[d] = append(steps[d], step{axis.Name, move})
 			}
 		}
@@ -170,10 +173,10 @@ func specOfPlaces(mesh Mesh, tile []int, places [][]int) (Spec, bool) {
 			return Spec{}, false
 		}
 	}
-	for device, place := range places {
+	for device, want := range coordinates {
 		coords := mesh.Coordinates(device)
 		for d := range tile {
-			if shardIndex(mesh, spec.dims[d], coords) != place[d] {
+			if shardIndex(mesh, spec.dims[d], coords) != want[d] {
 				return Spec{}, false
 			}
 		}

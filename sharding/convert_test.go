@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestSpecAndOpShardingMeanTheSame(t *testing.T) {
+func TestSpecAndOpShardingAreEquivalent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 500 {
 		m := randomMesh(t, rng)
@@ -40,7 +40,7 @@ func TestSpecAndOpShardingMeanTheSame(t *testing.T) {
 	}
 }
 
-func TestSpecOpShardingWritesTheShortestIota(t *testing.T) {
+func TestSpecOpShardingUsesMinimalIota(t *testing.T) {
 	m := mesh(t, sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 2}, sharding.Axis{Name: "c", Size: 4})
 	for _, test := range []struct {
 		spec sharding.Spec
@@ -60,7 +60,7 @@ func TestSpecOpShardingWritesTheShortestIota(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestSpecOfRefusesWhatNoSpecSays(t *testing.T) {
+func TestSpecOfRejectsUnsupportedShardings(t *testing.T) {
 	m := mesh2x4(t)
 	for _, text := range []string{
 		"{maximal device=0}", "{manual}", "{devices=[8]1,0,2,3,4,5,6,7}", "{devices=[4]<=[4]}",

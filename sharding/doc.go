@@ -1,41 +1,43 @@
-// Package sharding describes how tensors are laid over devices, as plain data.
+// Package sharding describes how tensors are split and replicated over devices.
 //
-// No value of this package holds a device, a client or C memory. All values are immutable, the same
-// on every host, and safe to share between goroutines.
+// All values of this package are plain, immutable data. They hold no device, client or C memory,
+// are the same on every host, and may be shared between goroutines.
 //
 // # Meshes and specs
 //
-// A [Mesh] arranges devices on named axes. A [Spec] says, for each dimension of a tensor, over
-// which axes it is split; [P] writes one:
+// A [Mesh] arranges devices on named axes. A [Spec] lists, for each dimension of a tensor, the mesh
+// axes that split the dimension. [P] builds a Spec:
 //
 //	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "logical", Size: 4})
 //	spec := sharding.P("replica", nil, "logical")
 //
-// A dimension may be split over several axes, the major axis first, and may be left open for the
-// partitioner ([Open]). [Spec.Validate] returns all problems at once, as [*SpecError] values that
-// say what to write instead. A dimension that its axes do not divide is an error: it is never
-// padded or replicated silently.
+// A dimension can be split over several axes, listed with the major axis first, or left open for
+// the partitioner ([Open]). [Spec.Validate] returns all problems of a spec at once, as [*SpecError]
+// values that include a suggested correction. If the axes of a dimension do not divide its size,
+// validation fails; the dimension is never padded or replicated silently.
 //
-// [ShardShape], [IndexRanges], [ReplicationFactor] and [BytesPerDevice] say which
-// device holds which part of a tensor.
+// [ShardShape], [IndexRanges], [ReplicationFactor] and [BytesPerDevice] compute the shard of a
+// tensor that each device holds.
 //
 // # Shardy text
 //
-// [Mesh.Shardy], [Spec.Shardy] and [Spec.ShardyBare] write the MLIR text of the Shardy partitioner;
-// [ParseShardy] reads a spec back.
+// [Mesh.Shardy], [Spec.Shardy] and [Spec.ShardyBare] write MLIR text for the Shardy partitioner.
+// [ParseShardy] parses a spec from this text.
 //
-// # Shardings that name devices
+// # Shardings that list devices
 //
-// [OpSharding] is the older form of XLA's GSPMD partitioner and of TensorFlow. It reads and writes
-// HLO text ([ParseOpSharding]) and the xla.OpSharding message ([ParseOpShardingProto]).
-// [AssignToLogicalDevice], [ReplicateToLogicalDevices] and [SplitToLogicalDevices] make the
-// shardings of TensorFlow's TPUStrategy, with its checks in its order; [OpTile], [OpPartialTile],
-// [OpSubgroupTile], [OpSplit] and [OpMeshSplit] make the shardings of TensorFlow's xla_sharding
-// module. Where TensorFlow fails by accident (a zero or negative partition, a negative device, an
-// unknown rank), these functions return an error. [Spec.OpSharding] and [SpecOf] convert between
-// the two forms.
+// [OpSharding] is the representation that XLA's GSPMD partitioner and TensorFlow use. It lists
+// devices instead of mesh axes. [ParseOpSharding] parses HLO text, and [ParseOpShardingProto]
+// parses a serialized xla.OpSharding message. [Spec.OpSharding] and [SpecOf] convert between the
+// two representations.
 //
-// # Looking at a layout
+// [AssignToLogicalDevice], [ReplicateToLogicalDevices] and [SplitToLogicalDevices] build the
+// shardings of TensorFlow's TPUStrategy and check their arguments in the same order as TensorFlow.
+// [OpTile], [OpPartialTile], [OpSubgroupTile], [OpSplit] and [OpMeshSplit] build the shardings of
+// TensorFlow's xla_sharding module. These functions return an error for arguments that make
+// TensorFlow crash: a partition below 1, a negative device, or an unknown rank.
 //
-// [Visualize] draws which device holds which part, and [BytesPerDevice] says how much.
+// # Drawing a sharding
+//
+// [Visualize] and [VisualizeOp] draw an ASCII table of the devices that hold each shard.
 package sharding

@@ -6,7 +6,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// wrong returns the error of a value that op cannot take: what is wrong with it, and what to give.
-func wrong(op, hint, format string, args ...any) error {
+// invalid returns a ValueError for an argument of op. The format describes the problem and hint
+// describes the correction.
+func invalid(op, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "sharding: " + op, Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
 }

@@ -40,7 +40,7 @@ func ExampleSpec_Validate() {
 	// unknown axis in dimension 1
 	// indivisible in dimension 0
 	// sharding: dimension 1: the mesh has no axis "model"; the axes are replica=2,logical=4
-	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (-)
+	// sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or do not split it (-)
 }
 
 func ExampleSpec_OpSharding() {

@@ -10,11 +10,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The tables are written by hand: device numbers on a cube of 2 x 2 x 2, and on 2 x 3.
-func TestGroupsOfACollective(t *testing.T) {
+// The expected device numbers, on meshes of 2 x 2 x 2 and 2 x 1 x 3 devices, were derived by hand.
+func TestGroups(t *testing.T) {
 	cube, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 2}, sharding.Axis{Name: "model", Size: 2}, sharding.Axis{Name: "sequence", Size: 2})
 	require.NoError(t, err)
-	oblong, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 3})
+	rectangle, err := sharding.NewMesh(sharding.Axis{Name: "a", Size: 2}, sharding.Axis{Name: "one", Size: 1}, sharding.Axis{Name: "b", Size: 3})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		mesh sharding.Mesh
@@ -30,10 +30,10 @@ func TestGroupsOfACollective(t *testing.T) {
 		{cube, []string{"replica", "sequence"}, [][]int{{0, 1, 4, 5}, {2, 3, 6, 7}}},
 		{cube, []string{"sequence", "replica"}, [][]int{{0, 4, 1, 5}, {2, 6, 3, 7}}},
 		{cube, []string{"replica", "model", "sequence"}, [][]int{{0, 1, 2, 3, 4, 5, 6, 7}}},
-		{oblong, []string{"a"}, [][]int{{0, 3}, {1, 4}, {2, 5}}},
-		{oblong, []string{"b"}, [][]int{{0, 1, 2}, {3, 4, 5}}},
-		{oblong, []string{"one"}, [][]int{{0}, {1}, {2}, {3}, {4}, {5}}},
-		{oblong, []string{"b", "one", "a"}, [][]int{{0, 3, 1, 4, 2, 5}}},
+		{rectangle, []string{"a"}, [][]int{{0, 3}, {1, 4}, {2, 5}}},
+		{rectangle, []string{"b"}, [][]int{{0, 1, 2}, {3, 4, 5}}},
+		{rectangle, []string{"one"}, [][]int{{0}, {1}, {2}, {3}, {4}, {5}}},
+		{rectangle, []string{"b", "one", "a"}, [][]int{{0, 3, 1, 4, 2, 5}}},
 		{sharding.Mesh{}, nil, [][]int{{0}}},
 	} {
 		groups, err := c.mesh.Groups(c.axes...)

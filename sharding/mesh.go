@@ -8,43 +8,44 @@ import (
 	"strings"
 )
 
-// Axis is one named dimension of a [Mesh].
+// Axis is one named dimension of a [Mesh]. Size is the number of devices along the axis.
 type Axis struct {
 	Name string
 	Size int
 }
 
-// Mesh arranges devices on named axes, as TensorFlow's tf.experimental.dtensor.Mesh and Shardy's
-// sdy.mesh do. Device numbers run row-major over the axes: the last axis varies fastest. On the
-// mesh of a strategy, with axes replica=R and logical=P, device r*P + p is logical device p of
+// Mesh arranges devices on named axes, like TensorFlow's tf.experimental.dtensor.Mesh and Shardy's
+// sdy.mesh. Devices are numbered in row-major order: the coordinate on the last axis varies
+// fastest. On a mesh with axes replica=R and logical=P, device r*P + p is logical device p of
 // replica r.
 //
-// A Mesh is an immutable value: it holds no client and no device, is the same on every host, and
-// may be shared between goroutines. The zero Mesh has no axes and one device.
+// A Mesh is an immutable value and may be shared between goroutines. The zero Mesh has no axes and
+// one device.
 type Mesh struct {
 	axes []Axis
 }
 
-// NewMesh returns the mesh over axes, slowest first. It refuses an empty or repeated name, a name
-// with characters other than letters, digits, '_', '.' and '-', a size below 1, and a mesh of more
-// than math.MaxInt32 devices. A mesh without axes has one device.
+// NewMesh returns a mesh with the given axes, slowest first. Axis names must be unique and consist
+// of letters, digits, '_', '.' and '-'. Sizes must be at least 1, and the mesh must not have more
+// than math.MaxInt32 devices. Without axes, the mesh has one device.
 func NewMesh(axes ...Axis) (Mesh, error) {
 	size := 1
 	for i, axis := range axes {
 		if err := checkAxisName(i, axis.Name); err != nil {
 			return Mesh{}, err
 		}
-		at := fmt.Sprintf("mesh axis %q", axis.Name)
+		op := fmt.Sprintf("mesh axis %q", axis.Name)
 		if axis.Size < 1 {
-			return Mesh{}, wrong(at, "give at least 1", "its size is %d", axis.Size)
+			return Mesh{}, invalid(op, "the size must be at least 1", "its size is %d", axis.Size)
 		}
 		if axis.Size > math.MaxInt32/size {
-			return Mesh{}, wrong(at, "give smaller axes", "its size of %d makes the mesh larger than %d devices", axis.Size, math.MaxInt32)
+			return Mesh{}, invalid(op, "use smaller axes",
+				"with its size of %d the mesh has more than %d devices", axis.Size, math.MaxInt32)
 		}
 		size *= axis.Size
 		for _, earlier := range axes[:i] {
 			if earlier.Name == axis.Name {
-				return Mesh{}, wrong(at, "give every axis a name of its own", "it is given twice")
+				return Mesh{}, invalid(op, "each axis needs a different name", "the name is used twice")
 			}
 		}
 	}
@@ -54,11 +55,11 @@ func NewMesh(axes ...Axis) (Mesh, error) {
 func checkAxisName(i int, name string) error {
 	op := fmt.Sprintf("mesh axis %d", i)
 	if name == "" {
-		return wrong(op, `name it, for example, "data"`, "the name is empty")
+		return invalid(op, `use a name such as "data"`, "the name is empty")
 	}
 	for _, r := range name {
 		if !isNameRune(r) {
-			return wrong(op, "use letters, digits, '_', '.' and '-'", "name %q contains %q", name, r)
+			return invalid(op, "use letters, digits, '_', '.' and '-'", "name %q contains %q", name, r)
 		}
 	}
 	return nil
@@ -104,8 +105,8 @@ func (m Mesh) axisIndex(name string) int {
 	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == name })
 }
 
-// Coordinates returns the place of a device on each axis, slowest axis first. It returns nil if the
-// mesh has no such device.
+// Coordinates returns the position of a device on each axis, slowest axis first, or nil if the mesh
+// does not have the device.
 func (m Mesh) Coordinates(device int) []int {
 	if device < 0 || device >= m.Size() {
 		return nil
@@ -118,25 +119,24 @@ func (m Mesh) Coordinates(device int) []int {
 	return coords
 }
 
-// Groups returns the groups of devices that a collective over the named axes combines: devices of
-// one group differ in their coordinates on these axes only. In a group the devices run row-major
-// over the axes in the order in which they are named: on the axis named last the coordinate varies
-// fastest. The groups run row-major over the other axes of the mesh. Without axes each device is a
-// group. Each call makes new slices.
+// Groups returns the groups of devices that a collective over the named axes combines. The devices
+// of a group differ only in their coordinates on these axes. Within a group, devices are in
+// row-major order of the named axes: the coordinate on the axis named last varies fastest. The
+// groups are in row-major order of the other mesh axes. Without axes, each device is its own group.
+// The caller owns the result.
 //
-// An axis that the mesh lacks, and one that is named twice, are a [*SpecError].
+// If an axis is unknown or named twice, the error is a [*SpecError].
 func (m Mesh) Groups(axes ...string) ([][]int, error) {
 	if err := NewSpec(Dim{Axes: axes}).validateAxes(m); err != nil {
 		return nil, err
 	}
-	// strides are the distances between neighbors along each axis.
 	strides, stride := make([]int, len(m.axes)), 1
 	for i := len(m.axes) - 1; i >= 0; i-- {
 		strides[i] = stride
 		stride *= m.axes[i].Size
 	}
-	// along appends the devices that are reached from those of base along an axis.
-	along := func(base []int, i int) (devices []int) {
+	// extend returns, for each base device, all devices that differ from it only on axis i.
+	extend := func(base []int, i int) (devices []int) {
 		for _, device := range base {
 			for k := range m.axes[i].Size {
 				devices = append(devices, device+k*strides[i])
@@ -147,21 +147,22 @@ func (m Mesh) Groups(axes ...string) ([][]int, error) {
 	firsts := []int{0}
 	for i, axis := range m.axes {
 		if !slices.Contains(axes, axis.Name) {
-			firsts = along(firsts, i)
+			firsts = extend(firsts, i)
 		}
 	}
 	groups := make([][]int, len(firsts))
 	for g, first := range firsts {
 		groups[g] = []int{first}
 		for _, name := range axes {
-			groups[g] = along(groups[g], m.axisIndex(name))
+			groups[g] = extend(groups[g], m.axisIndex(name))
 		}
 	}
 	return groups, nil
 }
 
-// SortAxes returns names in the order of the mesh's axes, without repeats. Names the mesh lacks
-// come last, in the order given. Shardy wants sets of axes, such as manual_axes, in this order.
+// SortAxes returns names without duplicates, in the order of the mesh axes. Names that are not axes
+// of the mesh follow, in the given order. Shardy requires this order for sets of axes such as
+// manual_axes.
 func (m Mesh) SortAxes(names []string) []string {
 	sorted := make([]string, 0, len(names))
 	for _, axis := range m.axes {
@@ -180,8 +181,9 @@ func (m Mesh) SortAxes(names []string) []string {
 // Equal reports whether both meshes have the same axes in the same order.
 func (m Mesh) Equal(other Mesh) bool { return slices.Equal(m.axes, other.axes) }
 
-// Shardy returns the mesh as a Shardy operation named name, without a leading '@': sdy.mesh @mesh =
-// <["replica"=2, "logical"=4]>.
+// Shardy returns the mesh as a Shardy operation with the given name (without '@'):
+//
+//	sdy.mesh @mesh = <["replica"=2, "logical"=4]>
 func (m Mesh) Shardy(name string) string {
 	parts := make([]string, len(m.axes))
 	for i, axis := range m.axes {

@@ -37,7 +37,7 @@ func TestMeshNumbersDevicesRowMajor(t *testing.T) {
 	assert.Equal(t, []string{"replica", "logical", "zz"}, m.SortAxes([]string{"logical", "zz", "replica", "logical"}))
 }
 
-func TestCoordinatesCountTheLastAxisFastest(t *testing.T) {
+func TestLastCoordinateVariesFastest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		m := randomMesh(t, rng)
@@ -52,7 +52,7 @@ func TestCoordinatesCountTheLastAxisFastest(t *testing.T) {
 	}
 }
 
-func TestMeshRefusesBadInput(t *testing.T) {
+func TestNewMeshRejectsInvalidAxes(t *testing.T) {
 	for name, axes := range map[string][]sharding.Axis{
 		"empty name":     {{Name: "", Size: 2}},
 		"zero size":      {{Name: "a", Size: 0}},
@@ -80,7 +80,7 @@ func TestMeshIsImmutable(t *testing.T) {
 	assert.False(t, m.Equal(mesh2x4(t)))
 }
 
-func TestZeroMeshIsOneDevice(t *testing.T) {
+func TestZeroMeshHasOneDevice(t *testing.T) {
 	var m sharding.Mesh
 	assert.Equal(t, 1, m.Size())
 	assert.Equal(t, []int{}, m.Coordinates(0))

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// reserved are words that the notation of splits gives a meaning of their own; see ParseAnnotation of
-// package logical. An axis of such a name stands in quotes.
+// reserved lists words with a special meaning in the text form of annotations; see
+// logical.ParseAnnotation. An axis with such a name is written in quotes.
 var reserved = []string{"-", "none", "replicate"}
 
-// String returns the spec in the notation of splits, which is that of flags, files and messages, too:
-// replica,-,a+b. There is an entry for each dimension: its axes joined by +, the major axis first, or -
-// for a dimension that stays whole. An open dimension ends in ?, and explicitly replicated axes follow as
-// replicated=x+y. A scalar is (). A name that would read as something else stands in quotes, as Go's
-// strings do. [ParseSpec] is the inverse.
+// String returns the spec as text, for example "replica,-,a+b". This notation is also used in
+// flags, files and error messages. Each dimension has one entry: its axes joined by "+" with the
+// major axis first, or "-" for a dimension that is not split. The entry of an open dimension ends
+// in "?". Explicitly replicated axes follow as "replicated=x+y". A scalar is "()". Ambiguous axis
+// names are quoted as Go strings. [ParseSpec] parses this notation.
 func (s Spec) String() string {
 	entries := make([]string, 0, len(s.dims)+1)
 	for _, dim := range s.dims {
 		entries = append(entries, dim.String())
 	}
 	if len(s.replicated) > 0 {
-		entries = append(entries, "replicated="+joined(s.replicated))
+		entries = append(entries, "replicated="+joinAxes(s.replicated))
 	}
 	if len(entries) == 0 {
 		return "()"
@@ -29,9 +29,9 @@ func (s Spec) String() string {
 	return strings.Join(entries, ",")
 }
 
-// String returns the dimension as it appears in [Spec.String].
+// String returns the dimension in the notation of [Spec.String].
 func (d Dim) String() string {
-	switch text := joined(d.Axes); {
+	switch text := joinAxes(d.Axes); {
 	case d.Open:
 		return text + "?"
 	case text == "":
@@ -41,26 +41,27 @@ func (d Dim) String() string {
 	}
 }
 
-func joined(axes []string) string {
+func joinAxes(axes []string) string {
 	names := make([]string, len(axes))
 	for i, name := range axes {
-		if names[i] = name; !bare(name) {
+		if names[i] = name; !isBareName(name) {
 			names[i] = strconv.Quote(name)
 		}
 	}
 	return strings.Join(names, "+")
 }
 
-// bare reports whether the name of an axis reads as one without quotes.
-func bare(name string) bool {
+// isBareName reports whether an axis name can be written without quotes.
+func isBareName(name string) bool {
 	return name != "" && strings.IndexFunc(name, func(r rune) bool { return !isNameRune(r) }) < 0 &&
 		strings.Trim(name, "0123456789") != "" && !slices.Contains(reserved, name)
 }
 
-// ParseSpec reads a spec in the notation of [Spec.String]; spaces between its parts are skipped. The
-// error of another text matches [ErrSyntax].
+// ParseSpec parses the notation of [Spec.String]. It ignores spaces between entries and names. The
+// error for malformed text matches [ErrSyntax].
 func ParseSpec(text string) (Spec, error) {
-	s := &scanner{form: "split " + strconv.Quote(text), text: text, hint: "write the axes of each dimension, as in replica,-,a+b"}
+	s := &scanner{form: "split " + strconv.Quote(text), text: text,
+		hint: "write the axes of each dimension, as in replica,-,a+b"}
 	var spec Spec
 	if !s.accept("()") {
 		for {
@@ -81,7 +82,7 @@ func ParseSpec(text string) (Spec, error) {
 	return spec, nil
 }
 
-// dim reads an entry of a split.
+// dim reads the entry of one dimension.
 func (s *scanner) dim() Dim {
 	if s.accept("?") {
 		return Dim{Open: true}
@@ -93,7 +94,7 @@ func (s *scanner) dim() Dim {
 	return Dim{Axes: s.axes(), Open: s.accept("?")}
 }
 
-// axes reads names that + joins.
+// axes reads axis names joined by "+".
 func (s *scanner) axes() (names []string) {
 	for {
 		names = append(names, s.axis())
@@ -106,19 +107,20 @@ func (s *scanner) axes() (names []string) {
 func (s *scanner) axis() string {
 	word := s.word()
 	if quoted, err := strconv.QuotedPrefix(s.text[s.pos:]); err == nil && quoted[0] == '"' {
-		name, _ := strconv.Unquote(quoted) // which it is
+		name, _ := strconv.Unquote(quoted) // QuotedPrefix has checked the syntax
 		s.pos += len(quoted)
 		return name
 	}
-	if !bare(word) {
-		s.fail("expected the name of an axis, or - for a dimension that stays whole")
+	if !isBareName(word) {
+		s.fail("expected the name of an axis, or - for a dimension that is not split")
 		return ""
 	}
 	s.pos += len(word)
 	return word
 }
 
-// word skips spaces and returns the characters of names that come next.
+// word skips spaces and returns the longest run of name characters at the current position, without
+// consuming it.
 func (s *scanner) word() string {
 	s.skipSpace()
 	rest := s.text[s.pos:]
@@ -128,8 +130,8 @@ func (s *scanner) word() string {
 	return rest
 }
 
-// String returns the mesh as replica=2,logical=4, the slowest axis first, and one without axes as ().
-// [ParseMesh] is the inverse.
+// String returns the mesh as text, slowest axis first, for example "replica=2,logical=4". A mesh
+// without axes is "()". [ParseMesh] parses this notation.
 func (m Mesh) String() string {
 	if len(m.axes) == 0 {
 		return "()"
@@ -141,10 +143,11 @@ func (m Mesh) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseMesh reads a mesh as [Mesh.String] writes it; spaces between its parts are skipped. The error of
-// another text matches [ErrSyntax]; axes that make no mesh have the errors of [NewMesh].
+// ParseMesh parses the notation of [Mesh.String]. It ignores spaces around names and sizes. The
+// error for malformed text matches [ErrSyntax]. ParseMesh also returns the errors of [NewMesh].
 func ParseMesh(text string) (Mesh, error) {
-	s := &scanner{form: "mesh " + strconv.Quote(text), text: text, hint: "write axes with their sizes, as in replica=2,logical=4"}
+	s := &scanner{form: "mesh " + strconv.Quote(text), text: text,
+		hint: "write axes with their sizes, as in replica=2,logical=4"}
 	var axes []Axis
 	if !s.accept("()") {
 		for {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestASplitIsReadAsItIsPrinted(t *testing.T) {
+func TestParseSpecIsInverseOfString(t *testing.T) {
 	for text, spec := range map[string]sharding.Spec{
 		"()":                 sharding.P(),
 		"-":                  sharding.P(nil),
@@ -18,7 +18,7 @@ func TestASplitIsReadAsItIsPrinted(t *testing.T) {
 		"-,replicated=x+y":   sharding.P(nil).WithReplicated("x", "y"),
 		"replicated=x":       sharding.P().WithReplicated("x"),
 		"-a,model.0,replica": sharding.P("-a", "model.0", "replica"),
-		// Names that would read as something else.
+		// Ambiguous names are quoted.
 		`"2",2x,"none","replicate","-"`: sharding.P("2", "2x", "none", "replicate", "-"),
 		`"","a,b","a+b?","\xff\""`:      sharding.P("", "a,b", "a+b?", "\xff\""),
 	} {
@@ -32,9 +32,9 @@ func TestASplitIsReadAsItIsPrinted(t *testing.T) {
 	assert.Equal(t, "replica,-,a+b", read.String())
 }
 
-func TestATextThatIsNoSplitIsRefused(t *testing.T) {
-	for text, says := range map[string]string{
-		"":                            `sharding: split "": expected the name of an axis, or - for a dimension that stays whole at offset 0, near ""; write the axes of each dimension, as in replica,-,a+b`,
+func TestParseSpecRejectsMalformedText(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            `sharding: split "": expected the name of an axis, or - for a dimension that is not split at offset 0, near ""; write the axes of each dimension, as in replica,-,a+b`,
 		"a,":                          "expected the name",
 		"a,,b":                        "expected the name",
 		"a+":                          "expected the name",
@@ -51,7 +51,7 @@ func TestATextThatIsNoSplitIsRefused(t *testing.T) {
 	} {
 		_, err := sharding.ParseSpec(text)
 		require.ErrorIs(t, err, sharding.ErrSyntax, text)
-		assert.ErrorContains(t, err, says, text)
+		assert.ErrorContains(t, err, want, text)
 	}
 }
 
@@ -59,8 +59,8 @@ func FuzzSpec(f *testing.F) {
 	f.Add("replica,-,a+b?", "a", "b", true)
 	f.Add(`"2",?,replicated=x+y`, "-", "a,b", false)
 	f.Fuzz(func(t *testing.T, text, one, two string, open bool) {
-		made := sharding.P(one, nil, sharding.Dim{Axes: []string{one, two}, Open: open})
-		for _, spec := range []sharding.Spec{made, made.WithReplicated(two), sharding.P().WithReplicated(one)} {
+		built := sharding.P(one, nil, sharding.Dim{Axes: []string{one, two}, Open: open})
+		for _, spec := range []sharding.Spec{built, built.WithReplicated(two), sharding.P().WithReplicated(one)} {
 			read, err := sharding.ParseSpec(spec.String())
 			require.NoError(t, err, spec)
 			require.True(t, spec.Equal(read), spec)
@@ -73,7 +73,7 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-func TestAMeshIsReadAsItIsPrinted(t *testing.T) {
+func TestParseMeshIsInverseOfString(t *testing.T) {
 	for _, text := range []string{"()", "replica=2,logical=4", "a=1", "2=4,none=1,-=3"} {
 		mesh, err := sharding.ParseMesh(text)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestAMeshIsReadAsItIsPrinted(t *testing.T) {
 	mesh, err := sharding.ParseMesh("replica = 2, logical=4")
 	require.NoError(t, err)
 	assert.True(t, mesh.Equal(mesh2x4(t)))
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"":                       `sharding: mesh "": expected "=" at offset 0, near ""; write axes with their sizes, as in replica=2,logical=4`,
 		"a":                      `expected "="`,
 		"a=":                     "expected a number",
@@ -93,11 +93,11 @@ func TestAMeshIsReadAsItIsPrinted(t *testing.T) {
 		"Mesh(a=2)":              `expected "="`,
 		"=2":                     "the name is empty",
 		"a=0":                    "its size is 0",
-		"a=2,a=2":                "given twice",
-		"a=65536,b=65536":        "larger than",
+		"a=2,a=2":                "used twice",
+		"a=65536,b=65536":        "more than",
 	} {
 		_, err := sharding.ParseMesh(text)
-		assert.ErrorContains(t, err, says, text)
+		assert.ErrorContains(t, err, want, text)
 	}
 }
 

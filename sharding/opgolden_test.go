@@ -9,8 +9,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/conformance/valuecases"
 )
 
-// notGo are the cases whose input has no counterpart in Go's types.
-var notGo = map[string]bool{
+// skipped lists the cases whose input cannot be expressed with Go's types.
+var skipped = map[string]bool{
 	"tile not ndarray": true, "partial_tile not ndarray": true, "subgroup_tile not ndarray": true,
 	"subgroup_tile modes not list": true,
 }
@@ -21,5 +21,5 @@ func TestOpShardingMatchesTensorFlow(t *testing.T) {
 	cases, err := valuecases.Shardings(data)
 	require.NoError(t, err)
 	require.Len(t, cases, 64)
-	valuecases.Run(t, cases, func(name string) bool { return notGo[name] })
+	valuecases.Run(t, cases, func(name string) bool { return skipped[name] })
 }

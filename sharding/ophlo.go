@@ -14,7 +14,7 @@ func (s OpSharding) String() string {
 	case KindMaximal:
 		return "{maximal device=" + strconv.Itoa(s.device) + "}"
 	case KindTuple:
-		return "{" + list(", ", s.elements) + "}"
+		return "{" + joinText(", ", s.elements) + "}"
 	case KindTiled:
 		return "{" + s.tileText() + "}"
 	}
@@ -22,30 +22,31 @@ func (s OpSharding) String() string {
 }
 
 func (s OpSharding) tileText() string {
-	text := "devices=[" + list(",", s.tiles.dims) + "]"
+	text := "devices=[" + joinText(",", s.tiles.dims) + "]"
 	if s.tiles.reshape == nil {
-		text += list(",", s.tiles.devices)
+		text += joinText(",", s.tiles.devices)
 	} else {
-		text += "<=[" + list(",", s.tiles.reshape) + "]"
+		text += "<=[" + joinText(",", s.tiles.reshape) + "]"
 		if !slices.IsSorted(s.tiles.perm) {
-			text += "T(" + list(",", s.tiles.perm) + ")"
+			text += "T(" + joinText(",", s.tiles.perm) + ")"
 		}
 	}
 	switch {
 	case s.lastTileReplicated():
 		text += " last_tile_dim_replicate"
 	case len(s.subgroups) > 0:
-		text += " last_tile_dims={" + list(", ", s.subgroups) + "}"
+		text += " last_tile_dims={" + joinText(", ", s.subgroups) + "}"
 	}
 	return text
 }
 
-// lastTileReplicated reports whether the short form for a partial tile fits.
+// lastTileReplicated reports whether the only subgroup is replicated, so that the short form
+// last_tile_dim_replicate applies.
 func (s OpSharding) lastTileReplicated() bool {
 	return len(s.subgroups) == 1 && s.subgroups[0] == KindReplicated
 }
 
-func list[T any](separator string, values []T) string {
+func joinText[T any](separator string, values []T) string {
 	parts := make([]string, len(values))
 	for i, v := range values {
 		parts[i] = fmt.Sprint(v)
@@ -53,8 +54,9 @@ func list[T any](separator string, values []T) string {
 	return strings.Join(parts, separator)
 }
 
-// ParseOpSharding reads HLO text as [OpSharding.String] writes it. The error of malformed text matches
-// [ErrSyntax]. That of metadata and shard groups matches [errors.ErrUnsupported] too.
+// ParseOpSharding parses HLO text in the format of [OpSharding.String]. The error for malformed
+// text matches [ErrSyntax]. The error for metadata and shard groups, which are not supported, also
+// matches [errors.ErrUnsupported].
 func ParseOpSharding(text string) (OpSharding, error) {
 	s := &scanner{form: "HLO sharding", text: text}
 	op := s.opSharding(true)
@@ -103,7 +105,7 @@ func (s *scanner) opSharding(tupleAllowed bool) OpSharding {
 	return op
 }
 
-// tupleSharding reads the rest of a tuple, whose brace is already read.
+// tupleSharding reads the elements and the closing brace of a tuple.
 func (s *scanner) tupleSharding() OpSharding {
 	op := OpSharding{kind: KindTuple}
 	if s.accept("}") {
@@ -111,10 +113,10 @@ func (s *scanner) tupleSharding() OpSharding {
 	}
 	for s.err == nil {
 		s.skipSpace()
-		if s.pos < len(s.text) && s.text[s.pos] == '/' { // /*index=5*/, which XLA writes in long tuples
+		if s.pos < len(s.text) && s.text[s.pos] == '/' { // XLA writes comments such as /*index=5*/ in long tuples
 			end := strings.Index(s.text[s.pos:], "*/")
 			if end < 0 {
-				s.fail("an unclosed comment")
+				s.fail("unclosed comment")
 				break
 			}
 			s.pos += end + len("*/")
@@ -157,7 +159,7 @@ func (s *scanner) tileSharding() (OpSharding, error) {
 		return OpIotaTile(dims, reshape, perm, subgroups...)
 	}
 	if len(dims) == 0 {
-		return OpSharding{}, wrong("tile", "list them", "no tile dimensions")
+		return OpSharding{}, invalid("tile", "list the tile dimensions in devices=[...]", "no tile dimensions")
 	}
 	return OpSubgroupTile(dims, devices, subgroups...)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestParseOpShardingReadsWhatItWrites(t *testing.T) {
+func TestParseOpShardingIsInverseOfString(t *testing.T) {
 	for _, text := range []string{
 		"{replicated}", "{manual}", "{unknown}", "{unreduced}", "{maximal device=3}",
 		"{devices=[2,1]0,1}", "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}",
@@ -39,7 +39,7 @@ func TestParseOpShardingExpandsTransposedIota(t *testing.T) {
 	assert.True(t, op.Equal(op.Explicit()))
 }
 
-func TestParseOpShardingRefuses(t *testing.T) {
+func TestParseOpShardingRejectsMalformedText(t *testing.T) {
 	for _, text := range []string{
 		"", "{", "{replicated", "replicated", "{replicated} x", "{maximal device=-1}", "{maximal}",
 		"{devices=[2]0,0}", "{devices=[2]0}", "{devices=[0]}", "{devices=[]0}", "{devices=[2,2]<=[5]}",

@@ -21,9 +21,9 @@ const (
 	opFieldIsShardGroup  = 11
 )
 
-// MarshalProto returns the sharding as a serialized xla.OpSharding, as TensorFlow writes it. A
-// replicated sharding is the empty message. Devices in the iota form stay in the iota form; use
-// [OpSharding.Explicit] first to list the devices.
+// MarshalProto returns the sharding as a serialized xla.OpSharding message. A replicated sharding
+// is the empty message. Devices in the iota form are written in the iota form; call
+// [OpSharding.Explicit] first to list the devices individually.
 func (s OpSharding) MarshalProto() []byte {
 	if s.kind == KindReplicated {
 		return nil
@@ -55,7 +55,7 @@ func (s OpSharding) MarshalProto() []byte {
 	return b
 }
 
-// Explicit returns the same sharding with its devices listed one by one, as TensorFlow writes them.
+// Explicit returns the same sharding with each device listed individually, as TensorFlow writes it.
 func (s OpSharding) Explicit() OpSharding {
 	if s.kind == KindTiled {
 		s.tiles = tiles{dims: s.tiles.dims, devices: s.tiles.expand()}
@@ -63,44 +63,43 @@ func (s OpSharding) Explicit() OpSharding {
 	return s
 }
 
-// badProto is the error of bytes that are no xla.OpSharding.
-func badProto(where string, err error) error {
+// protoError returns an error for bytes that are not a valid xla.OpSharding.
+func protoError(where string, err error) error {
 	return &errkind.Fault{Op: "sharding: proto", Subject: where, Err: err,
-		Hint: "give the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}
+		Hint: "pass the bytes of a serialized xla.OpSharding", Class: errkind.ValueError}
 }
 
-// opWire is the content of a message, unchecked.
+// opWire holds the decoded fields of a message before validation.
 type opWire struct {
 	kind, replicateLast, shardGroup int
-	dims, devices, last             []int
+	dims, devices, lastTileDims     []int
 	reshape, perm                   []int
 	elements                        [][]byte
 }
 
-// ParseOpShardingProto reads a serialized xla.OpSharding, in the forms of TensorFlow and of XLA. An
-// empty message is replicated; the caller decides whether a missing annotation means the same. The
-// function skips metadata and unknown fields. The error of a shard group matches
-// [errors.ErrUnsupported].
-func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOp(wire, true) }
+// ParseOpShardingProto parses a serialized xla.OpSharding message. It accepts the messages of
+// TensorFlow and of XLA, and ignores metadata and unknown fields. An empty message is a replicated
+// sharding. Shard groups are not supported; their error matches [errors.ErrUnsupported].
+func ParseOpShardingProto(wire []byte) (OpSharding, error) { return parseOpSharding(wire, true) }
 
-func parseOp(wire []byte, tupleAllowed bool) (OpSharding, error) {
+func parseOpSharding(wire []byte, tupleAllowed bool) (OpSharding, error) {
 	var w opWire
 	for f, err := range protoint.Fields(wire) {
 		if err != nil {
-			return OpSharding{}, badProto("", err)
+			return OpSharding{}, protoError("", err)
 		}
-		if err := w.field(f); err != nil {
-			return OpSharding{}, badProto(fmt.Sprintf("field %d", f.Number), err)
+		if err := w.parseField(f); err != nil {
+			return OpSharding{}, protoError(fmt.Sprintf("field %d", f.Number), err)
 		}
 	}
 	if w.shardGroup != 0 {
-		return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Reason: "it has a shard group", Hint: "write the sharding of each op",
-			Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+		return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Reason: "shard groups are not supported",
+			Hint: "write the sharding of each op", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
-	return w.value(tupleAllowed)
+	return w.sharding(tupleAllowed)
 }
 
-func (w *opWire) field(f protoint.Field) (err error) {
+func (w *opWire) parseField(f protoint.Field) (err error) {
 	switch f.Number {
 	case opFieldType:
 		w.kind, err = f.Int()
@@ -113,36 +112,36 @@ func (w *opWire) field(f protoint.Field) (err error) {
 	case opFieldDevices:
 		w.devices, err = f.Ints(w.devices)
 	case opFieldLastTileDims:
-		w.last, err = f.Ints(w.last)
+		w.lastTileDims, err = f.Ints(w.lastTileDims)
 	case opFieldIotaReshape:
 		w.reshape, err = f.Ints(w.reshape)
 	case opFieldIotaPerm:
 		w.perm, err = f.Ints(w.perm)
 	case opFieldTuple:
 		if f.Bytes == nil {
-			return errkind.New(errkind.ValueError, "a varint instead of a message")
+			return errkind.New(errkind.ValueError, "expected a message but found a varint")
 		}
 		w.elements = append(w.elements, f.Bytes)
 	}
 	return err
 }
 
-func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {
+func (w *opWire) sharding(tupleAllowed bool) (OpSharding, error) {
 	switch kind := Kind(w.kind); kind {
 	case KindReplicated, KindManual, KindUnknown, KindUnreduced:
 		return OpSharding{kind: kind}, nil
 	case KindMaximal:
 		if len(w.devices) != 1 {
-			return OpSharding{}, wrong("proto", "give it one", "maximal with %d devices", len(w.devices))
+			return OpSharding{}, invalid("proto", "list exactly one device", "a maximal sharding has %d devices", len(w.devices))
 		}
 		return OpMaximal(w.devices[0])
 	case KindTuple:
 		if !tupleAllowed {
-			return OpSharding{}, wrong("proto", "flatten it", "a tuple inside a tuple")
+			return OpSharding{}, invalid("proto", "flatten the tuple", "a tuple contains another tuple")
 		}
 		op := OpSharding{kind: KindTuple}
 		for i, element := range w.elements {
-			e, err := parseOp(element, false)
+			e, err := parseOpSharding(element, false)
 			if err != nil {
 				return OpSharding{}, &errkind.Fault{Op: "sharding: proto", Subject: fmt.Sprintf("element %d", i), Err: err}
 			}
@@ -150,30 +149,31 @@ func (w *opWire) value(tupleAllowed bool) (OpSharding, error) {
 		}
 		return op, nil
 	case KindTiled:
-		return w.tiled()
+		return w.tiledSharding()
 	}
-	return OpSharding{}, wrong("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
+	return OpSharding{}, invalid("proto", "use a type from REPLICATED (0) to UNREDUCED (6)", "unknown type %d", w.kind)
 }
 
-func (w *opWire) tiled() (OpSharding, error) {
+func (w *opWire) tiledSharding() (OpSharding, error) {
 	var subgroups []Kind
-	for _, k := range w.last {
+	for _, k := range w.lastTileDims {
 		subgroups = append(subgroups, Kind(k))
 	}
 	if w.replicateLast != 0 {
 		if len(subgroups) > 0 {
-			return OpSharding{}, wrong("proto", "give one", "both replicate_on_last_tile_dim and last_tile_dims")
+			return OpSharding{}, invalid("proto", "set only one of these fields",
+				"both replicate_on_last_tile_dim and last_tile_dims are set")
 		}
 		subgroups = []Kind{KindReplicated}
 	}
 	if len(w.reshape) > 0 {
 		if len(w.devices) > 0 {
-			return OpSharding{}, wrong("proto", "give one", "both listed and iota devices")
+			return OpSharding{}, invalid("proto", "use one form", "the message has both listed devices and iota devices")
 		}
 		return OpIotaTile(w.dims, w.reshape, w.perm, subgroups...)
 	}
 	if len(w.devices) == 0 {
-		return OpSharding{}, wrong("proto", "list them", "tiles without devices")
+		return OpSharding{}, invalid("proto", "list the devices or set the iota fields", "the tiles have no devices")
 	}
 	return OpSubgroupTile(w.dims, w.devices, subgroups...)
 }

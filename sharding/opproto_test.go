@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestParseOpShardingProtoRefuses(t *testing.T) {
+func TestParseOpShardingProtoRejectsInvalidMessages(t *testing.T) {
 	for name, wire := range map[string]string{
 		"truncated tag":      "08",
 		"unknown type":       "0809",

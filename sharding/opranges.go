@@ -4,15 +4,16 @@ import (
 	"slices"
 )
 
-// IndexRanges returns the indices that a device holds in each dimension of a tensor of the given
-// shape, and whether the device holds any tile. A dimension of size D in n tiles is cut at
-// multiples of D/n rounded up, so the last tiles may be smaller or empty. Manual, unknown, tuple
-// and unreduced shardings are an error, because they do not say what a device holds.
+// IndexRanges returns the range of indices that a device holds in each dimension of a tensor of the
+// given shape, and whether the device holds any tile. A dimension of size D in n tiles is split at
+// multiples of D/n rounded up, so the last tiles can be smaller or empty. The contents of manual,
+// unknown, tuple and unreduced shardings are not determined by the sharding; for these kinds
+// IndexRanges returns an error.
 func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) {
 	ranges := make([]Range, len(shape))
 	for i, size := range shape {
 		if size < 0 {
-			return nil, false, wrong("index ranges", "give the static size", "dimension %d has size %d", i, size)
+			return nil, false, invalid("index ranges", "pass the static size", "dimension %d has size %d", i, size)
 		}
 		ranges[i] = Range{0, size}
 	}
@@ -23,14 +24,17 @@ func (s OpSharding) IndexRanges(shape []int, device int) ([]Range, bool, error) 
 		return ranges, s.device == device, nil
 	case KindTiled:
 	default:
-		return nil, false, wrong("index ranges", "ask for a replicated, maximal or tiled one", "a sharding of kind %v does not say what a device holds", s.kind)
+		return nil, false, invalid("index ranges", "use a replicated, maximal or tiled sharding",
+			"a sharding of kind %v does not determine which elements a device holds", s.kind)
 	}
 	rank := len(s.tiles.dims) - len(s.subgroups)
 	if rank != len(shape) {
-		return nil, false, wrong("index ranges", "give a shape of the same rank", "%v tiles %d dimensions, and the shape %v has %d", s, rank, shape, len(shape))
+		return nil, false, invalid("index ranges", "pass a shape of the same rank",
+			"%v tiles %d dimensions, but the shape %v has %d", s, rank, shape, len(shape))
 	}
 	if k := slices.IndexFunc(s.subgroups, func(k Kind) bool { return k != KindReplicated }); k >= 0 {
-		return nil, false, wrong("index ranges", "ask for subgroups of copies only", "%v has a subgroup of kind %v, which does not say what a device holds", s, s.subgroups[k])
+		return nil, false, invalid("index ranges", "use replicated subgroups only",
+			"%v has a subgroup of kind %v, which does not determine which elements a device holds", s, s.subgroups[k])
 	}
 	k := slices.Index(s.tiles.expand(), device)
 	if k < 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestOpShardingTellsItsParts(t *testing.T) {
+func TestOpShardingAccessors(t *testing.T) {
 	op, err := sharding.ParseOpSharding("{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated}}")
 	require.NoError(t, err)
 	assert.Equal(t, sharding.KindTiled, op.Kind())

@@ -11,15 +11,15 @@ type Range struct {
 	Start, Stop int
 }
 
-// Len returns the number of indices in the range.
+// Len returns the number of indices.
 func (r Range) Len() int { return r.Stop - r.Start }
 
-// String returns the range as 0:4.
+// String returns the range as text, such as "0:4".
 func (r Range) String() string { return strconv.Itoa(r.Start) + ":" + strconv.Itoa(r.Stop) }
 
-// ShardShape returns the shape of the piece that each device holds of a tensor of the given shape.
-// All devices hold pieces of the same shape: a spec whose axes do not divide the shape is an error
-// (see [Spec.Validate]). An open dimension is cut by the axes that it names, and by no others.
+// ShardShape returns the shape of the shard that each device holds of a tensor of the given shape.
+// All shards have the same shape; it is an error if the axes of the spec do not divide the shape
+// (see [Spec.Validate]). An open dimension is split only by the axes that the spec names.
 func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	if err := spec.Validate(mesh, shape); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func ShardShape(mesh Mesh, spec Spec, shape []int) ([]int, error) {
 	return local, nil
 }
 
-// shards returns over how many pieces a valid dimension is cut.
+// shards returns the number of shards of a valid dimension.
 func shards(mesh Mesh, dim Dim) int {
 	n := 1
 	for _, name := range dim.Axes {
@@ -41,8 +41,8 @@ func shards(mesh Mesh, dim Dim) int {
 	return n
 }
 
-// shardIndex returns which of those pieces the device at coords holds: the place on the first axis
-// counts most.
+// shardIndex returns the index of the shard that the device at coords holds in a dimension. The
+// first axis is the major axis.
 func shardIndex(mesh Mesh, dim Dim, coords []int) int {
 	index := 0
 	for _, name := range dim.Axes {
@@ -52,7 +52,9 @@ func shardIndex(mesh Mesh, dim Dim, coords []int) int {
 	return index
 }
 
-// IndexRanges returns the indices that a device holds in each dimension of a tensor.
+// IndexRanges returns the range of indices that a device of the mesh holds in each dimension of a
+// tensor of the given shape. It is an error if the spec does not fit the mesh and the shape, or if
+// the mesh does not have the device.
 func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error) {
 	local, err := ShardShape(mesh, spec, shape)
 	if err != nil {
@@ -60,7 +62,8 @@ func IndexRanges(mesh Mesh, spec Spec, shape []int, device int) ([]Range, error)
 	}
 	coords := mesh.Coordinates(device)
 	if coords == nil {
-		return nil, wrong("index ranges", fmt.Sprintf("devices are 0 to %d", mesh.Size()-1), "no device %d in %v", device, mesh)
+		return nil, invalid("index ranges", fmt.Sprintf("use a device from 0 to %d", mesh.Size()-1),
+			"no device %d in %v", device, mesh)
 	}
 	ranges := make([]Range, len(shape))
 	for i, size := range local {
@@ -83,15 +86,15 @@ func ReplicationFactor(mesh Mesh, spec Spec) (int, error) {
 	return n, nil
 }
 
-// BytesPerDevice returns the number of bytes that each device holds of a tensor whose elements take
-// elementBytes bytes each.
+// BytesPerDevice returns the number of bytes of a tensor that each device holds. The size of an
+// element is elementBytes.
 func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64, error) {
 	local, err := ShardShape(mesh, spec, shape)
 	if err != nil {
 		return 0, err
 	}
 	if elementBytes < 1 {
-		return 0, wrong("count bytes", "give the size of the element type, at least 1", "%d bytes per element", elementBytes)
+		return 0, invalid("count bytes", "pass the size of the element type, at least 1", "%d bytes per element", elementBytes)
 	}
 	total := int64(elementBytes)
 	for _, size := range local {
@@ -99,7 +102,7 @@ func BytesPerDevice(mesh Mesh, spec Spec, shape []int, elementBytes int) (int64,
 			return 0, nil
 		}
 		if total > math.MaxInt64/int64(size) {
-			return 0, wrong("count bytes", "give a smaller shape", "a tensor of shape %v has more bytes than an int64 counts", local)
+			return 0, invalid("count bytes", "use a smaller shape", "the size of a shard of shape %v overflows int64", local)
 		}
 		total *= int64(size)
 	}

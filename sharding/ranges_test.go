@@ -17,12 +17,12 @@ func TestIndexRangesFollowAxisOrder(t *testing.T) {
 	local, err := sharding.ShardShape(m, sharding.P([]string{"b", "a"}, nil), shape)
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 4}, local)
-	// Device 4 is a=1, b=1: with b major it holds piece 1*2+1.
+	// Device 4 has the coordinates a=1, b=1. With b as the major axis it holds shard 1*2+1.
 	ranges, err := sharding.IndexRanges(m, sharding.P([]string{"b", "a"}, nil), shape, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []sharding.Range{{6, 8}, {0, 4}}, ranges)
 	assert.Equal(t, "6:8", ranges[0].String())
-	// With a major it is piece 1*3+1.
+	// With a as the major axis it holds shard 1*3+1.
 	ranges, err = sharding.IndexRanges(m, sharding.P([]string{"a", "b"}, nil), shape, 4)
 	require.NoError(t, err)
 	assert.Equal(t, []sharding.Range{{8, 10}, {0, 4}}, ranges)
@@ -46,7 +46,7 @@ func TestIndexRangesPartitionTheTensor(t *testing.T) {
 			for i, r := range ranges {
 				require.Equal(t, local[i], r.Len())
 			}
-			eachIndex(ranges, func(index [3]int) { held[index] = append(held[index], device) })
+			forEachIndex(ranges, func(index [3]int) { held[index] = append(held[index], device) })
 		}
 		elements := 1
 		for _, size := range shape {
@@ -59,7 +59,7 @@ func TestIndexRangesPartitionTheTensor(t *testing.T) {
 	}
 }
 
-func eachIndex(ranges []sharding.Range, visit func([3]int)) {
+func forEachIndex(ranges []sharding.Range, visit func([3]int)) {
 	full := [3]sharding.Range{{0, 1}, {0, 1}, {0, 1}}
 	copy(full[:], ranges)
 	for i := full[0].Start; i < full[0].Stop; i++ {
@@ -87,7 +87,7 @@ func TestBytesPerDevice(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-func TestRangeQueriesRefuseBadInput(t *testing.T) {
+func TestReplicationFactorRejectsRepeatedAxis(t *testing.T) {
 	m := mesh2x4(t)
 	_, err := sharding.ReplicationFactor(m, sharding.P("replica", "replica"))
 	assert.Error(t, err)

@@ -9,16 +9,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrSyntax is matched by the error of a text that cannot be read. It says what is wrong, at which byte
-// of the text, and what stands there. It matches [errors.ErrUnsupported] too if the text is well formed
-// but the types of this package cannot hold what it says.
+// ErrSyntax is matched by all errors for malformed text. The message describes the problem, its
+// byte offset and the text at the offset. If the text is well formed but this package cannot
+// represent its meaning, the error also matches [errors.ErrUnsupported].
 var ErrSyntax = errkind.New(errkind.ValueError, "sharding: syntax")
 
-// scanner reads the small texts of this package. Its first error sticks, and every later call
-// reports failure.
+// scanner reads the text formats of this package. After the first error, all read methods fail and
+// err stays unchanged.
 type scanner struct {
 	form string
-	hint string // what to write instead
+	hint string // correction for error messages
 	text string
 	pos  int
 	err  error
@@ -28,8 +28,9 @@ func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
 		const span = 24
 		at := min(max(s.pos, 0), len(s.text))
+		near := s.text[at:min(at+span, len(s.text))]
 		s.err = &errkind.Fault{Op: "sharding: " + s.form, Match: ErrSyntax, Class: errkind.ValueError, Hint: s.hint,
-			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, s.text[at:min(at+span, len(s.text))])}
+			Reason: fmt.Sprintf("%s at offset %d, near %q", fmt.Sprintf(format, args...), s.pos, near)}
 	}
 }
 
@@ -40,7 +41,7 @@ func (s *scanner) unsupported(format string, args ...any) {
 	}
 }
 
-// unsupportedError is a syntax error that matches errors.ErrUnsupported too.
+// unsupportedError is a syntax error that also matches errors.ErrUnsupported.
 type unsupportedError struct{ error }
 
 func (u unsupportedError) Unwrap() []error { return []error{u.error, errors.ErrUnsupported} }
@@ -51,7 +52,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// accept skips spaces and then token, if it comes next.
+// accept skips spaces and then consumes token. If the token does not follow, it reports false.
 func (s *scanner) accept(token string) bool {
 	if s.err != nil {
 		return false
@@ -79,7 +80,7 @@ func (s *scanner) end() {
 	}
 }
 
-// list reads open item, item, ... close; item may be absent.
+// list reads comma-separated items between open and close. The list can be empty.
 func (s *scanner) list(open, close string, item func()) {
 	if !s.expect(open) || s.accept(close) {
 		return
@@ -130,13 +131,13 @@ func (s *scanner) quoted() string {
 		s.pos += end
 		switch rest = rest[end:]; {
 		case rest == "" || rest[0] == '\n':
-			s.fail("a string ends before its quote")
+			s.fail("missing closing quote")
 			return ""
 		case rest[0] == '"':
 			s.pos++
 			return b.String()
 		}
-		c, size := escape(rest[1:])
+		c, size := unescape(rest[1:])
 		if size == 0 {
 			s.fail("unknown escape in a string")
 			return ""
@@ -146,8 +147,9 @@ func (s *scanner) quoted() string {
 	}
 }
 
-// escape reads what stands after a backslash, and returns its length, or 0 if it is no escape.
-func escape(text string) (c byte, size int) {
+// unescape decodes the escape sequence at the start of text, which follows a backslash. It returns
+// the length of the sequence, or 0 if the sequence is not valid.
+func unescape(text string) (c byte, size int) {
 	if text == "" {
 		return 0, 0
 	}

@@ -5,21 +5,23 @@ import (
 	"strings"
 )
 
-// Shardy returns the spec as a Shardy attribute on the named mesh (without a leading '@'):
-// #sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>.
+// Shardy returns the spec as a Shardy attribute on the mesh with the given name (without '@'):
 //
-// Shardy wants the explicitly replicated axes in the order of the mesh; use [Spec.Canonical] first
-// if the spec has any.
+//	#sdy.sharding<@mesh, [{"replica"}, {?}], replicated={"x"}>
+//
+// Shardy requires explicitly replicated axes in mesh order; call [Spec.Canonical] first if the spec
+// has any.
 func (s Spec) Shardy(meshName string) string {
 	return "#sdy.sharding" + s.ShardyBare(meshName)
 }
 
-// ShardyBare returns the spec as it stands inside lists of shardings, such as in_shardings: <@mesh,
-// [{"replica"}, {?}]>.
+// ShardyBare returns the spec in the form used inside lists of shardings such as in_shardings:
+//
+//	<@mesh, [{"replica"}, {?}]>
 func (s Spec) ShardyBare(meshName string) string {
 	dims := make([]string, len(s.dims))
 	for i, dim := range s.dims {
-		parts := quoted(dim.Axes)
+		parts := quoteAll(dim.Axes)
 		if dim.Open {
 			parts = append(parts, "?")
 		}
@@ -32,11 +34,11 @@ func (s Spec) ShardyBare(meshName string) string {
 	return text + ">"
 }
 
-// ShardyAxes returns axes as a Shardy set, for attributes such as manual_axes: {"replica",
-// "logical"}. Sort them with [Mesh.SortAxes] first.
-func ShardyAxes(axes []string) string { return "{" + strings.Join(quoted(axes), ", ") + "}" }
+// ShardyAxes returns axes as a Shardy set, such as {"replica", "logical"}, for attributes such as
+// manual_axes. The axes must be in mesh order; see [Mesh.SortAxes].
+func ShardyAxes(axes []string) string { return "{" + strings.Join(quoteAll(axes), ", ") + "}" }
 
-func quoted(names []string) []string {
+func quoteAll(names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = quote(name)
@@ -44,7 +46,8 @@ func quoted(names []string) []string {
 	return out
 }
 
-// quote writes an MLIR string literal: bytes outside printable ASCII become two hexadecimal digits.
+// quote returns name as an MLIR string literal. Bytes outside printable ASCII become two
+// hexadecimal digits.
 func quote(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -57,7 +60,7 @@ func quote(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// symbol writes the name of an MLIR symbol, quoted unless it is a bare identifier.
+// symbol returns name as an MLIR symbol name, quoted unless it is a bare identifier.
 func symbol(name string) string {
 	for i := range len(name) {
 		if !isSymbolByte(name[i], i == 0) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestShardyRoundTrips(t *testing.T) {
+func TestParseShardyIsInverseOfShardy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		m := randomMesh(t, rng)

@@ -1,15 +1,15 @@
 package sharding
 
-// ParseShardy reads a Shardy sharding, in the form of [Spec.Shardy] or of [Spec.ShardyBare], and
-// returns the name of its mesh and the spec. The error of malformed text matches [ErrSyntax].
-// Sub-axes, priorities, unreduced axes and meshes written in place, which a [Spec] cannot hold, match
-// [errors.ErrUnsupported] too.
+// ParseShardy parses a Shardy sharding in the form of [Spec.Shardy] or [Spec.ShardyBare] and
+// returns the name of its mesh and the spec. The error for malformed text matches [ErrSyntax]. A
+// [Spec] cannot represent sub-axes, priorities, unreduced axes and inline meshes; their errors also
+// match [errors.ErrUnsupported].
 func ParseShardy(text string) (meshName string, spec Spec, err error) {
 	s := &scanner{form: "Shardy sharding", text: text}
 	s.accept("#sdy.sharding")
 	s.expect("<")
 	if s.accept("mesh") {
-		s.unsupported("a mesh written in place; name the mesh")
+		s.unsupported("an inline mesh is not supported, only the name of a mesh")
 	}
 	meshName = s.symbol()
 	s.expect(",")
@@ -18,7 +18,7 @@ func ParseShardy(text string) (meshName string, spec Spec, err error) {
 	for s.accept(",") {
 		switch {
 		case s.accept("unreduced"):
-			s.unsupported("unreduced axes")
+			s.unsupported("unreduced axes are not supported")
 		case spec.replicated != nil || !s.accept("replicated"):
 			s.fail("expected replicated={...} once")
 		default:
@@ -39,7 +39,7 @@ func (s *scanner) shardyDim() Dim {
 	var dim Dim
 	s.list("{", "}", func() {
 		if dim.Open {
-			s.fail("'?' must come last")
+			s.fail("'?' must be last")
 		}
 		if s.accept("?") {
 			dim.Open = true
@@ -48,7 +48,7 @@ func (s *scanner) shardyDim() Dim {
 		dim.Axes = append(dim.Axes, s.axisName())
 	})
 	if s.err == nil && s.pos < len(s.text) && s.text[s.pos] == 'p' {
-		s.unsupported("a priority on a dimension")
+		s.unsupported("the priority of a dimension is not supported")
 	}
 	return dim
 }
@@ -59,7 +59,7 @@ func (s *scanner) axisName() string {
 		s.fail("an axis name is empty")
 	}
 	if s.err == nil && s.pos < len(s.text) && s.text[s.pos] == ':' {
-		s.unsupported("a sub-axis of %q", name)
+		s.unsupported("a sub-axis of %q is not supported", name)
 	}
 	return name
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestParseShardyRefuses(t *testing.T) {
+func TestParseShardyRejectsMalformedText(t *testing.T) {
 	tests := map[string]struct {
 		text        string
 		unsupported bool

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestSpecPrints(t *testing.T) {
+func TestSpecText(t *testing.T) {
 	tests := map[string]struct {
 		spec   sharding.Spec
 		text   string
@@ -61,7 +61,7 @@ func TestSpecCanonicalSortsReplicatedAxesOnly(t *testing.T) {
 	assert.Equal(t, `<@m, [{"d", "c"}], replicated={"a", "b"}>`, s.Canonical(m).ShardyBare("m"))
 }
 
-func TestSpecTellsItsParts(t *testing.T) {
+func TestSpecAccessors(t *testing.T) {
 	s := sharding.P("a", nil, sharding.Open("b")).WithReplicated("c")
 	assert.Equal(t, sharding.Dim{Axes: []string{"b"}, Open: true}, s.Dim(2))
 	assert.Equal(t, sharding.Dim{}, s.Dim(3))

@@ -5,45 +5,45 @@ import (
 	"slices"
 )
 
-// UnknownSize stands for the size of a tensor dimension that is not known yet, in the shapes that
-// [SplitToLogicalDevices] and [OpSplit] take.
+// UnknownSize is the size of a tensor dimension that is not known yet. [SplitToLogicalDevices] and
+// [OpSplit] accept it in shapes.
 const UnknownSize = -1
 
-// AssignToLogicalDevice returns the sharding of TPUStrategy's
-// experimental_assign_to_logical_device: of a replica's count logical devices, only the device with
-// the number logical holds the tensor.
+// AssignToLogicalDevice returns the sharding of a tensor that only one logical device of a replica
+// holds. A replica has count logical devices, numbered from 0. It corresponds to TPUStrategy's
+// experimental_assign_to_logical_device.
 func AssignToLogicalDevice(logical, count int) (OpSharding, error) {
 	if logical < 0 || logical >= count {
-		return OpSharding{}, wrong("assign", fmt.Sprintf("a replica has %d, numbered from 0", count), "no logical device %d", logical)
+		return OpSharding{}, invalid("assign", fmt.Sprintf("a replica has %d logical devices, numbered from 0", count),
+			"no logical device %d", logical)
 	}
 	return OpMaximal(logical)
 }
 
-// ReplicateToLogicalDevices returns the sharding of TPUStrategy's
-// experimental_replicate_to_logical_devices: every logical device of a replica holds the whole
-// tensor.
+// ReplicateToLogicalDevices returns the sharding of a tensor that every logical device of a replica
+// holds completely. It corresponds to TPUStrategy's experimental_replicate_to_logical_devices.
 func ReplicateToLogicalDevices() OpSharding { return OpReplicated() }
 
-// SplitToLogicalDevices returns the sharding of TPUStrategy's
-// experimental_split_to_logical_devices: dimension i of a tensor is cut into partitions[i] equal
-// pieces, over all count logical devices.
+// SplitToLogicalDevices returns the sharding that splits dimension i of a tensor into partitions[i]
+// equal shards, over all count logical devices of a replica. It corresponds to TPUStrategy's
+// experimental_split_to_logical_devices.
 //
-// It checks in TensorFlow's order: the rank, that each partition divides its dimension (a dimension
-// of [UnknownSize] is not checked, and every partition divides a dimension of size 0), and that the
-// product of the partitions is count. It refuses a nil shape, which stands for an unknown rank; the
-// shape of a scalar is []int{}. A dimension that its partition does not divide is a [*SpecError].
+// It checks the arguments in TensorFlow's order: the rank, the divisibility of each dimension, and
+// that the product of partitions is count. Divisibility is not checked for a dimension of
+// [UnknownSize], and any partition divides size 0. An indivisible dimension is a [*SpecError]. A
+// nil shape means an unknown rank and is an error; the shape of a scalar is []int{}.
 func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, error) {
 	if shape == nil {
-		return OpSharding{}, wrong("split", "give its shape, []int{} for a scalar", "the tensor's rank is unknown")
+		return OpSharding{}, invalid("split", "pass its shape, []int{} for a scalar", "the tensor's rank is unknown")
 	}
 	if len(partitions) != len(shape) {
-		return OpSharding{}, wrong("split", fmt.Sprintf("give one for each of its %d dimensions", len(shape)),
+		return OpSharding{}, invalid("split", fmt.Sprintf("pass one for each of its %d dimensions", len(shape)),
 			"%d partitions %v for the shape %v", len(partitions), partitions, shape)
 	}
 	product := 1
 	for i, n := range partitions {
 		if n < 1 {
-			return OpSharding{}, wrong("split", "write 1 to leave it whole", "dimension %d in %d pieces", i, n)
+			return OpSharding{}, invalid("split", "use 1 for a dimension that is not split", "dimension %d is split into %d shards", i, n)
 		}
 		if size := shape[i]; size != UnknownSize && (size < 0 || size%n != 0) {
 			return OpSharding{}, &SpecError{Problem: Indivisible, Dim: i, DimSize: size, Axis: "partitions", AxisSize: n,
@@ -54,7 +54,7 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 		}
 	}
 	if product != count {
-		return OpSharding{}, wrong("split", "give partitions whose product is that number",
+		return OpSharding{}, invalid("split", "the product of the partitions must be this number",
 			"the product of the partitions %v is not the number of logical devices, %d", partitions, count)
 	}
 	if len(shape) == 0 {
@@ -64,26 +64,28 @@ func SplitToLogicalDevices(shape, partitions []int, count int) (OpSharding, erro
 	return op.Explicit(), err
 }
 
-// OpSplit returns the sharding of xla_sharding.split: dimension dim of a tensor is cut over the
-// devices 0 to count-1, unevenly if count does not divide it. A negative dim counts from the end.
-// The dimension must have at least count elements, unless its size is [UnknownSize].
+// OpSplit returns the sharding that splits dimension dim of a tensor over the devices 0 to count-1.
+// The split is uneven if count does not divide the dimension. A negative dim counts from the end.
+// The dimension must have at least count elements, unless its size is [UnknownSize]. It corresponds
+// to TensorFlow's xla_sharding.split.
 func OpSplit(shape []int, dim, count int) (OpSharding, error) {
-	at := dim
-	if at < 0 {
-		at += len(shape)
+	index := dim
+	if index < 0 {
+		index += len(shape)
 	}
-	if at < 0 || at >= len(shape) {
-		return OpSharding{}, wrong("split", fmt.Sprintf("give a dimension below the rank, %d", len(shape)), "no dimension %d in the shape %v", dim, shape)
+	if index < 0 || index >= len(shape) {
+		return OpSharding{}, invalid("split", fmt.Sprintf("the dimension must be less than the rank, %d", len(shape)),
+			"no dimension %d in the shape %v", dim, shape)
 	}
 	if count < 1 {
-		return OpSharding{}, wrong("split", "give at least 1", "%d devices", count)
+		return OpSharding{}, invalid("split", "the number of devices must be at least 1", "%d devices", count)
 	}
-	if size := shape[at]; size != UnknownSize && size < count {
-		return OpSharding{}, wrong("split", "split a larger dimension, or over fewer devices",
+	if size := shape[index]; size != UnknownSize && size < count {
+		return OpSharding{}, invalid("split", "split a larger dimension, or use fewer devices",
 			"dimension %d of the shape %v is smaller than the number of devices, %d", dim, shape, count)
 	}
 	dims := slices.Repeat([]int{1}, len(shape))
-	dims[at] = count
+	dims[index] = count
 	op, err := OpTile(dims, nil)
 	if err != nil {
 		return OpSharding{}, err
@@ -91,21 +93,21 @@ func OpSplit(shape []int, dim, count int) (OpSharding, error) {
 	return op.Explicit(), nil
 }
 
-// OpMeshSplit returns the sharding of xla_sharding.mesh_split over an array of devices: tensor
-// dimension i is split over array dimension mapping[i], and stays whole if mapping[i] is negative.
-// The array has the dimensions dims and lists its devices row-major; nil devices stand for 0, 1, 2
-// and so on. Along the array dimensions in manual the program itself says which device holds what.
-// Along all other unused dimensions the devices hold copies.
+// OpMeshSplit returns the sharding that splits a tensor over an array of devices. Tensor dimension
+// i is split over array dimension mapping[i], or not split if mapping[i] is negative. The array has
+// the dimensions dims and lists its devices in row-major order; nil devices means 0, 1, 2 and so
+// on. The array dimensions in manual become manual subgroups. The tensor is replicated over all
+// other array dimensions. It corresponds to TensorFlow's xla_sharding.mesh_split.
 func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	size, err := tileCount("mesh dimensions", dims)
 	if err != nil {
 		return OpSharding{}, err
 	}
 	var tile, order []int
-	use := func(d int) error {
+	add := func(d int) error {
 		if d >= len(dims) || d < 0 || slices.Contains(order, d) {
-			return wrong("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that stays whole", len(dims)-1),
-				"no mesh dimension %d in %v, or it is used twice", d, dims)
+			return invalid("mesh split", fmt.Sprintf("use each of 0 to %d once, and -1 for a dimension that is not split", len(dims)-1),
+				"mesh dimension %d is not in %v, or is used twice", d, dims)
 		}
 		order = append(order, d)
 		tile = append(tile, dims[d])
@@ -114,13 +116,13 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	for _, d := range mapping {
 		if d < 0 {
 			tile = append(tile, 1)
-		} else if err := use(d); err != nil {
+		} else if err := add(d); err != nil {
 			return OpSharding{}, err
 		}
 	}
 	var subgroups []Kind
 	for _, d := range manual {
-		if err := use(d); err != nil {
+		if err := add(d); err != nil {
 			return OpSharding{}, err
 		}
 		subgroups = append(subgroups, KindManual)
@@ -139,14 +141,15 @@ func OpMeshSplit(dims, devices, mapping, manual []int) (OpSharding, error) {
 	if len(tile) == 0 {
 		return OpReplicated(), nil
 	}
-	placed := tiles{reshape: dims, perm: order}.expand()
+	assigned := tiles{reshape: dims, perm: order}.expand()
 	if devices != nil {
 		if len(devices) != size {
-			return OpSharding{}, wrong("mesh split", fmt.Sprintf("give %d", size), "%d devices for mesh dimensions %v", len(devices), dims)
+			return OpSharding{}, invalid("mesh split", fmt.Sprintf("list %d devices", size),
+				"%d devices for mesh dimensions %v", len(devices), dims)
 		}
-		for i, k := range placed {
-			placed[i] = devices[k]
+		for i, k := range assigned {
+			assigned[i] = devices[k]
 		}
 	}
-	return OpSubgroupTile(tile, placed, subgroups...)
+	return OpSubgroupTile(tile, assigned, subgroups...)
 }

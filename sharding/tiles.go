@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxTiles bounds the devices of a tile assignment, so that a short text or message cannot ask for
-// unbounded memory.
+// maxTiles is the maximum number of devices of a tile assignment. It limits the memory that parsing
+// a short text or message can allocate.
 const maxTiles = 1 << 20
 
-// tiles is an array of devices: explicit, or counted up over the dimensions reshape and then
-// transposed by perm (the iota form).
+// tiles is an array of devices with dimensions dims. The devices are either listed or in the iota
+// form: the numbers 0, 1, 2 and so on, reshaped to reshape and transposed by perm.
 type tiles struct {
 	dims          []int
 	devices       []int
@@ -18,14 +18,14 @@ type tiles struct {
 }
 
 // tileCount returns the product of dims.
-func tileCount(what string, dims []int) (int, error) {
+func tileCount(name string, dims []int) (int, error) {
 	size := 1
 	for _, n := range dims {
 		if n < 1 {
-			return 0, wrong("tile", "give at least 1", "%s %v have an entry below 1", what, dims)
+			return 0, invalid("tile", "each entry must be at least 1", "%s %v have an entry below 1", name, dims)
 		}
 		if n > maxTiles/size {
-			return 0, wrong("tile", "give fewer", "%s %v have more than %d tiles", what, dims, maxTiles)
+			return 0, invalid("tile", "use fewer tiles", "%s %v have more than %d tiles", name, dims, maxTiles)
 		}
 		size *= n
 	}
@@ -38,21 +38,23 @@ func (t tiles) checkIota(size int) error {
 		return err
 	}
 	if count != size {
-		return wrong("tile", fmt.Sprintf("give %d", size), "iota dimensions %v count %d devices for tile dimensions %v", t.reshape, count, t.dims)
+		return invalid("tile", fmt.Sprintf("the product of the iota dimensions must be %d", size),
+			"iota dimensions %v have %d devices for tile dimensions %v", t.reshape, count, t.dims)
 	}
 	sorted := slices.Sorted(slices.Values(t.perm))
 	for i := range sorted {
 		if sorted[i] != i {
-			return wrong("tile", "give each dimension once, from 0", "%v is not a permutation", t.perm)
+			return invalid("tile", "list each dimension once, from 0", "%v is not a permutation", t.perm)
 		}
 	}
 	if len(t.perm) != len(t.reshape) || len(t.perm) == 0 {
-		return wrong("tile", "give one entry for each dimension", "the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
+		return invalid("tile", "list one entry for each dimension",
+			"the permutation %v does not fit the dimensions %v", t.perm, t.reshape)
 	}
 	return nil
 }
 
-// expand returns the devices by row-major tile.
+// expand returns the device of each tile, in row-major order.
 func (t tiles) expand() []int {
 	if t.reshape == nil {
 		return slices.Clone(t.devices)
@@ -65,11 +67,11 @@ func (t tiles) expand() []int {
 	for i := range devices {
 		devices[i] = i
 	}
-	return permuted(devices, t.reshape, t.perm)
+	return transpose(devices, t.reshape, t.perm)
 }
 
-// permuted returns a row-major array of the given dimensions with the dimensions in another order.
-func permuted(array, dims, order []int) []int {
+// transpose returns the row-major array of dimensions dims with its dimensions permuted to order.
+func transpose(array, dims, order []int) []int {
 	strides := make([]int, len(dims))
 	size := 1
 	for i := len(dims) - 1; i >= 0; i-- {

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestTheTileOfAScalarIsWhole(t *testing.T) {
+func TestTileOfScalarIsReplicated(t *testing.T) {
 	op, err := sharding.OpTile(nil, []int{3})
 	require.NoError(t, err)
 	assert.Equal(t, "{replicated}", op.Canonical().String())

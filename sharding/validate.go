@@ -10,50 +10,50 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Problem says what is wrong in a [SpecError].
+// Problem is the kind of a [SpecError].
 type Problem int
 
-// The problems a spec can have.
+// The problems that [Spec.Validate] reports.
 const (
-	// UnknownAxis says that the spec names an axis that the mesh does not have.
+	// UnknownAxis means that the spec names an axis that the mesh does not have.
 	UnknownAxis Problem = iota + 1
-	// RepeatedAxis says that the spec uses an axis more than once.
+	// RepeatedAxis means that the spec uses an axis more than once.
 	RepeatedAxis
-	// RankMismatch says that spec and tensor have different ranks.
+	// RankMismatch means that the spec and the tensor have different ranks.
 	RankMismatch
-	// Indivisible says that the axes do not divide the dimension.
+	// Indivisible means that the axes do not divide the dimension.
 	Indivisible
-	// NegativeSize says that the tensor has a negative dimension.
+	// NegativeSize means that the tensor has a negative dimension.
 	NegativeSize
-	// BadPart says that [P] was given a part of a type that it does not take.
+	// BadPart means that an argument of [P] has an unsupported type.
 	BadPart
 )
 
-// String returns the problem in words.
+// String returns the problem in words, such as "unknown axis".
 func (p Problem) String() string {
-	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "bad part")
+	return enum.Name(p, "", "unknown axis", "repeated axis", "rank mismatch", "indivisible", "negative size", "invalid entry")
 }
 
-// SpecError reports one problem of a [Spec] on a mesh and a tensor. Find it with [errors.As], or
-// all problems of a validation with [SpecErrors].
+// SpecError reports one problem of a [Spec] on a mesh and a tensor. Use [errors.As] to find the
+// first SpecError of an error, and [SpecErrors] to find all.
 type SpecError struct {
 	Problem  Problem
-	Tensor   string // name of the tensor, if one was given
-	Dim      int    // tensor dimension, or -1 if the problem has none
-	DimSize  int    // elements in that dimension
-	Axis     string // mesh axis, or axes joined by ", "
-	AxisSize int    // devices on the axis, or the product over the axes
-	Hint     string // what to write instead
+	Tensor   string // name of the tensor, or ""
+	Dim      int    // tensor dimension, or -1 if the problem concerns no single dimension
+	DimSize  int    // size of the dimension
+	Axis     string // mesh axis, or several axes joined by ", "
+	AxisSize int    // size of the axis, or the product of several sizes
+	Hint     string // suggested correction
 }
 
-// Error returns the problem in one line.
+// Error returns the problem and the suggested correction in one line.
 func (e *SpecError) Error() string {
-	what := "sharding"
+	subject := "sharding"
 	if e.Tensor != "" {
-		what += fmt.Sprintf(": tensor %q", e.Tensor)
+		subject += fmt.Sprintf(": tensor %q", e.Tensor)
 	}
 	if e.Dim >= 0 {
-		what += fmt.Sprintf(": dimension %d", e.Dim)
+		subject += fmt.Sprintf(": dimension %d", e.Dim)
 	}
 	reason := e.Problem.String()
 	switch e.Problem {
@@ -66,13 +66,13 @@ func (e *SpecError) Error() string {
 	case NegativeSize:
 		reason = fmt.Sprintf("size %d is negative", e.DimSize)
 	}
-	return errkind.Text(what, reason, nil, e.Hint)
+	return errkind.Text(subject, reason, nil, e.Hint)
 }
 
 // Kind returns ValueError.
 func (*SpecError) Kind() errkind.Kind { return errkind.ValueError }
 
-// SpecErrors returns every [*SpecError] within err, in order.
+// SpecErrors returns every [*SpecError] in the tree of err, in order.
 func SpecErrors(err error) []*SpecError {
 	switch e := err.(type) {
 	case nil:
@@ -90,21 +90,22 @@ func SpecErrors(err error) []*SpecError {
 	}
 }
 
-// Validate returns every reason why a tensor of the given shape cannot be laid over the mesh as the
-// spec says. The error joins one [*SpecError] for each problem: an unknown or repeated axis,
-// another rank, a dimension that its axes do not divide. Any axes divide a dimension of size 0.
+// Validate checks whether a tensor of the given shape can be split over the mesh as the spec
+// describes. The error joins one [*SpecError] for each problem: an unknown or repeated axis, a
+// different rank, or a dimension that its axes do not divide. Any axes divide a dimension of size
+// 0.
 func (s Spec) Validate(mesh Mesh, shape []int) error {
 	return s.ValidateTensor(mesh, "", shape)
 }
 
-// ValidateTensor returns what [Spec.Validate] returns, with the tensor's name in the errors.
+// ValidateTensor is like [Spec.Validate] but includes the name of the tensor in the errors.
 func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
 	v := validation{spec: s, mesh: mesh, tensor: tensor}
 	v.checkParts()
 	v.checkAxes()
 	if len(shape) != len(s.dims) {
 		v.add(SpecError{Problem: RankMismatch, Dim: -1, Hint: fmt.Sprintf(
-			"%q has %d parts and the tensor's shape %v has rank %d; write %s",
+			"%q has rank %d, but the tensor's shape %v has rank %d; write %s",
 			s, len(s.dims), shape, len(shape), s.rankHint(len(shape)))})
 	}
 	for i, size := range shape {
@@ -113,14 +114,14 @@ func (s Spec) ValidateTensor(mesh Mesh, tensor string, shape []int) error {
 	return errors.Join(v.problems...)
 }
 
-// rankHint is the spec cut or filled to a rank.
+// rankHint returns the text of the spec, truncated or extended to rank.
 func (s Spec) rankHint(rank int) string {
 	fitted := s.WithRank(rank)
 	fitted.dims = fitted.dims[:rank]
 	return fitted.String()
 }
 
-// validateAxes checks the spec against the mesh alone.
+// validateAxes checks the spec against the mesh, without a shape.
 func (s Spec) validateAxes(mesh Mesh) error {
 	v := validation{spec: s, mesh: mesh}
 	v.checkParts()
@@ -158,7 +159,7 @@ func (v *validation) checkAxes() {
 					Hint: fmt.Sprintf("the axes are %v", v.mesh)})
 			case slices.Contains(seen, name):
 				v.add(SpecError{Problem: RepeatedAxis, Dim: dim, Axis: name, AxisSize: size,
-					Hint: "an axis splits or replicates a tensor once; remove one of its uses"})
+					Hint: "use each axis only once in a spec"})
 			}
 			seen = append(seen, name)
 		}
@@ -171,7 +172,7 @@ func (v *validation) checkAxes() {
 
 func (v *validation) checkDim(i, size int) {
 	if size < 0 {
-		v.add(SpecError{Problem: NegativeSize, Dim: i, DimSize: size, Hint: "give the static size"})
+		v.add(SpecError{Problem: NegativeSize, Dim: i, DimSize: size, Hint: "pass the static size"})
 		return
 	}
 	if i >= len(v.spec.dims) {
@@ -182,14 +183,14 @@ func (v *validation) checkDim(i, size int) {
 	for _, name := range axes {
 		axisSize, ok := v.mesh.AxisSize(name)
 		if !ok || shards > (1<<31)/axisSize {
-			return // reported by checkAxes: unknown, or repeated beyond any mesh
+			return // checkAxes reports the unknown or repeated axis
 		}
 		shards *= axisSize
 	}
 	if size%shards != 0 {
 		v.add(SpecError{Problem: Indivisible, Dim: i, DimSize: size,
 			Axis: strings.Join(axes, ", "), AxisSize: shards,
-			Hint: fmt.Sprintf("pad the dimension to %d, or leave it whole (-)", roundUp(size, shards))})
+			Hint: fmt.Sprintf("pad the dimension to %d, or do not split it (-)", roundUp(size, shards))})
 	}
 }
 

@@ -29,19 +29,19 @@ func TestSpecValidateReportsEveryProblem(t *testing.T) {
 	assert.Equal(t, `sharding: tensor "weights": dimension 0: the mesh has no axis "model"; the axes are replica=2,logical=4`, one.Error())
 }
 
-func TestSpecValidateNamesTheWayOut(t *testing.T) {
+func TestSpecValidateSuggestsCorrection(t *testing.T) {
 	m := mesh2x4(t)
 	tests := map[string]struct {
 		spec  sharding.Spec
 		shape []int
 		want  string
 	}{
-		"indivisible": {sharding.P("logical"), []int{6}, "sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or leave it whole (-)"},
-		"short":       {sharding.P("logical"), []int{8, 2}, `sharding: rank mismatch; "logical" has 1 parts and the tensor's shape [8 2] has rank 2; write logical,-`},
-		"long":        {sharding.P("logical", nil), []int{8}, `sharding: rank mismatch; "logical,-" has 2 parts and the tensor's shape [8] has rank 1; write logical`},
-		"negative":    {sharding.P(nil), []int{-1}, "sharding: dimension 0: size -1 is negative; give the static size"},
-		"bad part":    {sharding.P(7), []int{8}, "sharding: dimension 0: bad part; a part is nil, a string, a []string or a sharding.Dim, not int"},
-		"replicated":  {sharding.P("logical").WithReplicated("logical"), []int{8}, `sharding: axis "logical" is used more than once; an axis splits or replicates a tensor once; remove one of its uses`},
+		"indivisible": {sharding.P("logical"), []int{6}, "sharding: dimension 0: size 6 is not divisible by 4 (axes logical); pad the dimension to 8, or do not split it (-)"},
+		"short":       {sharding.P("logical"), []int{8, 2}, `sharding: rank mismatch; "logical" has rank 1, but the tensor's shape [8 2] has rank 2; write logical,-`},
+		"long":        {sharding.P("logical", nil), []int{8}, `sharding: rank mismatch; "logical,-" has rank 2, but the tensor's shape [8] has rank 1; write logical`},
+		"negative":    {sharding.P(nil), []int{-1}, "sharding: dimension 0: size -1 is negative; pass the static size"},
+		"bad part":    {sharding.P(7), []int{8}, "sharding: dimension 0: invalid entry; an entry is nil, a string, a []string or a sharding.Dim, not int"},
+		"replicated":  {sharding.P("logical").WithReplicated("logical"), []int{8}, `sharding: axis "logical" is used more than once; use each axis only once in a spec`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,72 +9,71 @@ import (
 	"strings"
 )
 
-// VisualizeOptions says which part of a tensor to draw.
+// VisualizeOptions selects the part of a tensor to draw.
 type VisualizeOptions struct {
-	// Dims are the two dimensions to draw: down, then across. Nil draws the first two dimensions,
-	// and an only dimension across.
+	// Dims are the two dimensions to draw: first the vertical, then the horizontal one. If nil, the
+	// first two dimensions are drawn. The only dimension of a vector is drawn horizontally.
 	Dims []int
-	// At is the index in each dimension that is not drawn, one entry per dimension of the tensor.
-	// If nil, it is 0 everywhere.
+	// At selects the index in each dimension that is not drawn. It has one entry for each dimension
+	// of the tensor. If nil, all indices are 0.
 	At []int
-	// MaxTiles is the largest number of tiles to draw in each direction. If there are more, only
-	// the first and the last are drawn. 0 stands for 16.
+	// MaxTiles is the maximum number of tiles to draw in each direction. If there are more, only
+	// the first and the last tiles are drawn. 0 means 16.
 	MaxTiles int
 }
 
-// Visualize draws, in ASCII, which devices hold which part of a tensor: a cell for each tile of two
-// dimensions, with the devices that hold the tile. More than 65536 devices are an error.
+// Visualize draws a table in ASCII that shows which devices hold each shard of a tensor. The rows
+// and columns are the shards of two tensor dimensions, and each cell lists the devices that hold
+// the shard. The mesh must not have more than 65536 devices.
 func Visualize(w io.Writer, mesh Mesh, spec Spec, shape []int, options VisualizeOptions) error {
-	if err := drawable(mesh.Size()); err != nil {
+	if err := checkDeviceCount(mesh.Size()); err != nil {
 		return err
 	}
-	var held []holding
+	var shards []shard
 	for device := range mesh.Size() {
 		ranges, err := IndexRanges(mesh, spec, shape, device)
 		if err != nil {
 			return err
 		}
-		held = append(held, holding{device, ranges})
+		shards = append(shards, shard{device, ranges})
 	}
-	return draw(w, fmt.Sprintf("%v of %v on %v", spec, shape, mesh), shape, held, options)
+	return draw(w, fmt.Sprintf("%v of %v on %v", spec, shape, mesh), shape, shards, options)
 }
 
-// VisualizeOp draws, as [Visualize] does, which of the devices 0 to devices-1 hold which part of a
-// tensor under an [OpSharding].
+// VisualizeOp is like [Visualize], but draws an [OpSharding] on the devices 0 to devices-1.
 func VisualizeOp(w io.Writer, op OpSharding, shape []int, devices int, options VisualizeOptions) error {
-	if err := drawable(devices); err != nil {
+	if err := checkDeviceCount(devices); err != nil {
 		return err
 	}
-	var held []holding
+	var shards []shard
 	for device := range devices {
 		ranges, holds, err := op.IndexRanges(shape, device)
 		if err != nil {
 			return err
 		}
 		if holds {
-			held = append(held, holding{device, ranges})
+			shards = append(shards, shard{device, ranges})
 		}
 	}
-	return draw(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, held, options)
+	return draw(w, fmt.Sprintf("%v of %v on %d devices", op, shape, devices), shape, shards, options)
 }
 
-// maxDrawn is the largest number of devices that are drawn.
-const maxDrawn = 1 << 16
+// maxDevices is the maximum number of devices that can be drawn.
+const maxDevices = 1 << 16
 
-// drawable refuses a number of devices that no machine has: each is looked at.
-func drawable(devices int) error {
-	if devices < 0 || devices > maxDrawn {
-		return wrong("visualize", fmt.Sprintf("give a number from 0 to %d", maxDrawn), "%d devices", devices)
+func checkDeviceCount(devices int) error {
+	if devices < 0 || devices > maxDevices {
+		return invalid("visualize", fmt.Sprintf("the number of devices must be from 0 to %d", maxDevices), "%d devices", devices)
 	}
 	return nil
 }
 
-type holding struct {
+type shard struct {
 	device int
 	ranges []Range
 }
 
-func draw(w io.Writer, title string, shape []int, held []holding, options VisualizeOptions) error {
+func draw(w io.Writer, title string, shape []int, shards []shard, options VisualizeOptions) error {
 	down, across, err := options.dims(len(shape))
 	if err != nil {
 		return err
@@ -99,16 +98,16 @@ func draw(w io.Writer, title string, shape []int, held []holding, options Visual
 		}
 	}
 	b.WriteByte('\n')
-	held = slices.DeleteFunc(held, func(h holding) bool { return !h.covers(at, down, across) })
-	rows, columns := grading{tilesOf(held, down), down >= 0}, grading{tilesOf(held, across), across >= 0}
+	shards = slices.DeleteFunc(shards, func(h shard) bool { return !h.contains(at, down, across) })
+	rows, columns := drawnDim{tilesOf(shards, down), down >= 0}, drawnDim{tilesOf(shards, across), across >= 0}
 	writeGrid(&b, rows, columns, options.MaxTiles, func(row, column Range) string {
 		var devices []int
-		for _, h := range held {
+		for _, h := range shards {
 			if h.in(down) == row && h.in(across) == column {
 				devices = append(devices, h.device)
 			}
 		}
-		return compact(devices)
+		return formatDevices(devices)
 	})
 	_, err = io.WriteString(w, b.String())
 	return err
@@ -117,13 +116,13 @@ func draw(w io.Writer, title string, shape []int, held []holding, options Visual
 func (o VisualizeOptions) dims(rank int) (down, across int, err error) {
 	switch {
 	case o.MaxTiles < 0 || o.MaxTiles == 1:
-		return 0, 0, wrong("visualize", "give at least 2, or 0 for 16", "MaxTiles is %d", o.MaxTiles)
+		return 0, 0, invalid("visualize", "MaxTiles must be at least 2, or 0 for 16", "MaxTiles is %d", o.MaxTiles)
 	case o.Dims == nil && rank >= 2:
 		return 0, 1, nil
 	case o.Dims == nil:
-		return -1, rank - 1, nil // -1 stands for no dimension
+		return -1, rank - 1, nil // -1 means no dimension
 	case len(o.Dims) != 2 || o.Dims[0] == o.Dims[1] || slices.Min(o.Dims) < 0 || slices.Max(o.Dims) >= rank:
-		return 0, 0, wrong("visualize", fmt.Sprintf("give two dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
+		return 0, 0, invalid("visualize", fmt.Sprintf("use two different dimensions below the rank, %d", rank), "Dims is %v", o.Dims)
 	}
 	return o.Dims[0], o.Dims[1], nil
 }
@@ -133,19 +132,20 @@ func (o VisualizeOptions) at(shape []int, down, across int) ([]int, error) {
 		return make([]int, len(shape)), nil
 	}
 	if len(o.At) != len(shape) {
-		return nil, wrong("visualize", fmt.Sprintf("give one entry per dimension, %d", len(shape)), "At is %v", o.At)
+		return nil, invalid("visualize", fmt.Sprintf("At must have %d entries, one for each dimension", len(shape)), "At is %v", o.At)
 	}
 	for d, at := range o.At {
 		if d != down && d != across && (at < 0 || at >= max(shape[d], 1)) {
-			return nil, wrong("visualize", "give an index below the size", "At is %d in dimension %d of size %d", at, d, shape[d])
+			return nil, invalid("visualize", "the index must be less than the size",
+				"At is %d in dimension %d of size %d", at, d, shape[d])
 		}
 	}
 	return o.At, nil
 }
 
-// covers reports whether the holding has the index in the dimensions that are not drawn. An empty
-// dimension has no index to miss.
-func (h holding) covers(at []int, down, across int) bool {
+// contains reports whether the shard includes index at in all dimensions except down and across.
+// Empty dimensions are ignored.
+func (h shard) contains(at []int, down, across int) bool {
 	for d, r := range h.ranges {
 		if d != down && d != across && r.Len() > 0 && (at[d] < r.Start || at[d] >= r.Stop) {
 			return false
@@ -154,25 +154,25 @@ func (h holding) covers(at []int, down, across int) bool {
 	return true
 }
 
-// in returns the range in a dimension; -1 has one range.
-func (h holding) in(dim int) Range {
+// in returns the range of the shard in a dimension. Dimension -1 has the single range 0:1.
+func (h shard) in(dim int) Range {
 	if dim < 0 {
 		return Range{0, 1}
 	}
 	return h.ranges[dim]
 }
 
-func tilesOf(held []holding, dim int) []Range {
+func tilesOf(shards []shard, dim int) []Range {
 	var ranges []Range
-	for _, h := range held {
+	for _, h := range shards {
 		ranges = append(ranges, h.in(dim))
 	}
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Or(a.Start-b.Start, a.Stop-b.Stop) })
 	return slices.Compact(ranges)
 }
 
-// compact writes ascending devices with runs of three or more as 0-3.
-func compact(devices []int) string {
+// formatDevices formats ascending device numbers. Runs of three or more are shortened, as in 0-3.
+func formatDevices(devices []int) string {
 	var parts []string
 	for i := 0; i < len(devices); {
 		end := i
@@ -191,14 +191,15 @@ func compact(devices []int) string {
 	return strings.Join(parts, ",")
 }
 
-// grading is the tiles of one direction; those of no dimension are not named.
-type grading struct {
-	tiles []Range
-	named bool
+// drawnDim is a direction of the table: the distinct ranges of its dimension. If the direction has
+// no dimension, hasLabels is false.
+type drawnDim struct {
+	tiles     []Range
+	hasLabels bool
 }
 
-// writeGrid draws rows and columns, and the cell of each.
-func writeGrid(b *strings.Builder, rows, columns grading, limit int, cell func(row, column Range) string) {
+// writeGrid draws a table with the given rows and columns. cell returns the text of a cell.
+func writeGrid(b *strings.Builder, rows, columns drawnDim, limit int, cell func(row, column Range) string) {
 	if limit == 0 {
 		limit = 16
 	}
@@ -237,15 +238,15 @@ func writeGrid(b *strings.Builder, rows, columns grading, limit int, cell func(r
 		for j, cell := range line[1:] {
 			text += fmt.Sprintf(" %-*s ", widths[j+1], cell) + text[:1]
 		}
-		if i > 0 || columns.named {
+		if i > 0 || columns.hasLabels {
 			b.WriteString(strings.TrimRight(margin+text, " ") + "\n")
 		}
 		b.WriteString(rule + "\n")
 	}
 }
 
-// elide returns the numbers below count, or, if they are more than limit, the first and last of
-// them around a -1.
+// elide returns the indices below count. If count is greater than limit, it returns only the first
+// and the last indices, with -1 between them.
 func elide(count, limit int) []int {
 	var shown []int
 	for i := range count {
@@ -259,9 +260,9 @@ func elide(count, limit int) []int {
 	return shown
 }
 
-func (g grading) label(i int) string {
+func (g drawnDim) label(i int) string {
 	switch {
-	case !g.named:
+	case !g.hasLabels:
 		return ""
 	case i < 0:
 		return "..."

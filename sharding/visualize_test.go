@@ -31,7 +31,7 @@ func checkGolden(t *testing.T, name, got string) {
 	assert.Equal(t, string(want), got)
 }
 
-func TestVisualizeDrawsWhoHoldsWhat(t *testing.T) {
+func TestVisualizeMatchesGolden(t *testing.T) {
 	m := mesh2x4(t)
 	large := mesh(t, sharding.Axis{Name: "x", Size: 64})
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestVisualizeOpShowsUnevenTiles(t *testing.T) {
 	checkGolden(t, "visualize_op.txt", b.String())
 }
 
-func TestVisualizeRefusesBadOptions(t *testing.T) {
+func TestVisualizeRejectsInvalidOptions(t *testing.T) {
 	m := mesh2x4(t)
 	for name, options := range map[string]sharding.VisualizeOptions{
 		"one dim":     {Dims: []int{0}},
@@ -83,8 +83,8 @@ func TestVisualizeRefusesBadOptions(t *testing.T) {
 	assert.Error(t, sharding.Visualize(&strings.Builder{}, m, sharding.P("logical"), []int{3}, sharding.VisualizeOptions{}))
 }
 
-// A number of devices that no machine has neither spins nor fills the memory.
-func TestTooManyDevicesAreNotDrawn(t *testing.T) {
+// Too many devices are rejected before VisualizeOp loops over them or allocates memory.
+func TestVisualizeRejectsTooManyDevices(t *testing.T) {
 	op, err := sharding.ParseOpSharding("{replicated}")
 	require.NoError(t, err)
 	for _, devices := range []int{1e9, 1<<16 + 1, math.MaxInt, -1} {
