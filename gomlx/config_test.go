@@ -81,7 +81,7 @@ func TestConfigStringsThatCannotBeMeant(t *testing.T) {
 		"topology=v5e-16,plugin=cpu": "option plugin: cpu does not compile for v5e-16",
 		"topology=cpu:8,plugin=tpu":  "option plugin: tpu does not compile for cpu:8",
 		"axes=model":                 `option axes: "model" has no axes with sizes; give names and sizes as axes=model:4+sequence:2`,
-		"axes=replica:2":             `axis "replica" is that of the replicas`,
+		"axes=replica:2":             `axis name "replica" is reserved for the replicas`,
 		"axes=a:2+a:2":               "option axes:",
 		"axes=a:2,logical=4":         "option axes: they make 2 logical devices, and logical is 4; leave logical out",
 		`cache="/a,explain=1`:        "a quoted value does not end",

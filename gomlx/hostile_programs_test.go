@@ -195,7 +195,7 @@ func TestHostileRules(t *testing.T) {
 		"nothing":            {rules: logical.Rules{{Pattern: logical.Match("^/z$", logical.Over("logical", "")).Pattern, Annotation: logical.Over("logical", ""), Optional: true}}},
 		"too much":           {rules: logical.Rules{logical.Match("", logical.Over("logical", "")), logical.Match("", logical.Over("", "logical"))}},
 		"what contradicts":   {rules: logical.Rules{logical.Match("/a", logical.Replicated()), logical.Match("/weights", logical.Over("logical", ""))}},
-		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.Over("logical"))}, want: "splits a variable of 1 dimensions"},
+		"another rank":       {rules: logical.Rules{logical.Match("/a", logical.Over("logical"))}, want: "splits variables of rank 1"},
 		"what cannot divide": {rules: logical.Rules{logical.Match("/a", logical.Over("", "replica"))}},
 		"every axis":         {rules: logical.Rules{logical.Match("/a", logical.Over("replica,logical", ""))}},
 		"an unknown axis":    {rules: logical.Rules{logical.Match("/a", logical.Over("modell", ""))}, want: "modell"},

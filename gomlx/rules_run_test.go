@@ -156,7 +156,7 @@ func TestRulesThatReachNothing(t *testing.T) {
 	// another program may come.
 	for text, want := range map[string]string{
 		`{"rules": [{"variable": "/fff1/dense/weights$", "split": ["", "logical"], "optional": true}]}`:                                         "reaches a variable of program",
-		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to logical) reaches no variable of program "Trainer#1" or of one before it: it splits a variable of 1 dimensions, and those of its name have others: "/ff2/dense/weights"`,
+		`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "logical"]}, {"variable": "/ff2/dense/weights$", "split": ["logical"]}]}`: `rule 1 of ` + file + ` ("/ff2/dense/weights$" to logical) reaches no variable of program "Trainer#1" or of one before it: it splits variables of rank 1, but matches only variables of other ranks: "/ff2/dense/weights"`,
 	} {
 		write(text)
 		var notes bytes.Buffer
@@ -197,14 +197,14 @@ func TestRulesThatReachNothing(t *testing.T) {
 	_, err = trainWords(b, 4, 1)
 	require.ErrorAs(t, err, &of)
 	assert.Equal(t, "/ff1/dense/biases", of.Variable)
-	assert.ErrorContains(t, err, "it splits 2 dimensions, and the variable has 1")
+	assert.ErrorContains(t, err, "it splits 2 dimensions, but the variable has 1")
 
 	write(`{"rules": [{"variable": "/ff1/dense/weights$", "split": ["", "modle"]}]}`)
 	_, err = gomlx.NewFromConfig(t.Context(), config, gomlx.Options{})
 	require.ErrorIs(t, err, gomlx.ErrConfig)
 	assert.ErrorContains(t, err, ": option rules: ")
 	require.ErrorAs(t, err, &of)
-	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; name one of replica=1,logical=2`)
+	assert.ErrorContains(t, err, `dimension 1 is split over axis "modle", which the replica does not have; use one of replica=1,logical=2`)
 }
 
 // A pair of dense layers of which megatron knows one by its scope.

@@ -17,7 +17,7 @@ func ExampleOver() {
 	fmt.Println(mesh, err)
 	columns := logical.Over("", "model")
 	fmt.Println(columns, columns.PartsOn(mesh), columns.ValidateOn(mesh, "weights", []int{64, 30}))
-	// A split by numbers cuts axes where it must.
+	// A split by number can divide axes.
 	factors, _ := logical.Cut(mesh, columns, logical.SplitInto(2, 4))
 	fmt.Println(factors.Axes(), columns.Spec(2, factors), logical.SplitInto(2, 4).Spec(2, factors))
 	// Output:
@@ -26,66 +26,67 @@ func ExampleOver() {
 	// [{model.0 2} {model.1 2} {sequence 2}] -,model.0+model.1 model.0,model.1+sequence
 }
 
-func axes(t *testing.T, devices int, of ...any) sharding.Mesh {
+// newMesh returns a mesh of logical devices. namesAndSizes alternates axis names and sizes.
+func newMesh(t *testing.T, devices int, namesAndSizes ...any) sharding.Mesh {
 	t.Helper()
 	var list []sharding.Axis
-	for i := 0; i < len(of); i += 2 {
-		list = append(list, sharding.Axis{Name: of[i].(string), Size: of[i+1].(int)})
+	for i := 0; i < len(namesAndSizes); i += 2 {
+		list = append(list, sharding.Axis{Name: namesAndSizes[i].(string), Size: namesAndSizes[i+1].(int)})
 	}
 	mesh, err := logical.Mesh(devices, list...)
 	require.NoError(t, err)
 	return mesh
 }
 
-func TestAMeshOfAxesThatAreNoneIsRefused(t *testing.T) {
+func TestMeshRejectsInvalidAxes(t *testing.T) {
 	for _, c := range []struct {
 		devices int
 		axes    []sharding.Axis
-		says    string
+		want    string
 	}{
-		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "model=2,sequence=4 make 8 logical devices, and the replica has 4; let the sizes multiply"},
+		{4, []sharding.Axis{{Name: "model", Size: 2}, {Name: "sequence", Size: 4}}, "the axes model=2,sequence=4 have 8 devices, but a replica has 4; the product of the axis sizes must be"},
 		{4, []sharding.Axis{{Name: "", Size: 4}}, "the name is empty"},
 		{4, []sharding.Axis{{Name: "m", Size: 2}, {Name: "m", Size: 2}}, `mesh axis "m": the name is used twice`},
-		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis "replica" is that of the replicas`},
+		{4, []sharding.Axis{{Name: "replica", Size: 4}}, `axis name "replica" is reserved for the replicas`},
 		{4, []sharding.Axis{{Name: "logical.0", Size: 4}}, "has a dot in its name"},
 		{4, []sharding.Axis{{Name: "m,n", Size: 4}}, `contains ','`},
 		{0, []sharding.Axis{{Name: "m", Size: 0}}, "its size is 0; the size must be at least 1"},
 		{0, []sharding.Axis{{Name: "m", Size: -2}, {Name: "n", Size: -2}}, "its size is -2"},
-		{0, []sharding.Axis{{Name: "m", Size: 1 << 20}, {Name: "n", Size: 1 << 20}}, "larger than"},
+		{0, []sharding.Axis{{Name: "m", Size: 1 << 20}, {Name: "n", Size: 1 << 20}}, "has more than"},
 	} {
 		_, err := logical.Mesh(c.devices, c.axes...)
 		var bad *logical.Error
 		require.True(t, errors.As(err, &bad), "%v: %v", c.axes, err)
 		assert.Equal(t, "axes", bad.Op)
-		assert.ErrorContains(t, err, c.says)
+		assert.ErrorContains(t, err, c.want)
 	}
-	assert.Equal(t, "logical=6", axes(t, 6).String())
-	assert.Equal(t, "logical=1", axes(t, 0).String())
-	assert.Equal(t, "model=2,expert=1", axes(t, 0, "model", 2, "expert", 1).String())
+	assert.Equal(t, "logical=6", newMesh(t, 6).String())
+	assert.Equal(t, "logical=1", newMesh(t, 0).String())
+	assert.Equal(t, "model=2,expert=1", newMesh(t, 0, "model", 2, "expert", 1).String())
 }
 
-func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
-	mesh := axes(t, 8, "model", 2, "sequence", 2, "expert", 2)
+func TestValidateOnRejectsInvalidNamedSplits(t *testing.T) {
+	mesh := newMesh(t, 8, "model", 2, "sequence", 2, "expert", 2)
 	for _, c := range []struct {
 		over  []string
 		shape []int
 		dim   int
-		says  string
+		want  string
 	}{
-		{[]string{"model"}, []int{4, 4}, -1, `"model" has 1 entries for 2 dimensions; give 2 entries, - for a dimension`},
-		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; name one of model=2,sequence=2,expert=2`},
-		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; name an axis once`},
+		{[]string{"model"}, []int{4, 4}, -1, `"model" has 1 entries for 2 dimensions; write 2 entries, with - for a dimension`},
+		{[]string{"model", "modle"}, []int{4, 4}, 1, `dimension 1 is split over axis "modle", which the replica does not have; use one of model=2,sequence=2,expert=2`},
+		{[]string{"model", "model"}, []int{4, 4}, 1, `axis "model" splits dimension 0 and dimension 1; use each axis once`},
 		{[]string{"", "model,model"}, []int{4, 4}, 1, `dimension 1 is split over axis "model" twice`},
-		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
-		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an axis without a name"},
-		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; name axes of the replica (model=2,sequence=2,expert=2); only rules"},
+		{[]string{"model,,expert", ""}, []int{4, 4}, 0, "dimension 0 has an empty axis name"},
+		{[]string{"model,", ""}, []int{4, 4}, 0, "dimension 0 has an empty axis name"},
+		{[]string{"replica", ""}, []int{4, 4}, 0, "dimension 0 is split over the replicas; use axes of the replica (model=2,sequence=2,expert=2); only rules"},
 		{[]string{"", "sequence, expert"}, []int{4, 6}, 1, "dimension 1 of size 6 is not divisible into 4 parts (sequence=2, expert=2); pad the dimension to 8"},
 	} {
 		err := logical.Over(c.over...).ValidateOn(mesh, "w", c.shape)
 		var bad *logical.Error
 		require.True(t, errors.As(err, &bad), "%v: %v", c.over, err)
 		assert.Equal(t, []any{"split", "w", c.dim, 8}, []any{bad.Op, bad.Tensor, bad.Dim, bad.Devices})
-		assert.ErrorContains(t, err, c.says)
+		assert.ErrorContains(t, err, c.want)
 	}
 	for _, c := range []struct {
 		over  []string
@@ -93,30 +94,30 @@ func TestASplitByNamesThatDoesNotFitIsRefused(t *testing.T) {
 	}{{nil, nil}, {[]string{"", ""}, []int{3, 5}}, {[]string{"model"}, []int{0}}, {[]string{" model , expert "}, []int{4}}, {[]string{"sequence,model", "expert"}, []int{4, 2}}} {
 		assert.NoError(t, logical.Over(c.over...).ValidateOn(mesh, "", c.shape), "%v", c.over)
 	}
-	assert.NoError(t, logical.Over("logical").ValidateOn(axes(t, 3), "", []int{6}), "a replica without names has one axis")
-	assert.Error(t, logical.Over("model").ValidateOn(axes(t, 3), "", []int{6}))
+	assert.NoError(t, logical.Over("logical").ValidateOn(newMesh(t, 3), "", []int{6}), "the default mesh has one axis")
+	assert.Error(t, logical.Over("model").ValidateOn(newMesh(t, 3), "", []int{6}))
 }
 
-func TestTheAxisOfTheReplicasIsNamedWhereTheMeshHasIt(t *testing.T) {
-	whole, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "model", Size: 2})
+func TestReplicaAxisIsValidOnlyOnMeshWithReplicas(t *testing.T) {
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "model", Size: 2})
 	require.NoError(t, err)
 	a := logical.Over("replica,model", "")
-	assert.NoError(t, a.ValidateOn(whole, "", []int{16, 3}))
-	assert.Error(t, a.ValidateOn(whole, "", []int{4, 3}))
-	assert.Error(t, a.ValidateOn(axes(t, 2, "model", 2), "", []int{16, 3}))
+	assert.NoError(t, a.ValidateOn(mesh, "", []int{16, 3}))
+	assert.Error(t, a.ValidateOn(mesh, "", []int{4, 3}))
+	assert.Error(t, a.ValidateOn(newMesh(t, 2, "model", 2), "", []int{16, 3}))
 	assert.Equal(t, 0, a.ReplicaDim())
 	assert.Equal(t, -1, logical.SplitInto(2).ReplicaDim())
 	within := a.WithinReplica()
 	assert.Equal(t, "model,-", within.String())
 	assert.Equal(t, -1, within.ReplicaDim())
-	assert.Equal(t, "replica+model,-", a.String(), "the annotation itself is as it was")
-	factors, err := logical.Cut(axes(t, 2, "model", 2), a)
+	assert.Equal(t, "replica+model,-", a.String(), "the annotation is immutable")
+	factors, err := logical.Cut(newMesh(t, 2, "model", 2), a)
 	require.NoError(t, err)
 	assert.Equal(t, "replica+model,-", a.Spec(2, factors).String())
 }
 
-func TestPartsOfASplitByNames(t *testing.T) {
-	mesh := axes(t, 12, "model", 2, "one", 1, "sequence", 6)
+func TestPartsAndSpecOfNamedSplits(t *testing.T) {
+	mesh := newMesh(t, 12, "model", 2, "one", 1, "sequence", 6)
 	for _, c := range []struct {
 		a       logical.Annotation
 		parts   []int
@@ -140,8 +141,8 @@ func TestPartsOfASplitByNames(t *testing.T) {
 	}
 }
 
-func TestAxesAreCutWhereNumbersCutThem(t *testing.T) {
-	mesh := axes(t, 8, "model", 2, "sequence", 4)
+func TestCutFactorsAxesForSplitsByNumber(t *testing.T) {
+	mesh := newMesh(t, 8, "model", 2, "sequence", 4)
 	for _, c := range []struct {
 		splits []logical.Annotation
 		want   []string
@@ -159,18 +160,18 @@ func TestAxesAreCutWhereNumbersCutThem(t *testing.T) {
 	factors, err := logical.Cut(mesh, logical.SplitInto(4, 2))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"sequence.0", "sequence.1", "replica", "model"}, factors.Pieces("sequence", "replica", "model"))
-	_, err = logical.Cut(axes(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
+	_, err = logical.Cut(newMesh(t, 6, "model", 2, "sequence", 3), logical.SplitInto(3, 2))
 	var bad *logical.Error
 	require.True(t, errors.As(err, &bad), "%v", err)
-	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of one step cut its 6 logical devices both after 2 and after 3")
-	one, err := logical.Cut(axes(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
+	assert.ErrorContains(t, err, "the logical axes model=2,sequence=3 and the splits of the step divide the 6 logical devices into both 2 and 3 groups")
+	one, err := logical.Cut(newMesh(t, 2, "expert", 1, "model", 2), logical.SplitInto(2))
 	require.NoError(t, err)
 	assert.Equal(t, 1, one.Divided())
 	assert.Equal(t, "model", logical.SplitInto(2).Spec(1, one).String())
 }
 
-func TestAnnotationsThatLayOutATensorAlike(t *testing.T) {
-	mesh := axes(t, 8, "model", 4, "one", 1, "sequence", 2)
+func TestAlike(t *testing.T) {
+	mesh := newMesh(t, 8, "model", 4, "one", 1, "sequence", 2)
 	for _, c := range []struct {
 		a, b  logical.Annotation
 		alike bool
@@ -192,11 +193,11 @@ func TestAnnotationsThatLayOutATensorAlike(t *testing.T) {
 		assert.Equal(t, c.alike, c.a.Alike(c.b, mesh), "%s and %s", c.a, c.b)
 		assert.Equal(t, c.alike, c.b.Alike(c.a, mesh), "%s and %s", c.b, c.a)
 	}
-	six := axes(t, 6)
+	six := newMesh(t, 6)
 	assert.False(t, logical.SplitInto(2, 3).Alike(logical.SplitInto(3, 2), six))
 }
 
-func TestRulesOfNames(t *testing.T) {
+func TestRulesWithNamedSplits(t *testing.T) {
 	rules := logical.Rules{logical.Match("w", logical.Over("", "model")), logical.Match("w", logical.Over("model"))}
 	a, rule := rules.For(sharding.Mesh{}, "/w", []int{4, 4})
 	assert.Equal(t, 0, rule)
@@ -212,7 +213,7 @@ func TestRulesOfNames(t *testing.T) {
 	assert.Nil(t, logical.Over("model").Parts())
 }
 
-func TestSliceIsHowTheLayersOfAStackAreSplit(t *testing.T) {
+func TestSlice(t *testing.T) {
 	for _, c := range []struct{ of, want logical.Annotation }{
 		{logical.SplitInto(1, 1, 2), logical.SplitInto(1, 2)},
 		{logical.SplitInto(2, 1), logical.Annotation{}},

@@ -13,8 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// step runs a function on one replica of 4 logical devices, on numbers [2 4], and prints its result.
-func step(f func(x *graph.Node) *graph.Node) {
+// runStep runs f on one replica with 4 logical devices and prints the result. The input has the
+// shape [2 4].
+func runStep(f func(x *graph.Node) *graph.Node) {
 	s, done := strategytest.Example(1, 4)
 	defer done()
 	results := strategytest.OK(s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -23,40 +24,40 @@ func step(f func(x *graph.Node) *graph.Node) {
 	fmt.Println(strategytest.OK(results[0].Local(context.Background(), 0)).Value())
 }
 
-// Each device computes half of the rows of half of the columns; the sum is whole on each of them.
+// Each device squares one row of one half of the columns. The sum is then replicated.
 func ExampleSplit() {
-	step(func(x *graph.Node) *graph.Node {
+	runStep(func(x *graph.Node) *graph.Node {
 		squares := logical.Split(graph.Square(x), 2, 2)
 		return logical.Replicate(graph.ReduceSum(squares, 0))
 	})
 	// Output: [16 26 40 58]
 }
 
-// The same by the axis's name, which serves any number of devices.
+// A split over a named axis does not depend on the number of devices.
 func ExampleSplitOver() {
-	step(func(x *graph.Node) *graph.Node { return logical.SplitOver(graph.Square(x), "", logical.AxisName) })
+	runStep(func(x *graph.Node) *graph.Node { return logical.SplitOver(graph.Square(x), "", logical.AxisName) })
 	// Output: [[0 1 4 9] [16 25 36 49]]
 }
 
-// Device 2 computes the region, and sends its result to the others.
+// Device 2 runs the region and sends the result to the other devices.
 func ExampleOn() {
-	step(func(x *graph.Node) *graph.Node {
+	runStep(func(x *graph.Node) *graph.Node {
 		return logical.On(2, x, func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Sqrt(graph.Square(x)), 1) })
 	})
 	// Output: [6 22]
 }
 
-// Device 3 computes the square, and what only the square needs.
+// Device 3 computes the square, and the addition that only the square reads.
 func ExampleAssign() {
-	step(func(x *graph.Node) *graph.Node {
+	runStep(func(x *graph.Node) *graph.Node {
 		return logical.Assign(graph.Square(graph.AddScalar(x, 1)), 3)
 	})
 	// Output: [[1 4 9 16] [25 36 49 64]]
 }
 
-// A sum of what two devices each hold half of, whole on both.
+// The sum of a split tensor is replicated on all devices.
 func ExampleReplicate() {
-	step(func(x *graph.Node) *graph.Node {
+	runStep(func(x *graph.Node) *graph.Node {
 		return logical.Replicate(graph.ReduceAllSum(logical.Split(x, 1, 4)))
 	})
 	// Output: 28

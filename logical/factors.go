@@ -7,83 +7,86 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Factors are the mesh axes into which a step cuts the logical axes of a replica, so that every
-// split of the step takes whole axes. A logical axis that no split cuts is one mesh axis of its
-// name. An axis that is cut has pieces name.0, name.1 and so on, the slowest first: the axis
-// "logical" of 8 devices, cut in 2 x 4, is "logical.0" of size 2 and "logical.1" of size 4.
+// Factors are the mesh axes of a compiled step. They are the logical axes of a replica, factored so
+// that every split of the step uses complete axes. A logical axis that no split divides is one mesh
+// axis of the same name. A divided axis becomes the axes name.0, name.1 and so on, slowest first.
+// For example, an axis "logical" of 8 devices can be factored into "logical.0" of size 2 and
+// "logical.1" of size 4.
 //
 // Factors are an immutable value.
 type Factors struct {
-	axes []sharding.Axis
-	of   []string // the logical axis that each is a piece of
+	axes         []sharding.Axis
+	logicalNames []string // the name of each factor's logical axis
 }
 
-// Cut returns the fewest factors of a replica's logical axes (see [Mesh]) that express all splits
-// among the annotations. A split by names takes whole axes, and cuts none. A split by numbers has
-// its parts in row-major order: parts p0, p1, ... cut the row-major list of devices at the products
-// p0, p0*p1, ... Common factors exist exactly if the cuts of all splits and the borders of the axes
-// divide one another. Splits without common factors, such as 3 x 2 and 2 x 3 of 6 devices, are an
-// [*Error].
+// Cut returns the smallest number of factors of a replica's logical axes (see [Mesh]) that can
+// express all splits of the annotations. A split over named axes does not divide an axis. A split
+// by number with parts p0, p1, ... divides the row-major list of devices at the products p0, p0*p1,
+// and so on.
 //
-// An annotation that does not fit the mesh cuts nothing: [Annotation.ValidateOn] refuses it.
+// Common factors exist only if, for any two of these products and the cumulative products of the
+// axis sizes, one divides the other. Otherwise, as for splits into 3 x 2 and 2 x 3 over 6 devices,
+// Cut returns an [*Error]. Annotations that do not fit the mesh are ignored;
+// [Annotation.ValidateOn] reports them.
 func Cut(mesh sharding.Mesh, annotations ...Annotation) (Factors, error) {
-	devices, before := mesh.Size(), 1
-	cuts := []int{1}
+	devices, size := mesh.Size(), 1
+	products := []int{1}
 	for _, axis := range mesh.Axes() {
-		before *= axis.Size
-		cuts = append(cuts, before)
+		size *= axis.Size
+		products = append(products, size)
 	}
 	for _, a := range annotations {
-		if a.pieces() != devices {
+		if a.partCount() != devices {
 			continue
 		}
 		product := 1
 		for _, part := range a.parts {
 			product *= part
-			cuts = append(cuts, product)
+			products = append(products, product)
 		}
 	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	for i := 1; i < len(cuts); i++ {
-		if cuts[i]%cuts[i-1] != 0 {
-			what := "splits of one step"
+	slices.Sort(products)
+	products = slices.Compact(products)
+	for i := 1; i < len(products); i++ {
+		if products[i]%products[i-1] != 0 {
+			subject := "the splits of the step"
 			if mesh.Rank() > 1 {
-				what = fmt.Sprintf("the logical axes %v and the splits of one step", mesh)
+				subject = fmt.Sprintf("the logical axes %v and the splits of the step", mesh)
 			}
 			return Factors{}, &Error{
 				Op: "split", Dim: -1, Devices: devices,
-				Reason: fmt.Sprintf("%s cut its %d logical devices both after %d and after %d", what, devices, cuts[i-1], cuts[i]),
-				Hint:   "let one cut be a multiple of the other, as 2 and 4",
+				Reason: fmt.Sprintf("%s divide the %d logical devices into both %d and %d groups",
+					subject, devices, products[i-1], products[i]),
+				Hint: "one number of groups must be a multiple of the other, as 2 and 4",
 			}
 		}
 	}
-	var f Factors
-	before = 1
+	var factors Factors
+	size = 1
 	for _, axis := range mesh.Axes() {
 		var sizes []int
-		for i, cut := range cuts {
-			if cut > before && cut <= before*axis.Size {
-				sizes = append(sizes, cut/cuts[i-1])
+		for i, cut := range products {
+			if cut > size && cut <= size*axis.Size {
+				sizes = append(sizes, cut/products[i-1])
 			}
 		}
-		before *= axis.Size
+		size *= axis.Size
 		if len(sizes) < 2 {
-			f.axes, f.of = append(f.axes, axis), append(f.of, axis.Name)
+			factors.axes, factors.logicalNames = append(factors.axes, axis), append(factors.logicalNames, axis.Name)
 			continue
 		}
 		for i, size := range sizes {
-			f.axes = append(f.axes, sharding.Axis{Name: fmt.Sprintf("%s.%d", axis.Name, i), Size: size})
-			f.of = append(f.of, axis.Name)
+			factors.axes = append(factors.axes, sharding.Axis{Name: fmt.Sprintf("%s.%d", axis.Name, i), Size: size})
+			factors.logicalNames = append(factors.logicalNames, axis.Name)
 		}
 	}
-	return f, nil
+	return factors, nil
 }
 
-// Axes returns the mesh axes of the factors, the slowest first.
+// Axes returns a copy of the factors as mesh axes, slowest first.
 func (f Factors) Axes() []sharding.Axis { return slices.Clone(f.axes) }
 
-// Names returns the names of the axes, the slowest first.
+// Names returns the names of the factors, slowest first.
 func (f Factors) Names() []string {
 	var names []string
 	for _, axis := range f.axes {
@@ -92,27 +95,27 @@ func (f Factors) Names() []string {
 	return names
 }
 
-// Pieces returns the names of the axes into which the named logical axes are cut: those of the
-// first logical axis from the slowest to the fastest, then those of the next. A name that is none
-// of the logical axes, such as [ReplicaName], stands for itself.
+// Pieces returns the factors of the named logical axes: first all factors of the first name,
+// slowest first, then all factors of the next name. A name that is not a logical axis, such as
+// [ReplicaName], is returned unchanged.
 func (f Factors) Pieces(names ...string) []string {
-	var pieces []string
+	var axes []string
 	for _, name := range names {
 		known := false
-		for i, of := range f.of {
-			if of == name {
-				pieces, known = append(pieces, f.axes[i].Name), true
+		for i, logicalName := range f.logicalNames {
+			if logicalName == name {
+				axes, known = append(axes, f.axes[i].Name), true
 			}
 		}
 		if !known {
-			pieces = append(pieces, name)
+			axes = append(axes, name)
 		}
 	}
-	return pieces
+	return axes
 }
 
-// Divided returns the number of axes that have more than one device: 2 or more if tensors are split
-// in a grid.
+// Divided returns the number of factors with more than one device. It is at least 2 if tensors are
+// split in a grid.
 func (f Factors) Divided() int {
 	n := 0
 	for _, axis := range f.axes {
@@ -123,10 +126,9 @@ func (f Factors) Divided() int {
 	return n
 }
 
-// Spec returns the sharding of an annotated tensor of the given rank over a mesh that has the axes
-// of the factors. A tensor that is assigned, replicated or not annotated is whole on each logical
-// device. The annotation must be valid for the tensor, and must be among those that [Cut] made the
-// factors from.
+// Spec returns the sharding of an annotated tensor of the given rank, over a mesh with the axes of
+// the factors. If the annotation is not a split, the result is replicated. The annotation must be
+// valid for the tensor, and must be one of the annotations passed to [Cut].
 func (a Annotation) Spec(rank int, f Factors) sharding.Spec {
 	if a.kind != KindSplit {
 		return sharding.Replicated(rank)

@@ -12,8 +12,8 @@ import (
 )
 
 func ExampleCut_pieces() {
-	eight, _ := logical.Mesh(8)
-	factors, err := logical.Cut(eight, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
+	devices, _ := logical.Mesh(8)
+	factors, err := logical.Cut(devices, logical.SplitInto(2, 4), logical.SplitInto(1, 8))
 	mesh, _ := sharding.NewMesh(factors.Axes()...)
 	fmt.Println(mesh, factors.Names(), err)
 	fmt.Println(logical.SplitInto(1, 8).Spec(2, factors))
@@ -23,11 +23,11 @@ func ExampleCut_pieces() {
 	// Output:
 	// logical.0=2,logical.1=4 [logical.0 logical.1] <nil>
 	// -,logical.0+logical.1
-	// logical: split: splits of one step cut its 6 logical devices both after 2 and after 3; let one cut be a multiple of the other, as 2 and 4
+	// logical: split: the splits of the step divide the 6 logical devices into both 2 and 3 groups; one number of groups must be a multiple of the other, as 2 and 4
 }
 
-// Device i of a split holds the part at the row-major coordinates of i, however the axis was cut
-// for the other splits of the step.
+// Device i of a split holds the shard at the row-major coordinates of i, independent of how other
+// splits of the step divide the axis.
 func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -47,8 +47,8 @@ func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 			}
 			annotations[i] = logical.SplitInto(parts...)
 		}
-		whole := axes(t, devices)
-		factors, err := logical.Cut(whole, annotations...)
+		logicalMesh := newMesh(t, devices)
+		factors, err := logical.Cut(logicalMesh, annotations...)
 		require.NoError(t, err)
 		mesh, err := sharding.NewMesh(factors.Axes()...)
 		require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestSplitPartsAreInRowMajorOrder(t *testing.T) {
 			for d := range shape {
 				shape[d] = parts[d] * (1 + rng.IntN(3))
 			}
-			require.NoError(t, a.ValidateOn(whole, "x", shape))
+			require.NoError(t, a.ValidateOn(logicalMesh, "x", shape))
 			for device := range devices {
 				ranges, err := sharding.IndexRanges(mesh, a.Spec(len(shape), factors), shape, device)
 				require.NoError(t, err)

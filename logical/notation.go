@@ -8,10 +8,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// String returns the annotation in the notation of splits, which is that of flags, files and messages,
-// too: a split by names as [sharding.Spec.String] has it, such as -,model+expert; a split by numbers as
-// its numbers, such as 1,2; and otherwise assign=0, replicate or none. A scalar that is split is ().
-// [ParseAnnotation] is the inverse.
+// String returns the annotation as text. This notation is also used in flags, files and error
+// messages. A split over named axes is formatted like [sharding.Spec.String], as in
+// "-,model+expert". A split by number consists of its numbers, as in "1,2". Other annotations are
+// "assign=0", "replicate" and "none". The split of a scalar is "()". [ParseAnnotation] parses this
+// notation.
 func (a Annotation) String() string {
 	switch {
 	case a.kind == KindAssign:
@@ -34,8 +35,9 @@ func (a Annotation) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseAnnotation reads an annotation in the notation of [Annotation.String]; spaces between its parts
-// are skipped. () is read as a split by names. The error of another text matches [sharding.ErrSyntax].
+// ParseAnnotation parses the notation of [Annotation.String]. It ignores spaces between entries,
+// and parses "()" as a split over named axes. The error for malformed text matches
+// [sharding.ErrSyntax].
 func ParseAnnotation(text string) (Annotation, error) {
 	text = strings.TrimSpace(text)
 	switch text {
@@ -49,7 +51,7 @@ func ParseAnnotation(text string) (Annotation, error) {
 			return AssignTo(n), nil
 		}
 	}
-	if parts, ok := numbers(text); ok {
+	if parts, ok := parseInts(text); ok {
 		return SplitInto(parts...), nil
 	}
 	spec, err := sharding.ParseSpec(text)
@@ -59,16 +61,17 @@ func ParseAnnotation(text string) (Annotation, error) {
 	a := Annotation{kind: KindSplit, axes: make([][]string, spec.Rank())}
 	for i, dim := range spec.Dims() {
 		if dim.Open || len(spec.ReplicatedAxes()) > 0 {
-			return Annotation{}, &errkind.Fault{Op: "logical: split " + strconv.Quote(text), Match: sharding.ErrSyntax, Class: errkind.ValueError,
-				Reason: "an annotation says all of it", Hint: "leave out ? and replicated="}
+			return Annotation{}, &errkind.Fault{Op: "logical: split " + strconv.Quote(text), Match: sharding.ErrSyntax,
+				Class: errkind.ValueError, Reason: "an annotation has no open dimensions or replicated axes",
+				Hint: "remove ? and replicated="}
 		}
 		a.axes[i] = dim.Axes
 	}
 	return a, nil
 }
 
-// numbers reads numbers with commas between them.
-func numbers(text string) (all []int, ok bool) {
+// parseInts parses integers that are separated by commas.
+func parseInts(text string) (all []int, ok bool) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))
 		if err != nil {

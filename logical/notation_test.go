@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-func TestAnAnnotationIsReadAsItIsPrinted(t *testing.T) {
+func TestParseAnnotationIsInverseOfString(t *testing.T) {
 	for text, a := range map[string]logical.Annotation{
 		"none":                   {},
 		"replicate":              logical.Replicated(),
@@ -30,7 +30,7 @@ func TestAnAnnotationIsReadAsItIsPrinted(t *testing.T) {
 		_, err := logical.ParseAnnotation(text)
 		assert.ErrorIs(t, err, sharding.ErrSyntax, text)
 	}
-	assert.True(t, logical.Over("", "a,b").Equal(logical.Over(" - ", "a + b")), "entries as they were written before")
+	assert.True(t, logical.Over("", "a,b").Equal(logical.Over(" - ", "a + b")), "entries may contain spaces and commas")
 }
 
 func FuzzAnnotation(f *testing.F) {

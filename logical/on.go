@@ -10,23 +10,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// On runs f on logical device k alone: the other logical devices of the replica skip the ops of f,
-// forward and backward, and receive the result. f gets x and returns one node of any shape.
+// On runs f only on logical device k. The other logical devices of the replica skip the ops of f in
+// the forward and backward pass, and receive the result. f receives x and returns one node of any
+// shape.
 //
-// f may use variables and constants from outside. Pass any other node from outside as an argument
-// (see [OnMany]). Regions do not nest. They hold neither annotations nor collectives, because the
-// replica's other devices would not run them. A region has a gradient but no second one:
-// differentiating it again is an error. On panics with an [*Error].
+// f may use variables and constants of the step. Pass any other outside node as an argument (see
+// [OnMany]). Regions cannot be nested, and cannot contain annotations or collectives, because the
+// other devices do not run the region. The gradient of a region cannot be differentiated again. On
+// panics with an [*Error] if one of these conditions is violated.
 //
-// Device k sends the result to the others, bit for bit, which costs the result's bytes on the
-// interconnect. So do the gradients that leave the region in the backward pass. Values that the
-// backward pass needs from the forward pass stay on device k, and have their memory on the others
-// too.
+// Device k sends the result to the other devices, at the cost of its bytes on the interconnect. In
+// the backward pass it also sends the gradients of the arguments and variables. Values that the
+// backward pass needs stay on device k, but use the same amount of memory on the other devices.
 //
-// In the body of a loop over layers (package loop) and of a block (package remat) On may stand too.
-// What the backward pass needs is there kept or computed again as the policy of the loop or the
-// block says: a region is computed again as a whole, since a policy does not see the products and
-// the names in it. What is wrong with the region's values is there an [*errkind.Fault].
+// On can also be used in the body of a loop over layers (package loop) and in a block (package
+// remat). There the policy of the loop or block decides whether the values for the backward pass
+// are kept or recomputed. A region is recomputed as a unit, because a policy cannot select values
+// inside a region. Errors in the arguments and results of such a region are an [*errkind.Fault]
+// instead of an [*Error].
 func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
 		return OnMany(k, []*graph.Node{x}, nil)[0]
@@ -36,18 +37,18 @@ func On(k int, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	})[0]
 }
 
-// OnMany runs a region on one logical device as [On] does, with several arguments and results. It
-// needs at least one argument and one result.
+// OnMany is like [On], but with several arguments and results. At least one argument and one result
+// are required.
 func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	if len(inputs) == 0 {
-		panic(&Error{Op: "on", Dim: -1, Reason: "no arguments", Hint: "pass the nodes that the region reads"})
+		panic(&Error{Op: "on", Dim: -1, Reason: "there are no arguments", Hint: "pass the nodes that the region reads"})
 	}
-	target := targetOf("on", inputs[0])
+	target := requireTarget("on", inputs[0])
 	fail := func(reason, hint string) {
 		panic(&Error{Op: "on", Dim: -1, Devices: target.LogicalDevices(), Reason: reason, Hint: hint})
 	}
 	if err := AssignTo(k).ValidateOn(target.LogicalMesh(), "", nil); err != nil {
-		fail(fmt.Sprintf("logical device %d is not one of the replica's %d", k, target.LogicalDevices()),
+		fail(fmt.Sprintf("there is no logical device %d in a replica of %d devices", k, target.LogicalDevices()),
 			fmt.Sprintf("use a number from 0 to %d", target.LogicalDevices()-1))
 	}
 	g := inputs[0].Graph()
@@ -57,21 +58,21 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 		}
 	}
 	if f == nil {
-		fail("no function", "pass the function that builds the region")
+		fail("the function is nil", "pass the function that builds the region")
 	}
 	if !g.IsMainFunc() {
-		fail("inside a closure (a loop body or a branch)", "move the region out of the closure")
+		fail("called inside a closure (a loop body or a branch)", "move the region out of the closure")
 	}
 	if len(target.Open()) > 0 {
-		return onWithin(target, k, inputs, f)
+		return traceNested(target, k, inputs, f)
 	}
-	inputs, again := recomputed.Stop(inputs)
+	inputs, isRecomputed := recomputed.Stop(inputs)
 	r := &deviceRegion{target: target, device: k}
 	first := graph.NodeId(len(g.Nodes()))
 	enters := make([]*graph.Node, len(inputs))
 	outputs := r.run(func() []*graph.Node {
 		for i, input := range inputs {
-			enters[i] = r.enter(input)
+			enters[i] = r.enterNode(input)
 		}
 		return f(slices.Clone(enters))
 	})
@@ -80,22 +81,23 @@ func OnMany(k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.N
 	}
 	for i, y := range outputs {
 		if y == nil || y.Graph() != g {
-			fail(fmt.Sprintf("result %d is not a node of this graph", i), "return nodes made from the arguments")
+			fail(fmt.Sprintf("result %d is not a node of this graph", i), "return nodes computed from the arguments")
 		}
 	}
-	r.collect(g.Nodes()[first:], inputs, enters, outputs)
+	r.collectSources(g.Nodes()[first:], inputs, enters, outputs)
 	results := make([]*graph.Node, len(outputs))
 	for i, y := range outputs {
-		results[i] = r.result(y)
-		if again {
+		results[i] = r.exportResult(y)
+		if isRecomputed {
 			results[i] = results[i].Checkpoint()
 		}
 	}
 	return results
 }
 
-// onWithin traces a region inside of one that is written apart, such as a loop's body.
-func onWithin(target region.Target, k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
+// traceNested traces a region inside another region, such as a loop body, which is traced as a
+// separate function.
+func traceNested(target region.Target, k int, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	arguments := make([]region.Argument, len(inputs))
 	for i, x := range inputs {
 		arguments[i] = region.Argument{Node: x, Crossing: region.Same{}}
@@ -108,19 +110,20 @@ func onWithin(target region.Target, k int, inputs []*graph.Node, f func(inputs [
 	})
 }
 
-// deviceRegion is one On call: what it reads, so that its gradient can be cut there.
+// deviceRegion is the state of one On call. It records the inputs of the region, where the gradient
+// of the region is separated from the gradient of the step.
 type deviceRegion struct {
 	target Target
 	device int
-	// sources are the nodes outside of the region that gradients flow to, and leaves the nodes of
-	// the region that stand for them.
+	// sources are the nodes outside of the region that receive gradients. leaves are the
+	// corresponding nodes inside the region.
 	sources, leaves []*graph.Node
-	// backward is set while the region's gradient is traced.
+	// backward is true while the gradient of the region is traced.
 	backward bool
 }
 
-// run returns what body traces inside the region. A panic of body ends the region too: the step may
-// recover from it and go on.
+// run traces body inside the region and returns its results. It also ends the region if body
+// panics, because the step may recover from the panic.
 func (r *deviceRegion) run(body func() []*graph.Node) []*graph.Node {
 	if err := r.target.BeginRegion(r.device); err != nil {
 		panic(err)
@@ -129,24 +132,25 @@ func (r *deviceRegion) run(body func() []*graph.Node) []*graph.Node {
 	return body()
 }
 
-// enter returns the node that stands inside of the region for one from outside. The gradient of the
-// region is taken from its results to these nodes and ends there; result carries it on. Another
-// gradient that arrives here would be lost.
-func (r *deviceRegion) enter(x *graph.Node) *graph.Node {
+// enterNode returns a node inside the region with the value of x, which is outside. The gradient of
+// the region is computed separately (see exportResult), so no gradient of the step may reach this
+// node.
+func (r *deviceRegion) enterNode(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, _ *graph.Node) *graph.Node {
 		if !r.backward {
 			panic(&Error{Op: "on", Shape: x.Shape().Dimensions, Dim: -1, Devices: r.target.LogicalDevices(),
-				Reason: "a gradient arrives inside the region, past its results: a gradient of a gradient, or a node of the region that is used outside",
-				Hint:   "take second derivatives of ops outside of regions, and return what is used outside"})
+				Reason: "a gradient enters the region without passing through its results; " +
+					"this is a second derivative, or a node of the region is used outside",
+				Hint: "take second derivatives of ops outside of regions, and return every node that is used outside"})
 		}
 		return nil
 	})
 }
 
-// collect finds the region's sources: its arguments and the variables that its ops read or that it
-// returns. Another node from outside would lose its gradient at the region's border, so it is
-// refused unless it has no inputs (a constant).
-func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
+// collectSources records the region's arguments, and the variables that its ops read or return, as
+// sources. It panics if the region uses another outside node, because that node would not receive
+// its gradient. Outside nodes without inputs, such as constants, are allowed.
+func (r *deviceRegion) collectSources(nodes, inputs, enters, outputs []*graph.Node) {
 	add := func(source, leaf *graph.Node) {
 		if leaf.DType().IsFloat() && !slices.Contains(r.leaves, leaf) {
 			r.sources, r.leaves = append(r.sources, source), append(r.leaves, leaf)
@@ -159,7 +163,7 @@ func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	use := func(verb string, node *graph.Node) {
 		switch {
 		case region.IsVariable(node, first):
-			// Those of closures are no variables.
+			// Parameters of closures look like variables but are in another function.
 			if node.Function() == enters[0].Function() {
 				add(node, node)
 			}
@@ -182,16 +186,17 @@ func (r *deviceRegion) collect(nodes, inputs, enters, outputs []*graph.Node) {
 	}
 }
 
-// result returns the node that stands outside for the region's y. GoMLX gives a node one input to
-// carry gradients to, and the region has several sources; so y is loaded in the place of a sum over
-// the sources, each term of which is zeros with the gradient of its source. Nothing reads the sum.
-func (r *deviceRegion) result(y *graph.Node) *graph.Node {
+// exportResult returns a node outside of the region with the value of y. A GoMLX node can pass its
+// gradient to one input only, but the region has several sources. Therefore the node's input is a
+// sum with one term for each source. The terms are zeros and the sum is never read, but each term
+// passes the gradient to its source.
+func (r *deviceRegion) exportResult(y *graph.Node) *graph.Node {
 	slot := &region.Slot{}
 	r.target.EmitBorder(y, region.Save{Slot: slot}, nil)
 	if len(r.sources) == 0 || !y.DType().IsFloat() {
 		return r.target.EmitBorder(y, region.Load{Slot: slot}, nil)
 	}
-	// All sources see the same adjoint of y: one backward region serves them.
+	// All sources use the same adjoint of y, so one backward region computes all gradients.
 	var adjoint *graph.Node
 	var gradients []*graph.Node
 	backward := func(v *graph.Node) []*graph.Node {
@@ -201,8 +206,8 @@ func (r *deviceRegion) result(y *graph.Node) *graph.Node {
 		gradients = r.run(func() []*graph.Node {
 			r.backward = true
 			defer func() { r.backward = false }()
-			// The adjoint depends on the step's variables too, but not through here.
-			return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enter(v))), r.leaves...)
+			// enterNode stops gradients that would flow through the adjoint.
+			return graph.Gradient(graph.ReduceAllSum(graph.Mul(y, r.enterNode(v))), r.leaves...)
 		})
 		adjoint = v
 		return gradients

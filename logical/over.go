@@ -9,13 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Over returns the annotation of [SplitOver], the value form of a split by names: JAX's
-// PartitionSpec. dims has one entry for each dimension of the tensor: "-" or "" for a dimension that
-// stays whole, the name of an axis, or names joined by + (or commas), the slowest axis first, as
-// "expert+model". A tensor is replicated over the axes that no entry names.
+// Over returns the annotation of [SplitOver], the equivalent of JAX's PartitionSpec. dims has one
+// entry for each dimension of the tensor: "-" or "" for a dimension that is not split, the name of
+// an axis, or several names joined by "+" or ",", slowest first. The tensor is replicated over axes
+// that are not named.
 //
-// In a rule for variables (see [Rules]) one entry may be the axis of the replicas, [ReplicaName]: of
-// such a variable each replica holds a part along that dimension.
+// For variables (see [Rules]), one entry can include the axis [ReplicaName]. Each replica then
+// holds one shard of the variable along this dimension.
 func Over(dims ...string) Annotation {
 	axes := make([][]string, len(dims))
 	for i, dim := range dims {
@@ -29,8 +29,8 @@ func Over(dims ...string) Annotation {
 	return Annotation{kind: KindSplit, axes: axes}
 }
 
-// Axes returns a copy of the axes that split each dimension, the slowest first, of an annotation of
-// [Over], and nil for any other.
+// Axes returns a copy of the axes that split each dimension, slowest first. It returns nil unless
+// the annotation was built by [Over] or parsed from axis names.
 func (a Annotation) Axes() [][]string {
 	if a.axes == nil {
 		return nil
@@ -42,8 +42,8 @@ func (a Annotation) Axes() [][]string {
 	return axes
 }
 
-// Rank returns the number of dimensions that a tensor must have for the annotation, or -1 if the
-// annotation, which is no split, fits any.
+// Rank returns the rank that a tensor must have for the annotation, or -1 if the annotation is not
+// a split and fits any rank.
 func (a Annotation) Rank() int {
 	switch {
 	case a.kind != KindSplit:
@@ -54,9 +54,9 @@ func (a Annotation) Rank() int {
 	return len(a.parts)
 }
 
-// PartsOn returns the number of parts of each dimension of a split, over the given logical axes:
-// for a split by names the product of the sizes of the dimension's axes. It returns nil for an
-// annotation that is no split. An axis that the mesh lacks counts as 1.
+// PartsOn returns the number of shards of each dimension of a split on the given mesh. For a split
+// over named axes this is the product of the sizes of the dimension's axes; unknown axes count as
+// 1. PartsOn returns nil if the annotation is not a split.
 func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 	if a.axes == nil {
 		return a.Parts()
@@ -68,9 +68,9 @@ func (a Annotation) PartsOn(mesh sharding.Mesh) []int {
 	return parts
 }
 
-// Divides reports whether some device of the mesh holds only a part of a tensor with this
-// annotation. Assigned and replicated tensors are whole on every device, and so is a tensor that is
-// split over no axis, or over axes of one device.
+// Divides reports whether a device of the mesh holds less than the complete tensor. Tensors that
+// are assigned or replicated, or that are split only over axes of size 1, are complete on every
+// device.
 func (a Annotation) Divides(mesh sharding.Mesh) bool {
 	if a.axes == nil {
 		return slices.ContainsFunc(a.parts, func(part int) bool { return part > 1 })
@@ -81,8 +81,9 @@ func (a Annotation) Divides(mesh sharding.Mesh) bool {
 	})
 }
 
-// Alike reports whether two annotations lay a tensor over the mesh in the same way: no device needs
-// anything of another one to go from one to the other. Both must be valid for the tensor.
+// Alike reports whether two annotations place a tensor in the same way on the mesh, so that
+// converting from one to the other transfers no data. Both annotations must be valid for the
+// tensor.
 func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
 	divides := a.Divides(mesh)
 	switch {
@@ -95,28 +96,28 @@ func (a Annotation) Alike(b Annotation, mesh sharding.Mesh) bool {
 	}
 	factors, err := Cut(mesh, a, b)
 	if err != nil {
-		return false // their cuts differ
+		return false // the annotations have no common factors
 	}
-	alone := func(a Annotation) sharding.Spec { // without the axes of one device
+	withoutUnitAxes := func(a Annotation) sharding.Spec {
 		dims := a.Spec(a.Rank(), factors).Dims()
 		for i := range dims {
 			dims[i].Axes = slices.DeleteFunc(dims[i].Axes, func(name string) bool {
-				at := slices.IndexFunc(factors.axes, func(axis sharding.Axis) bool { return axis.Name == name })
-				return at >= 0 && factors.axes[at].Size == 1
+				index := slices.IndexFunc(factors.axes, func(axis sharding.Axis) bool { return axis.Name == name })
+				return index >= 0 && factors.axes[index].Size == 1
 			})
 		}
 		return sharding.NewSpec(dims...)
 	}
-	return alone(a).Equal(alone(b))
+	return withoutUnitAxes(a).Equal(withoutUnitAxes(b))
 }
 
-// ReplicaDim returns the dimension that is split over the axis of the replicas, or -1.
+// ReplicaDim returns the dimension that is split over [ReplicaName], or -1.
 func (a Annotation) ReplicaDim() int {
 	return slices.IndexFunc(a.axes, func(names []string) bool { return slices.Contains(names, ReplicaName) })
 }
 
-// WithinReplica returns the annotation without the axis of the replicas: how one replica's tensor
-// is split if the tensor is whole on each replica.
+// WithinReplica returns the annotation without the axis [ReplicaName]: the split of the tensor
+// within a replica if every replica holds the complete tensor.
 func (a Annotation) WithinReplica() Annotation {
 	if a.ReplicaDim() < 0 {
 		return a
@@ -128,8 +129,9 @@ func (a Annotation) WithinReplica() Annotation {
 	return a
 }
 
-// misnamed returns what is wrong with the names of the axes on a mesh, and in which dimension.
-func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) {
+// checkAxisNames returns the dimension, the problem and the correction of the first invalid axis
+// name of a split. The reason is empty if all names are valid.
+func (a Annotation) checkAxisNames(mesh sharding.Mesh) (dim int, reason, hint string) {
 	at := map[string]int{}
 	for dim, names := range a.axes {
 		for _, name := range names {
@@ -137,15 +139,18 @@ func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) 
 			first, repeated := at[name]
 			switch {
 			case name == "":
-				return dim, fmt.Sprintf("dimension %d has an axis without a name", dim), "give names with one + between two, or - for a dimension that stays whole"
+				return dim, fmt.Sprintf("dimension %d has an empty axis name", dim),
+					"write names joined by +, or - for a dimension that is not split"
 			case !known && name == ReplicaName:
-				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim), "name axes of the replica (" + mesh.String() + "); only rules for the variables of a store name the replicas"
+				return dim, fmt.Sprintf("dimension %d is split over the replicas", dim),
+					"use axes of the replica (" + mesh.String() + "); only rules for the variables of a store name the replicas"
 			case !known:
-				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name), "name one of " + mesh.String() + ", or give the replica the axis"
+				return dim, fmt.Sprintf("dimension %d is split over axis %q, which the replica does not have", dim, name),
+					"use one of " + mesh.String() + ", or add the axis to the replica"
 			case repeated && first == dim:
-				return dim, fmt.Sprintf("dimension %d is split over axis %q twice", dim, name), "name an axis once"
+				return dim, fmt.Sprintf("dimension %d is split over axis %q twice", dim, name), "use each axis once"
 			case repeated:
-				return dim, fmt.Sprintf("axis %q splits dimension %d and dimension %d", name, first, dim), "name an axis once"
+				return dim, fmt.Sprintf("axis %q splits dimension %d and dimension %d", name, first, dim), "use each axis once"
 			}
 			at[name] = dim
 		}
@@ -153,7 +158,7 @@ func (a Annotation) misnamed(mesh sharding.Mesh) (dim int, reason, hint string) 
 	return -1, "", ""
 }
 
-// sizesText returns the sizes of axes as model=2, sequence=4.
+// sizesText returns the named axes with their sizes, such as "model=2, sequence=4".
 func sizesText(mesh sharding.Mesh, names []string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -163,9 +168,9 @@ func sizesText(mesh sharding.Mesh, names []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// pieces returns into how many parts a split by numbers cuts a tensor, or 0 for another annotation
-// and for numbers below 1.
-func (a Annotation) pieces() int {
+// partCount returns the total number of shards of a split by number. It returns 0 for other
+// annotations and for invalid numbers.
+func (a Annotation) partCount() int {
 	if len(a.parts) == 0 {
 		return 0
 	}
@@ -176,8 +181,8 @@ func (a Annotation) pieces() int {
 	return product
 }
 
-// Slice returns how the slices along dimension 0 of a tensor with the annotation are split, such as
-// the layers of a stack. It is the zero value if dimension 0 itself is split.
+// Slice returns the annotation of the slices along dimension 0 of an annotated tensor, such as the
+// layers of a stack. It returns the zero value if dimension 0 is split.
 func (a Annotation) Slice() Annotation {
 	switch {
 	case a.kind != KindSplit:

@@ -9,69 +9,71 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Placement says how a tensor is laid over the mesh, and why.
+// Placement is the sharding of a variable over the mesh, with the rules that determined it.
 type Placement struct {
-	// Spec has an entry for each dimension. It names no axis of one device.
+	// Spec has one entry for each dimension. It contains no axes of size 1.
 	Spec sharding.Spec
-	// Rules are the indexes of the rules that the placement follows from, and of those that it cannot
-	// follow.
+	// Rules are the indices of the rules that apply to the variable, including rules that could not
+	// be followed.
 	Rules []int
-	// Whole says in words why dimensions that were to be split are not; empty if all are.
+	// Whole explains why dimensions that a rule splits are not split. It is empty if all rules were
+	// followed.
 	Whole string
-	// Why says in words what the placement follows from.
+	// Why describes the rules that determined the placement.
 	Why string
 }
 
-// Place returns the placement of a variable by rules that name axes. A dimension that its axes do not
-// divide stays whole. The only errors are [*RuleError]s of rules that are Required. The rules must be
-// valid for the mesh.
+// Place returns the placement of a variable with the given path and dimensions. A dimension that
+// its axes do not divide is not split. If the rule is Required, Place returns a [*RuleError] for
+// this dimension. The splits of the rules must be by axis names, and the rules must be valid for
+// the mesh (see [Rules.Validate]).
 func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement, error) {
 	p := Placement{}
 	axes := make([][]string, len(dims))
-	var why, whole, passed []string
+	var applied, unsplit, skipped []string
 	var required error
-	miss := func(to *[]string, i int, text string) {
+	addMiss := func(list *[]string, i int, text string) {
 		if !slices.Contains(p.Rules, i) {
 			p.Rules = append(p.Rules, i)
 		}
-		*to = append(*to, fmt.Sprintf("rule %d: %s", i, text))
+		*list = append(*list, fmt.Sprintf("rule %d: %s", i, text))
 		if rules[i].Required && required == nil {
 			required = &RuleError{Rule: i, Text: rules[i].String(), Variable: path, Shape: slices.Clone(dims), Reason: text,
-				Hint: "change the rule, pad the dimension, or leave required out"}
+				Hint: "change the rule, pad the dimension, or remove required"}
 		}
 	}
-	follow := func(i int) {
-		why, p.Rules = append(why, fmt.Sprintf("rule %d", i)), append(p.Rules, i)
+	addRule := func(i int) {
+		applied, p.Rules = append(applied, fmt.Sprintf("rule %d", i)), append(p.Rules, i)
 	}
-	first, more := rules.reaching(path, dims)
+	first, largest := rules.matchVariable(path, dims)
 	for i, r := range rules {
 		if rank := r.Annotation.Rank(); (first < 0 || i < first) && rank >= 0 && rank != len(dims) && len(dims) > 0 && r.matches(path) {
-			miss(&passed, i, fmt.Sprintf("it splits %d dimensions, and the variable has %d", rank, len(dims)))
+			addMiss(&skipped, i, fmt.Sprintf("it splits %d dimensions, but the variable has %d", rank, len(dims)))
 		}
 	}
 	if first >= 0 {
-		follow(first)
+		addRule(first)
 		for dim, names := range rules[first].Annotation.axes {
 			over, parts := region.Divided(mesh, names)
 			if parts > 1 && (dims[dim]%parts != 0 || dims[dim] == 0) {
-				miss(&whole, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], sizesText(mesh, over)))
+				addMiss(&unsplit, first, fmt.Sprintf("dimension %d of size %d is not divisible by %s", dim, dims[dim], sizesText(mesh, over)))
 				continue
 			}
 			axes[dim] = over
 		}
 	}
 	split := func(i int, over []string) {
-		dim, text := largest(mesh, over, dims, axes)
+		dim, text := largestDim(mesh, over, dims, axes)
 		if text != "" {
-			miss(&whole, i, text)
+			addMiss(&unsplit, i, text)
 		}
 		if dim >= 0 {
 			axes[dim], _ = region.Divided(mesh, over)
-			follow(i)
+			addRule(i)
 		}
 	}
 	of, level := stateByName(path)
-	for _, i := range more {
+	for _, i := range largest {
 		split(i, rules[i].Largest)
 	}
 	if state, i := rules.State(path, dims); i >= 0 && state >= level {
@@ -81,23 +83,23 @@ func (rules Rules) Place(mesh sharding.Mesh, path string, dims []int) (Placement
 	for dim, over := range axes {
 		parts[dim].Axes = over
 	}
-	p.Spec, p.Why, p.Whole = sharding.NewSpec(parts...), strings.Join(why, ", "), strings.Join(whole, "; ")
+	p.Spec, p.Why, p.Whole = sharding.NewSpec(parts...), strings.Join(applied, ", "), strings.Join(unsplit, "; ")
 	if p.Why == "" {
 		p.Why = "no rule"
 	}
-	if first < 0 && len(passed) > 0 {
-		p.Why += " (" + strings.Join(passed, "; ") + ")"
+	if first < 0 && len(skipped) > 0 {
+		p.Why += " (" + strings.Join(skipped, "; ") + ")"
 	}
-	if of != "" && len(why) > 0 {
+	if of != "" && len(applied) > 0 {
 		p.Why += ", as state of " + of
 	}
 	return p, required
 }
 
-// largest returns the dimension that axes split: of those that they divide and that nothing splits,
-// the largest, and of equal ones the first. It is -1, without a text, if there is nothing to split
-// over.
-func largest(mesh sharding.Mesh, names []string, dims []int, split [][]string) (dim int, text string) {
+// largestDim returns the dimension that the named axes split: the largest dimension that they
+// divide and that is not split yet, or the first of several such dimensions. It returns -1 if there
+// is none. In this case, reason explains why, unless the axes have one device or are already used.
+func largestDim(mesh sharding.Mesh, names []string, dims []int, split [][]string) (dim int, reason string) {
 	axes, parts := region.Divided(mesh, names)
 	if parts < 2 {
 		return -1, ""
@@ -105,7 +107,7 @@ func largest(mesh sharding.Mesh, names []string, dims []int, split [][]string) (
 	for _, over := range split {
 		for _, axis := range over {
 			if slices.Contains(axes, axis) {
-				return -1, "" // the split has said what is over the axis
+				return -1, "" // the annotation already uses the axis
 			}
 		}
 	}
@@ -116,7 +118,7 @@ func largest(mesh sharding.Mesh, names []string, dims []int, split [][]string) (
 		}
 	}
 	if dim < 0 && slices.ContainsFunc(split, func(over []string) bool { return len(over) == 0 }) {
-		text = fmt.Sprintf("no dimension of %v is divisible by %s", dims, sizesText(mesh, axes))
+		reason = fmt.Sprintf("no dimension of %v is divisible by %s", dims, sizesText(mesh, axes))
 	}
-	return dim, text
+	return dim, reason
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/similar"
 )
 
-// Reach records which of some rules have reached a variable. It is safe for concurrent use. Its zero
-// value has none.
+// Reach records which rules match at least one variable. It is safe for concurrent use. The zero
+// value has recorded no variables.
 type Reach struct {
 	mu      sync.Mutex
 	reached []bool
 }
 
-// Mark marks the rules that reach a variable. For one with a State the variable's path is enough: a
-// model of small variables only has nothing to share out.
+// Mark records the rules that apply to a variable. A rule with a State is also recorded if the path
+// matches but the variable has fewer than Smallest elements, because a model can consist of small
+// variables only.
 func (u *Reach) Mark(rules Rules, path string, dims []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -31,7 +32,7 @@ func (u *Reach) Mark(rules Rules, path string, dims []int) {
 	}
 }
 
-// Missing returns the indexes of the rules that have reached no variable and that are not Optional.
+// Missing returns the indices of the rules that match no recorded variable and are not Optional.
 func (u *Reach) Missing(rules Rules) (missing []int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,14 +44,14 @@ func (u *Reach) Missing(rules Rules) (missing []int) {
 	return missing
 }
 
-// None reports whether no rule has reached a variable.
+// None reports whether no rule matches a recorded variable.
 func (u *Reach) None() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !slices.Contains(u.reached, true)
 }
 
-// Variable is a variable that rules are held against.
+// Variable is the path and shape of a variable, for error messages about rules.
 type Variable struct {
 	Path  string
 	Shape shapes.Shape
@@ -65,34 +66,35 @@ func (v Variable) String() string {
 	return fmt.Sprintf("%q (%s%s)", v.Path, v.Shape.DType, dimensions)
 }
 
-// Unreached says why a rule reaches none of the known variables, and what to do, after the words that
-// name the rule: "matches no variable; the nearest names are ...".
+// Unreached explains why the rule applies to none of the known variables, and suggests a
+// correction. The text continues a sentence about the rule: "matches no variable; the nearest names
+// are ...".
 func (r Rule) Unreached(known []Variable) string {
-	const most = 3
-	var others, paths, near []string
+	const limit = 3
+	var sameName, paths, nearest []string
 	for _, v := range known {
 		if paths = append(paths, v.Path); r.matches(v.Path) {
-			others = append(others, v.String())
+			sameName = append(sameName, v.String())
 		}
 	}
-	if len(others) > 0 {
+	if len(sameName) > 0 {
 		more := ""
-		if len(others) > most {
-			more = fmt.Sprintf(" and %d more", len(others)-most)
+		if len(sameName) > limit {
+			more = fmt.Sprintf(" and %d more", len(sameName)-limit)
 		}
-		listed := strings.Join(others[:min(most, len(others))], ", ") + more
+		listed := strings.Join(sameName[:min(limit, len(sameName))], ", ") + more
 		if len(r.Largest) > 0 {
-			return fmt.Sprintf("is for larger variables than those of its name: %s; give a Smallest that they have", listed)
+			return fmt.Sprintf("matches only variables with fewer elements than Smallest: %s; reduce Smallest", listed)
 		}
-		return fmt.Sprintf("splits a variable of %d dimensions, and those of its name have others: %s; give as many parts as the variable has dimensions",
+		return fmt.Sprintf("splits variables of rank %d, but matches only variables of other ranks: %s; write one entry for each dimension",
 			r.Annotation.Rank(), listed)
 	}
 	text := "matches no variable"
-	for _, i := range similar.Nearest(similar.TrimOperators(r.Pattern.String()), paths, most) {
-		near = append(near, known[i].String())
+	for _, i := range misspelt.Nearest(misspelt.Plain(r.Pattern.String()), paths, limit) {
+		nearest = append(nearest, known[i].String())
 	}
-	if len(near) > 0 {
-		text += "; the nearest names are " + strings.Join(near, ", ")
+	if len(nearest) > 0 {
+		text += "; the nearest names are " + strings.Join(nearest, ", ")
 	}
-	return text + "; set Optional in a rule that may match nothing"
+	return text + "; set Optional if the rule may match nothing"
 }

@@ -7,44 +7,45 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 )
 
-// RuleError reports a rule that cannot be followed.
+// RuleError reports a rule that is invalid or cannot be followed.
 type RuleError struct {
-	// File is the file or the built-in set that has the rule; empty if it came from the program.
+	// File is the file or built-in set that contains the rule, or "" if the rule was defined in Go.
 	File string
-	// Rule is the index of the rule, or -1 if the error is about all of them. Text is the rule.
+	// Rule is the index of the rule, or -1 if the error concerns all rules. Text describes the
+	// rule.
 	Rule int
 	Text string
-	// Program is the program that was compiled, if there was one.
+	// Program is the name of the compiled program, or "" if there is none.
 	Program string
-	// Variable is the path of the variable that cannot be split, and Shape its shape; empty if the
-	// error is about no variable.
+	// Variable is the path of the variable that cannot be split, and Shape is its shape. Variable
+	// is "" if the error concerns no variable.
 	Variable string
 	Shape    []int
-	// Reason says what is wrong, and Hint what to write instead.
+	// Reason describes the problem, and Hint the correction.
 	Reason, Hint string
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 }
 
-// Error returns the file, the rule, the variable, what is wrong and what to do.
+// Error returns a message with the file, the rule, the variable, the problem and the correction.
 func (e *RuleError) Error() string {
-	what := "logical: rules"
+	subject := "logical: rules"
 	if e.File != "" {
-		what += " " + plain.Line(e.File)
+		subject += " " + plain.Line(e.File)
 	}
 	if e.Rule >= 0 {
-		what += fmt.Sprintf(": rule %d", e.Rule)
+		subject += fmt.Sprintf(": rule %d", e.Rule)
 		if e.Text != "" {
-			what += " (" + e.Text + ")"
+			subject += " (" + e.Text + ")"
 		}
 	}
 	if e.Program != "" {
-		what += fmt.Sprintf(": program %q", e.Program)
+		subject += fmt.Sprintf(": program %q", e.Program)
 	}
 	if e.Variable != "" {
-		what += fmt.Sprintf(": variable %q of shape %v", e.Variable, e.Shape)
+		subject += fmt.Sprintf(": variable %q of shape %v", e.Variable, e.Shape)
 	}
-	return errkind.Text(what, e.Reason, e.Err, e.Hint)
+	return errkind.Text(subject, e.Reason, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause.

@@ -10,25 +10,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// builtin are the sets of rules that have a name, over the replicas and over the axis of the mesh
-// within a replica.
-var builtin = map[string]func(model string) Rules{
-	"fsdp":     func(string) Rules { return Rules{shareAll(ShardParameters)} },
-	"zero1":    func(string) Rules { return Rules{shareAll(ShardOptimizer)} },
-	"zero2":    func(string) Rules { return Rules{shareAll(ShardGradients)} },
+// builtinSets maps the name of a built-in set to a function that returns its rules. The argument is
+// the axis for model parallelism.
+var builtinSets = map[string]func(model string) Rules{
+	"fsdp":     func(string) Rules { return Rules{shardAll(ShardParameters)} },
+	"zero1":    func(string) Rules { return Rules{shardAll(ShardOptimizer)} },
+	"zero2":    func(string) Rules { return Rules{shardAll(ShardGradients)} },
 	"megatron": megatron,
 }
 
-func shareAll(state StateSharding) Rule {
+func shardAll(state StateSharding) Rule {
 	r := Share("", state)
 	r.Optional = true
 	return r
 }
 
-// megatron splits the layers of GoMLX's transformers and feed-forward networks by pairs: the first of
-// a pair by its outputs, the second by its inputs, so that one sum ends both. Scopes are those of
-// package zoo/transformer, layers/attention and layers/fnn, and names that models from elsewhere
-// have.
+// megatron splits the layers of GoMLX's transformers and feed-forward networks in pairs: the first
+// layer of a pair by its outputs and the second by its inputs, so that each pair needs only one
+// all-reduce. The patterns cover the scopes of the packages zoo/transformer, layers/attention and
+// layers/fnn, and common names of imported models.
 func megatron(model string) Rules {
 	rule := func(pattern string, dims ...string) Rule {
 		return Rule{Pattern: regexp.MustCompile(pattern), Annotation: Over(dims...), Optional: true}
@@ -39,16 +39,16 @@ func megatron(model string) Rules {
 		rule(columns+`/weights$`, "", model),
 		rule(columns+`/biases$`, model),
 		rule(rows+`/weights$`, model, ""),
-		rule(rows+`/biases$`, ""), // added after the sum
+		rule(rows+`/biases$`, ""), // added after the all-reduce
 		rule(`/qkv/weights_qkv$`, "", model),
 		rule(`/qkv/biases_[qkv]$`, model),
 		rule(`/fnn_hidden_layer_\d*[02468]/weights$`, "", model),
 		rule(`/fnn_hidden_layer_\d*[02468]/biases$`, model),
 		rule(`/fnn_hidden_layer_\d*[13579]/weights$`, model, ""),
-		rule(`/output/dense/weights$`, "", model), // the logits; the output of attention is above
+		rule(`/output/dense/weights$`, "", model), // the logits; rows matches the output of attention
 		rule(`/output/dense/biases$`, model),
 		rule(`/embeddings$`, model, ""),
-		// A vocabulary that does not divide: the width does.
+		// Split the width if the size of the vocabulary is not divisible.
 		{Pattern: regexp.MustCompile(`/embeddings$`), Largest: []string{model}, Optional: true},
 	}
 }
@@ -58,25 +58,25 @@ func megatron(model string) Rules {
 //	fsdp      Share("", ShardParameters)
 //	zero2     Share("", ShardGradients)
 //	zero1     Share("", ShardOptimizer)
-//	megatron  attention, feed-forward layers and embeddings of GoMLX's transformers and fnn over
-//	          the axis "model" or "logical", or else the last axis of the mesh
+//	megatron  splits attention, feed-forward layers and embeddings of GoMLX's transformers and fnn
+//	          over the axis "model" or "logical", or else over the last axis of the mesh
 //
-// Names with '+' between them, as "megatron+fsdp", are sets one after the other. All rules are
-// Optional.
+// Several names can be joined by "+", as in "megatron+fsdp"; the sets are concatenated. All
+// built-in rules are Optional.
 func BuiltinRules(name string, mesh sharding.Mesh) (Rules, error) {
 	var rules Rules
 	for part := range strings.SplitSeq(name, "+") {
-		set, ok := builtin[part]
+		set, ok := builtinSets[part]
 		if !ok {
-			return nil, &RuleError{File: name, Rule: -1, Reason: fmt.Sprintf("%q is no built-in set", part),
-				Hint: "the built-in sets are " + strings.Join(BuiltinNames(), ", ") + "; a file of rules has a name that ends in .json"}
+			return nil, &RuleError{File: name, Rule: -1, Reason: fmt.Sprintf("there is no built-in set %q", part),
+				Hint: "use one of " + strings.Join(BuiltinNames(), ", ") + ", or a file whose name ends in .json"}
 		}
 		rules = append(rules, set(modelAxis(mesh))...)
 	}
 	return rules, nil
 }
 
-// modelAxis returns the axis within a replica that layers are split over.
+// modelAxis returns the axis over which layers are split.
 func modelAxis(mesh sharding.Mesh) string {
 	names := mesh.AxisNames()
 	for _, name := range []string{"model", AxisName} {
@@ -90,5 +90,5 @@ func modelAxis(mesh sharding.Mesh) string {
 	return names[len(names)-1]
 }
 
-// BuiltinNames returns the names of the built-in sets, sorted.
-func BuiltinNames() []string { return slices.Sorted(maps.Keys(builtin)) }
+// BuiltinNames returns the names of the built-in sets in alphabetical order.
+func BuiltinNames() []string { return slices.Sorted(maps.Keys(builtinSets)) }

@@ -11,12 +11,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/strictjson"
 )
 
-// rulesFile is the JSON form of rules.
+// rulesFile is the JSON form of Rules.
 type rulesFile struct {
 	Rules []ruleEntry `json:"rules"`
 }
 
-// ruleEntry is the JSON form of a rule: the pattern, and one of split, largest, state and replicate.
+// ruleEntry is the JSON form of a Rule. Exactly one of Split, Largest, State and Replicate is set.
 type ruleEntry struct {
 	Variable  *string `json:"variable"`
 	Split     any     `json:"split,omitempty"`
@@ -28,11 +28,11 @@ type ruleEntry struct {
 	Required  bool    `json:"required,omitempty"`
 }
 
-// maxRulesFile bounds a file of rules.
+// maxRulesFile is the maximum size of a rules file in bytes.
 const maxRulesFile = 4 << 20
 
-// ReadRules reads rules from a JSON file; see [ParseRules]. Errors are [*RuleError]s with the file's
-// name.
+// ReadRules reads rules from a JSON file in the format of [ParseRules]. Errors are [*RuleError]
+// values with the name of the file.
 func ReadRules(path string) (Rules, error) {
 	data, err := files.Read(path, maxRulesFile)
 	if err != nil {
@@ -40,13 +40,13 @@ func ReadRules(path string) (Rules, error) {
 			Hint: "name a JSON file, or one of the built-in sets: " + strings.Join(BuiltinNames(), ", ")}
 	}
 	rules, err := ParseRules(data)
-	if of := (*RuleError)(nil); errors.As(err, &of) {
-		of.File = path
+	if ruleErr := (*RuleError)(nil); errors.As(err, &ruleErr) {
+		ruleErr.File = path
 	}
 	return rules, err
 }
 
-// ParseRules reads rules in their JSON form:
+// ParseRules parses rules in their JSON form:
 //
 //	{"rules": [
 //	  {"variable": "/(query|key|value)/dense/weights$", "split": "-,logical"},
@@ -56,65 +56,66 @@ func ReadRules(path string) (Rules, error) {
 //	  {"variable": "", "state": "parameters", "smallest": 65536}
 //	]}
 //
-// "variable" is a regular expression that is searched for in the path. "split" has one entry for
-// each dimension: - for a dimension that stays whole, an axis, or axes joined by +; see
-// [ParseAnnotation]. A list of entries, ["", "logical"], is read as well. "largest" has one axis or
-// several, joined by +, and "state" is the name of a [StateSharding]. The other fields are those of
-// [Rule]. Unknown and repeated fields are errors; an error is a [*RuleError]. Axes are checked where
-// the mesh is known, by [Rules.Validate].
+// "variable" is the regular expression of [Rule.Pattern]. "split" is a split over named axes in the
+// notation of [ParseAnnotation], or a list of its entries such as ["", "logical"]. "largest" is one
+// axis, or several joined by "+". "state" is the name of a [StateSharding]. The other fields
+// correspond to the fields of [Rule]. Unknown and repeated fields are errors. ParseRules does not
+// know the mesh; [Rules.Validate] checks the axes. Errors are [*RuleError] values.
 func ParseRules(data []byte) (Rules, error) {
-	wrong := func(rule int, err error, hint, format string, args ...any) error {
+	ruleError := func(rule int, err error, hint, format string, args ...any) error {
 		return &RuleError{Rule: rule, Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint}
 	}
-	const form = `write {"rules": [{"variable": "/dense/weights$", "split": "-,logical"}]}`
+	const example = `write {"rules": [{"variable": "/dense/weights$", "split": "-,logical"}]}`
 	var file rulesFile
 	if err := strictjson.Decode(data, &file); err != nil {
-		return nil, wrong(-1, err, form, "the JSON is not right")
+		return nil, ruleError(-1, err, example, "the JSON is invalid")
 	}
 	if len(file.Rules) == 0 {
-		return nil, wrong(-1, nil, form, "there are no rules")
+		return nil, ruleError(-1, nil, example, "there are no rules")
 	}
 	var rules Rules
 	for i, e := range file.Rules {
 		r := Rule{Smallest: e.Smallest, Optional: e.Optional, Required: e.Required}
 		if e.Variable == nil {
-			return nil, wrong(i, nil, `give "variable", a regular expression for paths of variables`, "it names no variable")
+			return nil, ruleError(i, nil, `set "variable" to a regular expression for paths of variables`, `"variable" is missing`)
 		}
 		pattern, err := regexp.Compile(*e.Variable)
 		if err != nil {
-			return nil, wrong(i, err, `write \\ in JSON for a \`, "%q is no regular expression", *e.Variable)
+			return nil, ruleError(i, err, `write \\ in JSON for a \`, "invalid regular expression %q", *e.Variable)
 		}
 		r.Pattern = pattern
-		given := 0
+		kinds := 0
 		if e.Split != nil {
-			given++
-			if r.Annotation, err = splitOf(e.Split); err != nil {
-				return nil, wrong(i, err, `write the axes of each dimension, as in "-,logical"`, "its split cannot be read")
+			kinds++
+			if r.Annotation, err = parseSplit(e.Split); err != nil {
+				return nil, ruleError(i, err, `write the axes of each dimension, as in "-,logical"`, "invalid split")
 			}
 		}
 		if e.Largest != nil {
-			given++
-			r.Largest = axesOf(*e.Largest)
+			kinds++
+			r.Largest = parseAxes(*e.Largest)
 		}
 		if e.State != "" {
-			given++
+			kinds++
 			if r.State, err = ParseStateSharding(e.State); err != nil {
-				return nil, wrong(i, err, "", "its state is not right")
+				return nil, ruleError(i, err, "", "invalid state")
 			}
 		}
 		if e.Replicate {
-			given++
+			kinds++
 			r.Annotation = Replicated()
 		}
-		if given != 1 || e.Largest != nil && len(r.Largest) == 0 {
-			return nil, wrong(i, nil, `give one of "split", "largest", "state" and "replicate"`, "%q has %d of the ways to place a variable", *e.Variable, given)
+		if kinds != 1 || e.Largest != nil && len(r.Largest) == 0 {
+			return nil, ruleError(i, nil, "set exactly one of these fields",
+				`found %d of "split", "largest", "state" and "replicate" for %q`, kinds, *e.Variable)
 		}
 		rules = append(rules, r)
 	}
 	return rules, nil
 }
 
-// MarshalJSON returns the form that [ParseRules] reads.
+// MarshalJSON returns the rules in the format of [ParseRules]. Splits by number and assignments
+// have no JSON form and are errors.
 func (rules Rules) MarshalJSON() ([]byte, error) {
 	file := rulesFile{Rules: []ruleEntry{}}
 	for i, r := range rules {
@@ -141,8 +142,8 @@ func (rules Rules) MarshalJSON() ([]byte, error) {
 	return json.Marshal(file)
 }
 
-// splitOf reads a split by names: its text, or a list of its entries.
-func splitOf(value any) (Annotation, error) {
+// parseSplit parses a split over named axes from its text or from a list of its entries.
+func parseSplit(value any) (Annotation, error) {
 	switch value := value.(type) {
 	case string:
 		if a, err := ParseAnnotation(value); err != nil || a.axes != nil {
@@ -153,17 +154,17 @@ func splitOf(value any) (Annotation, error) {
 		for i, entry := range value {
 			text, ok := entry.(string)
 			if !ok {
-				return Annotation{}, fmt.Errorf("entry %d is no text: %v", i, entry)
+				return Annotation{}, fmt.Errorf("entry %d is not a string: %v", i, entry)
 			}
 			dims[i] = text
 		}
 		return Over(dims...), nil
 	}
-	return Annotation{}, fmt.Errorf("%v names no axes", value)
+	return Annotation{}, fmt.Errorf("expected axis names, not %v", value)
 }
 
-// axesOf reads axes that + joins.
-func axesOf(text string) []string {
+// parseAxes parses axis names joined by "+".
+func parseAxes(text string) []string {
 	axes := Over(text).Axes()
 	if len(axes) == 0 {
 		return nil

@@ -43,7 +43,7 @@ func TestRulesPlaceVariables(t *testing.T) {
 		{"/AdamOptimizer/a/dense/weights_1st_moment", []int{8, 4}, "-,logical", "", `rule 1, as state of /a/dense/weights`},
 		{"/acc_grads/a/dense/weights", []int{8, 4}, "-,logical", "", `rule 1, as state of /a/dense/weights`},
 		{"/a/dense/weights", []int{8, 3}, "-,-", "rule 1: dimension 1 of size 3 is not divisible by logical=2", `rule 1`},
-		{"/a/dense/weights", []int{8}, "-", "", "no rule (rule 1: it splits 2 dimensions, and the variable has 1)"},
+		{"/a/dense/weights", []int{8}, "-", "", "no rule (rule 1: it splits 2 dimensions, but the variable has 1)"},
 		{"/table", []int{16, 8}, "replica+logical,-", "", `rule 2`},
 		{"/table", []int{12, 8}, "replica,-", "rule 2: dimension 0 of size 12 is not divisible by replica=4, logical=2", `rule 2, rule 3`},
 		{"/norm/table", []int{16, 8}, "-,-", "", `rule 0`},
@@ -59,43 +59,43 @@ func TestRulesPlaceVariables(t *testing.T) {
 		assert.Equal(t, c.why, p.Why, "%s %v", c.path, c.dims)
 		assert.NoError(t, p.Spec.Validate(mesh, c.dims))
 	}
-	// Axes of one device split nothing, and are in no spec.
+	// Axes of size 1 are omitted from the spec.
 	p, err := rules.Place(grid(t, 1, 1), "/a/dense/weights", []int{8, 3})
 	require.NoError(t, err)
 	assert.Equal(t, "-,-", p.Spec.String())
 	assert.Empty(t, p.Whole)
 }
 
-func TestARequiredRuleIsAnErrorWhereItCannotSplit(t *testing.T) {
+func TestRequiredRuleFailsIfItCannotSplit(t *testing.T) {
 	rule := Match(`/w$`, Over("", "logical"))
 	rule.Required = true
 	_, err := Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2, 3})
-	var of *RuleError
-	require.ErrorAs(t, err, &of)
+	var ruleErr *RuleError
+	require.ErrorAs(t, err, &ruleErr)
 	assert.EqualError(t, err, `logical: rules: rule 0 ("/w$" to -,logical): variable "/a/w" of shape [2 3]: `+
-		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or leave required out`)
+		`dimension 1 of size 3 is not divisible by logical=2; change the rule, pad the dimension, or remove required`)
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
 	_, err = Rules{rule}.Place(grid(t, 4, 2), "/a/w", []int{2})
-	assert.ErrorAs(t, err, &of)
+	assert.ErrorAs(t, err, &ruleErr)
 }
 
-func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
+func TestValidateRejectsInvalidRules(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		`dimension 1 is split over axis "modle", which the replica does not have; name one of replica=4,logical=2`: Match("w", Over("", "modle")),
-		`axis "logical" splits dimension 0 and dimension 1; name an axis once`:                                     Match("w", Over("logical", "logical")),
-		`dimension 0 is split over axis "logical" twice; name an axis once`:                                        Match("w", Over("logical,logical", "")),
-		`dimension 0 has an axis without a name`:                                                                   Match("w", Over("logical,", "")),
-		`it has no pattern`:                                                                                        {Annotation: Over("logical")},
-		`it has an annotation and axes for the largest dimension`:                                                  {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
-		`it is optional and required`:                                                                              {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
-		`it is for variables of -1 elements or more`:                                                               {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
-		`a size counts only for the largest dimension's axes and for state`:                                        {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
-		`it places a variable and shares its state out`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), State: ShardOptimizer},
-		`StateSharding(9) is none; use ShardNothing`:                                                               Share("w", 9),
+		`dimension 1 is split over axis "modle", which the replica does not have; use one of replica=4,logical=2`: Match("w", Over("", "modle")),
+		`axis "logical" splits dimension 0 and dimension 1; use each axis once`:                                   Match("w", Over("logical", "logical")),
+		`dimension 0 is split over axis "logical" twice; use each axis once`:                                      Match("w", Over("logical,logical", "")),
+		`dimension 0 has an empty axis name`:                                                                      Match("w", Over("logical,", "")),
+		`it has no pattern`:                                                                                       {Annotation: Over("logical")},
+		`it has an annotation and axes for the largest dimension`:                                                 {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Largest: []string{"replica"}},
+		`it is optional and required`:                                                                             {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Optional: true, Required: true},
+		`Smallest is -1; use 0 or more`:                                                                           {Pattern: regexp.MustCompile("w"), Largest: []string{"replica"}, Smallest: -1},
+		`Smallest is used only with Largest and State`:                                                            {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), Smallest: 3},
+		`it splits a variable and shards its state`:                                                               {Pattern: regexp.MustCompile("w"), Annotation: Over("logical"), State: ShardOptimizer},
+		`StateSharding(9) is undefined; use ShardNothing`:                                                         Share("w", 9),
 	} {
 		err := Rules{rule}.Validate(grid(t, 4, 2))
-		var of *RuleError
-		require.ErrorAs(t, err, &of, want)
+		var ruleErr *RuleError
+		require.ErrorAs(t, err, &ruleErr, want)
 		assert.Contains(t, err.Error(), want)
 	}
 }
@@ -103,7 +103,8 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 func TestRulesInJSON(t *testing.T) {
 	const rest = `,"required":true},{"variable":"/norm","replicate":true,"optional":true},{"variable":"","largest":"replica+logical","smallest":64},{"variable":"","state":"gradients","smallest":64}]}`
 	text := `{"rules":[{"variable":"/w$","split":"-,replica+logical"` + rest
-	before := `{"rules":[{"variable":"/w$","split":["","replica,logical"]` + strings.ReplaceAll(rest, "+", ",") // as files had it
+	// The older form has lists of entries, and commas between axes.
+	before := `{"rules":[{"variable":"/w$","split":["","replica,logical"]` + strings.ReplaceAll(rest, "+", ",")
 	path := filepath.Join(t.TempDir(), "rules.json")
 	for _, text := range []string{text, before} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -120,29 +121,29 @@ func TestRulesInJSON(t *testing.T) {
 	}
 
 	for _, c := range []struct{ text, want string }{
-		{``, "the JSON is not right"},
-		{`[]`, "the JSON is not right"},
+		{``, "the JSON is invalid"},
+		{`[]`, "the JSON is invalid"},
 		{`{}`, "there are no rules"},
 		{`{"rules": []}`, "there are no rules"},
 		{`{"rules": [{"variable": "w", "split": [""]}]} x`, "something follows the JSON value"},
 		{`{"rules": [{"variabel": "w"}]}`, `unknown field "variabel"`},
 		{`{"rules": [{"variable": "w", "variable": "v", "split": []}]}`, `the key "variable" is there twice`},
-		{`{"rules": [{"split": [""]}]}`, `rule 0: it names no variable`},
-		{`{"rules": [{"variable": "(", "split": [""]}]}`, `"(" is no regular expression`},
-		{`{"rules": [{"variable": "w"}]}`, `"w" has 0 of the ways to place a variable`},
-		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`, `"w" has 2 of the ways`},
-		{`{"rules": [{"variable": "w", "largest": ""}]}`, `"w" has 1 of the ways`},
-		{`{"rules": [{"variable": "w", "split": 3}]}`, `rule 0: its split cannot be read: 3 names no axes; write the axes of each dimension, as in "-,logical"`},
-		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "1,2 names no axes"},
+		{`{"rules": [{"split": [""]}]}`, `rule 0: "variable" is missing`},
+		{`{"rules": [{"variable": "(", "split": [""]}]}`, `invalid regular expression "("`},
+		{`{"rules": [{"variable": "w"}]}`, `found 0 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": [{"variable": "w", "split": [""], "largest": "replica"}]}`, `found 2 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": [{"variable": "w", "largest": ""}]}`, `found 1 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": [{"variable": "w", "split": 3}]}`, `rule 0: invalid split: expected axis names, not 3; write the axes of each dimension, as in "-,logical"`},
+		{`{"rules": [{"variable": "w", "split": "1,2"}]}`, "expected axis names, not 1,2"},
 		{`{"rules": [{"variable": "w", "split": "-,"}]}`, `expected the name of an axis, or - for a dimension that is not split at offset 2`},
-		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is no text: 3"},
-		{`{"rules": [{"variable": "w", "state": "all"}]}`, `"all" is none; write "none", "optimizer", "gradients" or "parameters"`},
-		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `"w" has 2 of the ways`},
-		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is not right"},
+		{`{"rules": [{"variable": "w", "split": ["", 3]}]}`, "entry 1 is not a string: 3"},
+		{`{"rules": [{"variable": "w", "state": "all"}]}`, `unknown name "all"; use "none", "optimizer", "gradients" or "parameters"`},
+		{`{"rules": [{"variable": "w", "split": [""], "state": "optimizer"}]}`, `found 2 of "split", "largest", "state" and "replicate" for "w"`},
+		{`{"rules": ` + strings.Repeat("[", 20000), "the JSON is invalid"},
 	} {
 		_, err := ParseRules([]byte(c.text))
-		var of *RuleError
-		require.ErrorAs(t, err, &of, c.text)
+		var ruleErr *RuleError
+		require.ErrorAs(t, err, &ruleErr, c.text)
 		assert.Contains(t, err.Error(), c.want, c.text)
 	}
 	_, err := ReadRules(filepath.Join(t.TempDir(), "none.json"))
@@ -157,8 +158,8 @@ func FuzzParseRules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rules, err := ParseRules(data)
 		if err != nil {
-			var of *RuleError
-			require.ErrorAs(t, err, &of)
+			var ruleErr *RuleError
+			require.ErrorAs(t, err, &ruleErr)
 			return
 		}
 		text, err := json.Marshal(rules)
@@ -237,11 +238,11 @@ func TestBuiltinRules(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, rules.Uses("model") && !rules.Uses("sequence"))
 	_, err = BuiltinRules("megatorn", mesh)
-	assert.EqualError(t, err, `logical: rules megatorn: "megatorn" is no built-in set; the built-in sets are fsdp, megatron, zero1, zero2; a file of rules has a name that ends in .json`)
+	assert.EqualError(t, err, `logical: rules megatorn: there is no built-in set "megatorn"; use one of fsdp, megatron, zero1, zero2, or a file whose name ends in .json`)
 }
 
-func TestStateOfNames(t *testing.T) {
-	assert.Equal(t, train.AccumulatedGradientsScope, accumulated)
+func TestStateOfRecognizesGoMLXNames(t *testing.T) {
+	assert.Equal(t, train.AccumulatedGradientsScope, gradientScope)
 	for path, want := range map[string]string{
 		"/AdamOptimizer/a/w_1st_moment": "/a/w", "/mine/w_2nd_moment": "/w", "/acc_grads/a/w": "/a/w", "/acc_grads/w": "/w",
 		"/a/w": "", "/w_1st_moment": "", "arg0": "", "/": "", "//": "", "/AdamOptimizer/_1st_moment": "", "/AdamOptimizer/step": "",

@@ -33,7 +33,7 @@ func ExampleRules() {
 	// /output/dense/biases none
 }
 
-func TestRulesPassOverVariablesOfAnotherRank(t *testing.T) {
+func TestRulesSkipVariablesOfAnotherRank(t *testing.T) {
 	rules := logical.Rules{logical.Match(`hidden`, logical.SplitInto(1, 2)), logical.Match(`hidden`, logical.SplitInto(2))}
 	matrix, rule := rules.For(sharding.Mesh{}, "/hidden/weights", []int{4, 4})
 	assert.Equal(t, 0, rule)
@@ -46,8 +46,9 @@ func TestRulesPassOverVariablesOfAnotherRank(t *testing.T) {
 	assert.Equal(t, logical.None, scalar.Kind())
 }
 
-// TestLargestIsOnTopOfSplitsByNames asks as the contract does, which divides later: for an annotation.
-func TestLargestIsOnTopOfSplitsByNames(t *testing.T) {
+// For returns the split of Largest in addition to a named split. Package strategy uses For and not
+// Place.
+func TestLargestExtendsNamedSplits(t *testing.T) {
 	mesh, err := sharding.NewMesh(sharding.Axis{Name: "replica", Size: 4}, sharding.Axis{Name: "logical", Size: 2})
 	require.NoError(t, err)
 	everything := regexp.MustCompile("")
@@ -75,10 +76,10 @@ func TestLargestIsOnTopOfSplitsByNames(t *testing.T) {
 		assert.Equal(t, c.rule, rule, c.path)
 	}
 	err = append(rules, logical.Match("numbers", logical.SplitInto(2, 1))).Validate(mesh)
-	assert.ErrorContains(t, err, "another rule has numbers or a device")
+	assert.ErrorContains(t, err, "Largest cannot be combined with rules that split by number or assign a device")
 }
 
-func TestReachNamesWhatIsNear(t *testing.T) {
+func TestUnreachedSuggestsSimilarNames(t *testing.T) {
 	rules := logical.Rules{logical.Match("/up/weights$", logical.SplitInto(1, 2)), logical.Match("/down/", logical.SplitInto(2)), logical.Match("/none", logical.SplitInto(2))}
 	rules[2].Optional = true
 	var reach logical.Reach
@@ -88,8 +89,8 @@ func TestReachNamesWhatIsNear(t *testing.T) {
 	assert.False(t, reach.None())
 	assert.Equal(t, []int{1}, reach.Missing(rules))
 	known := []logical.Variable{{Path: "/down/weights", Shape: shapes.Make(dtypes.Float32, 4, 4)}, {Path: "/ups", Shape: shapes.Make(dtypes.Float32)}}
-	assert.Equal(t, `splits a variable of 1 dimensions, and those of its name have others: "/down/weights" (Float32[4 4]); give as many parts as the variable has dimensions`, rules[1].Unreached(known))
+	assert.Equal(t, `splits variables of rank 1, but matches only variables of other ranks: "/down/weights" (Float32[4 4]); write one entry for each dimension`, rules[1].Unreached(known))
 	assert.Contains(t, rules[2].Unreached(known), `matches no variable; the nearest names are "/`)
 	large := logical.Rule{Pattern: regexp.MustCompile("down"), Largest: []string{"replica"}}
-	assert.Contains(t, large.Unreached(known), `is for larger variables than those of its name: "/down/weights"`)
+	assert.Contains(t, large.Unreached(known), `matches only variables with fewer elements than Smallest: "/down/weights"`)
 }

@@ -9,44 +9,46 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// StateSharding says what of the training of a variable the replicas share out among themselves,
-// instead of each having all of it. It changes what the devices store and what a training step moves,
-// not what the step computes: the values are those of whole state up to rounding, checkpoints hold
-// the whole values, and reads and writes of variables see them.
+// StateSharding selects the training state of a variable that is sharded over the replicas instead
+// of being stored on every replica. It affects the memory and the communication of a training step,
+// but not its results: values are equal up to rounding, checkpoints contain complete values, and
+// variables are read and written as complete values.
 //
-// With R replicas, of a variable of b bytes whose optimizer keeps k tensors of its size (2 for
-// Adam), a device stores b of the variable and k*b of the state, over its logical split. It sends
-// 2(R-1)/R*b for the all-reduce of the gradient. The constants say what they change of this in a step
-// of package strategy. In the global view of package gomlx the partitioner chooses what is sent, and
-// a gradient is stored only where GoMLX's trainer adds gradients up.
+// Consider R replicas and a variable of b bytes whose optimizer keeps k tensors of the same size (2
+// for Adam). Without sharding, a device stores b bytes for the variable and k*b for the optimizer
+// state, divided by the split over logical devices. The all-reduce of the gradient sends 2(R-1)/R*b
+// bytes per device. Each constant documents how it changes these numbers for a step of package
+// strategy. In package gomlx the partitioner determines the communication, and gradients are stored
+// only if GoMLX's trainer accumulates them.
 //
-// A step of package strategy cuts a tensor along its first dimension that no annotation splits over
-// logical devices and that R divides, otherwise along its largest such dimension, which is padded
-// with zeros on the devices. The dimension of the layers of a package loop's stack is not cut, if the
-// first step that uses the stack has the loop. A tensor stays whole of which every dimension is
-// split, and so do integers, booleans and variables that are not trained. The global view knows
-// neither stacks nor training: it cuts every variable, along the largest dimension that R divides.
+// In package strategy a tensor is sharded along its first dimension that is divisible by R and not
+// split over logical devices. If there is none, it is sharded along the largest dimension that is
+// not split, padded with zeros. The layer dimension of a stack (package loop) is not sharded if the
+// first step that uses the stack contains the loop. Tensors in which every dimension is split,
+// integers, booleans and variables that are not trained are not sharded. In package gomlx every
+// variable is sharded along the largest dimension that is divisible by R.
 type StateSharding int
 
 const (
-	// ShardNothing gives each replica all of it: TensorFlow's way.
+	// ShardNothing stores all training state on every replica, as TensorFlow does.
 	ShardNothing StateSharding = iota + 1
-	// ShardOptimizer shares out the optimizer's state (ZeRO-1). A device stores b + k*b/R. Each
-	// replica updates its part of the variable and an all-gather brings the parts together, which
-	// sends (R-1)/R*b more.
+	// ShardOptimizer shards the optimizer state (ZeRO-1). A device stores b + k*b/R bytes. Each
+	// replica updates its shard of the variable, and an all-gather of the shards sends (R-1)/R*b
+	// additional bytes.
 	ShardOptimizer
-	// ShardGradients shares out the gradient as well (ZeRO-2). A device stores b + k*b/R. The
-	// gradient comes by a reduce-scatter and the step never has the whole of its mean: with the
-	// all-gather it sends 2(R-1)/R*b, as much as a step without shards.
+	// ShardGradients shards the optimizer state and the gradient (ZeRO-2). A device stores b +
+	// k*b/R bytes. The gradient is reduced by a reduce-scatter, so no replica stores the complete
+	// gradient. Together with the all-gather, a step sends 2(R-1)/R*b bytes, as much as without
+	// sharding.
 	ShardGradients
-	// ShardParameters shares out the variable as well (ZeRO-3, FSDP), if it is a trainable one of a
-	// store. A device stores (1+k)*b/R. A step gathers the variable where it reads it, and never the
-	// updated one. A step without training gathers it too. Variables that belong to no store stay
-	// whole.
+	// ShardParameters also shards the variable (ZeRO-3, FSDP) if it is a trainable variable of a
+	// store. A device stores (1+k)*b/R bytes. A step gathers the variable where it is read, in
+	// training and in inference, but does not gather the updated value. Variables that belong to no
+	// store are not sharded.
 	ShardParameters
 )
 
-// stateNames are the names of the constants on command lines and in files of rules.
+// stateNames are the names of the constants in flags and rules files.
 var stateNames = []string{"", "none", "optimizer", "gradients", "parameters"}
 
 // String returns "none", "optimizer", "gradients" or "parameters".
@@ -54,61 +56,63 @@ func (s StateSharding) String() string {
 	return enum.Name(s, stateNames...)
 }
 
-// ParseStateSharding returns the constant of a name, as String gives it. Another name is an error of
-// kind ValueError.
+// ParseStateSharding returns the constant with the given name (see [StateSharding.String]). Any
+// other name is an error of kind ValueError.
 func ParseStateSharding(name string) (StateSharding, error) {
 	if at := slices.Index(stateNames, name); at > 0 {
 		return StateSharding(at), nil
 	}
-	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("%q is none", name),
-		Hint: `write "none", "optimizer", "gradients" or "parameters"`, Class: errkind.ValueError}
+	return 0, &errkind.Fault{Op: "logical: state sharding", Reason: fmt.Sprintf("unknown name %q", name),
+		Hint: `use "none", "optimizer", "gradients" or "parameters"`, Class: errkind.ValueError}
 }
 
-// moments are the ends of the names that GoMLX's Adam, AdamW, Adamax and RMSProp give to their
-// state.
-var moments = []string{"_1st_moment", "_2nd_moment"}
+// momentSuffixes are the suffixes of the state variables of GoMLX's Adam, AdamW, Adamax and
+// RMSProp.
+var momentSuffixes = []string{"_1st_moment", "_2nd_moment"}
 
-// accumulated is the scope in which GoMLX's trainer adds up gradients.
-const accumulated = "acc_grads"
+// gradientScope is the scope in which GoMLX's trainer accumulates gradients.
+const gradientScope = "acc_grads"
 
-// StateOf returns the path of the variable whose state is kept at path, or "". Optimizers keep what
-// belongs to a variable below its own path, such as "/AdamOptimizer/hidden/weights_1st_moment": of
-// the parts of path that begin with a slash behind its first, it is the longest that is a variable.
+// StateOf returns the path of the variable whose training state is stored at path, or "".
+// Optimizers store the state of a variable below a path that contains the path of the variable,
+// such as "/AdamOptimizer/hidden/weights_1st_moment". The function variable reports whether a path
+// is a variable; StateOf returns the longest variable path that starts at a slash of path after the
+// first.
 //
-// Without variable, where the variables are not known, it goes by the names that GoMLX gives: those of
-// moments, whatever the optimizer's scope, and of "/acc_grads/hidden/weights", where the trainer adds
-// up gradients.
-func StateOf(path string, variable func(path string) bool) (of string) {
+// If variable is nil, StateOf recognizes names that GoMLX uses: the moments of optimizers, in any
+// scope, and accumulated gradients such as "/acc_grads/hidden/weights".
+func StateOf(path string, variable func(path string) bool) (owner string) {
 	if variable == nil {
-		of, _ = stateByName(path)
-		return of
+		owner, _ = stateByName(path)
+		return owner
 	}
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {
 			continue
 		}
-		for end := len(path); end > i+max(1, len(of)); end-- {
+		for end := len(path); end > i+max(1, len(owner)); end-- {
 			if variable(path[i:end]) {
-				of = path[i:end]
+				owner = path[i:end]
 				break
 			}
 		}
 	}
-	return of
+	return owner
 }
 
-// stateByName also returns from which level on the replicas share out what is kept at the path.
-func stateByName(path string) (of string, level StateSharding) {
+// stateByName returns the variable whose training state is stored at path according to its name,
+// and the minimum StateSharding that shards this state.
+func stateByName(path string) (owner string, level StateSharding) {
 	scope, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !found || !strings.HasPrefix(path, "/") || rest == "" {
 		return "", ShardParameters
 	}
-	for _, end := range moments {
-		if of, is := strings.CutSuffix(rest, end); is && of != "" && !strings.HasSuffix(of, "/") {
-			return "/" + of, ShardOptimizer
+	for _, end := range momentSuffixes {
+		if owner, ok := strings.CutSuffix(rest, end); ok && owner != "" && !strings.HasSuffix(owner, "/") {
+			return "/" + owner, ShardOptimizer
 		}
 	}
-	if scope == accumulated {
+	if scope == gradientScope {
 		return "/" + rest, ShardGradients
 	}
 	return "", ShardParameters

@@ -18,7 +18,7 @@ func TestStateOf(t *testing.T) {
 		"/AdamOptimizer/hidden/weights_2_2nd_moment": "/hidden/weights_2",
 		"/a/b/hidden/weights/velocity":               "/hidden/weights",
 		"/averages/step/hidden/weights":              "/hidden/weights",
-		"/hidden/weights":                            "/weights", // not of itself
+		"/hidden/weights":                            "/weights", // not the variable itself
 		"/weights":                                   "",
 		"/AdamOptimizer/own":                         "",
 		"/global_step":                               "",
@@ -28,7 +28,7 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-func TestStateShardingsHaveNames(t *testing.T) {
+func TestParseStateSharding(t *testing.T) {
 	for name, want := range map[string]logical.StateSharding{
 		"none": logical.ShardNothing, "optimizer": logical.ShardOptimizer, "gradients": logical.ShardGradients, "parameters": logical.ShardParameters,
 	} {
@@ -43,9 +43,9 @@ func TestStateShardingsHaveNames(t *testing.T) {
 	}
 }
 
-// The first rule counts that reaches a variable, by path and size, and none behind one that
-// replicates.
-func TestRulesOfStateCountInTheirOrder(t *testing.T) {
+// The first State rule that matches a variable by path and size applies. Rules after a matching
+// Replicated rule are ignored.
+func TestFirstMatchingStateRuleApplies(t *testing.T) {
 	small := logical.Share("", logical.ShardGradients)
 	small.Smallest = 2
 	rules := logical.Rules{
@@ -63,7 +63,7 @@ func TestRulesOfStateCountInTheirOrder(t *testing.T) {
 		"/w":       {[]int{64, 64}, logical.ShardParameters, 3},
 		"/b":       {[]int{64}, logical.ShardGradients, 4},
 		"/scalar":  {nil, logical.ShardNothing, -1},
-		// What is kept of a variable follows it.
+		// The rules of a variable also apply to its state.
 		"/AdamOptimizer/whole/w_1st_moment": {[]int{64, 64}, logical.ShardNothing, 2},
 	} {
 		state, rule := rules.State(path, want.dims)

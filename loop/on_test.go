@@ -189,7 +189,7 @@ func TestHostileRegionsInLayers(t *testing.T) {
 		assert.NotEqual(t, errkind.Unknown, errkind.Of(err), want)
 	}
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
-		"logical device 2 is not one of the replica's 2": func(x *graph.Node) *graph.Node { return logical.On(2, x, graph.Neg) },
+		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.On(2, x, graph.Neg) },
 		"no function": func(x *graph.Node) *graph.Node { return logical.On(0, x, nil) },
 		"from outside; pass it as an argument": func(x *graph.Node) *graph.Node {
 			y := graph.Exp(x)

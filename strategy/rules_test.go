@@ -91,7 +91,7 @@ func TestARuleOfAnotherRankNamesTheVariable(t *testing.T) {
 	_, err := strategytest.OK(train.New(s, model.NewStore(), optimizer.StochasticGradientDescent().Done(), denseLoss("hidden"), train.Options{})).Run(context.Background(), [][]float32{{1, 2}})
 	var wrong *strategy.OptionError
 	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, `rule 0 ("biases" to 1,2) splits a variable of 2 dimensions, and those of its name have others: "/hidden/dense/biases" (Float32[4])`)
+	assert.ErrorContains(t, err, `rule 0 ("biases" to 1,2) splits variables of rank 2, but matches only variables of other ranks: "/hidden/dense/biases" (Float32[4])`)
 }
 
 func TestRulesOfOneModelAmongSeveral(t *testing.T) {

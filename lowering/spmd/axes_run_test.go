@@ -188,7 +188,7 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 		result  logical.Annotation
 	}{
 		"make 4 logical devices, and the replica has 8": {spmd.Options{LogicalDevices: 8, LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
-		`axis "replica" is that of the replicas`:        {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
+		`axis name "replica" is reserved for the replicas`:        {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
 		`mesh axis "model": the name is used twice`:     {spmd.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
 		`split over axis "expert", which`:               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("", "expert")},
 		`split over the replicas; name axes`:            {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},

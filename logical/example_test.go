@@ -7,7 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// The columns of each weight of a layer, for any number of devices.
+// The rule splits the columns of the weights of all hidden layers. It does not depend on the number
+// of devices.
 func ExampleMatch() {
 	rule := logical.Match(`/hidden/.*weights$`, logical.Over("", logical.AxisName))
 	annotation, _ := logical.Rules{rule}.For(mesh(), "/hidden/dense/weights", []int{4, 8})
@@ -23,7 +24,7 @@ func mesh() sharding.Mesh {
 	return m
 }
 
-// The replicas share out the optimizer's state of all variables: ZeRO's first stage.
+// The rule shards the optimizer state of all variables over the replicas (ZeRO-1).
 func ExampleShare() {
 	text, err := logical.Rules{logical.Share("", logical.ShardOptimizer)}.MarshalJSON()
 	fmt.Println(string(text), err)
@@ -46,7 +47,7 @@ func ExampleParseAnnotation() {
 	// Output: true <nil>
 }
 
-// By numbers: one part of the rows, four of the columns.
+// The rows are not split, and the columns are split into four shards.
 func ExampleSplitInto() {
 	fmt.Println(logical.SplitInto(1, 4))
 	// Output: 1,4
@@ -64,25 +65,24 @@ func ExampleBuiltinRules() {
 	// Output: true -,logical <nil>
 }
 
-// Whose state an optimizer keeps at a path.
 func ExampleStateOf() {
 	variable := func(path string) bool { return path == "/hidden/weights" }
 	fmt.Println(logical.StateOf("/AdamOptimizer/hidden/weights_1st_moment", variable))
 	// Output: /hidden/weights
 }
 
-// Parts of 2 and of 4 devices have a common cut: two factors of 2.
+// A split into 2 x 2 shards and a split into 4 shards have two common factors of size 2.
 func ExampleCut() {
-	eight, err := sharding.NewMesh(sharding.Axis{Name: "logical", Size: 4})
+	mesh, err := sharding.NewMesh(sharding.Axis{Name: "logical", Size: 4})
 	if err != nil {
 		panic(err)
 	}
-	factors, err := logical.Cut(eight, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
+	factors, err := logical.Cut(mesh, logical.SplitInto(2, 2), logical.SplitInto(4, 1))
 	fmt.Println(factors.Names(), err)
 	// Output: [logical.0 logical.1] <nil>
 }
 
-// A variable that is whole on each device, whatever a later rule says.
+// The first rule replicates a variable that a later rule would split.
 func ExampleReplicated() {
 	rules := logical.Rules{logical.Match("/norm", logical.Replicated()), logical.Match("", logical.Over(logical.AxisName))}
 	for _, path := range []string{"/norm/gain", "/biases"} {
