@@ -190,7 +190,7 @@ func TestHostileRegionsInLayers(t *testing.T) {
 	}
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
 		"there is no logical device 2 in a replica of 2 devices": func(x *graph.Node) *graph.Node { return logical.On(2, x, graph.Neg) },
-		"no function": func(x *graph.Node) *graph.Node { return logical.On(0, x, nil) },
+		"the function is nil": func(x *graph.Node) *graph.Node { return logical.On(0, x, nil) },
 		"from outside; pass it as an argument": func(x *graph.Node) *graph.Node {
 			y := graph.Exp(x)
 			return logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, y) })

@@ -24,16 +24,16 @@ func TestLogicalAxesThatAreNotRightAreRefused(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	pairs := strategytest.Axes("model", "sequence")
 	for says, opts := range map[string]strategy.Options{
-		"model=2,sequence=2 make 4 logical devices, and the replica has 2":                                 {LogicalDevices: 2, LogicalAxes: pairs},
+		"model=2,sequence=2 have 4 devices, but a replica has 2":                                               {LogicalDevices: 2, LogicalAxes: pairs},
 		"option LogicalAxes: not right: logical: axes: invalid axes: sharding: mesh axis 0: the name is empty": {LogicalAxes: strategytest.Axes("")},
-		`mesh axis "model": it is given twice`:                                                             {LogicalAxes: strategytest.Axes("model", "model")},
-		`axis name "replica" is reserved for the replicas`:                                                           {LogicalAxes: strategytest.Axes("replica")},
-		"its size is 0":                                                                                    {LogicalAxes: []sharding.Axis{{Name: "model"}}},
-		"no block of 3 devices":                                                                            {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
+		`mesh axis "model": the name is used twice`:                                                            {LogicalAxes: strategytest.Axes("model", "model")},
+		`axis name "replica" is reserved for the replicas`:                                                     {LogicalAxes: strategytest.Axes("replica")},
+		"its size is 0":         {LogicalAxes: []sharding.Axis{{Name: "model"}}},
+		"no block of 3 devices": {LogicalAxes: []sharding.Axis{{Name: "model", Size: 3}}},
 		`rule 0 ("w" to -,modle): dimension 1 is split over axis "modle", which the replica does not have; use one of replica=2,model=2,sequence=2, or add the axis to the replica`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("", "modle"))}},
 		`axis "model" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model", "model"))}},
-		"dimension 0 has an empty axis name":          {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
+		"dimension 0 has an empty axis name":              {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("model,"))}},
 		`replica+model): logical: split: dimension 0 is split over the replicas and over logical axes; split another`: {
 			LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica,model"))}},
 		`axis "replica" splits dimension 0 and dimension 1`: {LogicalAxes: pairs, Variables: logical.Rules{logical.Match("w", logical.Over("replica", "replica"))}},

@@ -74,7 +74,7 @@ func TestAReplicaThatSpansSlicesIsSaidAndBySliceRefusesIt(t *testing.T) {
 	assert.Equal(t, "LogicalDevices", wrong.Option)
 	_, err = strategy.New(sys, strategy.Options{Replicas: 3, LogicalDevices: 2, BySlice: true})
 	require.ErrorAs(t, err, &wrong)
-	assert.ErrorContains(t, err, "3 replicas cannot be shared by 2 slices equally")
+	assert.ErrorContains(t, err, "3 replicas cannot be divided equally among 2 slices")
 
 	wide, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{4, 1, 1, 1}, Replicas: 2})
 	require.NoError(t, err)

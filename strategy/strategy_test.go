@@ -278,7 +278,7 @@ func TestOptionsThatDoNotFitAreNamed(t *testing.T) {
 		"a core assigned twice":               {strategy.Options{Assignment: twice}, "Assignment", "names a core twice"},
 		"an assignment of another system":     {strategy.Options{Assignment: elsewhere}, "Assignment", "which the system does not have"},
 		"an assignment and other replicas":    {strategy.Options{Assignment: fits, Replicas: 4}, "Replicas", "give one of them"},
-		"a rule without a pattern":            {strategy.Options{Variables: logical.Rules{{Annotation: logical.SplitInto(1, 2)}}}, "Variables", "it has no pattern; make it with logical.Match"},
+		"a rule without a pattern":            {strategy.Options{Variables: logical.Rules{{Annotation: logical.SplitInto(1, 2)}}}, "Variables", "it has no pattern; create it with logical.Match"},
 		"an assignment and other devices":     {strategy.Options{Assignment: fits, LogicalDevices: 2}, "LogicalDevices", "give one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {

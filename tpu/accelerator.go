@@ -9,29 +9,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Accelerator is the kind and size of a slice: a generation, and the number of chips in x, y and z.
-// It is a comparable value; the zero value is no slice.
+// Accelerator is a slice type: a TPU generation and the number of chips in x, y and z. It is a
+// comparable value. The zero value is not a valid slice.
 type Accelerator struct {
 	generation string
 	shape      [3]int
 }
 
-// AcceleratorError reports a text that names no accelerator.
+// AcceleratorError reports text that does not name a valid accelerator.
 type AcceleratorError struct {
-	// Text is what was to be read.
+	// Text is the parsed text.
 	Text string
-	// Reason says what is wrong with it, and Hint what to write instead.
+	// Reason describes the problem, and Hint the correction.
 	Reason, Hint string
-	// Nearest are the slices that exist next to the slice that was asked for: types such as v5p-384
-	// for a type, topologies such as v5e:4x4 for a topology. It is empty where the generation or
-	// the size cannot be read.
+	// Nearest lists the valid slices with the next smaller and the next larger number of chips.
+	// They are types such as v5p-384 if a type was parsed, and topologies such as v5e:4x4 if a
+	// topology was parsed. Nearest is empty if the generation or the size is malformed.
 	Nearest []string
 }
 
-// maxQuoted bounds the text that an error repeats, in bytes.
+// maxQuoted is the maximum length in bytes of the text in an error message.
 const maxQuoted = 100
 
-// Error returns "tpu: accelerator "text": reason; hint", in one line.
+// Error returns `tpu: accelerator "text": reason; hint` in one line.
 func (e *AcceleratorError) Error() string {
 	text := e.Text
 	if len(text) > maxQuoted {
@@ -43,44 +43,46 @@ func (e *AcceleratorError) Error() string {
 // Kind returns ValueError.
 func (*AcceleratorError) Kind() errkind.Kind { return errkind.ValueError }
 
-// ParseAccelerator reads an accelerator type, such as v5litepod-16, v4-8 or v5p-384, or a topology,
-// such as v5p:4x4x4. A type takes the shape that Cloud TPU gives it by default. A type or a shape
-// that does not exist gives an [*AcceleratorError], which names the nearest that do.
+// ParseAccelerator parses an accelerator type such as v5litepod-16, v4-8 or v5p-384, or a topology
+// such as v5p:4x4x4. A type has the default shape of Cloud TPU. A type or shape that does not exist
+// is an [*AcceleratorError] with the nearest valid slices.
 //
-// The number of a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and chips for v5e and v6e:
-// v4-8 has four chips, v6e-8 has eight.
+// The number in a type counts TensorCores for v2, v3, v4, v5p and tpu7x, and chips for v5e and v6e.
+// For example, v4-8 has four chips and v6e-8 has eight.
 //
-// A topology may be any shape in which chips are joined, also one that no type names, such as
-// v4:4x4x20, and the part of one machine, such as v5e:1x2.
+// A topology can have any shape in which Cloud TPU connects chips, including shapes without a type
+// such as v4:4x4x20, and parts of one host such as v5e:1x2.
 func ParseAccelerator(text string) (Accelerator, error) {
-	at := strings.IndexAny(text, "-:")
-	if at < 0 {
-		return Accelerator{}, &AcceleratorError{Text: text, Reason: "no size", Hint: "write a type such as v5litepod-16 or a topology such as v5p:4x4x4"}
+	separator := strings.IndexAny(text, "-:")
+	if separator < 0 {
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: "the size is missing",
+			Hint: "write a type such as v5litepod-16 or a topology such as v5p:4x4x4"}
 	}
-	g, ok := LookupGeneration(text[:at])
+	g, ok := LookupGeneration(text[:separator])
 	if !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("no generation %.40q", text[:at]), Hint: "known are " + strings.Join(prefixes(), ", ")}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("unknown generation %.40q", text[:separator]),
+			Hint: "use one of " + strings.Join(typePrefixes(), ", ")}
 	}
-	if text[at] == ':' {
-		return parseTopology(text, text[at+1:], g)
+	if text[separator] == ':' {
+		return parseTopology(text, text[separator+1:], g)
 	}
-	return parseType(text, text[at+1:], g)
+	return parseType(text, text[separator+1:], g)
 }
 
-// parseTopology reads the shape of a topology.
+// parseTopology parses the shape of a topology.
 func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 	a := Accelerator{generation: g.Name}
 	var ok bool
 	if a.shape, ok = parseShape(shape, g.Dims); !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("%.40q is no shape", shape),
-			Hint: fmt.Sprintf("write %d numbers from 1, such as %s", g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("invalid shape %.40q", shape),
+			Hint: fmt.Sprintf("write %d positive numbers, such as %s", g.Dims, [...]string{2: "4x4", 3: "4x4x4"}[g.Dims])}
 	}
 	reason := ""
 	switch {
 	case a.Chips() > g.MaxChips:
-		reason = fmt.Sprintf("%d chips are more than the %d of a pod", a.Chips(), g.MaxChips)
-	case !g.joined(a.shape):
-		reason = fmt.Sprintf("no %s slice has this shape; there are %s", g.Name, g.shapesText())
+		reason = fmt.Sprintf("%d chips are more than the %d chips of a pod", a.Chips(), g.MaxChips)
+	case !g.isValidShape(a.shape):
+		reason = fmt.Sprintf("no %s slice has this shape; there are %s", g.Name, g.describeShapes())
 	default:
 		return a, nil
 	}
@@ -88,53 +90,53 @@ func parseTopology(text, shape string, g Generation) (Accelerator, error) {
 	for _, near := range g.nearest(a.Chips()) {
 		e.Nearest = append(e.Nearest, near.String())
 	}
-	e.Hint = nearestText(e.Nearest)
+	e.Hint = nearestHint(e.Nearest)
 	return Accelerator{}, e
 }
 
-// parseType reads the size of an accelerator type.
+// parseType parses the size of an accelerator type.
 func parseType(text, size string, g Generation) (Accelerator, error) {
 	count, ok := parseSize(size)
 	if !ok {
-		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("%.40q is no number of cores or chips", size)}
+		return Accelerator{}, &AcceleratorError{Text: text, Reason: fmt.Sprintf("invalid number of cores or chips %.40q", size)}
 	}
-	chips, odd := count, false
+	chips, indivisible := count, false
 	if g.CountsCores {
-		chips, odd = count/g.CoresPerChip, count%g.CoresPerChip != 0
+		chips, indivisible = count/g.CoresPerChip, count%g.CoresPerChip != 0
 	}
 	reason := ""
 	switch {
-	case odd:
-		reason = fmt.Sprintf("the number counts cores, of which a chip has %d", g.CoresPerChip)
+	case indivisible:
+		reason = fmt.Sprintf("the number counts cores and must be divisible by %d, the cores per chip", g.CoresPerChip)
 	case chips > g.MaxChips:
-		reason = fmt.Sprintf("%d chips are more than the %d of a pod", chips, g.MaxChips)
-	case !slices.Contains(g.sizes(), chips):
+		reason = fmt.Sprintf("%d chips are more than the %d chips of a pod", chips, g.MaxChips)
+	case !slices.Contains(g.typeSizes(), chips):
 		reason = fmt.Sprintf("%d chips have no default shape", chips)
 	default:
-		return Accelerator{generation: g.Name, shape: g.typeShape(chips)}, nil
+		return Accelerator{generation: g.Name, shape: g.defaultShape(chips)}, nil
 	}
 	e := &AcceleratorError{Text: text, Reason: reason}
-	if odd {
-		chips++ // between the two
+	if indivisible {
+		chips++ // the nearest types are chips and chips+1
 	}
 	var shapes []string
 	for _, near := range g.nearest(chips) {
 		e.Nearest = append(e.Nearest, near.Type())
 		shapes = append(shapes, fmt.Sprintf("%s (%s)", near.Type(), near))
 	}
-	e.Hint = nearestText(shapes)
+	e.Hint = nearestHint(shapes)
 	return Accelerator{}, e
 }
 
-// nearestText names what exists.
-func nearestText(names []string) string {
+// nearestHint returns a hint that lists the nearest slices.
+func nearestHint(names []string) string {
 	if len(names) == 1 {
 		return "the nearest is " + names[0]
 	}
 	return "the nearest are " + strings.Join(names, " and ")
 }
 
-func prefixes() []string {
+func typePrefixes() []string {
 	var names []string
 	for _, g := range Generations() {
 		names = append(names, g.TypePrefix)
@@ -145,7 +147,7 @@ func prefixes() []string {
 	return names
 }
 
-// parseSize reads a decimal number from 1, without sign or leading zero.
+// parseSize parses a positive decimal number without sign and leading zeros.
 func parseSize(text string) (int, bool) {
 	if len(text) > 5 || text == "" || text[0] == '0' {
 		return 0, false
@@ -154,8 +156,8 @@ func parseSize(text string) (int, bool) {
 	return int(n), err == nil
 }
 
-// parseShape reads numbers between 'x'. In two dimensions, a third of 1 may follow, as the runtime
-// writes it.
+// parseShape parses dims numbers that are separated by 'x'. For two dimensions it also accepts a
+// third number of 1, which the runtime writes.
 func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	parts := strings.Split(text, "x")
 	if len(parts) != dims && !(dims == 2 && len(parts) == 3 && parts[2] == "1") {
@@ -170,13 +172,13 @@ func parseShape(text string, dims int) (shape [3]int, ok bool) {
 	return shape, true
 }
 
-// Generation returns the facts of the generation.
+// Generation returns the properties of the generation.
 func (a Accelerator) Generation() Generation {
 	g, _ := LookupGeneration(a.generation)
 	return g
 }
 
-// Shape returns the chips in x, y and z.
+// Shape returns the number of chips in x, y and z.
 func (a Accelerator) Shape() [3]int { return a.shape }
 
 // Chips returns the number of chips.
@@ -185,10 +187,10 @@ func (a Accelerator) Chips() int { return a.shape[0] * a.shape[1] * a.shape[2] }
 // Cores returns the number of TensorCores.
 func (a Accelerator) Cores() int { return a.Chips() * a.Generation().CoresPerChip }
 
-// Devices returns the number of devices that the runtime makes of the slice.
+// Devices returns the number of devices that the runtime creates for the slice.
 func (a Accelerator) Devices() int { return a.Chips() * a.Generation().DevicesPerChip }
 
-// Hosts returns the number of host machines.
+// Hosts returns the number of hosts.
 func (a Accelerator) Hosts() int {
 	if a.generation == "" {
 		return 0
@@ -200,23 +202,23 @@ func (a Accelerator) Hosts() int {
 	return hosts
 }
 
-// hostShape returns the block of chips of one host: all of them if one host may have that many,
-// else 2x2x1.
+// hostShape returns the block of chips of each host. This is the complete slice if it fits on one
+// host, and 2x2x1 otherwise.
 func (a Accelerator) hostShape() [3]int {
-	if a.Generation().onHost(a.shape) {
+	if a.Generation().fitsHost(a.shape) {
 		return a.shape
 	}
 	return [3]int{2, 2, 1}
 }
 
-// HBMBytes returns the memory of all chips.
+// HBMBytes returns the total memory of all chips in bytes.
 func (a Accelerator) HBMBytes() int64 { return int64(a.Chips()) * a.Generation().HBMBytes }
 
-// PeakFLOPS returns the peak of all chips in bfloat16 operations per second.
+// PeakFLOPS returns the total peak performance of all chips in bfloat16 operations per second.
 func (a Accelerator) PeakFLOPS() float64 { return float64(a.Chips()) * a.Generation().PeakFLOPS }
 
-// Type returns the accelerator type, such as v5litepod-16. Slices of different shapes have the same
-// type.
+// Type returns the accelerator type, such as v5litepod-16. Slices with the same number of chips
+// have the same type, even if their shapes differ.
 func (a Accelerator) Type() string {
 	g := a.Generation()
 	count := a.Chips()
@@ -226,19 +228,19 @@ func (a Accelerator) Type() string {
 	return g.TypePrefix + "-" + strconv.Itoa(count)
 }
 
-// String returns the topology string by which libtpu knows the slice, such as v5e:4x4 or v5p:4x4x4.
-// [ParseAccelerator] reads it back.
+// String returns libtpu's topology name of the slice, such as v5e:4x4 or v5p:4x4x4.
+// [ParseAccelerator] parses this name.
 func (a Accelerator) String() string {
 	return a.generation + ":" + shapeText(a.shape, max(a.Generation().Dims, 2))
 }
 
-// Topology returns the slice as it is laid out when nothing is missing: a task per host, hosts and
-// the chips of each in order with x fastest, then y and z. The device ids are libtpu's: they count
-// the chips of the whole slice in that order, not host by host. On a real slice the runtime's own
-// topology counts; this one serves to plan for a slice that is not at hand.
+// Topology returns the topology of a complete slice, for planning without the hardware. It has one
+// task for each host. Hosts, and the chips of each host, are ordered with x fastest, then y and z.
+// Device ids are assigned as libtpu does: they number the chips of the complete slice in this
+// order, independent of the hosts. On a real slice, use the topology that the runtime reports.
 func (a Accelerator) Topology() (Topology, error) {
 	if a.Chips() == 0 {
-		return Topology{}, topologyError("MeshShape", "make one with ParseAccelerator", "no accelerator")
+		return Topology{}, topologyError("MeshShape", "create it with ParseAccelerator", "the accelerator is the zero value")
 	}
 	block, devices := a.hostShape(), a.Generation().DevicesPerChip
 	var hosts [3]int
@@ -247,10 +249,10 @@ func (a Accelerator) Topology() (Topology, error) {
 	}
 	var coords [][]Coordinates
 	var ids [][]int
-	eachXYZ(hosts, func(host [3]int) {
+	forEachXYZ(hosts, func(host [3]int) {
 		var task []Coordinates
 		var numbers []int
-		eachXYZ(block, func(chip [3]int) {
+		forEachXYZ(block, func(chip [3]int) {
 			x, y, z := host[0]*block[0]+chip[0], host[1]*block[1]+chip[1], host[2]*block[2]+chip[2]
 			for core := range devices {
 				task = append(task, Coordinates{x, y, z, core})
@@ -267,8 +269,8 @@ func (a Accelerator) Topology() (Topology, error) {
 	})
 }
 
-// eachXYZ visits a block, x fastest.
-func eachXYZ(block [3]int, visit func([3]int)) {
+// forEachXYZ calls visit for all coordinates of a block, with x fastest.
+func forEachXYZ(block [3]int, visit func([3]int)) {
 	for z := range block[2] {
 		for y := range block[1] {
 			for x := range block[0] {
@@ -278,14 +280,14 @@ func eachXYZ(block [3]int, visit func([3]int)) {
 	}
 }
 
-// nearest are the slices that come next below and above a number of chips.
+// nearest returns the slices with the next smaller and the next larger number of chips.
 func (g Generation) nearest(chips int) []Accelerator {
-	sizes := g.sizes()
+	sizes := g.typeSizes()
 	above, _ := slices.BinarySearch(sizes, chips)
 	var out []Accelerator
 	for _, i := range []int{above - 1, above} {
 		if i >= 0 && i < len(sizes) {
-			out = append(out, Accelerator{generation: g.Name, shape: g.typeShape(sizes[i])})
+			out = append(out, Accelerator{generation: g.Name, shape: g.defaultShape(sizes[i])})
 		}
 	}
 	return out

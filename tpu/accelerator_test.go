@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseAcceleratorKnowsCloudShapes(t *testing.T) {
+func TestParseAcceleratorReturnsCloudShapes(t *testing.T) {
 	tests := []struct {
 		text                         string
 		topology                     string
@@ -59,26 +59,26 @@ func TestParseAcceleratorKnowsCloudShapes(t *testing.T) {
 	}
 }
 
-func TestParseAcceleratorRefuses(t *testing.T) {
+func TestParseAcceleratorRejectsInvalidText(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "no size",
-		"v4":            "no size",
-		"v1-8":          `no generation "v1"`,
-		"v4-0":          "no number",
-		"v4--8":         "no number",
-		"v4-+8":         "no number",
-		"v4-08":         "no number",
-		"v4-9999999999": "no number",
-		"v4-9":          "a chip has 2",
+		"":              "the size is missing",
+		"v4":            "the size is missing",
+		"v1-8":          `unknown generation "v1"`,
+		"v4-0":          "invalid number",
+		"v4--8":         "invalid number",
+		"v4-+8":         "invalid number",
+		"v4-08":         "invalid number",
+		"v4-9999999999": "invalid number",
+		"v4-9":          "divisible by 2",
 		"v4-12":         "6 chips have no default shape; the nearest are v4-8 (v4:2x2x1) and v4-16 (v4:2x2x2)",
 		"v6e-512":       "more than the 256",
-		"v5e:4":         "no shape",
-		"v5e:4x4x2":     "no shape",
-		"v5p:4x4":       "no shape",
-		"v5p:4x4x0":     "no shape",
-		"v5p:4x4x":      "no shape",
+		"v5e:4":         "invalid shape",
+		"v5e:4x4x2":     "invalid shape",
+		"v5p:4x4":       "invalid shape",
+		"v5p:4x4x0":     "invalid shape",
+		"v5p:4x4x":      "invalid shape",
 		"v5p:99x99x99":  "more than the 8960",
-		" v4-8":         "no generation",
+		" v4-8":         "unknown generation",
 	} {
 		_, err := ParseAccelerator(text)
 		var bad *AcceleratorError
@@ -89,7 +89,7 @@ func TestParseAcceleratorRefuses(t *testing.T) {
 	}
 }
 
-func TestTheZeroAcceleratorIsNoSlice(t *testing.T) {
+func TestZeroAcceleratorIsInvalid(t *testing.T) {
 	_, err := Accelerator{}.Topology()
 	assert.Error(t, err)
 	assert.Zero(t, Accelerator{}.Hosts())

@@ -7,8 +7,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// DeviceAssignment says which core of a slice is logical device p of replica r. It is TensorFlow's
-// tf.tpu.experimental.DeviceAssignment.
+// DeviceAssignment assigns a core of a slice to each logical core of each replica. It corresponds
+// to TensorFlow's tf.tpu.experimental.DeviceAssignment.
 //
 // A DeviceAssignment is an immutable value, the same in every process, and may be shared between
 // goroutines. The zero DeviceAssignment has no replicas.
@@ -16,13 +16,13 @@ type DeviceAssignment struct {
 	topology Topology
 	replicas int
 	cores    int
-	assigned []int32 // replica, then logical core -> device index of the topology
+	assigned []int32 // device index in the topology, by replica and logical core
 }
 
-// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r, for
-// placements that [BuildDeviceAssignment] does not make. All replicas have the same number of
-// cores, and every coordinate has a device. As in TensorFlow, a core may be given twice; a program
-// cannot be compiled for such an assignment (see [DeviceAssignment.Validate]).
+// NewDeviceAssignment returns the assignment of cores[r][p] to logical core p of replica r. It is
+// for custom placements; see also [BuildDeviceAssignment]. All replicas must have the same number
+// of cores, and all coordinates must have a device. A core may be assigned twice, as in TensorFlow,
+// but programs cannot be compiled for such an assignment (see [DeviceAssignment.Validate]).
 func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssignment, error) {
 	a := DeviceAssignment{topology: topology, replicas: len(cores)}
 	if len(cores) > 0 {
@@ -30,13 +30,14 @@ func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssign
 	}
 	for r, row := range cores {
 		if len(row) != a.cores {
-			return DeviceAssignment{}, assignmentError("Cores", "give all the same number", "replica %d has %d cores and replica 0 has %d",
-				r, len(row), a.cores)
+			return DeviceAssignment{}, assignmentError("Cores", "all replicas need the same number of cores",
+				"replica %d has %d cores and replica 0 has %d", r, len(row), a.cores)
 		}
 		for p, c := range row {
-			i, err := topology.find(c)
+			i, err := topology.deviceIndex(c)
 			if err != nil {
-				return DeviceAssignment{}, &errkind.Fault{Op: "tpu: device assignment", Subject: fmt.Sprintf("of replica %d, logical core %d", r, p), Err: err}
+				return DeviceAssignment{}, &errkind.Fault{Op: "tpu: device assignment",
+					Subject: fmt.Sprintf("of replica %d, logical core %d", r, p), Err: err}
 			}
 			a.assigned = append(a.assigned, int32(i))
 		}
@@ -44,7 +45,7 @@ func NewDeviceAssignment(topology Topology, cores [][]Coordinates) (DeviceAssign
 	return a, nil
 }
 
-// Validate reports the first core that is assigned twice, or nil.
+// Validate returns an error for the first core that is assigned twice.
 func (a DeviceAssignment) Validate() error {
 	seen := make(map[int32]int, len(a.assigned))
 	for k, i := range a.assigned {
@@ -57,7 +58,7 @@ func (a DeviceAssignment) Validate() error {
 	return nil
 }
 
-// Topology returns the slice that the assignment is of (TensorFlow's DeviceAssignment.topology).
+// Topology returns the topology of the slice (TensorFlow's DeviceAssignment.topology).
 func (a DeviceAssignment) Topology() Topology { return a.topology }
 
 // NumReplicas returns the number of replicas (TensorFlow's DeviceAssignment.num_replicas).
@@ -67,20 +68,19 @@ func (a DeviceAssignment) NumReplicas() int { return a.replicas }
 // DeviceAssignment.num_cores_per_replica).
 func (a DeviceAssignment) NumCoresPerReplica() int { return a.cores }
 
-// CoreAssignment returns a copy of the coordinates by replica and logical core (TensorFlow's
+// CoreAssignment returns a copy of the coordinates, by replica and logical core (TensorFlow's
 // DeviceAssignment.core_assignment).
 func (a DeviceAssignment) CoreAssignment() [][]Coordinates {
-	return table(a, func(i int32) Coordinates { return a.topology.coords[i] })
+	return mapCores(a, func(i int32) Coordinates { return a.topology.coords[i] })
 }
 
-// DeviceIDs returns the runtime's device ids by replica and logical core. In this order they are
-// the devices of the partitions of a program: partition r*NumCoresPerReplica + p runs on
-// DeviceIDs()[r][p].
+// DeviceIDs returns the runtime's device ids, by replica and logical core. Partition
+// r*NumCoresPerReplica + p of a program runs on DeviceIDs()[r][p].
 func (a DeviceAssignment) DeviceIDs() [][]int {
-	return table(a, func(i int32) int { return a.topology.ids[i] })
+	return mapCores(a, func(i int32) int { return a.topology.ids[i] })
 }
 
-func table[T any](a DeviceAssignment, value func(int32) T) [][]T {
+func mapCores[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	rows := make([][]T, a.replicas)
 	for r := range rows {
 		rows[r] = make([]T, a.cores)
@@ -91,53 +91,55 @@ func table[T any](a DeviceAssignment, value func(int32) T) [][]T {
 	return rows
 }
 
-// ofCore returns what of says about the device of a logical core, by its number in the topology.
-func ofCore[T any](a DeviceAssignment, replica, logical int, of func(i int) T) (value T, err error) {
+// coreProperty returns a property of a logical core's device. The argument of property is the index
+// of the device in the topology.
+func coreProperty[T any](a DeviceAssignment, replica, logical int, property func(i int) T) (value T, err error) {
 	if replica < 0 || replica >= a.replicas {
-		return value, lookUp(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
+		return value, lookupError(fmt.Sprintf("no replica %d", replica), fmt.Sprintf("the assignment has %d", a.replicas))
 	}
 	if logical < 0 || logical >= a.cores {
-		return value, lookUp(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
+		return value, lookupError(fmt.Sprintf("no logical core %d", logical), fmt.Sprintf("replicas have %d", a.cores))
 	}
-	return of(int(a.assigned[replica*a.cores+logical])), nil
+	return property(int(a.assigned[replica*a.cores+logical])), nil
 }
 
-// Coordinates returns the place of a logical core (TensorFlow's DeviceAssignment.coordinates).
+// Coordinates returns the coordinates of a logical core (TensorFlow's
+// DeviceAssignment.coordinates).
 func (a DeviceAssignment) Coordinates(replica, logical int) (Coordinates, error) {
-	return ofCore(a, replica, logical, func(i int) Coordinates { return a.topology.coords[i] })
+	return coreProperty(a, replica, logical, func(i int) Coordinates { return a.topology.coords[i] })
 }
 
-// DeviceID returns the runtime's id of the device of a logical core.
+// DeviceID returns the runtime's device id of a logical core.
 func (a DeviceAssignment) DeviceID(replica, logical int) (int, error) {
-	return ofCore(a, replica, logical, a.topology.id)
+	return coreProperty(a, replica, logical, a.topology.id)
 }
 
-// Task returns the task that has a logical core.
+// Task returns the task of a logical core's device.
 func (a DeviceAssignment) Task(replica, logical int) (int, error) {
-	return ofCore(a, replica, logical, a.topology.task)
+	return coreProperty(a, replica, logical, a.topology.task)
 }
 
-// TPUOrdinal returns the number of a logical core within its task (TensorFlow's
+// TPUOrdinal returns the index of a logical core's device within its task (TensorFlow's
 // DeviceAssignment.tpu_ordinal).
 func (a DeviceAssignment) TPUOrdinal(replica, logical int) (int, error) {
-	return ofCore(a, replica, logical, a.topology.ordinal)
+	return coreProperty(a, replica, logical, a.topology.ordinal)
 }
 
-// TPUDevice returns the name of the device of a logical core, such as
-// /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
-// DeviceAssignment.tpu_device).
+// TPUDevice returns the name of a logical core's device, such as /job:worker/task:0/device:TPU:3.
+// If job is "", the name starts with the task (TensorFlow's DeviceAssignment.tpu_device).
 func (a DeviceAssignment) TPUDevice(replica, logical int, job string) (string, error) {
-	return ofCore(a, replica, logical, a.topology.tpuName(job))
+	return coreProperty(a, replica, logical, a.topology.tpuName(job))
 }
 
-// HostDevice returns the name of the host of a logical core, such as
+// HostDevice returns the name of the CPU device on the host of a logical core, such as
 // /job:worker/task:0/device:CPU:0 (TensorFlow's DeviceAssignment.host_device).
 func (a DeviceAssignment) HostDevice(replica, logical int, job string) (string, error) {
-	return ofCore(a, replica, logical, a.topology.hostName(job))
+	return coreProperty(a, replica, logical, a.topology.hostName(job))
 }
 
-// LookupReplicas returns, ascending, the replicas whose given logical core is on a task
-// (TensorFlow's DeviceAssignment.lookup_replicas). It fails if there are none.
+// LookupReplicas returns the replicas whose logical core with the given number is on the given
+// task, in ascending order (TensorFlow's DeviceAssignment.lookup_replicas). It returns an error if
+// there are none.
 func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 	var replicas []int
 	if logical >= 0 && logical < a.cores {
@@ -148,13 +150,13 @@ func (a DeviceAssignment) LookupReplicas(task, logical int) ([]int, error) {
 		}
 	}
 	if replicas == nil {
-		return nil, lookUp(fmt.Sprintf("no replica has its logical core %d on task %d", logical, task), "")
+		return nil, lookupError(fmt.Sprintf("no replica has its logical core %d on task %d", logical, task), "")
 	}
 	return replicas, nil
 }
 
-// Lookup returns the logical core that runs on the device with the given id, and whether there is
-// one. It undoes [DeviceAssignment.DeviceID].
+// Lookup returns the replica and logical core that run on a device, and whether the device is
+// assigned. It is the inverse of [DeviceAssignment.DeviceID].
 func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 	i, ok := a.topology.byID[deviceID]
 	if !ok {
@@ -167,30 +169,29 @@ func (a DeviceAssignment) Lookup(deviceID int) (replica, logical int, ok bool) {
 	return k / a.cores, k % a.cores, true
 }
 
-// Equal reports whether both assignments put the same logical cores on the same cores of equal
-// topologies.
+// Equal reports whether both assignments assign the same cores, and have equal topologies.
 func (a DeviceAssignment) Equal(other DeviceAssignment) bool {
 	return a.replicas == other.replicas && a.cores == other.cores &&
 		slices.Equal(a.assigned, other.assigned) && a.topology.Equal(other.topology)
 }
 
-// String returns a line such as DeviceAssignment(4 replicas of 2 cores).
+// String returns the size of the assignment, such as "DeviceAssignment(4 replicas of 2 cores)".
 func (a DeviceAssignment) String() string {
 	return fmt.Sprintf("DeviceAssignment(%d replicas of %d cores)", a.replicas, a.cores)
 }
 
-// AssignmentError reports why an assignment cannot be made.
+// AssignmentError reports an invalid device assignment.
 type AssignmentError struct {
-	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores given to
+	// Option is the field of [AssignmentOptions] to change, or "Cores" for the cores passed to
 	// [NewDeviceAssignment].
 	Option string
 	// Fit is the number of replicas that fit, if Option is "Replicas".
 	Fit int
-	// Reason says what is wrong, and Hint what to write instead; Hint may be empty.
+	// Reason describes the problem. Hint is the correction and may be empty.
 	Reason, Hint string
 }
 
-// Error returns "tpu: device assignment: option: reason; hint", in one line.
+// Error returns "tpu: device assignment: option: reason; hint" in one line.
 func (e *AssignmentError) Error() string {
 	return errkind.Text("tpu: device assignment: "+e.Option, e.Reason, nil, e.Hint)
 }

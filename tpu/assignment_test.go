@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDeviceAssignmentRefusesBadIndices(t *testing.T) {
+func TestDeviceAssignmentRejectsInvalidIndices(t *testing.T) {
 	a, err := BuildDeviceAssignment(logical(t, 2, 1, 1, 2), AssignmentOptions{Replicas: 2})
 	require.NoError(t, err)
 	_, err = a.DeviceID(2, 0)

@@ -7,54 +7,54 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// DeviceOrder is the order in which replicas and their cores walk the mesh. It is TensorFlow's
+// DeviceOrder is the order of replicas and their cores in the mesh. It corresponds to TensorFlow's
 // DeviceOrderMode.
 type DeviceOrder int
 
 const (
-	// AutoOrder is [RingOrder] where that is possible, else [MeshOrder].
+	// AutoOrder is [RingOrder] if it is possible, and [MeshOrder] otherwise.
 	AutoOrder DeviceOrder = iota
-	// RingOrder walks rings of neighboring chips, so that collectives between consecutive
-	// replicas, and between the cores of a replica, are between neighbors. It needs replicas that
-	// fill the mesh, with all cores of a chip in one replica and no stride.
+	// RingOrder follows rings of neighboring chips, so that consecutive replicas and consecutive
+	// cores of a replica are connected directly. It requires replicas that fill the mesh, with all
+	// cores of a chip in one replica and without stride.
 	RingOrder
-	// MeshOrder walks the mesh row by row: core fastest, then x, y, z.
+	// MeshOrder follows the rows of the mesh: core fastest, then x, y and z.
 	MeshOrder
 )
 
-// String returns AUTO, RING or MESH.
+// String returns "AUTO", "RING" or "MESH".
 func (o DeviceOrder) String() string { return enum.Name(o, "AUTO", "RING", "MESH") }
 
-// AssignmentOptions says how [BuildDeviceAssignment] places replicas. The zero value is one replica
-// of one core.
+// AssignmentOptions describes the placement of replicas for [BuildDeviceAssignment]. The zero value
+// is one replica with one core.
 type AssignmentOptions struct {
-	// ComputationShape is the block of cores of one replica, in x, y, z and core; nil is [1, 1, 1,
-	// 1]. Its size is the number of logical cores.
+	// ComputationShape is the block of cores of each replica, in x, y, z and core. Its product is
+	// the number of logical cores. If nil, it is [1, 1, 1, 1].
 	ComputationShape []int
-	// ComputationStride is the distance between the cores of a replica on each axis; nil is [1, 1,
-	// 1, 1]. Other replicas fill the gaps.
+	// ComputationStride is the distance between the cores of a replica along each axis. Cores in
+	// between belong to other replicas. If nil, it is [1, 1, 1, 1].
 	ComputationStride []int
-	// Replicas is the number of replicas; 0 is 1. [AssignmentOptions.Fit] says how many fit.
+	// Replicas is the number of replicas. 0 means 1. [AssignmentOptions.Fit] returns the maximum.
 	Replicas int
-	// Order is the order in which replicas and cores walk the mesh.
+	// Order is the order of replicas and cores in the mesh.
 	Order DeviceOrder
-	// BySlice gives each slice of a topology of several the same number of whole replicas, slice by
-	// slice: of R replicas on S slices, replica r is on slice r/(R/S) with all its logical cores, in
-	// the order that one slice by itself would have. Then only what replicas say to each other, such
-	// as a mean of gradients, crosses the data-center network. Without it, replicas walk the mesh of
-	// all slices as TensorFlow's algorithm does.
+	// BySlice assigns the same number of replicas to each slice of a multislice topology: with R
+	// replicas and S slices, all logical cores of replica r are on slice r/(R/S), in the same order
+	// as on a single slice. Then only communication between replicas, such as the reduction of
+	// gradients, uses the data-center network. If false, TensorFlow's algorithm is applied to the
+	// mesh of all slices, and replicas may span slices.
 	BySlice bool
 }
 
-// BuildDeviceAssignment places replicas on a slice as TensorFlow's
-// tf.tpu.experimental.DeviceAssignment.build (device_assignment in its sources) does, core for
-// core. A problem is an [*AssignmentError]. They are looked for in this order: the shape, the
-// stride, the footprint (shape times stride) against the mesh, the number of replicas, the order.
+// BuildDeviceAssignment assigns replicas to the cores of a slice. It returns the same assignment as
+// TensorFlow's tf.tpu.experimental.DeviceAssignment.build (function device_assignment). Invalid
+// options are an [*AssignmentError]. They are checked in this order: shape, stride, footprint
+// (shape times stride) compared with the mesh, number of replicas, order.
 //
-// On a slice with missing devices, cores are dealt in task order, and the computation shape gives
-// only their number; strides are refused.
+// If the slice has missing devices, cores are assigned in task order, only the product of
+// ComputationShape is used, and strides are an error.
 //
-// The cost is linear in the cores assigned.
+// The cost is linear in the number of assigned cores.
 func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (DeviceAssignment, error) {
 	plan, err := newPlan(topology, options)
 	if err != nil {
@@ -69,28 +69,28 @@ func BuildDeviceAssignment(topology Topology, options AssignmentOptions) (Device
 		return a, nil
 	}
 	for slice := range plan.slices {
-		put := func(c Coordinates) {
+		assign := func(c Coordinates) {
 			c[0] += slice * plan.mesh[0]
-			a.assigned = append(a.assigned, topology.flat[topology.place(c)])
+			a.assigned = append(a.assigned, topology.flat[topology.meshIndex(c)])
 		}
 		if plan.ring {
-			plan.walkRings(put)
+			plan.walkRings(assign)
 		} else {
-			plan.walkMesh(put)
+			plan.walkMesh(assign)
 		}
 	}
 	return a, nil
 }
 
-// plan is a checked request.
+// plan is a validated request.
 type plan struct {
 	mesh, shape, stride Coordinates
-	footprint           Coordinates // mesh cells that one block with its gaps spans
-	room                Coordinates // replicas that fit along each axis
+	footprint           Coordinates // extent of a block of cores including its gaps
+	capacity            Coordinates // replicas that fit along each axis
 	fit                 int
 	replicas            int
 	ring                bool
-	slices              int // the plan is for each of so many, side by side along x
+	slices              int // number of slices; the plan is for each of them
 }
 
 func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
@@ -98,7 +98,7 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 	if options.BySlice {
 		slices = topology.NumSlices()
 	}
-	topology, options, err := perSlice(topology, options)
+	topology, options, err := oneSlice(topology, options)
 	if err != nil {
 		return plan{}, err
 	}
@@ -107,27 +107,27 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		p.replicas = 1
 	}
 	if topology.mesh == (Coordinates{}) {
-		return p, topologyError("MeshShape", "make it with NewTopology", "the topology is empty")
+		return p, topologyError("MeshShape", "create it with NewTopology", "the topology is empty")
 	}
-	if p.shape, err = vector("ComputationShape", options.ComputationShape); err != nil {
+	if p.shape, err = coordinatesOption("ComputationShape", options.ComputationShape); err != nil {
 		return p, err
 	}
-	if p.stride, err = vector("ComputationStride", options.ComputationStride); err != nil {
+	if p.stride, err = coordinatesOption("ComputationStride", options.ComputationStride); err != nil {
 		return p, err
 	}
-	if err := positive("ComputationShape", p.shape); err != nil {
+	if err := checkPositive("ComputationShape", p.shape); err != nil {
 		return p, err
 	}
-	if err := positive("ComputationStride", p.stride); err != nil {
+	if err := checkPositive("ComputationStride", p.stride); err != nil {
 		return p, err
 	}
-	elsewhere := p.otherMesh(topology)
-	if err := p.measure(elsewhere); err != nil {
+	meshHint := p.suggestMesh(topology)
+	if err := p.computeCapacity(meshHint); err != nil {
 		return p, err
 	}
 	if topology.hasMissing() {
 		if p.stride != (Coordinates{1, 1, 1, 1}) {
-			return p, assignmentError("ComputationStride", "use no stride there", "%v on a slice with %d missing devices",
+			return p, assignmentError("ComputationStride", "remove the stride", "%v on a slice with %d missing devices",
 				p.stride, len(topology.flat)-len(topology.coords))
 		}
 		p.fit = min(p.fit, len(topology.coords)/product(p.shape))
@@ -136,41 +136,42 @@ func newPlan(topology Topology, options AssignmentOptions) (plan, error) {
 		return p, assignmentError("Replicas", "", "%d is negative", p.replicas)
 	}
 	if p.replicas > p.fit {
-		each := ""
+		perSlice := ""
 		if slices > 1 {
-			each = fmt.Sprintf(", on each of %d slices", slices)
+			perSlice = fmt.Sprintf(", on each of %d slices", slices)
 		}
-		hint := fmt.Sprintf("at most %d do", p.fit*slices)
-		if elsewhere != "" {
-			hint += "; " + elsewhere
+		hint := fmt.Sprintf("at most %d replicas fit", p.fit*slices)
+		if meshHint != "" {
+			hint += "; " + meshHint
 		}
 		return p, &AssignmentError{Option: "Replicas", Fit: p.fit * slices, Reason: fmt.Sprintf(
 			"%d replicas of shape %v and stride %v do not fit on a mesh of shape %v with %d devices%s",
-			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, each), Hint: hint}
+			p.replicas, p.shape, p.stride, p.mesh, len(topology.coords)/slices, perSlice), Hint: hint}
 	}
 	return p, p.chooseOrder(options.Order, topology.hasMissing())
 }
 
-func vector(option string, values []int) (Coordinates, error) {
+// coordinatesOption returns the value of an option, or its default if values is nil.
+func coordinatesOption(option string, values []int) (Coordinates, error) {
 	if values == nil {
 		return Coordinates{1, 1, 1, 1}, nil
 	}
 	if len(values) != MeshRank {
-		return Coordinates{}, assignmentError(option, "give x, y, z and core", "%v has %d entries", values, len(values))
+		return Coordinates{}, assignmentError(option, "pass x, y, z and core", "%v has %d entries", values, len(values))
 	}
 	return Coordinates(values), nil
 }
 
-func positive(option string, v Coordinates) error {
+func checkPositive(option string, v Coordinates) error {
 	if slices.Min(v[:]) < 1 {
 		return assignmentError(option, "", "%v has an entry below 1", v)
 	}
 	return nil
 }
 
-// otherMesh says which option gives devices without places of their own a mesh on which the replicas
-// fit; it is empty for those of a TPU, and if none is found.
-func (p *plan) otherMesh(topology Topology) string {
+// suggestMesh returns a hint with a mesh shape on which the replicas fit, for devices without
+// coordinates. It returns "" for TPU devices, and if there is no such shape.
+func (p *plan) suggestMesh(topology Topology) string {
 	if topology.name != logicalName {
 		return ""
 	}
@@ -186,35 +187,36 @@ func (p *plan) otherMesh(topology Topology) string {
 		return ""
 	}
 	mesh[0] *= rest * p.slices
-	return fmt.Sprintf("these devices have no places of their own: say which mesh they form, such as []int{%d, %d, %d, %d}, in system.Options.MeshShape or tpu.LogicalOptions.MeshShape",
-		mesh[0], mesh[1], mesh[2], mesh[3])
+	return fmt.Sprintf("these devices have no coordinates: set a mesh such as []int{%d, %d, %d, %d} "+
+		"in system.Options.MeshShape or tpu.LogicalOptions.MeshShape", mesh[0], mesh[1], mesh[2], mesh[3])
 }
 
-// measure finds how many replicas fit along each axis. The hint is what to do if a replica does not.
-func (p *plan) measure(hint string) error {
+// computeCapacity computes the number of replicas that fit along each axis. The hint is used in the
+// error if no replica fits.
+func (p *plan) computeCapacity(hint string) error {
 	p.fit = 1
 	for i := range p.mesh {
 		// The first comparison also keeps the product from overflowing.
 		if p.shape[i] > p.mesh[i]/p.stride[i] {
-			return assignmentError("ComputationShape", hint, "shape %v with stride %v does not fit into the mesh %v: axis %q has %d places",
+			return assignmentError("ComputationShape", hint, "shape %v with stride %v does not fit into the mesh %v: axis %q has size %d",
 				p.shape, p.stride, p.mesh, [...]string{"x", "y", "z", "core"}[i], p.mesh[i])
 		}
 		p.footprint[i] = p.shape[i] * p.stride[i]
-		p.room[i] = p.mesh[i] / p.footprint[i] * p.stride[i]
-		p.fit *= p.room[i]
+		p.capacity[i] = p.mesh[i] / p.footprint[i] * p.stride[i]
+		p.fit *= p.capacity[i]
 	}
 	return nil
 }
 
 func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
-	possible := p.shape[3] == p.mesh[3] && p.stride == (Coordinates{1, 1, 1, 1}) && p.replicas == product(p.room)
+	possible := p.shape[3] == p.mesh[3] && p.stride == (Coordinates{1, 1, 1, 1}) && p.replicas == product(p.capacity)
 	switch order {
 	case AutoOrder:
 		p.ring = possible
 	case RingOrder:
 		if !possible && !missing {
-			return assignmentError("Order", "use AUTO or MESH", "RING needs replicas with all %d cores of each chip, no stride, and exactly %d of them",
-				p.mesh[3], p.fit)
+			return assignmentError("Order", "use AUTO or MESH",
+				"RING requires exactly %d replicas, without stride and with all %d cores of each chip", p.fit, p.mesh[3])
 		}
 		p.ring = possible
 	case MeshOrder:
@@ -226,15 +228,15 @@ func (p *plan) chooseOrder(order DeviceOrder, missing bool) error {
 
 func product(v Coordinates) int { return v[0] * v[1] * v[2] * v[3] }
 
-// walkRings puts replicas along a ring of blocks, and the cores of each along a ring of chips, all
-// cores of a chip in a row.
-func (p *plan) walkRings(put func(Coordinates)) {
-	outer := ring([3]int(p.room[:3]))
-	inner := ring([3]int(p.shape[:3]))
+// walkRings assigns replicas along a ring of blocks, and the cores of each replica along a ring of
+// chips. The cores of a chip are consecutive.
+func (p *plan) walkRings(assign func(Coordinates)) {
+	outer := ringOrder([3]int(p.capacity[:3]))
+	inner := ringOrder([3]int(p.shape[:3]))
 	for _, block := range outer {
 		for _, chip := range inner {
 			for core := range p.mesh[3] {
-				put(Coordinates{
+				assign(Coordinates{
 					block[0]*p.shape[0] + chip[0],
 					block[1]*p.shape[1] + chip[1],
 					block[2]*p.shape[2] + chip[2],
@@ -245,10 +247,10 @@ func (p *plan) walkRings(put func(Coordinates)) {
 	}
 }
 
-// walkMesh puts replicas on a grid as near to a cube as fits, core axis fastest, then x, y, z; the
-// cores of each are in row-major order.
-func (p *plan) walkMesh(put func(Coordinates)) {
-	grid := p.grid()
+// walkMesh assigns replicas along a grid that is as close to a cube as possible, with the core axis
+// fastest, then x, y and z. The cores of each replica are in row-major order.
+func (p *plan) walkMesh(assign func(Coordinates)) {
+	grid := p.replicaGrid()
 	for r := range p.replicas {
 		var origin Coordinates
 		rest := r
@@ -262,25 +264,25 @@ func (p *plan) walkMesh(put func(Coordinates)) {
 			for axis := range c {
 				c[axis] = origin[axis] + c[axis]*p.stride[axis]
 			}
-			put(c)
+			assign(c)
 		}
 	}
 }
 
-// grid shares the replicas among the axes, the tightest axis first; among equals core comes before
-// x, y and z.
-func (p *plan) grid() (grid Coordinates) {
+// replicaGrid distributes the replicas over the axes, starting with the axis of the smallest
+// capacity. Axes of equal capacity are in the order core, x, y, z.
+func (p *plan) replicaGrid() (grid Coordinates) {
 	axes := []int{3, 0, 1, 2}
-	slices.SortStableFunc(axes, func(a, b int) int { return p.room[a] - p.room[b] })
+	slices.SortStableFunc(axes, func(a, b int) int { return p.capacity[a] - p.capacity[b] })
 	rest := p.replicas
 	for i, axis := range axes {
-		grid[axis] = min(ceilRoot(rest, len(axes)-i), p.room[axis])
+		grid[axis] = min(ceilRoot(rest, len(axes)-i), p.capacity[axis])
 		rest = (rest + grid[axis] - 1) / grid[axis]
 	}
 	return grid
 }
 
-// ceilRoot returns the least g whose d-th power is at least n.
+// ceilRoot returns the smallest g with g^d >= n.
 func ceilRoot(n, d int) int {
 	if d == 1 {
 		return n

@@ -18,7 +18,7 @@ func logical(t testing.TB, shape ...int) Topology {
 	return topology
 }
 
-func TestAutoOrderWalksARing(t *testing.T) {
+func TestAutoOrderIsRingOrder(t *testing.T) {
 	a, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 4})
 	require.NoError(t, err)
 	ordinals := [][]int{}
@@ -31,17 +31,17 @@ func TestAutoOrderWalksARing(t *testing.T) {
 		}
 		ordinals = append(ordinals, row)
 	}
-	// A logical mesh counts y before x, so the ring is seen as 0, 2, 3, 1.
+	// Devices of a logical topology are numbered with y faster than x, so the ring is 0, 2, 3, 1.
 	assert.Equal(t, [][]int{{0, 1}, {4, 5}, {6, 7}, {2, 3}}, ordinals)
 	assert.Equal(t, "DeviceAssignment(4 replicas of 2 cores)", a.String())
 	partial, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3, Order: MeshOrder})
 	require.NoError(t, err)
 	auto, err := BuildDeviceAssignment(logical(t, 2, 2, 1, 2), AssignmentOptions{ComputationShape: []int{1, 1, 1, 2}, Replicas: 3})
 	require.NoError(t, err)
-	assert.True(t, partial.Equal(auto), "without all replicas, AUTO is MESH")
+	assert.True(t, partial.Equal(auto), "AUTO is MESH if the replicas do not fill the mesh")
 }
 
-func TestBuildDeviceAssignmentNamesTheOption(t *testing.T) {
+func TestBuildDeviceAssignmentErrorsContainOption(t *testing.T) {
 	topology := logical(t, 2, 2, 1, 2)
 	for name, test := range map[string]struct {
 		options AssignmentOptions
@@ -71,9 +71,8 @@ func TestBuildDeviceAssignmentNamesTheOption(t *testing.T) {
 	assert.ErrorContains(t, err, "topology is empty")
 }
 
-// TestDevicesWithoutPlacesSayWhichOptionGivesThemAMesh follows the mesh that an error names: on it
-// the same replicas fit.
-func TestDevicesWithoutPlacesSayWhichOptionGivesThemAMesh(t *testing.T) {
+// The replicas fit on the mesh that the error suggests.
+func TestBuildDeviceAssignmentSuggestsMeshShape(t *testing.T) {
 	const named = "in system.Options.MeshShape or tpu.LogicalOptions.MeshShape"
 	for name, test := range map[string]struct {
 		logical LogicalOptions
@@ -117,7 +116,7 @@ func TestDevicesWithoutPlacesSayWhichOptionGivesThemAMesh(t *testing.T) {
 	own, err := slice.Topology()
 	require.NoError(t, err)
 	_, err = BuildDeviceAssignment(own, AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}})
-	assert.NotContains(t, err.Error(), "MeshShape", "the mesh of a TPU is its own")
+	assert.NotContains(t, err.Error(), "MeshShape", "the mesh of a TPU cannot be changed")
 }
 
 func TestRandomAssignmentsAreBijections(t *testing.T) {
@@ -166,7 +165,7 @@ func TestRandomAssignmentsAreBijections(t *testing.T) {
 	assert.Greater(t, built, 300)
 }
 
-// randomTopology deals the places of a mesh, in any order, to tasks.
+// randomTopology assigns the coordinates of a random mesh to tasks in random order.
 func randomTopology(t testing.TB, rng *rand.Rand) Topology {
 	t.Helper()
 	shape := []int{rng.IntN(4) + 1, rng.IntN(4) + 1, rng.IntN(3) + 1, rng.IntN(2) + 1}
@@ -194,7 +193,7 @@ func randomTopology(t testing.TB, rng *rand.Rand) Topology {
 	return topology
 }
 
-func TestLargeSliceIsAssignedInMilliseconds(t *testing.T) {
+func TestBuildDeviceAssignmentIsFastForLargeSlices(t *testing.T) {
 	topology := logical(t, 16, 16, 16, 1)
 	least := time.Hour // another process may hold up any single try
 	for range 5 {

@@ -1,22 +1,25 @@
-// Package tpu describes TPU slices and who computes where on them, as plain data. Nothing here
-// opens a device: all values are immutable, the same in every process, and safe to share between
-// goroutines.
+// Package tpu describes TPU slices and the assignment of logical devices to their cores.
+//
+// All values of this package are plain, immutable data. They do not open devices, are the same in
+// every process, and may be shared between goroutines.
 //
 // # Topologies
 //
-// A [Topology] (TensorFlow's tf.tpu.experimental.Topology) is the mesh of a slice, in x, y, z and
-// core, with the place, the process (TensorFlow's task) and the runtime id of each device. It comes
-// from the runtime, from TensorFlow's wire form ([ParseTopologyProto]), or, for devices that have
-// no coordinates, such as those of a CPU, from [LogicalTopology].
+// A [Topology] (TensorFlow's tf.tpu.experimental.Topology) describes the mesh of a slice, with the
+// axes x, y, z and core. For each device it has the coordinates in the mesh, the process
+// (TensorFlow's task) and the runtime id. A Topology is read from the runtime (package tpu/system),
+// parsed from TensorFlow's protocol buffer ([ParseTopologyProto]) or, for devices without
+// coordinates such as CPU devices, built by [LogicalTopology].
 //
-// [ParseAccelerator] reads what users type (v5litepod-16, v4-8, v5p:4x4x4) into an [Accelerator],
-// which knows its chips, hosts, memory and peak, and the topology it has when nothing is missing.
+// [ParseAccelerator] parses the names of slices such as v5litepod-16, v4-8 and v5p:4x4x4. The
+// resulting [Accelerator] provides the number of chips and hosts, the memory, the peak performance
+// and the topology of a complete slice.
 //
 // # Device assignments
 //
-// A [DeviceAssignment] (TensorFlow's tf.tpu.experimental.DeviceAssignment) says which core is
-// logical core p of replica r. [BuildDeviceAssignment] makes a DeviceAssignment with TensorFlow's
-// algorithm, core for core:
+// A [DeviceAssignment] (TensorFlow's tf.tpu.experimental.DeviceAssignment) assigns a core to each
+// logical core p of each replica r. [BuildDeviceAssignment] computes the same assignment as
+// TensorFlow:
 //
 //	slice, err := tpu.ParseAccelerator("v3-8")
 //	topology, err := slice.Topology()
@@ -27,23 +30,22 @@
 //
 // # Several slices
 //
-// A topology of several slices has them side by side along x ([Topology.NumSlices]). Between slices
-// is the data-center network. [AssignmentOptions].BySlice puts replicas across the slices and the
-// logical cores of each replica inside one; [DeviceAssignment.Spanning] lists the replicas for which
-// that is not so.
+// The slices of a multislice topology are adjacent along x ([Topology.NumSlices]) and connected by
+// the data-center network. With [AssignmentOptions].BySlice, all logical cores of a replica are on
+// one slice. Otherwise replicas can span slices; [DeviceAssignment.Spanning] returns these
+// replicas.
 //
-// # Replica ids are not device ids
+// # Replica numbers and device ids
 //
-// Three numberings meet here, and they differ:
+// A core has three numbers:
 //
-//   - the replica id r and logical core p, by which a program is written;
-//   - the partition r*P + p, by which collectives name devices;
-//   - the device id, by which the runtime knows a core.
+//   - The replica r and logical core p are used in programs.
+//   - The partition r*P + p identifies a device in collectives. Partitions are ordered by replica.
+//   - The device id identifies a core in the runtime.
 //
-// The partition follows the replica id, so a collective over partitions is a collective over
-// replicas in their order. The device id does not: where replicas fill the mesh, they walk a ring
-// of neighboring chips, not the rows in which devices are numbered. On a v3-8, 2x2 chips of two
-// cores each:
+// Device ids are not ordered by replica. If the replicas fill the mesh, consecutive replicas are on
+// neighboring chips along a ring, while device ids follow the rows of the mesh. The following
+// example is a v3-8 with 2x2 chips of two cores:
 //
 //	 chips, with their device ids      replicas of [1, 1, 1, 2] in ring order
 //
@@ -56,8 +58,7 @@
 //	partitions          0 1    2 3    4 5    6 7
 //	device ids          0 1    2 3    6 7    4 5
 //
-// So the device ids of the replicas, read in order, are 0 1 2 3 6 7 4 5. That is no mistake: each
-// replica's neighbors are one link away. Use [DeviceAssignment.DeviceID] and
-// [DeviceAssignment.Lookup] to go from one to the other, and [MeshOrder] to have replicas in the
-// order of the rows.
+// The device ids in replica order are therefore 0 1 2 3 6 7 4 5. [DeviceAssignment.DeviceID]
+// returns the device id of a logical core, and [DeviceAssignment.Lookup] is the inverse. With
+// [MeshOrder], replicas follow the rows of the mesh.
 package tpu

@@ -60,7 +60,7 @@ func ExampleLogicalTopology() {
 	// 7 <nil>
 }
 
-// Two slices of 2x2 chips: replicas across them, two logical cores of each inside one.
+// The logical cores of each replica are on one of two slices with 2x2 chips.
 func ExampleAssignmentOptions_bySlice() {
 	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{4, 2, 1, 1}, Slices: 2})
 	if err != nil {

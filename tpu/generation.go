@@ -5,44 +5,45 @@ import (
 	"strings"
 )
 
-// Generation holds the facts of a TPU version.
+// Generation contains the properties of a TPU generation.
 type Generation struct {
-	// Name is the name in topology strings, such as "v5e" in "v5e:4x4".
+	// Name is the name in topologies, such as "v5e" in "v5e:4x4".
 	Name string
 	// TypePrefix is the name in accelerator types, such as "v5litepod" in "v5litepod-16".
 	TypePrefix string
-	// CountsCores says that the number in an accelerator type counts TensorCores; otherwise it
+	// CountsCores is true if the number in an accelerator type counts TensorCores, and false if it
 	// counts chips.
 	CountsCores bool
 	// CoresPerChip is the number of TensorCores of a chip.
 	CoresPerChip int
-	// DevicesPerChip is the number of devices that the runtime makes of a chip. It is less than
-	// CoresPerChip where the runtime joins the cores into one device, as those of v4 (megacore) and
-	// of v5p.
+	// DevicesPerChip is the number of devices that the runtime creates for a chip. It is less than
+	// CoresPerChip if the runtime combines the cores of a chip into one device, as for v4
+	// (megacore) and v5p.
 	DevicesPerChip int
 	// Dims is the number of dimensions of the interconnect, 2 or 3.
 	Dims int
-	// ChipsPerHost is the number of chips of each machine of a slice of several machines, and
-	// MaxChipsPerHost the most chips of a slice of one machine.
+	// ChipsPerHost is the number of chips of each host in a slice with several hosts.
+	// MaxChipsPerHost is the maximum number of chips of a slice with one host.
 	ChipsPerHost, MaxChipsPerHost int
 	// MaxChips is the number of chips of a full pod.
 	MaxChips int
-	// HBMBytes is the memory of a chip. The runtime keeps some of it to itself.
+	// HBMBytes is the memory of a chip in bytes. The runtime reserves some of it.
 	HBMBytes int64
-	// HBMBandwidth is the rate of a chip's memory in bytes per second.
+	// HBMBandwidth is the memory bandwidth of a chip in bytes per second.
 	HBMBandwidth float64
-	// PeakFLOPS is the peak of a chip in bfloat16 operations per second.
+	// PeakFLOPS is the peak performance of a chip in bfloat16 operations per second.
 	PeakFLOPS float64
 }
 
 const gibibyte = 1 << 30
 
-// Generations returns the known generations, oldest first.
+// Generations returns the supported generations, oldest first.
 //
-// Sources: the Cloud TPU documentation ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p", "TPU
-// v6e", "TPU7x (Ironwood)" at docs.cloud.google.com/tpu) for chips, cores, memory and peaks, and
-// the public table of slices in AI-Hypercomputer/maxtext (accelerator_to_spec_map) for
-// DevicesPerChip. testdata/generations.tsv and testdata/slices.tsv hold them as figures.
+// The numbers of chips and cores, the memory and the performance are from the Cloud TPU
+// documentation at docs.cloud.google.com/tpu ("TPU v2", "TPU v3", "TPU v4", "TPU v5e", "TPU v5p",
+// "TPU v6e", "TPU7x (Ironwood)"). DevicesPerChip is from the table accelerator_to_spec_map of
+// AI-Hypercomputer/maxtext. The files testdata/generations.tsv and testdata/slices.tsv contain the
+// published values for tests.
 func Generations() []Generation {
 	return []Generation{
 		{"v2", "v2", true, 2, 2, 2, 4, 4, 256, 16 * gibibyte, 700e9, 46e12},
@@ -55,8 +56,8 @@ func Generations() []Generation {
 	}
 }
 
-// LookupGeneration returns the generation with the given name or prefix of its accelerator types;
-// "v5lite" and "v7x" are known too.
+// LookupGeneration returns the generation with the given name or type prefix, and whether it
+// exists. It also accepts the names "v5lite" and "v7x".
 func LookupGeneration(name string) (Generation, bool) {
 	switch name {
 	case "v5lite":
@@ -72,8 +73,8 @@ func LookupGeneration(name string) (Generation, bool) {
 	return all[i], true
 }
 
-// GenerationOfKind returns the generation of devices of which a plugin says such a kind, such as
-// "TPU v5 lite".
+// GenerationOfKind returns the generation for a device kind reported by a plugin, such as "TPU v5
+// lite", and whether it is known.
 func GenerationOfKind(kind string) (Generation, bool) {
 	name, ok := strings.CutPrefix(strings.ToLower(kind), "tpu")
 	name = strings.TrimPrefix(name, " ")

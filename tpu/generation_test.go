@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-func TestGenerationsHaveThePublishedFigures(t *testing.T) {
+func TestGenerationsMatchPublishedTable(t *testing.T) {
 	rows := readTable(t, "testdata/generations.tsv")
 	require.Len(t, rows, len(tpu.Generations()))
 	for i, g := range tpu.Generations() {
@@ -29,8 +29,7 @@ func TestGenerationsHaveThePublishedFigures(t *testing.T) {
 	}
 }
 
-// TestTheGenerationOfADeviceIsKnown: by the kind that libtpu says of the devices of each slice.
-func TestTheGenerationOfADeviceIsKnown(t *testing.T) {
+func TestGenerationOfKind(t *testing.T) {
 	paths, err := filepath.Glob("testdata/topologies/*.json")
 	require.NoError(t, err)
 	seen := map[string]bool{}

@@ -1,31 +1,30 @@
 package tpu
 
-// LogicalOptions describes a topology that no TPU has.
+// LogicalOptions describes the mesh for [LogicalTopology].
 type LogicalOptions struct {
 	// Devices is the number of devices. If 0, it is the size of MeshShape.
 	Devices int
-	// MeshShape is the mesh in x, y, z and core; its size is Devices. If nil, it is [Devices/2, 1,
-	// 1, 2], or [Devices, 1, 1, 1] for an odd number.
+	// MeshShape is the mesh in x, y, z and core. Its size must be Devices. If nil, it is
+	// [Devices/2, 1, 1, 2], or [Devices, 1, 1, 1] if Devices is odd.
 	MeshShape []int
-	// Tasks is the number of processes, among which the devices are dealt in order; it divides
-	// Devices. If 0, it is 1.
+	// Tasks is the number of processes. Devices are distributed over the processes in order, so
+	// Tasks must divide Devices. 0 means 1.
 	Tasks int
-	// Slices is the number of slices that the devices stand for, side by side along x; 0 is 1.
+	// Slices is the number of slices, which are adjacent along x. 0 means 1.
 	Slices int
 }
 
-// logicalName is the name of a topology that no TPU has.
+// logicalName is the name of topologies built by LogicalTopology.
 const logicalName = "logical"
 
-// LogicalTopology returns a mesh in which device k has id k and the k-th place in row-major order
-// (core fastest, then z, y, x). It gives devices without coordinates, such as those of a CPU, the
-// topology that a strategy needs.
+// LogicalTopology returns a topology for devices without coordinates, such as CPU devices. Device k
+// has id k and the k-th coordinates of the mesh in row-major order (core fastest, then z, y and x).
 func LogicalTopology(options LogicalOptions) (Topology, error) {
 	devices, shape, tasks := options.Devices, options.MeshShape, options.Tasks
 	if shape == nil {
 		switch {
 		case devices < 1:
-			return Topology{}, topologyError("Devices", "give at least 1, or a MeshShape", "%d devices", devices)
+			return Topology{}, topologyError("Devices", "set Devices to at least 1, or set MeshShape", "%d devices", devices)
 		case devices%2 == 0:
 			shape = []int{devices / 2, 1, 1, 2}
 		default:
@@ -37,18 +36,20 @@ func LogicalTopology(options LogicalOptions) (Topology, error) {
 		return Topology{}, err
 	}
 	if devices != 0 && devices != size {
-		return Topology{}, topologyError("MeshShape", "", "%v has %d places for %d devices", shape, size, devices)
+		return Topology{}, topologyError("MeshShape", "", "%v has size %d, but there are %d devices", shape, size, devices)
 	}
 	if tasks == 0 {
 		tasks = 1
 	}
 	if tasks < 0 || size%tasks != 0 {
-		return Topology{}, topologyError("Tasks", "", "%d tasks cannot share %d devices equally", tasks, size)
+		return Topology{}, topologyError("Tasks", "", "%d devices cannot be divided equally among %d tasks", size, tasks)
 	}
 	perTask := size / tasks
 	coords := make([][]Coordinates, tasks)
 	for k := range size {
 		coords[k/perTask] = append(coords[k/perTask], rowMajor(k, mesh))
 	}
-	return NewTopology(TopologyOptions{MeshShape: shape, DeviceCoordinates: coords, Name: logicalName, Slices: options.Slices})
+	return NewTopology(TopologyOptions{
+		MeshShape: shape, DeviceCoordinates: coords, Name: logicalName, Slices: options.Slices,
+	})
 }

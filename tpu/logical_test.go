@@ -31,7 +31,7 @@ func TestLogicalTopologyNumbersDevicesRowMajor(t *testing.T) {
 	assert.Equal(t, [][]int{{0, 1, 2}}, odd.DeviceIDs())
 }
 
-func TestLogicalTopologyRefuses(t *testing.T) {
+func TestLogicalTopologyRejectsInvalidOptions(t *testing.T) {
 	for name, options := range map[string]LogicalOptions{
 		"nothing":          {},
 		"negative devices": {Devices: -2},

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Name returns the name that was given to the topology, or "".
+// Name returns the name of the topology, or "".
 func (t Topology) Name() string { return t.name }
 
 // MeshShape returns the size of the mesh in x, y, z and core (TensorFlow's Topology.mesh_shape).
@@ -23,17 +23,19 @@ func (t Topology) NumTasks() int { return t.tasks }
 // Topology.num_tpus_per_task).
 func (t Topology) NumTPUsPerTask() int { return t.perTask }
 
-// NumDevices returns the number of devices of all tasks.
+// NumDevices returns the total number of devices.
 func (t Topology) NumDevices() int { return len(t.coords) }
 
-// DeviceCoordinates returns a copy of the coordinates by task and device (TensorFlow's
+// DeviceCoordinates returns a copy of the coordinates, by task and device (TensorFlow's
 // Topology.device_coordinates).
-func (t Topology) DeviceCoordinates() [][]Coordinates { return byTask(t.coords, t.tasks, t.perTask) }
+func (t Topology) DeviceCoordinates() [][]Coordinates {
+	return splitByTask(t.coords, t.tasks, t.perTask)
+}
 
-// DeviceIDs returns a copy of the runtime's device ids by task and device.
-func (t Topology) DeviceIDs() [][]int { return byTask(t.ids, t.tasks, t.perTask) }
+// DeviceIDs returns a copy of the runtime's device ids, by task and device.
+func (t Topology) DeviceIDs() [][]int { return splitByTask(t.ids, t.tasks, t.perTask) }
 
-func byTask[T any](flat []T, tasks, perTask int) [][]T {
+func splitByTask[T any](flat []T, tasks, perTask int) [][]T {
 	rows := make([][]T, tasks)
 	for task := range rows {
 		rows[task] = slices.Clone(flat[task*perTask : (task+1)*perTask])
@@ -41,8 +43,8 @@ func byTask[T any](flat []T, tasks, perTask int) [][]T {
 	return rows
 }
 
-// MissingDevices returns the places of the mesh that have no device, with core varying fastest and
-// x slowest (TensorFlow's Topology.missing_devices).
+// MissingDevices returns the coordinates of the mesh without a device, with core fastest and x
+// slowest (TensorFlow's Topology.missing_devices).
 func (t Topology) MissingDevices() []Coordinates {
 	var missing []Coordinates
 	for place, i := range t.flat {
@@ -55,7 +57,7 @@ func (t Topology) MissingDevices() []Coordinates {
 
 func (t Topology) hasMissing() bool { return len(t.coords) < len(t.flat) }
 
-// rowMajor returns the k-th place of a mesh, the last axis varying fastest.
+// rowMajor returns the k-th coordinates of a mesh, with the last axis fastest.
 func rowMajor(k int, mesh Coordinates) (c Coordinates) {
 	for i := MeshRank - 1; i >= 0; i-- {
 		c[i] = k % mesh[i]
@@ -64,8 +66,8 @@ func rowMajor(k int, mesh Coordinates) (c Coordinates) {
 	return c
 }
 
-// Of the device of a number, by task and then within its task: its task, its number there, its id and
-// its names.
+// The following methods return properties of the device with index i. Devices are indexed by task.
+
 func (t Topology) task(i int) int    { return i / t.perTask }
 func (t Topology) ordinal(i int) int { return i % t.perTask }
 func (t Topology) id(i int) int      { return t.ids[i] }
@@ -78,32 +80,36 @@ func (t Topology) hostName(job string) func(i int) string {
 	return func(i int) string { return deviceName(job, t.task(i), "CPU", 0) }
 }
 
-// atPlace returns what of says about the device at a place of the mesh.
-func atPlace[T any](t Topology, c Coordinates, of func(i int) T) (value T, err error) {
-	i, err := t.find(c)
+// deviceProperty returns a property of the device at c. The argument of property is the index of
+// the device.
+func deviceProperty[T any](t Topology, c Coordinates, property func(i int) T) (value T, err error) {
+	i, err := t.deviceIndex(c)
 	if err != nil {
 		return value, err
 	}
-	return of(i), nil
+	return property(i), nil
 }
 
-// TaskOrdinalAtCoordinates returns the task that has the device at c (TensorFlow's
-// Topology.task_ordinal_at_coordinates). It fails if c is outside the mesh or its device is
-// missing.
+// TaskOrdinalAtCoordinates returns the task of the device at c (TensorFlow's
+// Topology.task_ordinal_at_coordinates). It returns an error if c is outside the mesh or the device
+// is missing.
 func (t Topology) TaskOrdinalAtCoordinates(c Coordinates) (int, error) {
-	return atPlace(t, c, t.task)
+	return deviceProperty(t, c, t.task)
 }
 
-// TPUDeviceOrdinalAtCoordinates returns the number, within its task, of the device at c
-// (TensorFlow's Topology.tpu_device_ordinal_at_coordinates).
+// TPUDeviceOrdinalAtCoordinates returns the index of the device at c within its task (TensorFlow's
+// Topology.tpu_device_ordinal_at_coordinates).
 func (t Topology) TPUDeviceOrdinalAtCoordinates(c Coordinates) (int, error) {
-	return atPlace(t, c, t.ordinal)
+	return deviceProperty(t, c, t.ordinal)
 }
 
 // DeviceIDAtCoordinates returns the runtime's id of the device at c.
-func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) { return atPlace(t, c, t.id) }
+func (t Topology) DeviceIDAtCoordinates(c Coordinates) (int, error) {
+	return deviceProperty(t, c, t.id)
+}
 
-// CoordinatesOfDevice returns the place of the device with the given id, and whether there is one.
+// CoordinatesOfDevice returns the coordinates of the device with the given id, and whether it
+// exists.
 func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -112,7 +118,7 @@ func (t Topology) CoordinatesOfDevice(id int) (Coordinates, bool) {
 	return t.coords[i], true
 }
 
-// TaskOfDevice returns the task that has the device with the given id, and whether there is one.
+// TaskOfDevice returns the task of the device with the given id, and whether it exists.
 func (t Topology) TaskOfDevice(id int) (int, bool) {
 	i, ok := t.byID[id]
 	if !ok {
@@ -122,16 +128,16 @@ func (t Topology) TaskOfDevice(id int) (int, bool) {
 }
 
 // TPUDeviceNameAtCoordinates returns the name of the device at c, such as
-// /job:worker/task:0/device:TPU:3; an empty job leaves out its part (TensorFlow's
+// /job:worker/task:0/device:TPU:3. If job is "", the name starts with the task (TensorFlow's
 // Topology.tpu_device_name_at_coordinates).
 func (t Topology) TPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	return atPlace(t, c, t.tpuName(job))
+	return deviceProperty(t, c, t.tpuName(job))
 }
 
-// CPUDeviceNameAtCoordinates returns the name of the host of the device at c, such as
-// /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
+// CPUDeviceNameAtCoordinates returns the name of the CPU device on the host of the device at c,
+// such as /job:worker/task:0/device:CPU:0 (TensorFlow's Topology.cpu_device_name_at_coordinates).
 func (t Topology) CPUDeviceNameAtCoordinates(c Coordinates, job string) (string, error) {
-	return atPlace(t, c, t.hostName(job))
+	return deviceProperty(t, c, t.hostName(job))
 }
 
 func deviceName(job string, task int, kind string, ordinal int) string {

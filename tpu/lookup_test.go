@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMissingDevicesAreErrorsNotMinusOne(t *testing.T) {
+func TestLookupOfMissingDeviceFails(t *testing.T) {
 	topology, err := NewTopology(TopologyOptions{MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{{1}}}})
 	require.NoError(t, err)
 	assert.Equal(t, []Coordinates{{}}, topology.MissingDevices())

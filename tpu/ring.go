@@ -1,11 +1,12 @@
 package tpu
 
-// ring orders the chips of an x by y by z block so that consecutive chips, and the last and the
-// first, are neighbors wherever the sizes allow it: one axis gives a line, even axes give a ring,
-// and an odd axis beside another one leaves the plain order, x fastest.
-func ring(sizes [3]int) [][3]int {
+// ringOrder orders the chips of an x by y by z block so that consecutive chips are neighbors and
+// the last chip is a neighbor of the first, if the sizes allow it. This requires that all sizes
+// greater than 1 are even. A single axis is ordered as a line. Otherwise the order is row by row, x
+// fastest.
+func ringOrder(sizes [3]int) [][3]int {
 	x, y, z := sizes[0], sizes[1], sizes[2]
-	var long []int // the axes with more than one place
+	var long []int // axes with more than one chip
 	odd := false
 	for axis, n := range sizes {
 		if n > 1 {
@@ -32,8 +33,8 @@ func ring(sizes [3]int) [][3]int {
 	return order
 }
 
-// appendTower walks the planes up, each but for its corner, and comes back down through the
-// corners.
+// appendTower visits the planes from bottom to top, without the chips at the corner (0,0), and then
+// returns through the corner chips from top to bottom.
 func appendTower(order [][3]int, x, y, z int) [][3]int {
 	plane := openRing(x, y)
 	for level := range z {
@@ -50,8 +51,9 @@ func appendTower(order [][3]int, x, y, z int) [][3]int {
 	return order
 }
 
-// openRing walks a plane from beside its corner (0,0) to the other side of it: to and fro over the
-// rows without their first column, then back through that column.
+// openRing orders the chips of a plane without the corner (0,0), starting and ending next to the
+// corner. It visits the rows without their first column in alternating directions, and then returns
+// through the first column.
 func openRing(x, y int) [][2]int {
 	order := make([][2]int, 0, x*y)
 	for row := range y {

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestRingsVisitNeighbours(t *testing.T) {
+func TestRingOrderVisitsNeighbors(t *testing.T) {
 	for _, sizes := range [][3]int{{4, 4, 1}, {2, 6, 1}, {4, 1, 4}, {1, 2, 8}, {4, 4, 4}, {2, 4, 6}} {
-		order := ring(sizes)
+		order := ringOrder(sizes)
 		seen := map[[3]int]bool{}
 		for i, c := range order {
 			seen[c] = true

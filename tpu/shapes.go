@@ -6,44 +6,45 @@ import (
 	"strings"
 )
 
-// Pods of three dimensions are built of cubes of 4x4x4 chips, whose faces are joined optically: a
-// slice lies within a cube or is made of whole ones.
+// Pods with three dimensions consist of cubes of 4x4x4 chips with optical connections between their
+// faces. A slice is either within one cube or consists of complete cubes.
 const (
 	cubeSide  = 4
 	cubeChips = cubeSide * cubeSide * cubeSide
 )
 
-// maxCubes is the largest number of cubes up to which every number is offered that gives no side of
-// more than maxCubesAside cubes. Above it only the sizes of largeCubes are.
+// Slices with up to maxCubes cubes are offered if no side has more than maxCubesPerSide cubes.
+// Larger slices are offered only in the sizes of largeCubes.
 const (
-	maxCubes      = 96
-	maxCubesAside = 61
+	maxCubes        = 96
+	maxCubesPerSide = 61
 )
 
-// largeCubes are the offered numbers of cubes above maxCubes.
+// largeCubes lists the offered numbers of cubes above maxCubes, by generation.
 var largeCubes = map[string][]int{"v5p": {108, 140}, "tpu7x": {108, 128, 140, 144}}
 
-// sizes are the chips of the accelerator types of a generation, ascending.
+// typeSizes returns the numbers of chips of all accelerator types of the generation, in ascending
+// order.
 //
-// Sources: the public table of slices in AI-Hypercomputer/maxtext (accelerator_to_spec_map), to
-// which a test holds them; the whole pod of v4; and for v2 and v3, which that table lacks, powers
+// The sizes are from the table accelerator_to_spec_map of AI-Hypercomputer/maxtext, which a test
+// compares. The table lacks the complete pod of v4. It also lacks v2 and v3, whose sizes are powers
 // of two.
-func (g Generation) sizes() []int {
+func (g Generation) typeSizes() []int {
 	var chips []int
 	switch g.Name {
 	case "v2", "v3":
-		chips = doublings(4, g.MaxChips)
+		chips = powersOfTwo(4, g.MaxChips)
 	case "v5e", "v6e":
-		chips = append([]int{1}, doublings(4, g.MaxChips)...)
+		chips = append([]int{1}, powersOfTwo(4, g.MaxChips)...)
 	case "v4":
 		chips = []int{4, 8, 16, 32, 64, 128, 192, 256, 512, 768, 1024, 2048, g.MaxChips}
 	default:
 		if g.Name == "tpu7x" {
 			chips = []int{1}
 		}
-		chips = append(chips, doublings(4, cubeChips/2)...)
+		chips = append(chips, powersOfTwo(4, cubeChips/2)...)
 		for cubes := 1; cubes <= maxCubes; cubes++ {
-			if compact(cubes)[2] <= maxCubesAside {
+			if compactFactors(cubes)[2] <= maxCubesPerSide {
 				chips = append(chips, cubes*cubeChips)
 			}
 		}
@@ -54,17 +55,17 @@ func (g Generation) sizes() []int {
 	return chips
 }
 
-func doublings(from, to int) (list []int) {
-	for n := from; n <= to; n *= 2 {
+func powersOfTwo(first, last int) (list []int) {
+	for n := first; n <= last; n *= 2 {
 		list = append(list, n)
 	}
 	return list
 }
 
-// typeShape is the shape that Cloud TPU gives an accelerator type of so many chips: powers of two
-// are shared among the dimensions, the last getting the most, and cubes are piled up as compactly
-// as they can be.
-func (g Generation) typeShape(chips int) [3]int {
+// defaultShape returns the shape that Cloud TPU assigns to an accelerator type with the given
+// number of chips. Powers of two are distributed evenly over the dimensions, with the larger
+// factors last. Larger sizes are the most compact arrangement of cubes.
+func (g Generation) defaultShape(chips int) [3]int {
 	k := bits.TrailingZeros(uint(chips))
 	switch {
 	case g.Dims == 2 || chips <= cubeSide:
@@ -72,15 +73,15 @@ func (g Generation) typeShape(chips int) [3]int {
 	case chips < cubeChips:
 		return [3]int{1 << (k / 3), 1 << ((k + 1) / 3), 1 << ((k + 2) / 3)}
 	}
-	shape := compact(chips / cubeChips)
+	shape := compactFactors(chips / cubeChips)
 	for i := range shape {
 		shape[i] *= cubeSide
 	}
 	return shape
 }
 
-// compact returns the three ascending factors of n whose block has the least surface.
-func compact(n int) (best [3]int) {
+// compactFactors returns three ascending factors of n whose block has the smallest surface.
+func compactFactors(n int) (best [3]int) {
 	surface := 0
 	for a := 1; a*a*a <= n; a++ {
 		for b := a; n%a == 0 && a*b*b <= n; b++ {
@@ -92,50 +93,51 @@ func compact(n int) (best [3]int) {
 	return best
 }
 
-// hostGrid is the block of chips of one machine at its largest.
-func (g Generation) hostGrid() [2]int {
+// maxHostShape returns the largest block of chips on one host.
+func (g Generation) maxHostShape() [2]int {
 	if g.MaxChipsPerHost == 8 {
 		return [2]int{2, 4}
 	}
 	return [2]int{2, 2}
 }
 
-// onHost says whether a slice of this shape can be on one machine.
-func (g Generation) onHost(shape [3]int) bool {
-	grid := g.hostGrid()
+// fitsHost reports whether a slice with this shape fits on one host.
+func (g Generation) fitsHost(shape [3]int) bool {
+	grid := g.maxHostShape()
 	small, large := min(shape[0], shape[1]), max(shape[0], shape[1])
-	return shape[2] == 1 && powerOfTwo(small) && powerOfTwo(large) && small <= grid[0] && large <= grid[1]
+	return shape[2] == 1 && isPowerOfTwo(small) && isPowerOfTwo(large) && small <= grid[0] && large <= grid[1]
 }
 
-func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
+func isPowerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
-// joined says whether chips are joined in this shape: on one machine, or by whole machines of 2x2
-// chips; in two dimensions with sides that are powers of two and no longer than a pod's, in three
-// within a cube or by whole cubes.
-func (g Generation) joined(shape [3]int) bool {
+// isValidShape reports whether chips are connected in this shape. A slice fits on one host or
+// consists of complete hosts with 2x2 chips. In two dimensions, its sides must also be powers of
+// two and not exceed the sides of a pod. In three dimensions, it must be within one cube or consist
+// of complete cubes.
+func (g Generation) isValidShape(shape [3]int) bool {
 	switch {
-	case g.onHost(shape):
+	case g.fitsHost(shape):
 		return true
 	case shape[0]%2 != 0 || shape[1]%2 != 0:
 		return false
 	case g.Dims == 2:
 		side := max(shape[0], shape[1])
-		return powerOfTwo(shape[0]) && powerOfTwo(shape[1]) && side*side <= g.MaxChips
+		return isPowerOfTwo(shape[0]) && isPowerOfTwo(shape[1]) && side*side <= g.MaxChips
 	case max(shape[0], shape[1], shape[2]) <= cubeSide:
 		return shape[2] != 3
 	}
 	return shape[0]%cubeSide == 0 && shape[1]%cubeSide == 0 && shape[2]%cubeSide == 0
 }
 
-// shapesText says which shapes there are.
-func (g Generation) shapesText() string {
+// describeShapes returns text that lists the default shapes.
+func (g Generation) describeShapes() string {
 	var names []string
-	for _, chips := range g.sizes() {
+	for _, chips := range g.typeSizes() {
 		if g.Dims == 3 && chips >= cubeChips {
 			names = append(names, "blocks whose sides are multiples of 4")
 			break
 		}
-		names = append(names, shapeText(g.typeShape(chips), g.Dims))
+		names = append(names, shapeText(g.defaultShape(chips), g.Dims))
 	}
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " and " + names[last]

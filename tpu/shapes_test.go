@@ -13,8 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// readTable reads a table of figures: lines of fields between tabs, of which the first names the
-// columns.
+// readTable reads a file of tab-separated values. The first line contains the column names.
 func readTable(t *testing.T, path string) []map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -40,7 +39,7 @@ func readTable(t *testing.T, path string) []map[string]string {
 	return rows
 }
 
-func TestEverySliceThatExistsIsTakenByItsTypeAndItsTopology(t *testing.T) {
+func TestParseAcceleratorAcceptsAllCloudSlices(t *testing.T) {
 	rows := readTable(t, "testdata/slices.tsv")
 	require.Len(t, rows, 223)
 	for _, row := range rows {
@@ -71,7 +70,7 @@ func TestEverySliceThatExistsIsTakenByItsTypeAndItsTopology(t *testing.T) {
 	}
 }
 
-func TestSizesThatDoNotExistAreRefusedWithTheNearestThatDo(t *testing.T) {
+func TestInvalidSizesSuggestNearestTypes(t *testing.T) {
 	exists := map[string]bool{}
 	for _, row := range readTable(t, "testdata/slices.tsv") {
 		exists[row["type"]] = true
@@ -111,7 +110,7 @@ func TestSizesThatDoNotExistAreRefusedWithTheNearestThatDo(t *testing.T) {
 	}
 }
 
-func TestShapesThatDoNotExistAreRefusedWithTheNearestThatDo(t *testing.T) {
+func TestInvalidShapesSuggestNearestTopologies(t *testing.T) {
 	for text, want := range map[string][]string{
 		"v5e:3x3": {"v5e:2x4", "v5e:4x4"}, "v5e:5x5": {"v5e:4x4", "v5e:4x8"}, "v5e:1x3": {"v5e:1x1", "v5e:2x2"}, "v5e:1x8": {"v5e:2x2", "v5e:2x4"},
 		"v5e:2x128": {"v5e:8x16", "v5e:16x16"}, "v5e:6x6": {"v5e:4x8", "v5e:8x8"}, "v6e:3x5": {"v6e:2x4", "v6e:4x4"},

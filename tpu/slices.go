@@ -2,19 +2,18 @@ package tpu
 
 import "fmt"
 
-// NumSlices returns the number of equal slices that the data-center network joins, at least 1. Within
-// a slice chips are joined by their own interconnect, which is many times faster.
+// NumSlices returns the number of equal slices, at least 1. Slices are connected by the data-center
+// network, which is much slower than the interconnect between the chips of a slice.
 func (t Topology) NumSlices() int { return max(t.slices, 1) }
 
-// SliceOf returns the number of the slice that has a place of the mesh. The slices stand side by side
-// along x.
+// SliceOf returns the index of the slice that contains c. Slices are adjacent along x.
 func (t Topology) SliceOf(c Coordinates) int { return c[0] / t.sliceWidth() }
 
-// sliceWidth is the size of a slice along x.
+// sliceWidth returns the size of a slice along x.
 func (t Topology) sliceWidth() int { return max(t.mesh[0]/t.NumSlices(), 1) }
 
-// Spanning returns, ascending, the replicas whose logical cores are on several slices. What these say
-// to each other crosses the data-center network in every layer of a model.
+// Spanning returns the replicas whose logical cores are on several slices, in ascending order. The
+// communication within such a replica, in every layer of a model, uses the data-center network.
 func (a DeviceAssignment) Spanning() []int {
 	var replicas []int
 	if a.topology.NumSlices() == 1 {
@@ -32,8 +31,8 @@ func (a DeviceAssignment) Spanning() []int {
 	return replicas
 }
 
-// BySlice reports whether each slice has whole replicas, as many as each other, slice by slice, as
-// [AssignmentOptions].BySlice makes them.
+// BySlice reports whether the replicas are assigned as with [AssignmentOptions].BySlice: each
+// replica is on one slice, and each slice has the same number of consecutive replicas.
 func (a DeviceAssignment) BySlice() bool {
 	slices := a.topology.NumSlices()
 	if a.replicas%slices != 0 {
@@ -47,32 +46,32 @@ func (a DeviceAssignment) BySlice() bool {
 	return true
 }
 
-// MixesSlices reports whether the replicas of one logical device, in their order, are on several
-// slices neither slice by slice nor slice after slice in turn. The TPU's compiler cannot scatter a sum
-// over replicas in such an order.
+// MixesSlices reports whether, for some logical core, the order of the replicas' slices is neither
+// grouped by slice (such as 0 0 1 1) nor round-robin (such as 0 1 0 1). The TPU compiler does not
+// support reduce-scatter over replicas in other orders.
 func (a DeviceAssignment) MixesSlices() bool {
 	for core := range a.cores {
-		on := make([]int, a.replicas) // the slice of each replica's device
-		count := map[int]int{}
-		for r := range on {
-			on[r] = a.topology.SliceOf(a.topology.coords[a.assigned[r*a.cores+core]])
-			count[on[r]]++
+		replicaSlices := make([]int, a.replicas)
+		sizes := map[int]int{}
+		for r := range replicaSlices {
+			replicaSlices[r] = a.topology.SliceOf(a.topology.coords[a.assigned[r*a.cores+core]])
+			sizes[replicaSlices[r]]++
 		}
-		bySlice, inTurn := true, true
-		each, of := len(on)/max(len(count), 1), len(count)
-		for r := range on {
-			bySlice = bySlice && count[on[r]] == each && on[r] == on[r/each*each]
-			inTurn = inTurn && count[on[r]] == each && on[r] == on[r%of]
+		bySlice, roundRobin := true, true
+		perSlice, numSlices := len(replicaSlices)/max(len(sizes), 1), len(sizes)
+		for r := range replicaSlices {
+			bySlice = bySlice && sizes[replicaSlices[r]] == perSlice && replicaSlices[r] == replicaSlices[r/perSlice*perSlice]
+			roundRobin = roundRobin && sizes[replicaSlices[r]] == perSlice && replicaSlices[r] == replicaSlices[r%numSlices]
 		}
-		if !bySlice && !inTurn {
+		if !bySlice && !roundRobin {
 			return true
 		}
 	}
 	return false
 }
 
-// Fit returns how many replicas of the options' shape and stride fit on a topology, with BySlice in
-// all slices together. Replicas does not count. Its errors are those of [BuildDeviceAssignment].
+// Fit returns the maximum number of replicas with the options' shape and stride on the topology, in
+// total over all slices. It ignores Replicas. Errors are the errors of [BuildDeviceAssignment].
 func (o AssignmentOptions) Fit(topology Topology) (int, error) {
 	o.Replicas = 0
 	slices := 1
@@ -87,18 +86,19 @@ func (o AssignmentOptions) Fit(topology Topology) (int, error) {
 	return plan.fit * slices, nil
 }
 
-// perSlice turns a request for all slices into that for one, as each has the same.
-func perSlice(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
+// oneSlice converts a request for all slices into a request for a single slice if BySlice is set.
+func oneSlice(topology Topology, o AssignmentOptions) (Topology, AssignmentOptions, error) {
 	slices := topology.NumSlices()
 	if !o.BySlice || slices == 1 {
 		return topology, o, nil
 	}
 	if topology.hasMissing() {
-		return topology, o, assignmentError("BySlice", "leave it out, or assign cores by NewDeviceAssignment", "the slices are not equal: devices are missing")
+		return topology, o, assignmentError("BySlice", "do not set it, or assign cores with NewDeviceAssignment",
+			"the slices are not equal because devices are missing")
 	}
 	if o.Replicas%slices != 0 || o.Replicas == 0 {
-		return topology, o, &AssignmentError{Option: "Replicas", Reason: fmt.Sprintf("%d replicas cannot be shared by %d slices equally", max(o.Replicas, 1), slices),
-			Hint: fmt.Sprintf("take a multiple of %d", slices)}
+		return topology, o, &AssignmentError{Option: "Replicas", Hint: fmt.Sprintf("use a multiple of %d", slices),
+			Reason: fmt.Sprintf("%d replicas cannot be divided equally among %d slices", max(o.Replicas, 1), slices)}
 	}
 	o.Replicas /= slices
 	topology.mesh[0] /= slices

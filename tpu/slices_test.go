@@ -10,23 +10,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// joined is a number of slices of 4x4 chips, with four devices a host.
-func joined(t *testing.T, n int) tpu.Topology {
+// newSlices returns a topology of n slices with 4x4 chips each and four devices per host.
+func newSlices(t *testing.T, n int) tpu.Topology {
 	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{4 * n, 4, 1, 1}, Tasks: 4 * n, Slices: n})
 	require.NoError(t, err)
 	return topology
 }
 
-func TestBySliceEachSliceIsAsOneByItself(t *testing.T) {
+func TestBySliceRepeatsAssignmentOfOneSlice(t *testing.T) {
 	for _, shape := range [][]int{nil, {2, 2, 1, 1}, {4, 1, 1, 1}, {1, 4, 1, 1}, {4, 4, 1, 1}} {
 		for _, n := range []int{1, 2, 3} {
 			options := tpu.AssignmentOptions{ComputationShape: shape, BySlice: true}
-			fit, err := options.Fit(joined(t, n))
+			fit, err := options.Fit(newSlices(t, n))
 			require.NoError(t, err)
 			options.Replicas = fit
-			all, err := tpu.BuildDeviceAssignment(joined(t, n), options)
+			all, err := tpu.BuildDeviceAssignment(newSlices(t, n), options)
 			require.NoError(t, err)
-			one, err := tpu.BuildDeviceAssignment(joined(t, 1), tpu.AssignmentOptions{ComputationShape: shape, Replicas: fit / n})
+			one, err := tpu.BuildDeviceAssignment(newSlices(t, 1), tpu.AssignmentOptions{ComputationShape: shape, Replicas: fit / n})
 			require.NoError(t, err)
 			require.NoError(t, all.Validate())
 			assert.True(t, all.BySlice())
@@ -45,13 +45,13 @@ func TestBySliceEachSliceIsAsOneByItself(t *testing.T) {
 }
 
 func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
-	two := joined(t, 2)
+	two := newSlices(t, 2)
 	wide, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{8, 1, 1, 1}, Replicas: 4})
 	require.NoError(t, err)
 	assert.Equal(t, []int{0, 1, 2, 3}, wide.Spanning())
 	assert.False(t, wide.BySlice())
 
-	// Whole replicas, but not slice by slice: TensorFlow's ring goes to and fro.
+	// No replica spans slices, but TensorFlow's ring alternates between the slices.
 	ring, err := tpu.BuildDeviceAssignment(two, tpu.AssignmentOptions{ComputationShape: []int{2, 2, 1, 1}, Replicas: 8})
 	require.NoError(t, err)
 	assert.Empty(t, ring.Spanning())
@@ -72,17 +72,17 @@ func TestWithoutBySliceReplicasMaySpanSlices(t *testing.T) {
 	}
 }
 
-func TestBySliceRefusesWhatSlicesCannotShare(t *testing.T) {
-	two := joined(t, 2)
+func TestBySliceRejectsUnequalSlices(t *testing.T) {
+	two := newSlices(t, 2)
 	for want, options := range map[string]tpu.AssignmentOptions{
-		"Replicas: 3 replicas cannot be shared by 2 slices equally; take a multiple of 2": {Replicas: 3, BySlice: true},
-		"Replicas: 1 replicas cannot be shared by 2 slices equally":                       {BySlice: true},
-		"does not fit into the mesh (4,4,1,1)":                                            {ComputationShape: []int{8, 1, 1, 1}, Replicas: 2, BySlice: true},
-		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on each of 2 slices; at most 32 do": {Replicas: 34, BySlice: true},
+		"Replicas: 3 replicas cannot be divided equally among 2 slices; use a multiple of 2": {Replicas: 3, BySlice: true},
+		"Replicas: 1 replicas cannot be divided equally among 2 slices":                      {BySlice: true},
+		"does not fit into the mesh (4,4,1,1)":                                               {ComputationShape: []int{8, 1, 1, 1}, Replicas: 2, BySlice: true},
+		"17 replicas of shape (1,1,1,1) and stride (1,1,1,1) do not fit on a mesh of shape (4,4,1,1) with 16 devices, on each of 2 slices; at most 32 replicas fit": {Replicas: 34, BySlice: true},
 	} {
 		_, err := tpu.BuildDeviceAssignment(two, options)
-		var wrong *tpu.AssignmentError
-		require.ErrorAs(t, err, &wrong, want)
+		var assignmentErr *tpu.AssignmentError
+		require.ErrorAs(t, err, &assignmentErr, want)
 		assert.ErrorContains(t, err, want)
 	}
 	_, err := tpu.LogicalTopology(tpu.LogicalOptions{MeshShape: []int{3, 1, 1, 1}, Slices: 2})
@@ -93,6 +93,6 @@ func TestBySliceRefusesWhatSlicesCannotShare(t *testing.T) {
 	holes, err := tpu.NewTopology(tpu.TopologyOptions{MeshShape: []int{4, 1, 1, 1}, Slices: 2, DeviceCoordinates: [][]tpu.Coordinates{{{0, 0, 0, 0}, {2, 0, 0, 0}, {3, 0, 0, 0}}}})
 	require.NoError(t, err)
 	_, err = tpu.BuildDeviceAssignment(holes, tpu.AssignmentOptions{Replicas: 2, BySlice: true})
-	assert.ErrorContains(t, err, "BySlice: the slices are not equal: devices are missing")
+	assert.ErrorContains(t, err, "BySlice: the slices are not equal because devices are missing")
 	assert.Equal(t, 1, tpu.Topology{}.NumSlices())
 }

@@ -41,7 +41,7 @@ func TestAcceleratorTopologiesMatchTensorFlow(t *testing.T) {
 		require.NoError(t, err)
 		got, err := a.Topology()
 		require.NoError(t, err)
-		// TensorFlow's topologies have no device ids of the runtime.
+		// TensorFlow's topologies do not contain device ids.
 		want := valuecases.Topology(t, data, golden)
 		assert.Equal(t, want.MeshShape(), got.MeshShape(), text)
 		assert.Equal(t, want.DeviceCoordinates(), got.DeviceCoordinates(), text)

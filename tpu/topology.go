@@ -10,38 +10,37 @@ import (
 // MeshRank is the number of axes of a TPU mesh: x, y, z and core.
 const MeshRank = 4
 
-// maxMeshSize bounds the cores of a mesh, so that a damaged description cannot ask for unbounded
-// memory. The largest slices have fewer than 2^15 cores.
+// maxMeshSize is the maximum number of cores of a mesh. It limits the memory that malformed input
+// can allocate. Real slices have fewer than 2^15 cores.
 const maxMeshSize = 1 << 20
 
-// Coordinates is the place of a core in a TPU mesh, as (x, y, z, core): the first three numbers say
-// which chip, the last says which core of the chip.
+// Coordinates is the position (x, y, z, core) of a core in a TPU mesh. x, y and z identify the
+// chip, and core identifies the core on the chip.
 type Coordinates [MeshRank]int
 
-// String returns a text such as (0,1,0,1).
+// String returns the coordinates in the form (0,1,0,1).
 func (c Coordinates) String() string { return fmt.Sprintf("(%d,%d,%d,%d)", c[0], c[1], c[2], c[3]) }
 
 // TopologyOptions describes a [Topology].
 type TopologyOptions struct {
-	// MeshShape is the size of the mesh in x, y, z and core; each is at least 1.
+	// MeshShape is the size of the mesh in x, y, z and core. Each size must be at least 1.
 	MeshShape []int
-	// DeviceCoordinates has the place of device d of task t at DeviceCoordinates[t][d]. Every task
-	// has the same number of devices. A place of the mesh that no device takes is a missing device.
+	// DeviceCoordinates[t][d] are the coordinates of device d of task t. All tasks must have the
+	// same number of devices. Coordinates of the mesh that are not listed are missing devices.
 	DeviceCoordinates [][]Coordinates
-	// DeviceIDs are the ids by which the runtime knows the same devices, all different. If nil,
-	// device d of task t has id t*NumTPUsPerTask + d.
+	// DeviceIDs[t][d] is the runtime's id of device d of task t. All ids must be different. If nil,
+	// the id is t*NumTPUsPerTask + d.
 	DeviceIDs [][]int
-	// Name says what the topology is, for people, such as "v5e:4x4"; it may be empty.
+	// Name is an optional name for messages, such as "v5e:4x4".
 	Name string
-	// Slices is the number of equal slices that stand side by side along x, joined by the data-center
-	// network; 0 is 1. It divides the mesh's size in x.
+	// Slices is the number of equal slices, which are adjacent along x and connected by the
+	// data-center network. It must divide the size of the mesh in x. 0 means 1.
 	Slices int
 }
 
-// Topology is the shape of a TPU slice: its mesh, and where in the mesh each device of each task
-// (TensorFlow's word for a process of the job) is. It is TensorFlow's tf.tpu.experimental.Topology,
-// and carries the runtime's device ids too, so that an assignment can be turned into the ids that a
-// program is compiled for.
+// Topology describes the mesh of a TPU slice and the coordinates of each device of each task. A
+// task is a process of the job. Topology corresponds to TensorFlow's tf.tpu.experimental.Topology.
+// In addition, it contains the runtime's device ids, which the compiler needs.
 //
 // A Topology is an immutable value, the same in every process, and may be shared between
 // goroutines. The zero Topology has no devices.
@@ -50,30 +49,30 @@ type Topology struct {
 	mesh    Coordinates
 	tasks   int
 	perTask int
-	coords  []Coordinates // by task, then device
-	ids     []int         // likewise
-	flat    []int32       // mesh place, row-major -> index into coords, or -1
-	byID    map[int]int32 // device id -> index into coords
-	slices  int           // at least 1, but for the zero value
+	coords  []Coordinates // by task and device
+	ids     []int         // by task and device
+	flat    []int32       // row-major mesh index to index into coords, or -1
+	byID    map[int]int32 // device id to index into coords
+	slices  int           // at least 1, except in the zero value
 }
 
-// ErrTopology is matched by the error of a description of a topology that is wrong. It names the field
-// of [TopologyOptions] or [LogicalOptions], or "proto" for the wire form.
+// ErrTopology is matched by errors for invalid topologies. The message contains the field of
+// [TopologyOptions] or [LogicalOptions], or "proto" for a malformed protocol buffer.
 var ErrTopology = errkind.New(errkind.ValueError, "tpu: topology")
 
-// topologyError is the error of a field. The hint may be empty.
+// topologyError returns an error for a field. The hint may be empty.
 func topologyError(field, hint, format string, args ...any) error {
 	return &errkind.Fault{Op: "tpu: topology: " + field, Match: ErrTopology, Reason: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// lookUp is the error of what a topology or an assignment does not have.
-func lookUp(reason, hint string) error {
+// lookupError returns an error for a device or core that does not exist.
+func lookupError(reason, hint string) error {
 	return &errkind.Fault{Op: "tpu", Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// NewTopology checks and copies a description of a slice. It refuses, with an error that matches [ErrTopology], a
-// mesh that is not four positive sizes, tasks of different sizes, and coordinates or ids that are
-// repeated, negative or outside the mesh.
+// NewTopology validates and copies options. The error matches [ErrTopology]. The mesh must have
+// four positive sizes, all tasks must have the same number of devices, coordinates must be unique
+// and within the mesh, and ids must be unique and not negative.
 func NewTopology(options TopologyOptions) (Topology, error) {
 	mesh, size, err := checkMesh(options.MeshShape)
 	if err != nil {
@@ -81,22 +80,22 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 	}
 	t := Topology{name: options.Name, mesh: mesh, tasks: len(options.DeviceCoordinates), slices: max(options.Slices, 1)}
 	if options.Slices < 0 || mesh[0]%t.slices != 0 {
-		return Topology{}, topologyError("Slices", "", "%d slices cannot stand side by side in a mesh of %d along x", options.Slices, mesh[0])
+		return Topology{}, topologyError("Slices", "", "a mesh of size %d along x cannot be divided into %d slices", mesh[0], options.Slices)
 	}
 	if t.tasks > 0 {
 		t.perTask = len(options.DeviceCoordinates[0])
 	}
 	for task, devices := range options.DeviceCoordinates {
 		if len(devices) != t.perTask {
-			return Topology{}, topologyError("DeviceCoordinates", "give all tasks the same number", "task %d has %d devices and task 0 has %d",
-				task, len(devices), t.perTask)
+			return Topology{}, topologyError("DeviceCoordinates", "all tasks need the same number of devices",
+				"task %d has %d devices and task 0 has %d", task, len(devices), t.perTask)
 		}
 		t.coords = append(t.coords, devices...)
 	}
-	if err := t.index(size); err != nil {
+	if err := t.indexDevices(size); err != nil {
 		return Topology{}, err
 	}
-	if err := t.numberDevices(options.DeviceIDs); err != nil {
+	if err := t.indexIDs(options.DeviceIDs); err != nil {
 		return Topology{}, err
 	}
 	return t, nil
@@ -104,7 +103,7 @@ func NewTopology(options TopologyOptions) (Topology, error) {
 
 func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
 	if len(shape) != MeshRank {
-		return mesh, 0, topologyError("MeshShape", "give x, y, z and core", "%v has %d entries", shape, len(shape))
+		return mesh, 0, topologyError("MeshShape", "pass x, y, z and core", "%v has %d entries", shape, len(shape))
 	}
 	size = 1
 	for i, n := range shape {
@@ -120,29 +119,30 @@ func checkMesh(shape []int) (mesh Coordinates, size int, err error) {
 	return mesh, size, nil
 }
 
-// index fills the map from places to devices.
-func (t *Topology) index(size int) error {
+// indexDevices fills t.flat.
+func (t *Topology) indexDevices(size int) error {
 	t.flat = slices.Repeat([]int32{-1}, size)
 	for i, c := range t.coords {
-		if !t.inMesh(c) {
+		if !t.contains(c) {
 			return topologyError("DeviceCoordinates", "", "task %d device %d at %v is outside the mesh %v",
 				i/t.perTask, i%t.perTask, c, t.mesh)
 		}
-		at := &t.flat[t.place(c)]
-		if *at >= 0 {
+		slot := &t.flat[t.meshIndex(c)]
+		if *slot >= 0 {
 			return topologyError("DeviceCoordinates", "", "task %d device %d and task %d device %d are both at %v",
-				int(*at)/t.perTask, int(*at)%t.perTask, i/t.perTask, i%t.perTask, c)
+				int(*slot)/t.perTask, int(*slot)%t.perTask, i/t.perTask, i%t.perTask, c)
 		}
-		*at = int32(i)
+		*slot = int32(i)
 	}
 	return nil
 }
 
-func (t *Topology) numberDevices(ids [][]int) error {
+// indexIDs fills t.ids and t.byID.
+func (t *Topology) indexIDs(ids [][]int) error {
 	t.ids = make([]int, len(t.coords))
 	t.byID = make(map[int]int32, len(t.coords))
 	if ids != nil && len(ids) != t.tasks {
-		return topologyError("DeviceIDs", "", "ids for %d tasks, there are %d", len(ids), t.tasks)
+		return topologyError("DeviceIDs", "", "ids for %d tasks, but there are %d tasks", len(ids), t.tasks)
 	}
 	for task, row := range ids {
 		if len(row) != t.perTask {
@@ -158,14 +158,14 @@ func (t *Topology) numberDevices(ids [][]int) error {
 			return topologyError("DeviceIDs", "", "id %d is negative", id)
 		}
 		if _, taken := t.byID[id]; taken {
-			return topologyError("DeviceIDs", "", "id %d is given twice", id)
+			return topologyError("DeviceIDs", "", "id %d is used twice", id)
 		}
 		t.ids[i], t.byID[id] = id, int32(i)
 	}
 	return nil
 }
 
-func (t Topology) inMesh(c Coordinates) bool {
+func (t Topology) contains(c Coordinates) bool {
 	for i, at := range c {
 		if at < 0 || at >= t.mesh[i] {
 			return false
@@ -174,31 +174,31 @@ func (t Topology) inMesh(c Coordinates) bool {
 	return true
 }
 
-// place returns the row-major number of a place in the mesh.
-func (t Topology) place(c Coordinates) int {
+// meshIndex returns the row-major index of c in the mesh.
+func (t Topology) meshIndex(c Coordinates) int {
 	return ((c[0]*t.mesh[1]+c[1])*t.mesh[2]+c[2])*t.mesh[3] + c[3]
 }
 
-// find returns the index of the device at a place.
-func (t Topology) find(c Coordinates) (int, error) {
-	if !t.inMesh(c) {
-		return 0, lookUp(fmt.Sprintf("coordinates %v are outside the mesh %v", c, t.mesh), "")
+// deviceIndex returns the index of the device at c.
+func (t Topology) deviceIndex(c Coordinates) (int, error) {
+	if !t.contains(c) {
+		return 0, lookupError(fmt.Sprintf("coordinates %v are outside the mesh %v", c, t.mesh), "")
 	}
-	i := t.flat[t.place(c)]
+	i := t.flat[t.meshIndex(c)]
 	if i < 0 {
-		return 0, lookUp(fmt.Sprintf("no device at coordinates %v: it is missing from the slice", c), "see MissingDevices")
+		return 0, lookupError(fmt.Sprintf("the device at coordinates %v is missing from the slice", c), "see MissingDevices")
 	}
 	return int(i), nil
 }
 
-// Equal reports whether both topologies have the same mesh, devices and ids. Names and the number of
-// slices do not count.
+// Equal reports whether both topologies have the same mesh, devices and ids. It ignores the names
+// and the number of slices.
 func (t Topology) Equal(other Topology) bool {
 	return t.mesh == other.mesh && t.tasks == other.tasks && t.perTask == other.perTask &&
 		slices.Equal(t.coords, other.coords) && slices.Equal(t.ids, other.ids)
 }
 
-// String returns a line such as Topology(v2-8, mesh 2x2x1x2, 1 tasks of 8 devices).
+// String returns a summary such as Topology(v2-8, mesh 2x2x1x2, 1 tasks of 8 devices).
 func (t Topology) String() string {
 	name := t.name
 	if name != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNewTopologyRefuses(t *testing.T) {
+func TestNewTopologyRejectsInvalidOptions(t *testing.T) {
 	one, two := Coordinates{}, Coordinates{1}
 	for name, options := range map[string]TopologyOptions{
 		"repeated place":  {MeshShape: []int{2, 1, 1, 1}, DeviceCoordinates: [][]Coordinates{{one, one}}},
@@ -26,7 +26,7 @@ func TestNewTopologyRefuses(t *testing.T) {
 	}
 }
 
-func TestNamesAndOrdersPrint(t *testing.T) {
+func TestStringMethods(t *testing.T) {
 	assert.Equal(t, []string{"AUTO", "RING", "MESH", "DeviceOrder(9)"},
 		[]string{AutoOrder.String(), RingOrder.String(), MeshOrder.String(), DeviceOrder(9).String()})
 	a, err := ParseAccelerator("v5p-16")

@@ -10,8 +10,8 @@ const (
 	fieldCoordinates = 4
 )
 
-// MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, as TensorFlow's
-// Topology.serialized does. The message has no place for device ids and names.
+// MarshalProto returns the topology as a serialized tensorflow.tpu.TopologyProto, like TensorFlow's
+// Topology.serialized. The message does not contain device ids, names and the number of slices.
 func (t Topology) MarshalProto() []byte {
 	if len(t.flat) == 0 {
 		return nil
@@ -30,10 +30,10 @@ func (t Topology) MarshalProto() []byte {
 	return protoint.AppendInts(b, fieldCoordinates, coords)
 }
 
-// ParseTopologyProto reads a serialized tensorflow.tpu.TopologyProto, as [Topology.MarshalProto]
-// writes it and as TensorFlow's tf.tpu.experimental.initialize_tpu_system returns it. Device d of
-// task t gets the id t*NumTPUsPerTask + d. Fields it does not know are skipped. A damaged or
-// contradictory message gives an error that matches [ErrTopology].
+// ParseTopologyProto parses a serialized tensorflow.tpu.TopologyProto, for example the result of
+// TensorFlow's tf.tpu.experimental.initialize_tpu_system. Device d of task t has the id
+// t*NumTPUsPerTask + d. Unknown fields are ignored. The error for a malformed or inconsistent
+// message matches [ErrTopology].
 func ParseTopologyProto(wire []byte) (Topology, error) {
 	var mesh, numbers []int
 	var tasks, perTask int
@@ -55,16 +55,16 @@ func ParseTopologyProto(wire []byte) (Topology, error) {
 			return Topology{}, topologyError("proto", "", "field %d: %v", f.Number, err)
 		}
 	}
-	return fromNumbers(mesh, tasks, perTask, numbers)
+	return newProtoTopology(mesh, tasks, perTask, numbers)
 }
 
-func fromNumbers(mesh []int, tasks, perTask int, numbers []int) (Topology, error) {
+func newProtoTopology(mesh []int, tasks, perTask int, numbers []int) (Topology, error) {
 	if tasks < 0 || perTask < 0 {
 		return Topology{}, topologyError("proto", "", "%d tasks of %d devices: a number is negative", tasks, perTask)
 	}
 	devices := len(numbers) / MeshRank
 	if len(numbers)%MeshRank != 0 || perTask > 0 && (tasks != devices/perTask || devices%perTask != 0) || perTask == 0 && devices != 0 {
-		return Topology{}, topologyError("DeviceCoordinates", "", "%d numbers, but %d tasks of %d devices have four numbers each",
+		return Topology{}, topologyError("DeviceCoordinates", "", "%d numbers, expected four for each of %d tasks with %d devices",
 			len(numbers), tasks, perTask)
 	}
 	if perTask == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTopologyProtoRoundTrips(t *testing.T) {
+func TestParseTopologyProtoIsInverseOfMarshal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 200 {
 		topology := randomTopology(t, rng)

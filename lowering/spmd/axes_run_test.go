@@ -187,13 +187,13 @@ func TestOptionsAndSignaturesOfBadAxesAreRefused(t *testing.T) {
 		options spmd.Options
 		result  logical.Annotation
 	}{
-		"make 4 logical devices, and the replica has 8": {spmd.Options{LogicalDevices: 8, LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
-		`axis name "replica" is reserved for the replicas`:        {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
-		`mesh axis "model": the name is used twice`:     {spmd.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
-		`split over axis "expert", which`:               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("", "expert")},
-		`split over the replicas; name axes`:            {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},
-		`dimension 1 of size 6 is not divisible into 4`: {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Over("", "model,sequence")},
-		`split "y" of shape [4 6]: parts [2 3] make 6`:  {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitInto(2, 3)},
+		"have 4 devices, but a replica has 8":                           {spmd.Options{LogicalDevices: 8, LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Annotation{}},
+		`axis name "replica" is reserved for the replicas`:              {spmd.Options{LogicalAxes: []sharding.Axis{{Name: "replica", Size: 2}}}, logical.Annotation{}},
+		`mesh axis "model": the name is used twice`:                     {spmd.Options{LogicalAxes: []sharding.Axis{model2, model2}}, logical.Annotation{}},
+		`split over axis "expert", which`:                               {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("", "expert")},
+		`split over the replicas; use axes`:                             {spmd.Options{LogicalAxes: []sharding.Axis{model2}}, logical.Over("replica", "")},
+		`dimension 1 of size 6 is not divisible into 4`:                 {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.Over("", "model,sequence")},
+		`split "y" of shape [4 6]: the product of the parts [2 3] is 6`: {spmd.Options{LogicalAxes: []sharding.Axis{model2, sequence2}}, logical.SplitInto(2, 3)},
 	} {
 		tr := spmd.NewTrace(c.options)
 		g := graph.NewGraph(tr, "step")

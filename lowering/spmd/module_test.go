@@ -50,11 +50,11 @@ func TestNodeFunctionsRefuseWhatCannotBePlaced(t *testing.T) {
 	}{
 		"assign to a device that is not there": {func(x *graph.Node) { logical.Assign(x, 4) }, "use a number from 0 to 3"},
 		"assign to a negative device":          {func(x *graph.Node) { logical.Assign(x, -1) }, "use a number from 0 to 3"},
-		"split with too few parts":             {func(x *graph.Node) { logical.Split(x, 4) }, "give 2 numbers"},
+		"split with too few parts":             {func(x *graph.Node) { logical.Split(x, 4) }, "pass 2 numbers"},
 		"split an indivisible dimension":       {func(x *graph.Node) { logical.Split(x, 1, 4) }, "dimension 1 of size 6 is not divisible into 4 parts; pad the dimension to 8"},
 		"split into a wrong product":           {func(x *graph.Node) { logical.Split(x, 2, 1) }, "is 2, but there are 4 logical devices"},
 		"split into zero parts":                {func(x *graph.Node) { logical.Split(x, 0, 4) }, "use 1 for a dimension that is not split"},
-		"split into negative parts":            {func(x *graph.Node) { logical.Split(x, -2, -2) }, "dimension 0 into -2 parts"},
+		"split into negative parts":            {func(x *graph.Node) { logical.Split(x, -2, -2) }, "dimension 0 is split into -2 parts"},
 		"run on a device that is not there":    {func(x *graph.Node) { logical.On(7, x, identity) }, "use a number from 0 to 3"},
 		"a region in a region": {func(x *graph.Node) {
 			logical.On(0, x, func(x *graph.Node) *graph.Node { return logical.On(1, x, identity) })

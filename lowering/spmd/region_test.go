@@ -72,13 +72,13 @@ func TestARegionRefusesWhatWouldLoseItsGradient(t *testing.T) {
 			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.Mul(x, graph.Mul(x, x)) })
 			first := graph.Gradient(graph.ReduceAllSum(y), x)[0]
 			graph.Gradient(graph.ReduceAllSum(first), x)
-		}, "a gradient of a gradient"},
+		}, "a second derivative"},
 		"a second derivative by what was above the region": {func(x *graph.Node) {
 			y := logical.On(0, x, func(x *graph.Node) *graph.Node { return graph.MulScalar(x, 3) })
 			z := graph.Mul(y, graph.Mul(y, y))
 			first := graph.Gradient(graph.ReduceAllSum(z), x)[0]
 			graph.Gradient(graph.ReduceAllSum(first), x)
-		}, "a gradient of a gradient"},
+		}, "a second derivative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := graph.NewGraph(spmd.NewTrace(spmd.Options{LogicalDevices: 2}), "step")

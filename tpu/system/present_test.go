@@ -75,7 +75,7 @@ func TestDevicesWithoutCoordinatesStandInALine(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, [4]int{1, 2, 2, 2}, topology.MeshShape())
 	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(others{platform: "cuda", count: 3})
-	assert.ErrorContains(t, err, "8 places for 3 devices")
+	assert.ErrorContains(t, err, "has size 8, but there are 3 devices")
 	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).topology(others{platform: "tpu", count: 3})
 	assert.ErrorContains(t, err, "MeshShape for devices that have places of their own")
 }

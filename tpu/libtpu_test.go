@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// described is a topology as libtpu describes it; testdata/topologies is written by a test of
-// package system.
-type described struct {
+// libtpuTopology is a topology that libtpu reported. A test of package system writes
+// testdata/topologies.
+type libtpuTopology struct {
 	Name        string
 	Accelerator string
 	Slices      int
@@ -27,7 +27,7 @@ type described struct {
 	Tasks       [][][5]int // id, x, y, z, core
 }
 
-func (d described) topology(t *testing.T) tpu.Topology {
+func (d libtpuTopology) topology(t *testing.T) tpu.Topology {
 	t.Helper()
 	var coords [][]tpu.Coordinates
 	var ids [][]int
@@ -45,24 +45,24 @@ func (d described) topology(t *testing.T) tpu.Topology {
 	return topology
 }
 
-func readDescribed(t *testing.T) []described {
+func readTopologies(t *testing.T) []libtpuTopology {
 	t.Helper()
 	files, err := filepath.Glob("testdata/topologies/*.json")
 	require.NoError(t, err)
 	require.Len(t, files, 21)
-	var all []described
+	var all []libtpuTopology
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		var d described
+		var d libtpuTopology
 		require.NoError(t, json.Unmarshal(b, &d), file)
 		all = append(all, d)
 	}
 	return all
 }
 
-func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
-	for _, d := range readDescribed(t) {
+func TestAcceleratorTopologyMatchesLibtpu(t *testing.T) {
+	for _, d := range readTopologies(t) {
 		if d.Slices > 1 {
 			continue // an Accelerator is one slice
 		}
@@ -74,9 +74,9 @@ func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
 			assert.Equal(t, d.Hosts, a.Hosts())
 			assert.Equal(t, d.Devices, a.Devices())
 			assert.Equal(t, d.PerChip, a.Generation().DevicesPerChip)
-			// Programs have most of the memory that a chip is sold with, and the runtime the rest.
+			// The runtime reserves a small part of the published memory.
 			share := float64(d.HBMBytes) * float64(d.PerChip) / float64(a.Generation().HBMBytes)
-			assert.InDelta(t, 0.97, share, 0.06, "share of the memory")
+			assert.InDelta(t, 0.97, share, 0.06, "fraction of the published memory")
 			topology, err := a.Topology()
 			require.NoError(t, err)
 			real := d.topology(t)
@@ -87,8 +87,8 @@ func TestAcceleratorsAreLaidOutAsLibtpuDescribesThem(t *testing.T) {
 	}
 }
 
-func TestReplicasFillEveryDescribedSlice(t *testing.T) {
-	for _, d := range readDescribed(t) {
+func TestFitMatchesNumberOfChips(t *testing.T) {
+	for _, d := range readTopologies(t) {
 		topology := d.topology(t)
 		shape := []int{1, 1, 1, topology.MeshShape()[3]}
 		replicas, err := tpu.AssignmentOptions{ComputationShape: shape}.Fit(topology)
