@@ -94,7 +94,7 @@ func TestAOTAClosedSliceTakesNoStrategy(t *testing.T) {
 	var own *strategy.Error
 	require.ErrorAs(t, err, &own)
 	require.ErrorIs(t, err, pjrt.ErrClosed)
-	assert.EqualError(t, err, "strategy: new ahead of time: system: the slice is closed; make another with Describe")
+	assert.EqualError(t, err, "strategy: new ahead of time: system: the slice is closed; create a new one with Describe")
 }
 
 // A nest function of shapes is compiled for a slice that is not there.

@@ -312,7 +312,7 @@ func TestAClosedSystemTakesNoStrategy(t *testing.T) {
 	require.ErrorAs(t, err, &own)
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 	assert.Equal(t, errkind.RuntimeError, errkind.Of(err))
-	assert.EqualError(t, err, "strategy: new: system: the system is closed; make another with Open")
+	assert.EqualError(t, err, "strategy: new: system: the system is closed; create a new one with Open")
 }
 
 // What was not opened gives no strategy, and a zero strategy does nothing.

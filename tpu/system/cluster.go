@@ -11,11 +11,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// resolve finds out which processes there are, if the options say how.
+// resolve returns the cluster from the options.
 func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error) {
 	switch {
 	case s.opts.Cluster != nil && s.opts.Resolver != nil:
-		return nil, &errkind.Fault{Op: "options", Reason: "Cluster and Resolver are both set", Hint: "give one", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "options", Reason: "Cluster and Resolver are both set", Hint: "set only one of them",
+			Class: errkind.ValueError}
 	case s.opts.Cluster != nil:
 		c := s.opts.Cluster.Clone()
 		return &c, nil
@@ -27,8 +28,8 @@ func (s *starter) resolve(ctx context.Context) (*clusterresolver.Cluster, error)
 	return &c, nil
 }
 
-// checkEnvironment holds the environment against the metadata: resolvers do so with what they read,
-// this does it for a cluster from elsewhere too.
+// checkEnvironment compares the environment with the metadata server. A resolver does this for its
+// own sources; this check also covers clusters from other sources.
 func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Finding, error) {
 	env, err := clusterresolver.ReadEnvironment(getenvOf(s.opts))
 	if err != nil {
@@ -36,43 +37,42 @@ func (s *starter) checkEnvironment(ctx context.Context) ([]clusterresolver.Findi
 	}
 	var md clusterresolver.Metadata
 	if s.opts.Metadata != nil && !env.SkipMetadata {
-		var answer *clusterresolver.MetadataError
+		var metadataErr *clusterresolver.MetadataError
 		switch md, err = s.opts.Metadata.Read(ctx); {
 		case err == nil || errors.Is(err, clusterresolver.ErrNotDetected):
-		case errors.As(err, &answer) && ctx.Err() == nil && len(env.Hostnames)+len(env.ProcessAddresses) > 0:
-			s.logger.Warn("system: the environment names all processes, and is not held against the metadata", "error", err)
+		case errors.As(err, &metadataErr) && ctx.Err() == nil && len(env.Hostnames)+len(env.ProcessAddresses) > 0:
+			s.logger.Warn("system: cannot compare the environment with the metadata server; using the processes of the environment", "error", err)
 		default:
 			return nil, err
 		}
 	}
-	var refused []clusterresolver.Finding
+	var failures []clusterresolver.Finding
 	findings := clusterresolver.Check(env, md)
 	for _, f := range s.cluster.Findings {
-		if !slices.Contains(findings, f) { // the resolver has asked more than this check
+		if !slices.Contains(findings, f) { // the resolver uses more sources than this check
 			s.logger.Warn("system: environment", "finding", f.String())
 		}
 	}
 	for _, f := range findings {
 		s.logger.Warn("system: environment", "finding", f.String())
 		if f.Severity == clusterresolver.SeverityError {
-			refused = append(refused, f)
+			failures = append(failures, f)
 		}
 	}
-	if len(refused) > 0 && !s.opts.AllowFindings {
-		return findings, &clusterresolver.CheckError{Resolver: s.cluster.Source, Findings: refused}
+	if len(failures) > 0 && !s.opts.AllowFindings {
+		return findings, &clusterresolver.CheckError{Resolver: s.cluster.Source, Findings: failures}
 	}
 	return findings, nil
 }
 
-// workers are the cluster's tasks that have devices, in order: the workers, or, in a cluster
-// without any, the tasks of this process's own job.
+// workers returns the cluster's tasks with devices, in order. These are the tasks of the job
+// "worker" or, without such a job, of this process's job.
 func (s *starter) workers() []Process {
 	if s.cluster == nil {
 		return nil
 	}
 	for _, job := range []string{clusterresolver.JobWorker, s.cluster.Task.Type} {
-		// An unknown job has no tasks.
-		tasks, _ := s.cluster.Spec.Tasks(job)
+		tasks, _ := s.cluster.Spec.Tasks(job) // an unknown job has no tasks
 		var processes []Process
 		for _, t := range tasks {
 			processes = append(processes, Process{Task: clusterresolver.Task{Type: job, ID: t.Index}, Address: t.Address})
@@ -84,8 +84,8 @@ func (s *starter) workers() []Process {
 	return nil
 }
 
-// processes is how many processes there should be over all slices, 0 if not known.
-func (s *starter) processes() int {
+// processCount returns the expected number of processes of all slices, or 0 if it is unknown.
+func (s *starter) processCount() int {
 	n := len(s.workers())
 	if n > 0 {
 		_, n = s.cluster.TPU.Multislice.Global(0, n)
@@ -93,26 +93,27 @@ func (s *starter) processes() int {
 	return n
 }
 
-func (s *starter) others() int { return max(0, len(s.workers())-1) }
+func (s *starter) otherWorkers() int { return max(0, len(s.workers())-1) }
 
-// member returns the process of a number.
-func (s *starter) member(process int) Process {
+// processAt returns the process with the given index.
+func (s *starter) processAt(process int) Process {
 	if workers := s.workers(); process < len(workers) {
 		return workers[process]
 	}
 	return Process{Task: clusterresolver.Task{Type: clusterresolver.JobWorker, ID: process}}
 }
 
-// ErrCount is matched by the error of more or fewer devices, chips or processes than the cluster
-// promises. It has both numbers.
-var ErrCount = errkind.New(errkind.RuntimeError, "another number than the cluster promises")
+// ErrCount is matched by errors for a number of devices, chips or processes that differs from the
+// cluster. The message contains both numbers.
+var ErrCount = errkind.New(errkind.RuntimeError, "the number differs from the cluster")
 
-// miscounted is the error of what was seen, where the source of the cluster promises another number.
-func miscounted(seen int, what, source string, want int, hint string) error {
-	return &errkind.Fault{Op: fmt.Sprintf("%d %s, but %s says %d", seen, what, source, want), Match: ErrCount, Hint: hint}
+// countError returns an error for a number of units that differs from the number that source
+// specifies.
+func countError(got int, unit, source string, want int, hint string) error {
+	return &errkind.Fault{Op: fmt.Sprintf("found %d %s, but %s specifies %d", got, unit, source, want), Match: ErrCount, Hint: hint}
 }
 
-// checkCounts holds the devices against the cluster.
+// checkCounts compares the number of processes, chips and devices with the cluster.
 func (s *starter) checkCounts(sys *System) error {
 	if s.cluster == nil {
 		return nil
@@ -121,26 +122,28 @@ func (s *starter) checkCounts(sys *System) error {
 	if s.cluster.Source != "" {
 		source += " of " + s.cluster.Source
 	}
-	if want := s.processes(); want > 0 && want != sys.NumProcesses() {
-		return miscounted(sys.NumProcesses(), "processes", source, want, "start one process on each host, and see that all have the slice's own variables")
+	if want := s.processCount(); want > 0 && want != sys.NumProcesses() {
+		return countError(sys.NumProcesses(), "processes", source, want,
+			"start one process on each host, and check that all have the environment variables of the slice")
 	}
 	if err := s.checkChips(sys, source); err != nil {
 		return err
 	}
 	if workers := s.workers(); len(workers) > 1 {
-		at, _ := s.cluster.TPU.Multislice.Global(s.cluster.Task.ID, len(workers))
-		if at != sys.process && s.cluster.Task.Known() {
-			s.logger.Warn("system: the runtime numbers this process differently", "task", s.cluster.Task.String(), "process", sys.process)
+		process, _ := s.cluster.TPU.Multislice.Global(s.cluster.Task.ID, len(workers))
+		if process != sys.process && s.cluster.Task.Known() {
+			s.logger.Warn("system: the runtime's process index differs from the task index",
+				"task", s.cluster.Task.String(), "process", sys.process)
 		}
 	}
 	return nil
 }
 
-// checkChips holds this process's devices against the chips and the devices that it was told of. A
-// number that was only inferred, from the type of the accelerator, is a warning: the devices that
-// are there are right.
+// checkChips compares the chips and devices of this process with the cluster. If the expected
+// number of devices was only inferred from the accelerator type, a difference is logged instead of
+// returned, because the existing devices are usable.
 func (s *starter) checkChips(sys *System, source string) error {
-	const hint = "see TPU_VISIBLE_CHIPS and TPU_CHIPS_PER_PROCESS_BOUNDS, and the machine for a chip that failed"
+	const hint = "check TPU_VISIBLE_CHIPS and TPU_CHIPS_PER_PROCESS_BOUNDS, and check the host for a failed chip"
 	devices, chips := 0, map[[3]int]bool{}
 	for _, id := range sys.topology.DeviceIDs()[sys.process] {
 		if at, ok := sys.topology.CoordinatesOfDevice(id); ok && sys.Addressable(id) {
@@ -148,28 +151,27 @@ func (s *starter) checkChips(sys *System, source string) error {
 			chips[[3]int(at[:3])] = true
 		}
 	}
-	told := s.cluster.TPU.ChipsPerProcess
-	want := told[0] * told[1] * told[2]
+	bounds := s.cluster.TPU.ChipsPerProcess
+	want := bounds[0] * bounds[1] * bounds[2]
 	if s.cluster.TPU.VisibleChips != nil {
 		want = len(s.cluster.TPU.VisibleChips)
 	}
 	if want > 0 && want != len(chips) {
-		return miscounted(len(chips), "chips of this process", source, want, hint)
+		return countError(len(chips), "chips of this process", source, want, hint)
 	}
 	want = s.cluster.NumAccelerators
 	switch {
 	case want == 0 || want == devices:
 	case s.cluster.AcceleratorsInferred:
-		s.logger.Warn("system: another number of devices than the accelerator type lets expect", "devices", devices, "expected", want,
+		s.logger.Warn("system: the number of devices differs from the accelerator type", "devices", devices, "expected", want,
 			"accelerator_type", s.cluster.TPU.AcceleratorType)
 	default:
-		return miscounted(devices, "devices of this process", source, want, hint)
+		return countError(devices, "devices of this process", source, want, hint)
 	}
 	return nil
 }
 
-// descriptions are the devices as the topology is read from them.
-func descriptions(devices []*pjrt.Device) []*pjrt.DeviceDescription {
+func deviceDescriptions(devices []*pjrt.Device) []*pjrt.DeviceDescription {
 	out := make([]*pjrt.DeviceDescription, len(devices))
 	for i, device := range devices {
 		out[i] = &device.DeviceDescription

@@ -14,39 +14,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-func TestInferredDevicesAreNoReasonToRefuseThoseThatAreThere(t *testing.T) {
-	// A v4-8 whose cores are not joined, or a table that is behind the world.
+func TestInferredNumberOfDevicesOnlyWarns(t *testing.T) {
+	// The runtime creates one device per core, or the table of accelerators is outdated.
 	for _, accelerator := range []string{"v4-8", "v5litepod-4"} {
-		known, err := clusterresolver.GKE{Getenv: environment(map[string]string{
+		known, err := clusterresolver.GKE{Getenv: getenvFrom(map[string]string{
 			"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": accelerator, "TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1"})}.Resolve(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 4, known.NumAccelerators)
 		var log bytes.Buffer
-		sys, err := system.Open(t.Context(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Cluster: &known, Getenv: empty,
+		sys, err := system.Open(t.Context(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu"), Cluster: &known, Getenv: emptyGetenv,
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
 		assert.Contains(t, log.String(), "devices=8 expected=4 accelerator_type="+accelerator)
 		require.NoError(t, sys.Close())
 	}
-	// A real v4-8: one device a chip, as the resolver expects.
-	known, err := clusterresolver.GKE{Getenv: environment(map[string]string{
+	// A real v4-8 has one device per chip, as the resolver expects.
+	known, err := clusterresolver.GKE{Getenv: getenvFrom(map[string]string{
 		"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v4-8", "TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1"})}.Resolve(t.Context())
 	require.NoError(t, err)
 	var log bytes.Buffer
 	sys, err := system.Open(t.Context(), system.Options{CPUDevices: 4, MeshShape: []int{2, 2, 1, 1}, Plugin: plugintest.Path(t, "cpu"), Cluster: &known,
-		Getenv: empty, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		Getenv: emptyGetenv, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	assert.NotContains(t, log.String(), "level=WARN")
 	require.NoError(t, sys.Close())
 }
 
-func TestFindingsCanBeAllowed(t *testing.T) {
+func TestAllowFindings(t *testing.T) {
 	var log bytes.Buffer
-	known := workers(t, 0, "a:1")
+	known := workerCluster(t, 0, "a:1")
 	known.Findings = []clusterresolver.Finding{{Code: "other", Do: "look at the resolver"}}
 	sys, err := system.Open(context.Background(), system.Options{
 		CPUDevices: 2, Plugin: plugintest.Path(t, "cpu"), Cluster: known, AllowFindings: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Getenv: environment(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),
+		Getenv: getenvFrom(map[string]string{"TPU_HOST_BOUNDS": "1,1,4", "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"}),
 	})
 	require.NoError(t, err)
 	assert.Contains(t, log.String(), "look at the resolver")

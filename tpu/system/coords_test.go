@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSlicesStandSideBySideAlongX(t *testing.T) {
+func TestSlicesAreAdjacentAlongX(t *testing.T) {
 	b, err := os.ReadFile(goldenPath("2x v5litepod-16"))
 	require.NoError(t, err)
 	var g goldenTopology

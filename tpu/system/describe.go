@@ -17,9 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Slice is a described slice of TPUs, or GPUs, that need not be at hand: where its devices are, and the
-// plugin that can compile for them. It owns plugin memory until Close; what its methods return
-// stays valid. It is safe for concurrent use.
+// Slice describes one or several TPU slices, or GPUs, without the hardware. It contains the
+// topology, and the plugin that compiles for these devices. A Slice owns plugin memory until Close;
+// values returned by its methods remain valid after Close. It is safe for concurrent use.
 type Slice struct {
 	plugin   *pjrt.Plugin
 	handle   *pjrt.Topology
@@ -28,53 +28,52 @@ type Slice struct {
 	closed   atomic.Bool
 }
 
-// SliceFacts holds what is known of a described slice, as data.
+// SliceFacts contains the properties of a Slice.
 type SliceFacts struct {
-	// Name is the name in canonical form, such as "v5e:4x4" or "2x v5e:4x4".
+	// Name is the canonical name, such as "v5e:4x4" or "2x v5e:4x4".
 	Name string `json:"name"`
-	// Accelerator is the type as Cloud TPU names it, such as "v5litepod-16".
+	// Accelerator is the Cloud TPU accelerator type, such as "v5litepod-16".
 	Accelerator string `json:"accelerator"`
-	// Slices is the number of equal slices that are joined.
+	// Slices is the number of slices, which are equal.
 	Slices int `json:"slices"`
-	// Kind is the plugin's name of the devices, such as "TPU v5 lite".
+	// Kind is the plugin's name for the device kind, such as "TPU v5 lite".
 	Kind string `json:"kind"`
-	// Chips, Hosts and Devices count the chips, the machines and the devices of all slices.
+	// Chips, Hosts and Devices are totals over all slices.
 	Chips   int `json:"chips"`
 	Hosts   int `json:"hosts"`
 	Devices int `json:"devices"`
-	// DevicesPerChip is the number of devices that the runtime makes of a chip.
+	// DevicesPerChip is the number of devices that the runtime creates for a chip.
 	DevicesPerChip int `json:"devices_per_chip"`
-	// HBMBytes is the memory of one device that programs can use, in bytes, as the plugin says.
+	// HBMBytes is the memory in bytes that programs can use on a device, as reported by the plugin.
 	HBMBytes int64 `json:"hbm_bytes"`
-	// PeakFLOPS is the peak of one device in bfloat16 operations a second, from [tpu.Generations].
-	PeakFLOPS float64 `json:"peak_flops"`
-	// HBMBandwidth is the published rate of one device's memory in bytes a second, from
+	// PeakFLOPS is the peak performance of a device in bfloat16 operations per second, from
 	// [tpu.Generations].
+	PeakFLOPS float64 `json:"peak_flops"`
+	// HBMBandwidth is the memory bandwidth of a device in bytes per second, from [tpu.Generations].
 	HBMBandwidth float64 `json:"hbm_bandwidth"`
-	// Wrap says along which axes the interconnect closes to a ring.
+	// Wrap reports, for x, y and z, whether the interconnect is a ring.
 	Wrap [3]bool `json:"wrap"`
-	// Twist says whether the ring is twisted as it closes.
+	// Twist reports whether the torus is twisted.
 	Twist bool `json:"twist"`
-	// Plugin is the plugin's version text.
+	// Plugin is the version text of the plugin.
 	Plugin string `json:"plugin"`
 }
 
-// joined is a number of slices before a name, as in "2x v5e-256".
-var joined = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
+// slicesPrefix matches a name with a number of slices, such as "2x v5e-256".
+var slicesPrefix = regexp.MustCompile(`^([0-9]{1,4})\s*x\s+(.*)$`)
 
-// ParseSlices reads the name of a slice or of several equal slices: a name that
-// [tpu.ParseAccelerator] reads, with a number of slices before it if there are more than one, as in
-// "2x v5e-256". A wrong name gives a [*tpu.AcceleratorError].
+// ParseSlices parses the name of one or several equal slices: a name for [tpu.ParseAccelerator],
+// optionally preceded by the number of slices, as in "2x v5e-256". An invalid name is a
+// [*tpu.AcceleratorError].
 func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	slices = 1
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return 0, a, &tpu.AcceleratorError{Text: name, Reason: "it has letters that cannot be seen, such as a line's end", Hint: "leave them out"}
+		return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the name contains characters that are not printable", Hint: "remove them"}
 	}
 	text := strings.TrimSpace(name)
-	if m := joined.FindStringSubmatch(text); m != nil {
-		// The expression lets digits through only, and few of them.
+	if m := slicesPrefix.FindStringSubmatch(text); m != nil {
 		if slices, err = strconv.Atoi(m[1]); err != nil || slices < 1 {
-			return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the number of slices is below 1", Hint: "write at least 1, as in 2x " + m[2]}
+			return 0, a, &tpu.AcceleratorError{Text: name, Reason: "the number of slices must be at least 1", Hint: "write for example 2x " + m[2]}
 		}
 		text = m[2]
 	}
@@ -82,11 +81,11 @@ func ParseSlices(name string) (slices int, a tpu.Accelerator, err error) {
 	return slices, a, err
 }
 
-// CloudWrap says along which axes Cloud TPU closes a slice's interconnect to rings: a
-// three-dimensional slice whose sizes are all multiples of 4 is a torus; in two dimensions an axis
-// is a ring where it is as long as a pod's, 16 chips for v5e and v6e, and for v2 and v3 the whole
-// pod is a torus. Sources: the Cloud TPU documentation, "TPU configurations", and the public table
-// of slices in AI-Hypercomputer/maxtext.
+// CloudWrap reports, for x, y and z, whether the interconnect of a slice on Cloud TPU is a ring. A
+// three-dimensional slice is a torus if all its sizes are multiples of 4. For v5e and v6e, an axis
+// is a ring if it has 16 chips, the size of the pod. For v2 and v3, only a complete pod is a torus.
+// The sources are the Cloud TPU documentation ("TPU configurations") and the table of slices in
+// AI-Hypercomputer/maxtext.
 func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 	shape, g := a.Shape(), a.Generation()
 	switch g.Name {
@@ -102,70 +101,70 @@ func CloudWrap(a tpu.Accelerator) (wrap [3]bool) {
 	return [3]bool{torus, torus, torus}
 }
 
-// maxDevices bounds the devices of all slices together: several times what jobs use, and a minute
-// of libtpu's time.
+// maxDevices is the maximum number of devices of all slices. It is several times larger than real
+// jobs and takes libtpu about a minute.
 const maxDevices = 1 << 17
 
-// Describe describes a slice by name, through libtpu, without any TPU: "v5p:4x4x4", an accelerator
-// type such as "v5litepod-16" with Cloud TPU's default shape, or several slices, "2x v5e-256". It
-// takes milliseconds, most of it to load libtpu.
+// Describe returns the description of a slice from libtpu, without a TPU. The name is a topology
+// such as "v5p:4x4x4", an accelerator type such as "v5litepod-16", or several slices such as "2x
+// v5e-256". Describe takes milliseconds, most of which loads libtpu.
 //
-// The devices are those of the real runtime: v4 and v5p have one for each chip, which joins its two
-// cores (megacore), v2, v3 and tpu7x one for each core.
+// The devices are the devices of the runtime: one for each chip of v4 and v5p, whose two cores are
+// combined (megacore), and one for each core of v2, v3 and tpu7x.
 //
-// libtpu reads its environment as it is loaded. On a machine that shows no sign of a TPU (no
-// /dev/accel*, no /dev/vfio/*, no such device on the PCI bus) Describe sets, in the environment of
-// this process and only where nothing is set, TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE,
-// TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0, as libtpu would ask the network for minutes
-// otherwise, and ALLOW_MULTIPLE_LIBTPU_LOAD=1, so that several programs can compile side by side.
-// Logger is told of them. Call Describe before other goroutines of the program read or change the
-// environment through C. A machine with a TPU keeps its environment.
+// libtpu reads its environment when it is loaded. On a host without a TPU (see [HasTPU]) it would
+// query the metadata server for minutes. Therefore Describe sets TPU_SKIP_MDS_QUERY=1,
+// TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES=localhost and TPU_WORKER_ID=0 in the environment of
+// the process, and ALLOW_MULTIPLE_LIBTPU_LOAD=1 so that several processes can load libtpu. It does
+// not change variables that are already set, logs the variables that it sets, and does not change
+// the environment on a host with a TPU. Call Describe before other goroutines access the
+// environment through C.
 //
-// A name such as "h100:8" describes GPUs in the same way, through the CUDA plugin: a100, h100, h200 and
-// b200, in hosts of up to 8, whose coordinates are their numbers along x. The plugin and the assembler
-// that it calls are what `tpustrategy install cuda` puts there.
+// A name such as "h100:8" describes GPUs with the CUDA plugin. The supported GPUs are a100, h100,
+// h200 and b200, with up to 8 per host and coordinates along x. The command `tpustrategy install
+// cuda` installs the plugin and the assembler that it needs.
 //
-// libtpu aborts the process for some programs that it cannot compile: compile in a process of its
-// own what must not take others down.
+// libtpu aborts the process for some programs that it cannot compile. Compile in a separate process
+// (package pjrt/worker) if this is not acceptable.
 //
-// Errors: [*tpu.AcceleratorError] for a name of no slice that exists, [*pjrt.FindError] without
-// libtpu, [ErrMetadataQuery], [*pjrt.PluginError], [*pjrt.Error] from libtpu.
+// Errors are [*tpu.AcceleratorError] for an invalid name, [*pjrt.FindError] if libtpu is not found,
+// [ErrMetadataQuery], [*pjrt.PluginError], and [*pjrt.Error] from libtpu.
 func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	if IsGPUs(name) {
 		return describeGPUs(ctx, name, opts)
 	}
 	start := time.Now()
-	wrong := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
+	fail := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
 	slices, a, err := ParseSlices(name)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "system: describe", Err: err} // which names it
+		return nil, &errkind.Fault{Op: "system: describe", Err: err} // err contains the name
 	}
 	switch {
 	case opts.Slices < 0:
-		return nil, optionError("describe", fmt.Sprintf("%d slices", opts.Slices), "give a positive number, or 0 for what the name says")
+		return nil, optionError("describe", fmt.Sprintf("%d slices", opts.Slices), "use a positive number, or 0 for the number in the name")
 	case opts.Slices > 0 && slices > 1 && slices != opts.Slices:
-		return nil, optionError("describe", fmt.Sprintf("%q has %d slices and the option %d", name, slices, opts.Slices), "give one of them")
+		return nil, optionError("describe", fmt.Sprintf("%q has %d slices, but Slices is %d", name, slices, opts.Slices), "use only one of them")
 	case opts.Slices > 0:
 		slices = opts.Slices
 	}
 	if slices > maxDevices/a.Devices() {
 		return nil, &errkind.Fault{Op: "system: describe", Err: &tpu.AcceleratorError{Text: name, Reason: fmt.Sprintf(
-			"%d slices of %d devices are more than the %d devices that are described at once", slices, a.Devices(), maxDevices)}}
+			"%d slices with %d devices exceed the limit of %d devices", slices, a.Devices(), maxDevices)}}
 	}
 	found, err := Find(Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
-		return nil, wrong(err)
+		return nil, fail(err)
 	}
-	if err := prepare(thisHost(), a, opts); err != nil {
-		return nil, wrong(err)
+	if err := prepareHostWithoutTPU(localHost(), a, opts); err != nil {
+		return nil, fail(err)
 	}
 	wrap := CloudWrap(a)
 	if opts.Wrap != nil {
 		wrap = *opts.Wrap
 	}
-	options := map[string]any{"wrap": bits(wrap)}
+	options := map[string]any{"wrap": wrapOption(wrap)}
 	if g := a.Generation(); g.DevicesPerChip < g.CoresPerChip {
-		// Without it libtpu describes v4 as it was before its cores were joined.
+		// The default configuration of libtpu for v4 has one device for each core.
 		options["chip_config_name"] = "megacore"
 	}
 	if shape := a.Shape(); a.Hosts() == 1 {
@@ -176,10 +175,10 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	}
 	s, err := opts.describe(ctx, found.Path, a.String(), options)
 	if err != nil {
-		return nil, wrong(err)
+		return nil, fail(err)
 	}
-	if err := s.read(slices, a); err != nil {
-		return nil, errors.Join(wrong(err), s.Close())
+	if err := s.readFacts(slices, a); err != nil {
+		return nil, errors.Join(fail(err), s.Close())
 	}
 	if opts.Logger != nil {
 		opts.Logger.Info("slice described", "topology", s.topology.String(), "plugin", found.Path, "elapsed", time.Since(start))
@@ -187,7 +186,7 @@ func Describe(ctx context.Context, name string, opts DescribeOptions) (*Slice, e
 	return s, nil
 }
 
-// describe has a plugin describe devices by name; options are those that follow from it.
+// describe returns a Slice from the plugin at path. o.Options override options.
 func (o DescribeOptions) describe(ctx context.Context, path, name string, options map[string]any) (*Slice, error) {
 	plugin, err := pjrt.Open(path, o.PluginCheck)
 	if err != nil {
@@ -201,7 +200,7 @@ func (o DescribeOptions) describe(ctx context.Context, path, name string, option
 	return &Slice{plugin: plugin, handle: handle}, nil
 }
 
-func bits(wrap [3]bool) []int64 {
+func wrapOption(wrap [3]bool) []int64 {
 	out := make([]int64, len(wrap))
 	for i, w := range wrap {
 		if w {
@@ -211,19 +210,19 @@ func bits(wrap [3]bool) []int64 {
 	return out
 }
 
-// read takes the facts from the plugin's description.
-func (s *Slice) read(slices int, a tpu.Accelerator) error {
+// readFacts sets the topology and the facts from the plugin's description.
+func (s *Slice) readFacts(slices int, a tpu.Accelerator) error {
 	name := a.String()
 	if slices > 1 {
 		name = fmt.Sprintf("%dx %s", slices, name)
 	}
 	devices := s.handle.Devices()
 	var err error
-	if s.topology, err = topologyOf(name, devices); err != nil {
+	if s.topology, err = topologyFromDevices(name, devices); err != nil {
 		return err
 	}
 	g := a.Generation()
-	// The options may have libtpu make other devices of a chip than the runtime.
+	// With other options, libtpu can create another number of devices per chip than the runtime.
 	perChip := max(len(devices)/(slices*a.Chips()), 1)
 	s.facts = SliceFacts{
 		Name: name, Accelerator: a.Type(), Slices: slices, Kind: devices[0].Kind(),
@@ -248,13 +247,13 @@ func (s *Slice) read(slices int, a tpu.Accelerator) error {
 	return nil
 }
 
-// Topology returns where the devices of the slice are.
+// Topology returns the topology of the slice.
 func (s *Slice) Topology() tpu.Topology { return s.topology }
 
-// Facts returns what is known of the slice.
+// Facts returns the properties of the slice.
 func (s *Slice) Facts() SliceFacts { return s.facts }
 
-// Description returns the plugin's description, which stays the slice's to close.
+// Description returns the plugin's description, which the Slice owns.
 func (s *Slice) Description() *pjrt.Topology { return s.handle }
 
 // Plugin returns the plugin that compiles for the slice.
@@ -268,7 +267,7 @@ func (s *Slice) Compile(ctx context.Context, program pjrt.Program, opts pjrt.Com
 	return s.handle.Compile(ctx, program, opts)
 }
 
-// Close gives the description back. A second Close returns the first result.
+// Close releases the plugin's description. Further calls return the result of the first call.
 func (s *Slice) Close() error {
 	if s == nil || s.handle == nil {
 		return nil
@@ -277,7 +276,8 @@ func (s *Slice) Close() error {
 	return s.handle.Close()
 }
 
-// Check returns nil until the slice is closed, and then an error that matches [pjrt.ErrClosed].
+// Check returns nil, or an error that matches [pjrt.ErrClosed] if the slice is closed or is the
+// zero value.
 func (s *Slice) Check() error {
 	switch {
 	case s.handle == nil:

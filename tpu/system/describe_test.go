@@ -22,26 +22,26 @@ import (
 
 var update = flag.Bool("update", false, "write the golden topologies anew")
 
-// described are the slices that are committed under tpu/testdata/topologies.
-var described = []string{
+// goldenSlices lists the slices whose topologies are stored in tpu/testdata/topologies.
+var goldenSlices = []string{
 	"v2-8", "v2:4x4", "v3-8", "v3-32", "v4-8", "v4:2x2x4", "v4-128",
 	"v5litepod-1", "v5litepod-4", "v5litepod-8", "v5e:4x4", "v5litepod-256", "2x v5litepod-16",
 	"v5p-8", "v5p:2x2x2", "v5p-128", "v5p:16x16x16", "v6e-8", "v6e-256", "tpu7x-8", "tpu7x:4x4x4",
 }
 
-// goldenTopology is a topology as it is committed.
+// goldenTopology is the stored form of a topology.
 type goldenTopology struct {
 	system.SliceFacts
 	Mesh []int `json:"mesh"`
-	// Tasks lists, by task, its devices as id, x, y, z, core.
+	// Tasks lists the devices of each task as id, x, y, z and core.
 	Tasks [][][5]int `json:"tasks"`
 }
 
-func goldenOf(s *system.Slice) goldenTopology {
+func newGoldenTopology(s *system.Slice) goldenTopology {
 	t := s.Topology()
 	mesh := t.MeshShape()
 	g := goldenTopology{SliceFacts: s.Facts(), Mesh: mesh[:]}
-	g.Plugin = "" // a build's date is no fact of the slice
+	g.Plugin = "" // the version changes with each build
 	ids := t.DeviceIDs()
 	for task, coords := range t.DeviceCoordinates() {
 		var row [][5]int
@@ -53,7 +53,7 @@ func goldenOf(s *system.Slice) goldenTopology {
 	return g
 }
 
-// encode writes one task a line.
+// encode returns the JSON form with one task per line.
 func (g goldenTopology) encode(t *testing.T) []byte {
 	t.Helper()
 	tasks := g.Tasks
@@ -81,14 +81,14 @@ func goldenPath(name string) string {
 	return filepath.Join("..", "testdata", "topologies", file)
 }
 
-func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
-	if !*update && !child(t) {
+func TestDescribeMatchesGoldenTopologies(t *testing.T) {
+	if !*update && !runInChild(t) {
 		return
 	}
-	for _, name := range described {
+	for _, name := range goldenSlices {
 		s, err := system.Describe(context.Background(), name, system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err, name)
-		got := goldenOf(s).encode(t)
+		got := newGoldenTopology(s).encode(t)
 		if *update {
 			require.NoError(t, os.MkdirAll(filepath.Dir(goldenPath(name)), 0o755))
 			require.NoError(t, os.WriteFile(goldenPath(name), got, 0o644))
@@ -110,7 +110,7 @@ func TestTheGoldenTopologiesAreWhatLibtpuDescribes(t *testing.T) {
 	}
 }
 
-func TestDescribeRefusesWhatIsNoSlice(t *testing.T) {
+func TestDescribeRejectsInvalidNames(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{
 		"", "v99-8", "v5e", "v5e:", "v5e:0x4", "v5e:4x4x4x4", "v5e:-1x4", "v5p:99999x99999x99999", "v5litepod-7", "v5litepod-99999",
@@ -126,15 +126,15 @@ func TestDescribeRefusesWhatIsNoSlice(t *testing.T) {
 	var find *pjrt.FindError
 	require.ErrorAs(t, err, &find)
 	_, err = system.Describe(ctx, "2x v5e:4x4", system.DescribeOptions{Slices: 3})
-	require.ErrorContains(t, err, "give one of them")
+	require.ErrorContains(t, err, "use only one of them")
 	_, err = system.Describe(ctx, "v5e:16x16", system.DescribeOptions{Slices: 1 << 40})
-	require.ErrorContains(t, err, "described at once")
+	require.ErrorContains(t, err, "exceed the limit of")
 	_, err = system.Describe(ctx, "v5e:4x4", system.DescribeOptions{Slices: -1})
 	require.ErrorContains(t, err, "positive")
 }
 
-func TestDescribeGivesLibtpusErrors(t *testing.T) {
-	if !child(t) {
+func TestDescribeReturnsErrorsOfLibtpu(t *testing.T) {
+	if !runInChild(t) {
 		return
 	}
 	var pe *pjrt.Error
@@ -154,7 +154,7 @@ func TestDescribeGivesLibtpusErrors(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.ErrClosed)
 }
 
-func TestCloudWrapIsATorusForWholeCubesAndPods(t *testing.T) {
+func TestCloudWrap(t *testing.T) {
 	for name, want := range map[string][3]bool{
 		"v4:4x4x4": {true, true, true}, "v4:2x2x4": {}, "v5p:4x4x8": {true, true, true}, "v5p:2x4x4": {},
 		"v5e:16x16": {true, true, false}, "v5e:8x16": {false, true, false}, "v5e:8x8": {}, "v3:16x16": {}, "v6e-256": {true, true, false}, "v3:32x32": {true, true, false},
@@ -165,7 +165,7 @@ func TestCloudWrapIsATorusForWholeCubesAndPods(t *testing.T) {
 	}
 }
 
-func TestANameOfASliceIsOneLine(t *testing.T) {
+func TestParseSlicesErrorIsOneLine(t *testing.T) {
 	for _, name := range []string{"v5litepod-16\n", "\nv5litepod-16", "2x\nv5litepod-16", "v5litepod-16\u2028", "2x v5e-16\x1b[31m", "\xff"} {
 		_, _, err := system.ParseSlices(name)
 		var wrong *tpu.AcceleratorError
@@ -180,7 +180,7 @@ func TestANameOfASliceIsOneLine(t *testing.T) {
 }
 
 func FuzzParseSlices(f *testing.F) {
-	for _, name := range append(described, "2x", "x v5e-8", "9999x v2-8", "0x v2-8", "2 x v5e:4x4") {
+	for _, name := range append(goldenSlices, "2x", "x v5e-8", "9999x v2-8", "0x v2-8", "2 x v5e:4x4") {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -198,11 +198,10 @@ func FuzzParseSlices(f *testing.F) {
 	})
 }
 
-// TestLibtpuCutsHostsAsTheTableSays: of each slice that exists, up to 512 chips, a host has the block of
-// chips of the published table, at a multiple of its sides; so the hosts of a part of a slice that is cut
-// along these blocks are whole.
-func TestLibtpuCutsHostsAsTheTableSays(t *testing.T) {
-	if !child(t) {
+// In each slice of up to 512 chips, the chips of a host are the block of the published table, at a
+// multiple of the block's sides.
+func TestHostBlocksOfLibtpuMatchTable(t *testing.T) {
+	if !runInChild(t) {
 		return
 	}
 	table, err := os.ReadFile(filepath.Join("..", "testdata", "slices.tsv"))
@@ -219,7 +218,7 @@ func TestLibtpuCutsHostsAsTheTableSays(t *testing.T) {
 		a, err := tpu.ParseAccelerator(cells[1])
 		require.NoError(t, err)
 		if chips := block[0] * block[1] * block[2]; a.Chips() > 512 || a.Chips()/chips != a.Hosts() {
-			continue // or it comes on one machine, too
+			continue // the slice can also be on one host
 		}
 		s, err := system.Describe(t.Context(), cells[1], system.DescribeOptions{Plugin: plugintest.Libtpu(t)})
 		require.NoError(t, err, cells[0])

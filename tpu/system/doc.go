@@ -1,22 +1,22 @@
-// Package system opens the devices that a strategy runs on: a PJRT plugin, a client and the
-// topology of its devices, as one object with one Close.
+// Package system opens the devices that a strategy runs on. A [System] combines a PJRT plugin, a
+// client and the topology of its devices:
 //
 //	sys, err := system.Open(ctx, system.Options{CPUDevices: 8})
 //	if err != nil { ... }
 //	defer sys.Close()
 //
-// The zero Options mean the TPU of a Cloud TPU VM: Open looks for libtpu (see
-// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and reads the topology from the devices'
-// coordinates. With CPUDevices set, the XLA CPU plugin makes that many devices, and the topology is
-// a given or a default grid, since CPU devices have none.
+// With the zero Options, [Open] opens the TPU of a Cloud TPU VM: it searches for libtpu (see
+// [github.com/tpustrategy/tpustrategy/pjrt.Find]) and computes the topology from the coordinates of
+// the devices. With CPUDevices, it opens the XLA CPU plugin with this number of devices. CPU
+// devices have no coordinates; their topology is Options.MeshShape or a default grid.
 //
-// Which plugin is used is never a guess: a plugin that is named and missing is an error, not a
-// reason to take another.
+// If Options.Plugin is set but the file does not exist, Open returns an error. It never falls back
+// to another plugin.
 //
-// # Start-up of many processes
+// # Starting several processes
 //
-// Every process of a slice runs the same program. Given a resolver, [Open] finds out which
-// processes there are, holds the environment against the metadata, and counts the devices against
+// Every process of a slice runs the same program. With a resolver, [Open] determines the processes
+// of the cluster, compares the environment with the metadata server, and compares the devices with
 // the cluster:
 //
 //	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
@@ -28,27 +28,27 @@
 //		Logger:   slog.Default(),
 //	})
 //
-// A TPU's client waits until all processes are up, and the plugin cannot be interrupted. Open ends
-// at ctx's deadline all the same, with a [*StartError] that names the step and the processes that
-// do not answer. If another process holds the TPU, the error is a [*LockedError], which names that
-// process. [System.Shutdown] closes within a deadline.
+// The client of a TPU waits until all processes have started, and this wait cannot be interrupted.
+// Nevertheless Open returns at the deadline of ctx, with a [*StartError] that contains the step and
+// the processes that do not respond. If another process is using the TPU, the error is a
+// [*LockedError] with that process. [System.Shutdown] closes the system within a deadline.
 //
-// On a machine with a TPU, Open warns of what makes its start slow, such as transparent huge pages
-// that are off, with the command that fixes it, and has libtpu use the launch barrier that JAX uses
-// ([Options].KeepEnvironment leaves that out).
+// On a host with a TPU, Open logs a warning for settings that slow down the start, such as disabled
+// transparent huge pages, together with the command that changes the setting. It also enables the
+// launch barrier in LIBTPU_INIT_ARGS, as JAX does, unless [Options].KeepEnvironment is set.
 //
-// [New] makes a system over a [Runtime] that is not a plugin's, or not all of one: that is how
-// several processes are simulated on one CPU client.
+// [New] returns a system for another [Runtime]. It is used to simulate several processes with one
+// CPU client.
 //
-// # Slices that are not at hand
+// # Describing a slice without hardware
 //
-// [Describe] asks libtpu for the devices of a slice by name, such as "v5p:4x4x4", with no TPU
-// anywhere. The [Slice] compiles programs for it; a strategy over a Slice traces and compiles steps
-// that only such a slice can run. On a machine without a TPU Describe sets the environment that
-// libtpu wants there.
+// [Describe] returns the devices of a named slice such as "v5p:4x4x4". It uses libtpu but needs no
+// TPU. The resulting [Slice] compiles programs for these devices, and a strategy can trace and
+// compile steps for it. On a host without a TPU, Describe sets the environment variables that
+// libtpu requires.
 //
-// # Ownership
+// # Closing
 //
-// A System owns its client. Close strategies before it. While strategies are open, Close fails and
-// counts what is open, rather than pull devices away from buffers.
+// A System owns its client. Close all strategies before the System; otherwise Close returns an
+// error with the number of open objects.
 package system

@@ -12,14 +12,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// setting is a variable that libtpu reads as it is loaded.
+// setting is an environment variable that libtpu reads when it is loaded.
 type setting struct{ name, value string }
 
-// withoutTPU are the variables by which libtpu does not look for a TPU: without them it asks the
-// metadata server of a cloud for minutes which machine this is, and keeps other processes from
-// loading it by a lock that is for machines with a TPU. The accelerator type is read and not used:
-// a topology is described by its name.
-func withoutTPU(a tpu.Accelerator) []setting {
+// settingsWithoutTPU returns the variables for libtpu on a host without a TPU. Without them, libtpu
+// queries the cloud's metadata server for minutes, and takes a lock that prevents other processes
+// from loading it. libtpu requires the accelerator type but does not use it to describe a topology.
+func settingsWithoutTPU(a tpu.Accelerator) []setting {
 	return []setting{
 		{skipMetadata, "1"},
 		{"TPU_ACCELERATOR_TYPE", a.Type()},
@@ -29,36 +28,35 @@ func withoutTPU(a tpu.Accelerator) []setting {
 	}
 }
 
-// skipMetadata is the variable without which libtpu asks the metadata server.
+// skipMetadata is the variable that disables libtpu's queries to the metadata server.
 const skipMetadata = "TPU_SKIP_MDS_QUERY"
 
-// libtpuArgs is the variable with the flags that libtpu reads as it is loaded, and launchBarrier the
-// flag that JAX adds to it on every TPU: programs of a slice then start together by a barrier that
-// tells of a host that is late.
+// libtpuArgs is the variable with the flags that libtpu reads when it is loaded. launchBarrier is a
+// flag that JAX sets on every TPU. With it, the programs of a slice start together at a barrier
+// that reports delayed hosts.
 const (
 	libtpuArgs    = "LIBTPU_INIT_ARGS"
 	launchBarrier = "--xla_tpu_use_enhanced_launch_barrier"
 )
 
-// settingUp keeps one goroutine from changing the environment while another has libtpu loaded: it
-// holds no state.
-var settingUp sync.Mutex
+// environmentMu prevents changes to the environment while another goroutine loads libtpu.
+var environmentMu sync.Mutex
 
-// prepareTPU sets what libtpu reads on a machine with a TPU, before it is loaded, and says what the
-// machine lacks. With prepare it is the one place where this module writes to the environment, see
-// docs/rationale.md.
-func (s *starter) prepareTPU(host hostFiles) error {
-	if s.opts.CPUDevices > 0 || !host.mayHaveTPU() {
+// prepareTPUHost sets the variables for libtpu on a host with a TPU before libtpu is loaded, and
+// logs unsuitable settings of the host. Only this method and prepareHostWithoutTPU write to the
+// environment; see docs/rationale.md.
+func (s *starter) prepareTPUHost(host hostFiles) error {
+	if s.opts.CPUDevices > 0 || !host.hasTPU() {
 		return nil
 	}
 	for _, f := range hostfacts.Read(host.root).Findings() {
-		s.logger.Warn("system: this machine", "finding", f.Text())
+		s.logger.Warn("system: host setting", "finding", f.Text())
 	}
 	if s.opts.KeepEnvironment {
 		return nil
 	}
-	settingUp.Lock()
-	defer settingUp.Unlock()
+	environmentMu.Lock()
+	defer environmentMu.Unlock()
 	args := os.Getenv(libtpuArgs)
 	if strings.Contains(args, launchBarrier) {
 		return nil
@@ -71,21 +69,22 @@ func (s *starter) prepareTPU(host hostFiles) error {
 	return nil
 }
 
-// prepare sets what libtpu reads and nobody has set, on a machine without a TPU.
-func prepare(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
-	if host.mayHaveTPU() {
+// prepareHostWithoutTPU sets the variables for libtpu on a host without a TPU, unless they are
+// already set.
+func prepareHostWithoutTPU(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
+	if host.hasTPU() {
 		return nil
 	}
 	if opts.KeepEnvironment {
 		if os.Getenv(skipMetadata) == "" {
-			return fmt.Errorf("%w, and TPU_ACCELERATOR_TYPE=%s", ErrMetadataQuery, a.Type()) // its advice goes on
+			return fmt.Errorf("%w, and TPU_ACCELERATOR_TYPE=%s", ErrMetadataQuery, a.Type()) // continues the list of variables
 		}
 		return nil
 	}
-	settingUp.Lock()
-	defer settingUp.Unlock()
+	environmentMu.Lock()
+	defer environmentMu.Unlock()
 	var set []any
-	for _, s := range withoutTPU(a) {
+	for _, s := range settingsWithoutTPU(a) {
 		if os.Getenv(s.name) != "" {
 			continue
 		}
@@ -95,7 +94,7 @@ func prepare(host hostFiles, a tpu.Accelerator, opts DescribeOptions) error {
 		set = append(set, slog.String(s.name, s.value))
 	}
 	if set != nil && opts.Logger != nil {
-		opts.Logger.Info("system: no TPU on this machine: libtpu is told so by its environment", set...)
+		opts.Logger.Info("system: set for libtpu because this host has no TPU", set...)
 	}
 	return nil
 }

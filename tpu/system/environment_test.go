@@ -17,12 +17,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// asProgram marks a process that TestMain makes a program: it describes the slice of that name,
-// says so, and holds it until its input ends.
-const asProgram = "TPUSTRATEGY_TEST_DESCRIBE"
+// describeVariable makes TestMain describe the slice with this name, print a line, and keep libtpu
+// loaded until the end of standard input.
+const describeVariable = "TPUSTRATEGY_TEST_DESCRIBE"
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(asProgram); name != "" {
+	if name := os.Getenv(describeVariable); name != "" {
 		slice, err := system.Describe(context.Background(), name, system.DescribeOptions{})
 		if err != nil {
 			fmt.Println(err)
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bare is an environment with nothing of a TPU in it.
-func bare(extra ...string) []string {
+// cleanEnvironment returns an environment without TPU variables.
+func cleanEnvironment(extra ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "TPU_") && !strings.HasPrefix(kv, "ALLOW_MULTIPLE") {
@@ -46,19 +46,19 @@ func bare(extra ...string) []string {
 	return append(env, extra...)
 }
 
-func TestSlicesAreDescribedSideBySideInABareEnvironment(t *testing.T) {
+func TestProcessesDescribeSlicesConcurrently(t *testing.T) {
 	path := plugintest.Libtpu(t)
 	start := time.Now()
 	want := map[string]string{"v4-16": "8 devices", "v5p-384": "192 devices"}
 	for name, devices := range want {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = bare(asProgram+"="+name, "TPUSTRATEGY_TPU_PLUGIN="+path)
+		cmd.Env = cleanEnvironment(describeVariable+"="+name, "TPUSTRATEGY_TPU_PLUGIN="+path)
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		defer func() { // both hold libtpu until here
+		defer func() { // both processes have libtpu loaded until here
 			assert.NoError(t, stdin.Close())
 			assert.NoError(t, cmd.Wait())
 		}()

@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Eight CPU devices stand for a slice of four chips with two cores each.
+// Eight CPU devices represent a slice of four chips with two cores each.
 func ExampleOpen() {
 	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, MeshShape: []int{2, 2, 1, 2}})
 	if err != nil {

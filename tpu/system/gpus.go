@@ -14,9 +14,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// gpu is a sort of GPU as a compiler needs to know it. Capability is NVIDIA's compute capability,
-// processors the number of its multiprocessors, lanes their 32-bit units, shared the memory of one in
-// bytes, and cache the second level's.
+// gpu is a GPU model with the properties that the compiler needs. capability is the major compute
+// capability, processors the number of multiprocessors, lanes the number of 32-bit units of a
+// multiprocessor, shared its shared memory in bytes, and cache the size of the second-level cache
+// in bytes.
 type gpu struct {
 	name, model           string
 	capability            int
@@ -27,8 +28,8 @@ type gpu struct {
 	clock, rate, bfloat16 float64
 }
 
-// gpus are those that are described by name. Sizes, clocks and rates are those of openxla/xla,
-// xla/backends/gpu/target_config/specs; peaks are of dense products in bfloat16, from NVIDIA's data
+// gpus lists the supported GPUs. Sizes, clock rates and memory bandwidths are from openxla/xla
+// (xla/backends/gpu/target_config/specs). Peaks are for dense bfloat16 products, from NVIDIA's data
 // sheets.
 var gpus = []gpu{
 	{"a100", "NVIDIA A100-SXM4-80GB", 8, "NONE", 108, 64, 167936, 166912, 41943040, 85100068864, 1.41, 2.03904e12, 312e12},
@@ -37,16 +38,16 @@ var gpus = []gpu{
 	{"b200", "NVIDIA B200", 10, "ACCELERATED_FEATURES", 148, 128, 233472, 232448, 132644864, 191514411008, 1.965, 7.67232e12, 2250e12},
 }
 
-// gpusOfAHost is the number of GPUs of a machine, which the links between them join.
-const gpusOfAHost = 8
+// gpusPerHost is the maximum number of GPUs of a host.
+const gpusPerHost = 8
 
-// gpuName is a sort of GPU and a number, such as "h100:8".
-var gpuName = regexp.MustCompile(`^([abhl][0-9]{2,3}[a-z]*)(?::([0-9]{1,6}))?$`)
+// gpuPattern matches a GPU model with an optional number, such as "h100:8".
+var gpuPattern = regexp.MustCompile(`^([abhl][0-9]{2,3}[a-z]*)(?::([0-9]{1,6}))?$`)
 
-// IsGPUs says whether a name is meant for GPUs, such as "h100:8", and not for a slice of TPUs.
-func IsGPUs(name string) bool { return gpuName.MatchString(strings.TrimSpace(name)) }
+// IsGPUs reports whether a name such as "h100:8" has the form of a GPU name.
+func IsGPUs(name string) bool { return gpuPattern.MatchString(strings.TrimSpace(name)) }
 
-// CheckName says why [Describe] would not know a name, of a slice or of GPUs.
+// CheckName returns an error if name is not a valid slice or GPU name for [Describe].
 func CheckName(name string) error {
 	if IsGPUs(name) {
 		_, _, err := parseGPUs(name)
@@ -57,12 +58,12 @@ func CheckName(name string) error {
 }
 
 func parseGPUs(name string) (g gpu, count int, err error) {
-	wrong := func(reason, hint string) error {
+	fail := func(reason, hint string) error {
 		return &errkind.Fault{Op: "system: describe", Subject: fmt.Sprintf("%q", name), Reason: reason, Hint: hint, Class: errkind.ValueError}
 	}
-	m := gpuName.FindStringSubmatch(strings.TrimSpace(name))
+	m := gpuPattern.FindStringSubmatch(strings.TrimSpace(name))
 	if m == nil {
-		return g, 0, wrong("it is no name of GPUs", "write such as h100:8")
+		return g, 0, fail("invalid GPU name", "write for example h100:8")
 	}
 	i := slices.IndexFunc(gpus, func(g gpu) bool { return g.name == m[1] })
 	if i < 0 {
@@ -70,23 +71,25 @@ func parseGPUs(name string) (g gpu, count int, err error) {
 		for _, g := range gpus {
 			known = append(known, g.name)
 		}
-		return g, 0, wrong("such a GPU is not known", "there are "+strings.Join(known, ", "))
+		return g, 0, fail("unknown GPU", "use one of "+strings.Join(known, ", "))
 	}
 	count = 1
 	if m[2] != "" {
-		count, _ = strconv.Atoi(m[2]) // the expression lets few digits through only
+		count, _ = strconv.Atoi(m[2]) // gpuPattern matches only short numbers
 	}
 	switch {
 	case count < 1 || count > maxDevices:
-		return g, 0, wrong(fmt.Sprintf("%d GPUs", count), fmt.Sprintf("give from 1 to %d", maxDevices))
-	case count > gpusOfAHost && count%gpusOfAHost != 0:
-		return g, 0, wrong(fmt.Sprintf("%d GPUs are no whole hosts", count), fmt.Sprintf("give up to %d, or a multiple of it", gpusOfAHost))
+		return g, 0, fail(fmt.Sprintf("%d GPUs", count), fmt.Sprintf("use a number from 1 to %d", maxDevices))
+	case count > gpusPerHost && count%gpusPerHost != 0:
+		return g, 0, fail(fmt.Sprintf("%d GPUs do not fill complete hosts", count),
+			fmt.Sprintf("use at most %d, or a multiple of %d", gpusPerHost, gpusPerHost))
 	}
 	return gpus[i], count, nil
 }
 
-// config is the target configuration that the compiler takes in the place of a device.
-func (g gpu) config() string {
+// targetConfig returns the target configuration for compiling without a device, in protobuf text
+// format.
+func (g gpu) targetConfig() string {
 	return fmt.Sprintf(`gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
   shared_memory_per_block: 49152 shared_memory_per_core: %d shared_memory_per_block_optin: %d
@@ -105,36 +108,38 @@ device_description_str: %q
 `, g.shared, g.perBlock, g.processors, g.lanes, g.clock, g.rate, g.cache, g.memory, g.capability, g.feature, g.model, g.model)
 }
 
-// describeGPUs describes GPUs that need not be here, through the CUDA plugin.
+// describeGPUs is Describe for GPUs.
 func describeGPUs(ctx context.Context, name string, opts DescribeOptions) (*Slice, error) {
 	g, count, err := parseGPUs(name)
 	if err != nil {
 		return nil, err
 	}
-	wrong := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
+	fail := func(cause error) error { return &errkind.Fault{Op: "system: describe", Subject: name, Err: cause} }
 	if opts.Slices > 1 || opts.Wrap != nil {
-		return nil, optionError("describe", "slices or rings of GPUs", "leave them out")
+		return nil, optionError("describe", "Slices and Wrap cannot be used with GPUs", "do not set them")
 	}
 	found, err := findKind("cuda", Options{Plugin: opts.Plugin, Getenv: opts.Getenv})
 	if err != nil {
-		return nil, wrong(err)
+		return nil, fail(err)
 	}
-	if strings.Contains(filepath.Base(found.Path), "libtpu") { // which would ask the network for minutes where it runs
-		return nil, optionError("describe", "libtpu for GPUs", "give the CUDA plugin, or leave the plugin out")
+	if strings.Contains(filepath.Base(found.Path), "libtpu") { // libtpu would query the metadata server for minutes
+		return nil, optionError("describe", "libtpu cannot describe GPUs", "use the CUDA plugin, or do not set Plugin")
 	}
-	hosts := max(count/gpusOfAHost, 1)
+	hosts := max(count/gpusPerHost, 1)
 	canonical := fmt.Sprintf("%s:%d", g.name, count)
-	options := map[string]any{"target_config": g.config(), "topology": fmt.Sprintf("1x%dx%d", hosts, count/hosts)}
+	options := map[string]any{"target_config": g.targetConfig(), "topology": fmt.Sprintf("1x%dx%d", hosts, count/hosts)}
 	s, err := opts.describe(ctx, found.Path, g.name, options)
 	if err != nil {
-		return nil, wrong(err)
+		return nil, fail(err)
 	}
 	devices := s.handle.Devices()
-	if s.topology, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: len(devices), MeshShape: []int{len(devices), 1, 1, 1}, Tasks: hosts}); err == nil && len(devices) != count {
-		err = fmt.Errorf("the plugin describes %d devices of %d", len(devices), count)
+	shape := []int{len(devices), 1, 1, 1}
+	s.topology, err = tpu.LogicalTopology(tpu.LogicalOptions{Devices: len(devices), MeshShape: shape, Tasks: hosts})
+	if err == nil && len(devices) != count {
+		err = fmt.Errorf("the plugin describes %d devices, expected %d", len(devices), count)
 	}
 	if err != nil {
-		return nil, errors.Join(wrong(err), s.Close())
+		return nil, errors.Join(fail(err), s.Close())
 	}
 	s.facts = SliceFacts{
 		Name: canonical, Accelerator: g.name, Slices: 1, Kind: g.model, Chips: count, Hosts: hosts, Devices: count, DevicesPerChip: 1,

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-func TestGPUsAreDescribedWithoutAny(t *testing.T) {
+func TestGPUsAreDescribedWithoutHardware(t *testing.T) {
 	plugin := plugintest.CUDA(t)
 	for name, model := range map[string]string{"a100": "NVIDIA A100-SXM4-80GB", "h100": "NVIDIA H100 80GB HBM3", "h200": "NVIDIA H200 141GB HBM3e", "b200": "NVIDIA B200"} {
 		slice, err := system.Describe(t.Context(), name+":16", system.DescribeOptions{Plugin: plugin})

@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-func TestNamesOfGPUs(t *testing.T) {
+func TestParseGPUs(t *testing.T) {
 	for name, count := range map[string]int{"h100:8": 8, " h100 ": 1, "b200:64": 64, "a100:3": 3, "h200:1": 1} {
 		assert.True(t, IsGPUs(name), name)
 		require.NoError(t, CheckName(name), name)
@@ -21,7 +21,7 @@ func TestNamesOfGPUs(t *testing.T) {
 		assert.Equal(t, count, n, name)
 	}
 	for name, want := range map[string]string{
-		"h100:0": "0 GPUs; give from 1", "h100:12": "no whole hosts; give up to 8, or a multiple", "h900:8": "not known; there are a100, h100, h200, b200", "h100:999999": "give from 1 to",
+		"h100:0": "0 GPUs; use a number from 1", "h100:12": "12 GPUs do not fill complete hosts; use at most 8, or a multiple", "h900:8": "unknown GPU; use one of a100, h100, h200, b200", "h100:999999": "use a number from 1 to",
 	} {
 		assert.True(t, IsGPUs(name), name)
 		err := CheckName(name)
@@ -35,8 +35,8 @@ func TestNamesOfGPUs(t *testing.T) {
 	assert.Error(t, CheckName("v5e:3x3"))
 }
 
-// Without the plugin the error says how to get it.
-func TestDescribingGPUsNeedsTheirPlugin(t *testing.T) {
+// The error contains the command that installs the plugin.
+func TestDescribeGPUsWithoutPluginFails(t *testing.T) {
 	_, err := Describe(t.Context(), "h100:8", DescribeOptions{Getenv: func(string) string { return "" }, Plugin: "/nowhere/xla_cuda_plugin.so"})
 	var missing *pjrt.FindError
 	require.ErrorAs(t, err, &missing)
@@ -44,9 +44,9 @@ func TestDescribingGPUsNeedsTheirPlugin(t *testing.T) {
 	libtpu := filepath.Join(t.TempDir(), "libtpu.so")
 	require.NoError(t, os.WriteFile(libtpu, nil, 0o600))
 	_, err = Describe(t.Context(), "h100:8", DescribeOptions{Plugin: libtpu})
-	assert.ErrorContains(t, err, "libtpu for GPUs; give the CUDA plugin")
+	assert.ErrorContains(t, err, "libtpu cannot describe GPUs; use the CUDA plugin")
 	_, err = Describe(t.Context(), "h100:12", DescribeOptions{})
-	assert.ErrorContains(t, err, "no whole hosts")
+	assert.ErrorContains(t, err, "do not fill complete hosts")
 	_, err = Describe(t.Context(), "h100:8", DescribeOptions{Wrap: &[3]bool{true}})
-	assert.ErrorContains(t, err, "rings of GPUs")
+	assert.ErrorContains(t, err, "Slices and Wrap cannot be used with GPUs")
 }

@@ -18,22 +18,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 )
 
-func empty(string) string { return "" }
+func emptyGetenv(string) string { return "" }
 
-func environment(pairs map[string]string) func(string) string {
+func getenvFrom(pairs map[string]string) func(string) string {
 	return func(name string) string { return pairs[name] }
 }
 
-// workers is a cluster of workers at addresses; this process is task id.
-func workers(t testing.TB, id int, addresses ...string) *clusterresolver.Cluster {
+// workerCluster returns a cluster of workers at the given addresses. This process is the worker
+// with index id.
+func workerCluster(t testing.TB, id int, addresses ...string) *clusterresolver.Cluster {
 	t.Helper()
 	spec, err := clusterresolver.NewClusterSpec(map[string][]string{"worker": addresses})
 	require.NoError(t, err)
 	return &clusterresolver.Cluster{Source: "test", Spec: spec, Task: clusterresolver.Task{Type: "worker", ID: id}}
 }
 
-// metadata is a client of a server that tells the keys given.
-func metadata(t testing.TB, values map[string]string) *clusterresolver.MetadataClient {
+// newMetadataClient returns a client of a metadata server with the given values.
+func newMetadataClient(t testing.TB, values map[string]string) *clusterresolver.MetadataClient {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
@@ -56,8 +57,8 @@ func metadata(t testing.TB, values map[string]string) *clusterresolver.MetadataC
 	}})
 }
 
-// pluginInC compiles a plugin whose entry points are what the macros say.
-func pluginInC(t testing.TB, define ...string) string {
+// compilePlugin compiles a plugin whose behavior is selected by macros.
+func compilePlugin(t testing.TB, define ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	c, so := filepath.Join(dir, "plugin.c"), filepath.Join(dir, "plugin.so")
@@ -101,8 +102,8 @@ void *GetPjrtApi(void) {
 	return so
 }
 
-// child runs the test in a process of its own, as libtpu reads its environment once.
-func child(t *testing.T) bool {
+// runInChild runs the test in a child process, because libtpu reads its environment only once.
+func runInChild(t *testing.T) bool {
 	t.Helper()
 	plugintest.Libtpu(t)
 	if plugintest.InChild(t) {

@@ -14,17 +14,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Holder is a process that holds the TPU.
+// Holder is a process that is using the TPU.
 type Holder struct {
-	// PID is the process's id.
+	// PID is the process id.
 	PID int
-	// Command is the process's command line, cut to a line; "" if it cannot be read.
+	// Command is the command line of the process, truncated to one short line. It is "" if it
+	// cannot be read.
 	Command string
-	// Holds are the files that the process has open: TPU devices, the lock file.
+	// Holds lists the TPU devices and lock files that the process has open.
 	Holds []string
 }
 
-// String returns a text such as `process 30 ("python3 train.py") has /dev/accel0 open`.
+// String describes the process, as in `process 30 ("python3 train.py") has /dev/accel0 open`.
 func (h Holder) String() string {
 	text := fmt.Sprintf("process %d", h.PID)
 	if h.Command != "" {
@@ -33,59 +34,61 @@ func (h Holder) String() string {
 	return text + " has " + strings.Join(h.Holds, ", ") + " open"
 }
 
-// LockedError reports that another process holds the TPU. One process at a time can use the TPU of
-// a machine.
+// LockedError reports that another process is using the TPU. Only one process at a time can use the
+// TPU of a host.
 type LockedError struct {
-	// Holders are the processes that hold it, as far as this process may see them.
+	// Holders lists the processes that are using the TPU, as far as this user can see them.
 	Holders []Holder
-	// LockFile is libtpu's lock file, if it exists.
+	// LockFile is the path of libtpu's lock file if the file exists, and "" otherwise.
 	LockFile string
-	// Err is what libtpu said.
+	// Err is the error of libtpu.
 	Err error
 }
 
-// Error returns "the TPU is in use: holders: what libtpu said; hint".
+// Error returns a message with the processes, the error of libtpu and the correction.
 func (e *LockedError) Error() string {
 	if len(e.Holders) == 0 {
 		hint := "run fuser as root on the TPU's device files"
 		if e.LockFile != "" {
-			hint += ", and if nobody uses it, remove what a crash left behind: sudo rm -f " + e.LockFile
+			hint += "; if no process uses the TPU, remove the lock file of a crashed process: sudo rm -f " + e.LockFile
 		}
-		return errkind.Text("the TPU is in use", "by no process that this user may see", e.Err, hint)
+		return errkind.Text("the TPU is in use", "by a process that this user cannot see, or the lock file is stale", e.Err, hint)
 	}
 	holders, pids := make([]string, len(e.Holders)), make([]string, len(e.Holders))
 	for i, h := range e.Holders {
 		holders[i], pids[i] = h.String(), strconv.Itoa(h.PID)
 	}
-	return errkind.Text("the TPU is in use", strings.Join(holders, ", "), e.Err, "end it with kill "+strings.Join(pids, " ")+", or wait for it")
+	return errkind.Text("the TPU is in use", strings.Join(holders, ", "), e.Err,
+		"stop it with kill "+strings.Join(pids, " ")+", or wait until it exits")
 }
 
-// Kind returns FailedPreconditionError: the other process has to end first.
+// Kind returns FailedPreconditionError, because the other process has to exit first.
 func (*LockedError) Kind() errkind.Kind { return errkind.FailedPreconditionError }
 
-// Unwrap returns what libtpu said.
+// Unwrap returns the error of libtpu.
 func (e *LockedError) Unwrap() error { return e.Err }
 
-// hostFiles are the files of a host that tell of its TPU and of who has it.
+// hostFiles are the paths of a host that are used to detect its TPU and the processes that use it.
 type hostFiles struct {
-	dev      string // the device files
-	pci      string // the devices of the PCI bus
-	proc     string // the process file system
-	lockFile string
-	self     int
-	root     string // before the paths of the machine's other facts; empty is "/"
+	dev      string // device files
+	pci      string // devices of the PCI bus
+	proc     string // process file system
+	lockFile string // lock file of libtpu
+	self     int    // id of this process
+	root     string // prefix for hostfacts, "" means "/"
 }
 
-func thisHost() hostFiles {
+func localHost() hostFiles {
 	return hostFiles{dev: "/dev", pci: "/sys/bus/pci/devices", proc: "/proc", lockFile: "/tmp/libtpu_lockfile", self: os.Getpid()}
 }
 
-// explainLock returns a *LockedError if err is that of a TPU in use, otherwise nil.
-func explainLock(err error, host hostFiles) error {
-	var already *LockedError
-	// What libtpu says of a TPU that another process has.
-	words := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
-	if errors.As(err, &already) || !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
+// lockedErrorOf returns a *LockedError if err is libtpu's error for a TPU in use, and nil
+// otherwise.
+func lockedErrorOf(err error, host hostFiles) error {
+	var locked *LockedError
+	// These texts are parts of libtpu's messages for a TPU in use.
+	patterns := []string{"lockfile", "already in use", "Device or resource busy", "already acquired"}
+	if errors.As(err, &locked) || !slices.ContainsFunc(patterns, func(w string) bool { return strings.Contains(err.Error(), w) }) {
 		return nil
 	}
 	e := &LockedError{Holders: host.holders(), Err: err}
@@ -95,33 +98,34 @@ func explainLock(err error, host hostFiles) error {
 	return e
 }
 
-// unlessBusy creates what takes the TPU, again and again while the TPU is in use and no process that
-// has it is alive, for as long as the options say.
-func unlessBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
-	most := s.opts.BusyTimeout
-	if most == 0 {
-		most = time.Minute
+// retryBusy calls create, and repeats the call every second if the TPU is in use although no
+// running process uses it. It stops after Options.BusyTimeout.
+func retryBusy[T any](ctx context.Context, s *starter, create func() (T, error)) (T, error) {
+	limit := s.opts.BusyTimeout
+	if limit == 0 {
+		limit = time.Minute
 	}
-	began := time.Now()
-	for told := time.Duration(0); ; {
-		made, err := create()
+	start := time.Now()
+	for nextLog := time.Duration(0); ; { // nextLog is relative to start
+		value, err := create()
 		var locked *LockedError
-		if err == nil || !errors.As(explainLock(err, thisHost()), &locked) || len(locked.Holders) > 0 || time.Since(began) >= most {
-			return made, err
+		if err == nil || !errors.As(lockedErrorOf(err, localHost()), &locked) || len(locked.Holders) > 0 || time.Since(start) >= limit {
+			return value, err
 		}
-		if waited := time.Since(began); waited >= told {
-			s.logger.Warn("system: the TPU is in use, and no process that has it is alive: it is tried again every second", "for", most-waited.Truncate(time.Second), "error", err)
-			told = waited + 10*time.Second
+		if waited := time.Since(start); waited >= nextLog {
+			s.logger.Warn("system: the TPU is in use, but no running process uses it; retrying every second",
+				"for", limit-waited.Truncate(time.Second), "error", err)
+			nextLog = waited + 10*time.Second
 		}
 		select {
 		case <-ctx.Done():
-			return made, err
+			return value, err
 		case <-time.After(time.Second):
 		}
 	}
 }
 
-// holders are the other processes that have the TPU's files open, by process id.
+// holders returns the other processes that have TPU files open, in order of their ids.
 func (h hostFiles) holders() []Holder {
 	entries, err := os.ReadDir(h.proc)
 	if err != nil {
@@ -134,22 +138,23 @@ func (h hostFiles) holders() []Holder {
 			continue
 		}
 		dir := filepath.Join(h.proc, entry.Name())
-		if holds := h.holds(dir); len(holds) > 0 {
-			out = append(out, Holder{PID: pid, Command: command(dir), Holds: holds})
+		if holds := h.openTPUFiles(dir); len(holds) > 0 {
+			out = append(out, Holder{PID: pid, Command: commandLine(dir), Holds: holds})
 		}
 	}
 	slices.SortFunc(out, func(a, b Holder) int { return a.PID - b.PID })
 	return out
 }
 
-// holds are the TPU's files that a process has open. Other users' processes cannot be looked into.
-func (h hostFiles) holds(dir string) []string {
+// openTPUFiles returns the TPU files that the process with the given /proc directory has open. It
+// returns none for processes of other users that this user cannot inspect.
+func (h hostFiles) openTPUFiles(dir string) []string {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
 		return nil
 	}
 	lock, lockErr := os.Stat(h.lockFile)
-	var holds []string
+	var files []string
 	for _, fd := range fds {
 		path := filepath.Join(dir, "fd", fd.Name())
 		target, err := os.Readlink(path)
@@ -158,30 +163,30 @@ func (h hostFiles) holds(dir string) []string {
 		}
 		switch {
 		case strings.HasPrefix(target, "/dev/accel"), strings.HasPrefix(target, "/dev/vfio/") && target != "/dev/vfio/vfio":
-			holds = append(holds, target)
+			files = append(files, target)
 		case lockErr == nil && target == h.lockFile:
-			holds = append(holds, target)
+			files = append(files, target)
 		case lockErr == nil:
-			// Mounts and links give the lock file another name.
+			// The lock file can have another path because of mounts and links.
 			if open, err := os.Stat(path); err == nil && os.SameFile(open, lock) {
-				holds = append(holds, h.lockFile)
+				files = append(files, h.lockFile)
 			}
 		}
 	}
-	slices.Sort(holds)
-	return slices.Compact(holds)
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
-// command is a process's command line in one line.
-func command(dir string) string {
+// commandLine returns the quoted command line of the process with the given /proc directory.
+func commandLine(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil {
 		return ""
 	}
 	text := strings.Join(strings.Fields(strings.ReplaceAll(string(data), "\x00", " ")), " ")
-	const most = 120
-	if len(text) > most {
-		text = text[:most] + "..."
+	const limit = 120
+	if len(text) > limit {
+		text = text[:limit] + "..."
 	}
 	return strconv.Quote(text)
 }

@@ -15,7 +15,7 @@ import (
 
 var errLock = errors.New("cannot access libtpu multi-process lockfile")
 
-func TestWhoHoldsTheTPUIsReadFromTheirOpenFiles(t *testing.T) {
+func TestHoldersAreFoundByOpenFiles(t *testing.T) {
 	dir := t.TempDir()
 	lock := filepath.Join(dir, "lockfile")
 	require.NoError(t, os.WriteFile(lock, nil, 0o600))
@@ -34,10 +34,10 @@ func TestWhoHoldsTheTPUIsReadFromTheirOpenFiles(t *testing.T) {
 	process("9", strings.Repeat("long ", 100), lock)
 	process("11", "self\x00", "/dev/accel0")
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(proc, "12"), 0o755)) // ended, or another user's
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "12"), 0o755)) // an exited process, or a process of another user
 
 	var locked *LockedError
-	require.ErrorAs(t, explainLock(errLock, hostFiles{proc: proc, lockFile: lock, self: 11}), &locked)
+	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: proc, lockFile: lock, self: 11}), &locked)
 	assert.Equal(t, lock, locked.LockFile)
 	require.Len(t, locked.Holders, 3)
 	assert.Equal(t, Holder{PID: 4, Command: `"vfio"`, Holds: []string{"/dev/vfio/12"}}, locked.Holders[0])
@@ -49,14 +49,14 @@ func TestWhoHoldsTheTPUIsReadFromTheirOpenFiles(t *testing.T) {
 	assert.Contains(t, locked.Error(), "kill 4 9 30")
 	assert.ErrorIs(t, locked, errLock)
 
-	require.ErrorAs(t, explainLock(errLock, hostFiles{proc: filepath.Join(dir, "none"), lockFile: lock}), &locked)
+	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: filepath.Join(dir, "none"), lockFile: lock}), &locked)
 	assert.Contains(t, locked.Error(), "sudo rm -f "+lock)
-	require.ErrorAs(t, explainLock(errLock, hostFiles{proc: proc, lockFile: filepath.Join(dir, "none"), self: 11}), &locked)
+	require.ErrorAs(t, lockedErrorOf(errLock, hostFiles{proc: proc, lockFile: filepath.Join(dir, "none"), self: 11}), &locked)
 	assert.Empty(t, locked.LockFile)
-	assert.NoError(t, explainLock(errors.New("out of memory"), thisHost()))
+	assert.NoError(t, lockedErrorOf(errors.New("out of memory"), localHost()))
 }
 
-func TestARealHolderIsFound(t *testing.T) {
+func TestHolderProcessIsFound(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("no process file system: ", err)
 	}
@@ -71,11 +71,11 @@ func TestARealHolderIsFound(t *testing.T) {
 	ready := make([]byte, 6)
 	_, err = out.Read(ready)
 	require.NoError(t, err)
-	host := thisHost()
+	host := localHost()
 	host.lockFile = lock
 	start := time.Now()
 	var locked *LockedError
-	require.ErrorAs(t, explainLock(errLock, host), &locked)
+	require.ErrorAs(t, lockedErrorOf(errLock, host), &locked)
 	assert.Less(t, time.Since(start), 10*time.Second)
 	require.Len(t, locked.Holders, 1)
 	assert.Equal(t, cmd.Process.Pid, locked.Holders[0].PID)

@@ -22,8 +22,8 @@ const (
 	dirEnv  = "TPUSTRATEGY_TEST_LOCK_DIR"
 )
 
-// Two processes load the real libtpu, the second one while the first one has it.
-func TestALockedLibtpuNamesItsHolder(t *testing.T) {
+// The second process loads libtpu while the first process has it loaded.
+func TestLockedLibtpuErrorContainsHolder(t *testing.T) {
 	path := plugintest.Path(t, "tpu")
 	dir := os.Getenv(dirEnv)
 	ready, done := filepath.Join(dir, "ready"), filepath.Join(dir, "done")
@@ -33,7 +33,7 @@ func TestALockedLibtpuNamesItsHolder(t *testing.T) {
 		_, err := pjrt.Open(path)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(ready, nil, 0o600))
-		for range 6000 { // the second one may be long in loading, on a machine that does other work too
+		for range 6000 { // loading can be slow on a busy machine
 			if _, err := os.Stat(done); err == nil {
 				return
 			}

@@ -12,96 +12,98 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Options say which devices to open. The zero value opens the TPU of this machine.
+// Options selects the devices to open. The zero value opens the TPU of this host.
 type Options struct {
-	// CPUDevices, if positive, opens the XLA CPU plugin with that many devices.
+	// CPUDevices opens the XLA CPU plugin with this number of devices, if positive.
 	CPUDevices int
-	// MeshShape is the grid [x, y, z, core] that devices without places of their own form, in the
-	// order of their ids; its product is their number. If nil, it is [CPUDevices/2, 1, 1, 2] of CPU
-	// devices, [CPUDevices, 1, 1, 1] of an odd number of them, and a line of a GPU plugin's. The
-	// places of a TPU's devices are known, and it is refused.
+	// MeshShape is the mesh [x, y, z, core] of devices without coordinates, in the order of their
+	// ids. Its product must be the number of devices. If nil, it is [n/2, 1, 1, 2] for an even
+	// number n of CPU devices, [n, 1, 1, 1] for an odd number, and [n, 1, 1, 1] for GPUs. MeshShape
+	// must be nil for TPU devices, which have coordinates.
 	MeshShape []int
-	// CPUSlices has the CPU devices stand for so many slices, side by side along x, which it divides;
-	// 0 is 1. It changes no number and no speed: it is for trying what asks for slices.
+	// CPUSlices divides the CPU devices into this number of slices, adjacent along x. It must
+	// divide the size of the mesh in x. 0 means 1. It changes neither results nor speed; it is for
+	// testing programs that use slices.
 	CPUSlices int
-	// Plugin is the path of the plugin's shared library. If empty, it is looked for as [pjrt.Find]
-	// says, and one for a TPU is opened only where there are signs of a TPU.
+	// Plugin is the path of the plugin's shared library. If empty, the plugin is searched for by
+	// [pjrt.Find], and libtpu is opened only if the host has a TPU (see [HasTPU]).
 	Plugin string
-	// PluginCheck says whose plugin files are trusted, and which hash the plugin must have, if any;
-	// see [pjrt.Inspect].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions
-	// ClientOptions are handed to the plugin as they are.
+	// ClientOptions are passed to the plugin unchanged.
 	ClientOptions map[string]any
-	// KeyValues is the store by which the plugin's clients of several processes find each other,
-	// for a plugin that needs one; see [pjrt.ClientOptions].
+	// KeyValues is the store that plugins such as CUDA use to connect the clients of several
+	// processes; see [pjrt.ClientOptions].
 	KeyValues pjrt.KeyValueStore
-	// Getenv reads the environment for the plugin search and the check of the cluster; nil is
-	// os.Getenv.
+	// Getenv reads the environment for the plugin search and the check of the cluster. If nil,
+	// os.Getenv is used.
 	Getenv func(string) string
-	// KeepEnvironment leaves the process's environment as it is. Without it, Open adds
-	// --xla_tpu_use_enhanced_launch_barrier=true to LIBTPU_INIT_ARGS before it opens the plugin on a
-	// machine with a TPU, as JAX does, unless the flag is named there already.
+	// KeepEnvironment prevents changes to the environment of the process. By default, on a host
+	// with a TPU, Open adds --xla_tpu_use_enhanced_launch_barrier=true to LIBTPU_INIT_ARGS before
+	// it opens the plugin, as JAX does. A value of this flag that is already set is kept.
 	KeepEnvironment bool
 
-	// Resolver finds out which processes share the slice, as a TPUClusterResolver does in
-	// TensorFlow. Then the environment is checked, the devices are counted against the cluster, and
-	// errors name the processes that are missing. Without Resolver and Cluster nothing is expected.
+	// Resolver determines the processes that share the slice, like TensorFlow's TPUClusterResolver.
+	// If it is set, the environment is checked, the devices are compared with the cluster, and
+	// errors contain the processes that are missing. Without Resolver and Cluster there are no such
+	// checks.
 	Resolver clusterresolver.Resolver
-	// Cluster is what a resolver has found already; it is given in place of Resolver.
+	// Cluster is an already resolved cluster. It is used instead of Resolver.
 	Cluster *clusterresolver.Cluster
-	// Metadata reads what the environment is checked against; nil checks the environment by itself.
+	// Metadata reads the metadata server, with which the environment is compared. If nil, only the
+	// consistency of the environment is checked.
 	Metadata *clusterresolver.MetadataClient
-	// AllowFindings starts in spite of findings with which a job would hang or compute wrongly;
-	// they are logged. A resolver that checks the environment itself refuses all the same, see
+	// AllowFindings continues despite findings that make a job hang or compute wrong results. The
+	// findings are logged. A resolver that checks the environment itself still fails; see
 	// [clusterresolver.SliceOptions].
 	AllowFindings bool
-	// BusyTimeout bounds how long a TPU is tried again that is in use by no process that is alive, as
-	// after a kill; 0 is a minute, and a negative time does not try again.
+	// BusyTimeout is the maximum time to retry if the TPU is in use but no running process uses it,
+	// for example after a kill. 0 means one minute. A negative value disables the retry.
 	BusyTimeout time.Duration
-	// Connect opens the devices in the place of a plugin, such as those of a simulated process. A
-	// runtime with a method Topology() tpu.Topology says where they are; otherwise that is found
-	// out as it is for a plugin's.
+	// Connect opens the devices instead of a plugin, for example the devices of a simulated
+	// process. If the runtime has a method Topology() tpu.Topology, its result is used; otherwise
+	// the topology is determined as for a plugin.
 	Connect func(ctx context.Context) (Runtime, error)
-	// Dial opens the connections by which a failed start-up finds out which processes are missing;
-	// nil is a [net.Dialer]'s.
+	// Dial opens connections to other processes, to determine which processes are missing after a
+	// failed start. If nil, a [net.Dialer] is used.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Logger receives a line for each step of the start-up; nil discards.
+	// Logger receives one record for each step. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// maxCPUDevices bounds the devices that the CPU plugin is asked for: it makes threads and memory
-// for each.
+// maxCPUDevices limits CPUDevices, because the CPU plugin allocates threads and memory for each
+// device.
 const maxCPUDevices = 1 << 14
 
-// optionError is the error of options that make no sense.
+// optionError returns an error for invalid options.
 func optionError(op, reason, hint string) error {
 	return &errkind.Fault{Op: "system: " + op, Reason: reason, Hint: hint, Class: errkind.ValueError}
 }
 
-// DescribeOptions say how to describe a slice that is not at hand. The zero value is what Cloud TPU
-// gives by default.
+// DescribeOptions configures [Describe]. With the zero value, slices have the default properties of
+// Cloud TPU.
 type DescribeOptions struct {
-	// Plugin is the path of libtpu. If empty, it is looked for as [pjrt.Find] says.
+	// Plugin is the path of libtpu. If empty, libtpu is searched for by [pjrt.Find].
 	Plugin string
-	// PluginCheck says whose plugin files are trusted, and which hash the plugin must have, if any;
-	// see [pjrt.Inspect].
+	// PluginCheck contains the conditions under which a plugin file is trusted; see [pjrt.Inspect].
 	PluginCheck pjrt.OpenOptions
-	// Slices is the number of equal slices joined by the data-center network; 0 is what the name
-	// says, or 1.
+	// Slices is the number of equal slices, connected by the data-center network. 0 means the
+	// number in the name, or 1.
 	Slices int
-	// Wrap says along which of x, y and z the interconnect closes to a ring. If nil, it is what
-	// Cloud TPU builds: see [CloudWrap].
+	// Wrap specifies, for x, y and z, whether the interconnect is a ring. If nil, the result of
+	// [CloudWrap] is used.
 	Wrap *[3]bool
-	// Options are handed to the plugin as they are, over those that follow from the fields above.
+	// Options are passed to the plugin. They override the options that Describe derives from the
+	// name and the other fields.
 	Options map[string]any
-	// KeepEnvironment leaves the process's environment as it is. Without it, Describe sets the
-	// variables that libtpu reads on a machine without a TPU.
+	// KeepEnvironment prevents changes to the environment of the process. By default, Describe sets
+	// variables for libtpu on a host without a TPU.
 	KeepEnvironment bool
-	// Getenv reads the environment for the plugin search; nil is os.Getenv.
+	// Getenv reads the environment for the plugin search. If nil, os.Getenv is used.
 	Getenv func(string) string
-	// Logger receives a line when the slice is described, and one with the variables that Describe
-	// has set; nil discards.
+	// Logger receives a record when the slice is described, and a record of the environment
+	// variables that Describe sets. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 

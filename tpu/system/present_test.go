@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-func TestSignsOfATPU(t *testing.T) {
+func TestHostFilesHasTPU(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  bool
@@ -40,51 +40,51 @@ func TestSignsOfATPU(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 			}
 			host := hostFiles{dev: filepath.Join(dir, "dev"), pci: filepath.Join(dir, "pci")}
-			assert.Equal(t, c.want, host.mayHaveTPU())
+			assert.Equal(t, c.want, host.hasTPU())
 			s := &starter{}
-			assert.Equal(t, !c.want, s.checkPresent(host) != nil)
+			assert.Equal(t, !c.want, s.checkTPUPresent(host) != nil)
 			for _, asked := range []Options{{CPUDevices: 1}, {Plugin: "/libtpu.so"}} {
 				s := &starter{opts: asked}
-				assert.NoError(t, s.checkPresent(host))
+				assert.NoError(t, s.checkTPUPresent(host))
 			}
 		})
 	}
 }
 
-func TestHasTPUIsOfThisMachine(t *testing.T) {
-	assert.Equal(t, thisHost().mayHaveTPU(), HasTPU())
+func TestHasTPU(t *testing.T) {
+	assert.Equal(t, localHost().hasTPU(), HasTPU())
 }
 
-// others are devices of a platform that gives no coordinates.
-type others struct {
-	noRuntime
+// fakeDevices is a runtime with devices without coordinates.
+type fakeDevices struct {
+	zeroRuntime
 	platform string
 	count    int
 }
 
-func (o others) PlatformName() string { return o.platform }
+func (o fakeDevices) PlatformName() string { return o.platform }
 
-func (o others) Devices() []*pjrt.Device { return make([]*pjrt.Device, o.count) }
+func (o fakeDevices) Devices() []*pjrt.Device { return make([]*pjrt.Device, o.count) }
 
-func TestDevicesWithoutCoordinatesStandInALine(t *testing.T) {
-	topology, err := (&starter{}).topology(others{platform: "cuda", count: 3})
+func TestDevicesWithoutCoordinatesFormLine(t *testing.T) {
+	topology, err := (&starter{}).topology(fakeDevices{platform: "cuda", count: 3})
 	require.NoError(t, err)
 	assert.Equal(t, 3, topology.NumDevices())
 	assert.Equal(t, [4]int{3, 1, 1, 1}, topology.MeshShape())
-	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(others{platform: "cuda", count: 8})
+	topology, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(fakeDevices{platform: "cuda", count: 8})
 	require.NoError(t, err)
 	assert.Equal(t, [4]int{1, 2, 2, 2}, topology.MeshShape())
-	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(others{platform: "cuda", count: 3})
+	_, err = (&starter{opts: Options{MeshShape: []int{1, 2, 2, 2}}}).topology(fakeDevices{platform: "cuda", count: 3})
 	assert.ErrorContains(t, err, "has size 8, but there are 3 devices")
-	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).topology(others{platform: "tpu", count: 3})
-	assert.ErrorContains(t, err, "MeshShape for devices that have places of their own")
+	_, err = (&starter{opts: Options{MeshShape: []int{3, 1, 1, 1}}}).topology(fakeDevices{platform: "tpu", count: 3})
+	assert.ErrorContains(t, err, "MeshShape is set, but the devices have coordinates")
 }
 
-func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
-	if thisHost().mayHaveTPU() {
+func TestFoundTPUPluginIsNotOpenedWithoutTPU(t *testing.T) {
+	if localHost().hasTPU() {
 		t.Skip("this machine may have a TPU")
 	}
-	// Opening it would be another error: it is no plugin.
+	// The file is not a plugin, so opening it would return another error.
 	self, err := os.Executable()
 	require.NoError(t, err)
 	_, err = Open(context.Background(), Options{Getenv: func(name string) string {
@@ -96,50 +96,51 @@ func TestATPUPluginThatWasOnlyFoundIsNotOpenedWithoutATPU(t *testing.T) {
 	assert.Equal(t, StepFind, start.Step)
 }
 
-// anySlice is a slice to describe.
-func anySlice(t *testing.T) tpu.Accelerator {
+// testSlice returns an arbitrary slice.
+func testSlice(t *testing.T) tpu.Accelerator {
 	t.Helper()
 	a, err := tpu.ParseAccelerator("v5p-384")
 	require.NoError(t, err)
 	return a
 }
 
-// unset clears the variables that prepare sets, until the test ends.
-func unset(t *testing.T) {
+// unsetLibtpuVariables unsets the variables that prepareHostWithoutTPU sets, until the end of the
+// test.
+func unsetLibtpuVariables(t *testing.T) {
 	t.Helper()
-	for _, s := range withoutTPU(anySlice(t)) {
+	for _, s := range settingsWithoutTPU(testSlice(t)) {
 		t.Setenv(s.name, "")
 	}
 }
 
-func TestOnlyWhatNobodyHasSetIsSetAndOnlyWithoutATPU(t *testing.T) {
+func TestPrepareHostWithoutTPUKeepsSetVariables(t *testing.T) {
 	dir := t.TempDir()
 	nothing := hostFiles{dev: dir, pci: dir}
 	withTPU := hostFiles{dev: t.TempDir(), pci: dir}
 	require.NoError(t, os.WriteFile(filepath.Join(withTPU.dev, "accel0"), nil, 0o644))
 	environ := func() map[string]string {
 		set := map[string]string{}
-		for _, s := range withoutTPU(anySlice(t)) {
+		for _, s := range settingsWithoutTPU(testSlice(t)) {
 			if value := os.Getenv(s.name); value != "" {
 				set[s.name] = value
 			}
 		}
 		return set
 	}
-	unset(t)
-	require.NoError(t, prepare(withTPU, anySlice(t), DescribeOptions{}))
+	unsetLibtpuVariables(t)
+	require.NoError(t, prepareHostWithoutTPU(withTPU, testSlice(t), DescribeOptions{}))
 	assert.Empty(t, environ(), "a machine with a TPU keeps its environment")
-	require.ErrorIs(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}), ErrMetadataQuery)
-	assert.ErrorContains(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}), "TPU_ACCELERATOR_TYPE=v5p-384")
+	require.ErrorIs(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}), ErrMetadataQuery)
+	assert.ErrorContains(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}), "TPU_ACCELERATOR_TYPE=v5p-384")
 	assert.Empty(t, environ())
 	var log bytes.Buffer
 	require.NoError(t, os.Setenv("TPU_WORKER_ID", "7"))
-	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	assert.Equal(t, map[string]string{"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-384", "TPU_WORKER_HOSTNAMES": "localhost",
 		"TPU_WORKER_ID": "7", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}, environ())
 	assert.Contains(t, log.String(), "TPU_SKIP_MDS_QUERY=1 TPU_ACCELERATOR_TYPE=v5p-384 TPU_WORKER_HOSTNAMES=localhost ALLOW_MULTIPLE_LIBTPU_LOAD=1\n")
 	log.Reset()
-	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	assert.Empty(t, log.String(), "nothing is left to set")
-	require.NoError(t, prepare(nothing, anySlice(t), DescribeOptions{KeepEnvironment: true}))
+	require.NoError(t, prepareHostWithoutTPU(nothing, testSlice(t), DescribeOptions{KeepEnvironment: true}))
 }

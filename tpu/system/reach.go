@@ -13,36 +13,36 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// probeTimeout bounds the question which processes are missing, once a start-up has failed.
+// probeTimeout is the maximum time to determine the missing processes after a failed start.
 const probeTimeout = 2 * time.Second
 
-// reach is what came of asking the other processes.
-type reach struct {
-	// missing are those that are known to be: their names are not known, or they take no connection
-	// where others do.
+// probeResult is the result of connecting to the other processes.
+type probeResult struct {
+	// missing lists the processes whose host name is unknown, and the processes that accept no
+	// connection although others do.
 	missing []Process
-	// asked is their number; unknown says that none took a connection, so that nothing follows from
-	// it, and sample is what one of them said.
-	asked   int
-	unknown bool
-	sample  Process
+	// probed is the number of other processes. If inconclusive, none of them accepted a connection,
+	// so a firewall may block connections; sample is one of them with its error.
+	probed       int
+	inconclusive bool
+	sample       Process
 }
 
-// hint says in words what is not named.
-func (r reach) hint() string {
+// hint describes the result if missing is empty.
+func (r probeResult) hint() string {
 	switch {
-	case r.unknown:
-		return fmt.Sprintf("which hosts are missing is unknown: none of the %d others takes a connection where its TPU runtime would listen, such as %s",
-			r.asked, r.sample)
+	case r.inconclusive:
+		return fmt.Sprintf("cannot determine which hosts are missing: none of the %d other hosts accepts a connection "+
+			"at the address of its TPU runtime, such as %s", r.probed, r.sample)
 	case len(r.missing) == 0:
-		return "all other hosts answer at their addresses; see their logs for one that fails later"
+		return "all other hosts accept connections; check their logs for later errors"
 	}
 	return ""
 }
 
-// reach asks the other workers for a connection. The TPU runtime listens while it waits for the
-// slice.
-func (s *starter) reach(ctx context.Context) (r reach) {
+// probeWorkers connects to the other workers. The TPU runtime of a worker accepts connections while
+// it waits for the slice.
+func (s *starter) probeWorkers(ctx context.Context) (r probeResult) {
 	dial := s.opts.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -50,43 +50,42 @@ func (s *starter) reach(ctx context.Context) (r reach) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var others []Process
-	var places [][]string
-	at := s.runtimeAddresses()
+	var addresses [][]string
+	runtimeAddresses := s.runtimeAddresses()
 	for i, w := range s.workers() {
 		if w.Task != s.cluster.Task {
-			w.Address = at[i][0]
-			others, places = append(others, w), append(places, at[i])
+			w.Address = runtimeAddresses[i][0]
+			others, addresses = append(others, w), append(addresses, runtimeAddresses[i])
 		}
 	}
 	var wg sync.WaitGroup
 	for i := range others {
-		wg.Go(func() { others[i].Err = connect(ctx, dial, places[i]) })
+		wg.Go(func() { others[i].Err = dialAny(ctx, dial, addresses[i]) })
 	}
 	wg.Wait()
-	r.asked, r.unknown = len(others), true
+	r.probed, r.inconclusive = len(others), true
 	for _, h := range others {
 		if h.Err == nil {
-			r.unknown = false
+			r.inconclusive = false
 		}
 	}
 	for _, h := range others {
 		var name *net.DNSError
-		nameless := errors.As(h.Err, &name) && name.IsNotFound
+		unknownHost := errors.As(h.Err, &name) && name.IsNotFound
 		switch {
 		case h.Err == nil:
-		case nameless || !r.unknown:
+		case unknownHost || !r.inconclusive:
 			r.missing = append(r.missing, h)
 		case r.sample.Err == nil:
 			r.sample = h
 		}
 	}
-	r.unknown = r.unknown && r.sample.Err != nil
+	r.inconclusive = r.inconclusive && r.sample.Err != nil
 	return r
 }
 
-// connect tries the addresses in order, and answers the first one's error if none takes the
-// connection.
-func connect(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addresses []string) error {
+// dialAny tries the addresses in order. It returns the error of the first address if all fail.
+func dialAny(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addresses []string) error {
 	var first error
 	for _, address := range addresses {
 		conn, err := dial(ctx, "tcp", address)
@@ -99,15 +98,14 @@ func connect(ctx context.Context, dial func(ctx context.Context, network, addres
 	return first
 }
 
-// runtimeAddresses are where the TPU runtime of each worker may listen: at the addresses of
-// TPU_PROCESS_ADDRESSES, or at the port of TPU_PROCESS_PORT, 8471 without it, of each host. An
-// address of the cluster that has another port than TensorFlow's default may be the runtime's too,
-// as where a resolver has read the process addresses.
+// runtimeAddresses returns, for each worker, the addresses where its TPU runtime may listen. These
+// are the addresses in TPU_PROCESS_ADDRESSES or, if they are not set, the worker's host with the
+// port TPU_PROCESS_PORT, by default 8471. The worker's address in the cluster is included if its
+// port is not TensorFlow's default port, because resolvers can read it from the process addresses.
 func (s *starter) runtimeAddresses() [][]string {
 	workers := s.workers()
 	out := make([][]string, len(workers))
-	// What does not parse has failed the check of the environment before.
-	env, _ := clusterresolver.ReadEnvironment(getenvOf(s.opts))
+	env, _ := clusterresolver.ReadEnvironment(getenvOf(s.opts)) // checkEnvironment has returned the error
 	for i, w := range workers {
 		if len(env.ProcessAddresses) == len(workers) {
 			out[i] = []string{env.ProcessAddresses[i]}

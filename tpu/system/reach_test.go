@@ -17,15 +17,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// network takes connections at some addresses and refuses all others.
-type network struct {
+// fakeNetwork accepts connections at some addresses and refuses all others.
+type fakeNetwork struct {
 	mu     sync.Mutex
 	listen []string
-	silent []string // hosts of unknown names
+	silent []string // hosts whose names do not resolve
 	asked  []string
 }
 
-func (n *network) dial(_ context.Context, _, address string) (net.Conn, error) {
+func (n *fakeNetwork) dial(_ context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, address)
@@ -42,43 +42,43 @@ func (n *network) dial(_ context.Context, _, address string) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 }
 
-func TestAStartUpThatHangsAsksWhereTheRuntimeListens(t *testing.T) {
-	plugin := pluginInC(t, "-DHANG_CLIENT", `-DTEXT="-"`)
-	hosts := []string{"a:8470", "b:8470", "c:8470", "d:8470"} // as a resolver makes them of host names
+func TestHangingStartProbesRuntimeAddresses(t *testing.T) {
+	plugin := compilePlugin(t, "-DHANG_CLIENT", `-DTEXT="-"`)
+	hosts := []string{"a:8470", "b:8470", "c:8470", "d:8470"} // addresses that a resolver builds from host names
 	for name, c := range map[string]struct {
 		env     map[string]string
 		workers []string
-		network *network
+		network *fakeNetwork
 		asked   []string
 		missing []int
 		words   []string
 	}{
-		"one of them is not there": {nil, hosts, &network{listen: []string{"b:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+		"one of them is not there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
 			[]int{2}, []string{"missing: /job:worker/task:2 (c:8471): "}},
-		"all are there": {nil, hosts, &network{listen: []string{"b:8471", "c:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
-			nil, []string{"all other hosts answer"}},
-		"TensorFlow's server is not the runtime": {nil, hosts, &network{listen: []string{"b:8471", "c:8470", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+		"all are there": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8471", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
+			nil, []string{"all other hosts accept connections"}},
+		"TensorFlow's server is not the runtime": {nil, hosts, &fakeNetwork{listen: []string{"b:8471", "c:8470", "d:8471"}}, []string{"b:8471", "c:8471", "d:8471"},
 			[]int{2}, nil},
-		"every probe is refused": {nil, hosts, &network{}, []string{"b:8471", "c:8471", "d:8471"},
-			nil, []string{"which hosts are missing is unknown: none of the 3 others takes a connection where its TPU runtime would listen, such as /job:worker/task:1 (b:8471): "}},
-		"a name that nobody knows": {nil, hosts, &network{silent: []string{"d"}}, []string{"b:8471", "c:8471", "d:8471"},
-			[]int{3}, []string{"which hosts are missing is unknown", "no such host"}},
-		"another port": {map[string]string{"TPU_PROCESS_PORT": "8476"}, hosts, &network{listen: []string{"b:8476", "c:8476"}}, []string{"b:8476", "c:8476", "d:8476"},
+		"every probe is refused": {nil, hosts, &fakeNetwork{}, []string{"b:8471", "c:8471", "d:8471"},
+			nil, []string{"cannot determine which hosts are missing: none of the 3 other hosts accepts a connection at the address of its TPU runtime, such as /job:worker/task:1 (b:8471): "}},
+		"a name that nobody knows": {nil, hosts, &fakeNetwork{silent: []string{"d"}}, []string{"b:8471", "c:8471", "d:8471"},
+			[]int{3}, []string{"cannot determine which hosts are missing", "no such host"}},
+		"another port": {map[string]string{"TPU_PROCESS_PORT": "8476"}, hosts, &fakeNetwork{listen: []string{"b:8476", "c:8476"}}, []string{"b:8476", "c:8476", "d:8476"},
 			[]int{3}, nil},
-		"addresses of their own": {map[string]string{"TPU_PROCESS_ADDRESSES": "a:1,b:2,c:3,d:4"}, hosts, &network{listen: []string{"b:2", "c:3"}}, []string{"b:2", "c:3", "d:4"},
+		"addresses of their own": {map[string]string{"TPU_PROCESS_ADDRESSES": "a:1,b:2,c:3,d:4"}, hosts, &fakeNetwork{listen: []string{"b:2", "c:3"}}, []string{"b:2", "c:3", "d:4"},
 			[]int{3}, []string{"missing: /job:worker/task:3 (d:4): "}},
-		"a cluster that names ports": {nil, []string{"a:2222", "b:2222", "c:2222"}, &network{listen: []string{"b:2222", "c:8471"}}, []string{"b:2222", "c:2222", "c:8471"},
-			nil, []string{"all other hosts answer"}},
+		"a cluster that names ports": {nil, []string{"a:2222", "b:2222", "c:2222"}, &fakeNetwork{listen: []string{"b:2222", "c:8471"}}, []string{"b:2222", "c:2222", "c:8471"},
+			nil, []string{"all other hosts accept connections"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var err error
 			var failed *system.StartError
-			// A machine that does other work too may be at an earlier step when a short time is over.
+			// On a busy machine the deadline can expire in an earlier step.
 			for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
 				c.network.asked = nil
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				_, err = system.Open(ctx, system.Options{Plugin: plugin, Getenv: environment(c.env), Cluster: workers(t, 0, c.workers...), Dial: c.network.dial})
+				_, err = system.Open(ctx, system.Options{Plugin: plugin, Getenv: getenvFrom(c.env), Cluster: workerCluster(t, 0, c.workers...), Dial: c.network.dial})
 				cancel()
 				require.ErrorAs(t, err, &failed)
 				if failed.Step == system.StepClient {

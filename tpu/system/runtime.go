@@ -7,38 +7,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Runtime is what a System runs on, as one process sees it: a PJRT client, or a stand-in for one.
-// Its methods are safe for concurrent use.
+// Runtime provides the devices of a System to one process. It is a PJRT client or a replacement for
+// it. Its methods are safe for concurrent use.
 type Runtime interface {
-	// PlatformName is the plugin's, "cpu" or "tpu".
+	// PlatformName returns the name of the plugin's platform, such as "cpu" or "tpu".
 	PlatformName() string
-	// Devices are the devices of all processes.
+	// Devices returns the devices of all processes.
 	Devices() []*pjrt.Device
-	// Addressable reports whether this process can use the device of an id.
+	// Addressable reports whether this process can use the device with the given id.
 	Addressable(id int) bool
-	// BufferFromHost and RefillFromHost copy a tensor to a device of this process; see
-	// [pjrt.Client].
+	// BufferFromHost copies a tensor to a new buffer on a device of this process. RefillFromHost
+	// copies a tensor to an existing buffer. See [pjrt.Client].
 	BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error)
 	RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error
-	// Compile compiles a program for devices of any processes.
+	// Compile compiles a program for devices of one or several processes.
 	Compile(ctx context.Context, program pjrt.Program, opts pjrt.CompileOptions) (Executable, error)
-	// Close ends the process's use of its devices.
+	// Close releases the devices of the process.
 	Close() error
 }
 
-// Executable is a compiled program as one process sees it. A client's [pjrt.LoadedExecutable] is an
-// Executable; others give the LoadedExecutable that they run by a method Loaded, see [Loaded].
+// Executable is a compiled program on the devices of one process. A [pjrt.LoadedExecutable]
+// implements it. Other implementations can have a method Loaded that returns the underlying
+// LoadedExecutable; see [Loaded].
 type Executable interface {
-	// AddressableDevices are this process's devices of the program: element d is the device of
-	// args[d] and results[d] of Execute.
+	// AddressableDevices returns the devices of the program that belong to this process. Element d
+	// is the device of args[d] and results[d] in Execute.
 	AddressableDevices() []*pjrt.Device
-	// Execute launches the program on this process's devices; see [pjrt.LoadedExecutable.Execute].
-	// Every process of the program launches it.
+	// Execute launches the program on the devices of this process; see
+	// [pjrt.LoadedExecutable.Execute]. Every process of the program must launch it.
 	Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error
 	Close() error
 }
 
-// Loaded returns the plugin's executable behind x, to inspect; nil if there is none.
+// Loaded returns the plugin's executable of x, or nil if there is none.
 func Loaded(x Executable) *pjrt.LoadedExecutable {
 	switch x := x.(type) {
 	case *pjrt.LoadedExecutable:
@@ -49,7 +50,7 @@ func Loaded(x Executable) *pjrt.LoadedExecutable {
 	return nil
 }
 
-// clientRuntime is a client as the runtime of its process.
+// clientRuntime implements Runtime with a PJRT client.
 type clientRuntime struct{ *pjrt.Client }
 
 func (c clientRuntime) Addressable(id int) bool {
@@ -65,33 +66,33 @@ func (c clientRuntime) Compile(ctx context.Context, program pjrt.Program, opts p
 	return x, nil
 }
 
-// errZero is the error of a zero System or Slice.
-var errZero = &errkind.Fault{Op: "system", Reason: "it is a zero value", Err: pjrt.ErrClosed, Hint: "Open and Describe make one"}
+// errZero reports the use of a zero System or Slice.
+var errZero = &errkind.Fault{Op: "system", Reason: "the object is a zero value", Err: pjrt.ErrClosed, Hint: "create it with Open or Describe"}
 
-// errClosed is the error of a closed System or Slice; from makes another.
-func errClosed(what, from string) error {
-	return &errkind.Fault{Op: "system", Reason: "the " + what + " is closed", Match: pjrt.ErrClosed, Hint: "make another with " + from}
+// errClosed returns an error for a closed System or Slice. function creates a new object.
+func errClosed(object, function string) error {
+	return &errkind.Fault{Op: "system", Reason: "the " + object + " is closed", Match: pjrt.ErrClosed, Hint: "create a new one with " + function}
 }
 
-// noRuntime is the runtime of the zero System.
-type noRuntime struct{}
+// zeroRuntime is the runtime of the zero System.
+type zeroRuntime struct{}
 
-func (noRuntime) PlatformName() string { return "" }
+func (zeroRuntime) PlatformName() string { return "" }
 
-func (noRuntime) Devices() []*pjrt.Device { return nil }
+func (zeroRuntime) Devices() []*pjrt.Device { return nil }
 
-func (noRuntime) Addressable(int) bool { return false }
+func (zeroRuntime) Addressable(int) bool { return false }
 
-func (noRuntime) Close() error { return nil }
+func (zeroRuntime) Close() error { return nil }
 
-func (noRuntime) BufferFromHost(context.Context, []byte, pjrt.DType, []int, *pjrt.Device) (*pjrt.Buffer, error) {
+func (zeroRuntime) BufferFromHost(context.Context, []byte, pjrt.DType, []int, *pjrt.Device) (*pjrt.Buffer, error) {
 	return nil, errZero
 }
 
-func (noRuntime) RefillFromHost(context.Context, *pjrt.Buffer, []byte, pjrt.DType, []int, *pjrt.Device) error {
+func (zeroRuntime) RefillFromHost(context.Context, *pjrt.Buffer, []byte, pjrt.DType, []int, *pjrt.Device) error {
 	return errZero
 }
 
-func (noRuntime) Compile(context.Context, pjrt.Program, pjrt.CompileOptions) (Executable, error) {
+func (zeroRuntime) Compile(context.Context, pjrt.Program, pjrt.CompileOptions) (Executable, error) {
 	return nil, errZero
 }

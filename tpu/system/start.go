@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The steps of a start-up, as a [StartError] and the log name them.
+// The steps of [Open], as used in [StartError] and in the log.
 const (
 	StepResolve     = "resolve cluster"
 	StepEnvironment = "check environment"
@@ -25,15 +25,15 @@ const (
 
 // Process is another process of the cluster.
 type Process struct {
-	// Task is the process's place in the cluster.
+	// Task is the job and index of the process.
 	Task clusterresolver.Task
-	// Address is where the process would listen, if that is known.
+	// Address is the address at which the process listens, or "" if it is unknown.
 	Address string
-	// Err says why the process is taken to be missing.
+	// Err is the reason why the process is considered missing.
 	Err error
 }
 
-// String returns a text such as "/job:worker/task:2 (10.164.0.4:8471): connection refused".
+// String describes the process, as in "/job:worker/task:2 (10.164.0.4:8471): connection refused".
 func (p Process) String() string {
 	text := p.Task.String()
 	if p.Address != "" {
@@ -45,23 +45,23 @@ func (p Process) String() string {
 	return text
 }
 
-// StartError reports which step of a start-up failed.
+// StartError reports the step of [Open] that failed.
 type StartError struct {
-	// Step is the step that failed, such as [StepClient].
+	// Step is the failed step, such as [StepClient].
 	Step string
-	// Elapsed is the time since the step began.
+	// Elapsed is the duration of the step.
 	Elapsed time.Duration
-	// Missing are the processes that did not answer, where the step waited for them. It is empty
-	// where none of them takes a connection, which says nothing, since a firewall may be between
-	// them; Hint says so.
+	// Missing lists the processes that did not respond, if the step waits for other processes. It
+	// is empty if no process accepts connections, because a firewall may block them; Hint describes
+	// this case.
 	Missing []Process
-	// Hint says what to do, if that is known.
+	// Hint is the correction, or "".
 	Hint string
 	// Err is the cause.
 	Err error
 }
 
-// Error returns the step, the cause, the processes that are missing and what to do.
+// Error returns a message with the step, the cause, the missing processes and the correction.
 func (e *StartError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "system: %s: %v", e.Step, e.Err)
@@ -82,8 +82,8 @@ func (e *StartError) Error() string {
 	return b.String()
 }
 
-// Kind returns UnavailableError where other processes are missing, unless the start was canceled,
-// and otherwise the kind of the cause, or RuntimeError.
+// Kind returns UnavailableError if processes are missing, unless the start was canceled. Otherwise
+// it returns the kind of the cause, or RuntimeError if the cause has no kind.
 func (e *StartError) Kind() errkind.Kind {
 	kind := errkind.Or(e.Err, errkind.RuntimeError)
 	if len(e.Missing) > 0 && kind != errkind.CancelledError {
@@ -95,9 +95,9 @@ func (e *StartError) Kind() errkind.Kind {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// starter takes the steps of a start-up.
+// starter performs the steps of Open.
 type starter struct {
 	opts    Options
 	logger  *slog.Logger
-	cluster *clusterresolver.Cluster // nil if nothing is known of one
+	cluster *clusterresolver.Cluster // nil without a cluster or resolver
 }

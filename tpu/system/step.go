@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// step runs one step, logs it and names it in its error. A step that C code holds up is left behind
-// when ctx ends: drop gets what it then makes.
-func step[T any](ctx context.Context, s *starter, name string, drop func(T), f func(context.Context) (T, []any, error)) (T, error) {
+// runStep calls f, logs the result, and returns errors as a *StartError with the name of the step.
+// f may be blocked in C code. If ctx is done, runStep returns without waiting for f, and passes the
+// value that f returns later to release.
+func runStep[T any](ctx context.Context, s *starter, name string, release func(T), f func(context.Context) (T, []any, error)) (T, error) {
 	start := time.Now()
 	type outcome struct {
 		value T
@@ -30,16 +31,16 @@ func step[T any](ctx context.Context, s *starter, name string, drop func(T), f f
 		select {
 		case o = <-done:
 		case <-ctx.Done():
-			// A call that looks at ctx ends now; prefer what it has to say.
-			wait := time.NewTimer(grace)
+			// If f observes ctx, it returns now with a better error.
+			wait := time.NewTimer(gracePeriod)
 			defer wait.Stop()
 			select {
 			case o = <-done:
 			case <-wait.C:
 				o.err = context.Cause(ctx)
 				go func() {
-					if late := <-done; late.err == nil && drop != nil {
-						drop(late.value)
+					if late := <-done; late.err == nil && release != nil {
+						release(late.value)
 					}
 				}()
 			}
@@ -54,23 +55,23 @@ func step[T any](ctx context.Context, s *starter, name string, drop func(T), f f
 	return o.value, nil
 }
 
-// grace is how long a step is given to end by itself once its context has.
-const grace = 100 * time.Millisecond
+// gracePeriod is the time that a step has to return after its context is done.
+const gracePeriod = 100 * time.Millisecond
 
-// explain adds what is known to an error: who is missing, who holds the TPU.
+// explain adds the missing processes or the processes that use the TPU to e.
 func (s *starter) explain(ctx context.Context, e *StartError) error {
 	var known interface{ MissingProcesses() []int }
 	switch {
 	case errors.As(e.Err, &known):
 		for _, i := range known.MissingProcesses() {
-			e.Missing = append(e.Missing, s.member(i))
+			e.Missing = append(e.Missing, s.processAt(i))
 		}
-	case (e.Step == StepOpen || e.Step == StepClient) && explainLock(e.Err, thisHost()) != nil:
-		e.Err = explainLock(e.Err, thisHost())
-	case e.Step == StepClient && s.others() > 0: // the end of one of them is an error of any kind here
-		r := s.reach(context.WithoutCancel(ctx))
+	case (e.Step == StepOpen || e.Step == StepClient) && lockedErrorOf(e.Err, localHost()) != nil:
+		e.Err = lockedErrorOf(e.Err, localHost())
+	case e.Step == StepClient && s.otherWorkers() > 0: // a failed worker can cause any error here
+		r := s.probeWorkers(context.WithoutCancel(ctx))
 		if e.Missing = r.missing; ctx.Err() != nil || len(r.missing) > 0 {
-			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice, about the same time", "; ")
+			e.Hint = strings.TrimPrefix(r.hint()+"; start the same program on every host of the slice at about the same time", "; ")
 		}
 	}
 	return e

@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-func TestAHangingClientNamesTheHostsThatDoNotAnswer(t *testing.T) {
-	plugin := pluginInC(t, "-DHANG_CLIENT", `-DTEXT="-"`)
+func TestHangingClientReportsMissingHosts(t *testing.T) {
+	plugin := compilePlugin(t, "-DHANG_CLIENT", `-DTEXT="-"`)
 	present, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer present.Close()
@@ -33,7 +33,7 @@ func TestAHangingClientNamesTheHostsThatDoNotAnswer(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err = system.Open(ctx, system.Options{
-		Plugin: plugin, Getenv: empty, Cluster: workers(t, 0, absent, present.Addr().String(), absent, present.Addr().String()),
+		Plugin: plugin, Getenv: emptyGetenv, Cluster: workerCluster(t, 0, absent, present.Addr().String(), absent, present.Addr().String()),
 	})
 	assert.Less(t, time.Since(start), 20*time.Second)
 	var failed *system.StartError
@@ -46,7 +46,7 @@ func TestAHangingClientNamesTheHostsThatDoNotAnswer(t *testing.T) {
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
+func TestMissingSimulatedHostIsReportedWithAddress(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	defer base.Close()
@@ -59,13 +59,13 @@ func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
 	start := time.Now()
 	for i := range 4 {
 		if i == 2 {
-			continue // the machine did not come up
+			continue // this host does not start
 		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			_, errs[i] = system.Open(ctx, system.Options{
-				CPUDevices: 8, Connect: cluster.Connect(i), Getenv: empty, Resolver: clusterresolver.Simple{Cluster: *workers(t, i, addresses...)},
+				CPUDevices: 8, Connect: cluster.Connect(i), Getenv: emptyGetenv, Resolver: clusterresolver.Simple{Cluster: *workerCluster(t, i, addresses...)},
 			})
 		})
 	}
@@ -85,7 +85,7 @@ func TestAMissingSimulatedHostIsNamedWithItsAddress(t *testing.T) {
 	}
 }
 
-func TestAStartUpIsLoggedStepByStep(t *testing.T) {
+func TestEachStepIsLogged(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	defer base.Close()
@@ -95,10 +95,10 @@ func TestAStartUpIsLoggedStepByStep(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			known := workers(t, i, "a:1", "b:1")
+			known := workerCluster(t, i, "a:1", "b:1")
 			known.NumAccelerators = 4
 			sys, err := system.Open(context.Background(), system.Options{
-				Connect: cluster.Connect(i), Getenv: empty, Cluster: known, Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
+				Connect: cluster.Connect(i), Getenv: emptyGetenv, Cluster: known, Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
 			})
 			if !assert.NoError(t, err) {
 				return
@@ -124,18 +124,18 @@ func TestAStartUpIsLoggedStepByStep(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// slow is a runtime that comes late, and tells when it is closed.
-type slow struct {
+// slowRuntime is a runtime that is opened after the deadline, and reports its Close.
+type slowRuntime struct {
 	system.Runtime
 	closed chan struct{}
 }
 
-func (s slow) Close() error {
+func (s slowRuntime) Close() error {
 	close(s.closed)
 	return nil
 }
 
-func TestDevicesThatComeTooLateAreClosed(t *testing.T) {
+func TestDevicesOpenedAfterDeadlineAreClosed(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	defer base.Close()
@@ -144,13 +144,13 @@ func TestDevicesThatComeTooLateAreClosed(t *testing.T) {
 	defer cancel()
 	_, err = system.Open(ctx, system.Options{CPUDevices: 2, Connect: func(context.Context) (system.Runtime, error) {
 		<-left
-		return slow{base.Runtime(), closed}, nil
+		return slowRuntime{base.Runtime(), closed}, nil
 	}})
 	close(left)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the devices that came late stay open")
+		t.Fatal("the devices that were opened after the deadline are not closed")
 	}
 }

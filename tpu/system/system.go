@@ -12,58 +12,58 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// System is an open set of devices: plugin, client and topology as one object. Its methods are safe
-// for concurrent use. What TensorFlow keeps as TPUSystemMetadata is in its Topology, NumProcesses
-// and Process.
+// System is a set of open devices with their plugin, client and topology. Its methods are safe for
+// concurrent use. Topology, NumProcesses and Process provide the information of TensorFlow's
+// TPUSystemMetadata.
 type System struct {
 	runtime  Runtime
-	client   *pjrt.Client // nil over another runtime
+	client   *pjrt.Client // nil for other runtimes
 	topology tpu.Topology
 	process  int
-	found    pjrt.Location
-	cluster  *clusterresolver.Cluster // nil if nothing is known of one
+	location pjrt.Location
+	cluster  *clusterresolver.Cluster // nil without a cluster or resolver
 	byID     map[int]*pjrt.Device
 	closed   atomic.Bool
 }
 
-// checkDevices holds the topology against the runtime: every device that the topology names must
-// exist, and the addressable ones are one task's.
+// checkDevices checks that all devices of the topology exist, and that the devices of this process
+// are the devices of exactly one task.
 func (s *System) checkDevices() error {
 	s.process = -1
 	for task, ids := range s.topology.DeviceIDs() {
 		for i, id := range ids {
 			if s.byID[id] == nil {
-				return mismatch("it names device %d, which the client does not have", id)
+				return topologyError("the client does not have device %d", id)
 			}
 			mine := s.Runtime().Addressable(id)
 			switch {
 			case mine && s.process < 0 && i == 0:
 				s.process = task
 			case mine != (s.process == task):
-				return mismatch("device %d of task %d: a process addresses the devices of one task, all of them", id, task)
+				return topologyError("device %d of task %d: a process must address all devices of one task and no others", id, task)
 			}
 		}
 	}
 	if s.process < 0 {
-		return mismatch("this process addresses no device of %s", s.topology)
+		return topologyError("this process addresses no device of %s", s.topology)
 	}
 	return nil
 }
 
-// mismatch is the error of a topology that is not that of the runtime's devices.
-func mismatch(format string, args ...any) error {
+// topologyError returns an error for a topology that does not match the runtime's devices.
+func topologyError(format string, args ...any) error {
 	return &errkind.Fault{Op: "topology", Reason: fmt.Sprintf(format, args...), Class: errkind.ValueError}
 }
 
-// Client returns the client, which stays the system's to close. It is nil if the system was made by
+// Client returns the PJRT client, which the System owns. It is nil if the System was created by
 // [New].
 func (s *System) Client() *pjrt.Client { return s.client }
 
-// Topology returns where the devices are.
+// Topology returns the topology of the devices.
 func (s *System) Topology() tpu.Topology { return s.topology }
 
-// Cluster returns what is known of the processes, if Open was given a resolver or a cluster:
-// TensorFlow's Strategy.cluster_resolver. It belongs to the caller.
+// Cluster returns a copy of the cluster, and whether Open had a cluster or resolver (TensorFlow's
+// Strategy.cluster_resolver).
 func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 	if s.cluster == nil {
 		return cluster, false
@@ -71,27 +71,27 @@ func (s *System) Cluster() (cluster clusterresolver.Cluster, ok bool) {
 	return s.cluster.Clone(), true
 }
 
-// Platform returns the plugin's platform name: "cpu" or "tpu".
+// Platform returns the plugin's platform name, such as "cpu" or "tpu".
 func (s *System) Platform() string { return s.Runtime().PlatformName() }
 
-// Plugin returns which plugin is open and where it was found.
-func (s *System) Plugin() pjrt.Location { return s.found }
+// Plugin returns the path of the open plugin and how it was found.
+func (s *System) Plugin() pjrt.Location { return s.location }
 
-// Device returns the device with an id, and whether there is one.
+// Device returns the device with the given id, and whether it exists.
 func (s *System) Device(id int) (*pjrt.Device, bool) {
 	device, ok := s.byID[id]
 	return device, ok
 }
 
-// Close closes the runtime. While strategies or buffers are open on it, Close fails and counts
-// them. A second Close returns the first result.
+// Close closes the runtime. If strategies or buffers are open on it, Close returns an error with
+// their number and closes nothing. After a successful call, further calls return the same result.
 func (s *System) Close() error {
 	if s == nil {
 		return nil
 	}
 	err := s.Runtime().Close()
 	if open := (*pjrt.OpenError)(nil); errors.As(err, &open) {
-		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies on it first"}
+		return &errkind.Fault{Op: "system: close", Err: err, Hint: "close the strategies of the system first"}
 	}
 	if errkind.Of(err) != errkind.FailedPreconditionError {
 		s.closed.Store(true)
@@ -99,7 +99,8 @@ func (s *System) Close() error {
 	return err
 }
 
-// Check returns nil while the system is open, and then an error that matches [pjrt.ErrClosed].
+// Check returns nil, or an error that matches [pjrt.ErrClosed] if the system is closed or is the
+// zero value.
 func (s *System) Check() error {
 	switch {
 	case s.runtime == nil:
@@ -110,10 +111,11 @@ func (s *System) Check() error {
 	return nil
 }
 
-// Shutdown closes the system as Close does, and returns when ctx ends at the latest: closing a
-// client waits for the calls under way, and a plugin may not come back from one. The rest then goes
-// on in the background. It is TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a slice
-// every process shuts down; strategy's Barrier makes them do so together.
+// Shutdown is like Close, but returns at the latest when ctx is done. Closing a client waits for
+// active calls, and a plugin call may never return; in this case closing continues in the
+// background. It corresponds to TensorFlow's tf.tpu.experimental.shutdown_tpu_system. On a slice
+// with several hosts every process must shut down; the Barrier method of a strategy synchronizes
+// the processes.
 func (s *System) Shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
@@ -125,9 +127,9 @@ func (s *System) Shutdown(ctx context.Context) error {
 	}
 }
 
-// New returns a system over a runtime that is open. Each task of the topology is a process; the
-// runtime's addressable devices are those of one task. The runtime is the system's to close from
-// now on.
+// New returns a System for an open runtime. Each task of the topology is a process, and the
+// runtime's addressable devices must be the devices of one task. If New succeeds, the System owns
+// rt and closes it.
 func New(rt Runtime, topology tpu.Topology) (*System, error) {
 	s, err := newSystem(rt, topology)
 	if err != nil {
@@ -144,19 +146,20 @@ func newSystem(rt Runtime, topology tpu.Topology) (*System, error) {
 	return s, s.checkDevices()
 }
 
-// Runtime returns what the system runs on, which stays the system's to close.
+// Runtime returns the runtime, which the System owns.
 func (s *System) Runtime() Runtime {
 	if s.runtime == nil {
-		return noRuntime{}
+		return zeroRuntime{}
 	}
 	return s.runtime
 }
 
-// Addressable reports whether this process can use the device of an id.
+// Addressable reports whether this process can use the device with the given id.
 func (s *System) Addressable(id int) bool { return s.Runtime().Addressable(id) }
 
-// NumProcesses returns how many processes share the devices, which are the topology's tasks.
+// NumProcesses returns the number of processes that share the devices. It is the number of tasks of
+// the topology.
 func (s *System) NumProcesses() int { return s.topology.NumTasks() }
 
-// Process returns the number of this process, from 0, which is that of its task in the topology.
+// Process returns the index of this process, which is the index of its task in the topology.
 func (s *System) Process() int { return s.process }

@@ -15,15 +15,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// stuck is a runtime whose Close never returns.
-type stuck struct{ system.Runtime }
+// hangingRuntime is a runtime whose Close never returns.
+type hangingRuntime struct{ system.Runtime }
 
-func (stuck) Close() error { select {} }
+func (hangingRuntime) Close() error { select {} }
 
-func TestShutdownIsBoundedByItsContext(t *testing.T) {
+func TestShutdownReturnsAtDeadline(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 2, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
-	sys, err := system.New(stuck{base.Runtime()}, base.Topology())
+	sys, err := system.New(hangingRuntime{base.Runtime()}, base.Topology())
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -32,7 +32,7 @@ func TestShutdownIsBoundedByItsContext(t *testing.T) {
 	require.NoError(t, base.Close(), "a second close returns the first result")
 }
 
-func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
+func TestCloseOfSystemInUseFails(t *testing.T) {
 	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 1, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	rt := sys.Runtime()
@@ -42,21 +42,20 @@ func TestASystemInUseSaysWhatToCloseFirst(t *testing.T) {
 	var open *pjrt.OpenError
 	require.ErrorAs(t, err, &open)
 	assert.Equal(t, 1, open.Buffers)
-	assert.ErrorContains(t, err, "close the strategies on it first")
+	assert.ErrorContains(t, err, "close the strategies of the system first")
 	require.NoError(t, buffer.Close())
 	require.NoError(t, sys.Close())
 }
 
-// TestTheErrorOfTensorFlowsShapeNamesTheMeshOfCPUDevices gives CPU devices the computation shape of
-// TensorFlow's pages.
-func TestTheErrorOfTensorFlowsShapeNamesTheMeshOfCPUDevices(t *testing.T) {
+// The computation shape is from TensorFlow's documentation.
+func TestShapeErrorSuggestsMeshOfCPUDevices(t *testing.T) {
 	shape := tpu.AssignmentOptions{ComputationShape: []int{1, 2, 2, 2}}
 	opts := system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")}
 	sys, err := system.Open(t.Context(), opts)
 	require.NoError(t, err)
 	_, err = tpu.BuildDeviceAssignment(sys.Topology(), shape)
 	require.NoError(t, sys.Close())
-	assert.ErrorContains(t, err, "say which mesh they form, such as []int{1, 2, 2, 2}, in system.Options.MeshShape")
+	assert.ErrorContains(t, err, "set a mesh such as []int{1, 2, 2, 2} in system.Options.MeshShape")
 
 	opts.MeshShape = []int{1, 2, 2, 2}
 	sys, err = system.Open(t.Context(), opts)
@@ -66,12 +65,12 @@ func TestTheErrorOfTensorFlowsShapeNamesTheMeshOfCPUDevices(t *testing.T) {
 	require.NoError(t, sys.Close())
 }
 
-func TestATopologyHasOneTaskForThisProcess(t *testing.T) {
+func TestNewRejectsTopologyOfOtherProcess(t *testing.T) {
 	base, err := system.Open(context.Background(), system.Options{CPUDevices: 8, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
 	defer base.Close()
 	cluster, err := simhost.New(base, simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	_, err = system.New(base.Runtime(), cluster.Topology())
-	assert.ErrorContains(t, err, "a process addresses the devices of one task")
+	assert.ErrorContains(t, err, "a process must address all devices of one task")
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// TestZeroValuesDoNotPanic calls every method of the objects' zero values, with zero arguments.
+// The test calls every method of the zero values with zero arguments.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	for _, zero := range []any{&system.System{}, &system.Slice{}, &system.StartError{}, &system.LockedError{}} {
 		v := reflect.ValueOf(zero)
 		for i := range v.NumMethod() {
 			method, name := v.Method(i), fmt.Sprintf("%T.%s", zero, v.Type().Method(i).Name)
 			if name == "*system.LockedError.Error" || name == "*system.StartError.Error" {
-				continue // they are made with a cause
+				continue // error types need a cause
 			}
 			var args []reflect.Value
 			for j := range method.Type().NumIn() {
