@@ -90,7 +90,7 @@ func (r Rule) Unreached(known []Variable) string {
 			r.Annotation.Rank(), listed)
 	}
 	text := "matches no variable"
-	for _, i := range misspelt.Nearest(misspelt.Plain(r.Pattern.String()), paths, limit) {
+	for _, i := range similar.Nearest(similar.TrimOperators(r.Pattern.String()), paths, limit) {
 		nearest = append(nearest, known[i].String())
 	}
 	if len(nearest) > 0 {
