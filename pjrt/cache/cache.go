@@ -22,67 +22,67 @@ import (
 
 // Options configure a cache. The zero value works.
 type Options struct {
-	// MaxBytes bounds the size of all entries together: beyond it, the entries that were not used
-	// for longest are removed. 0 is 4 GiB, and a negative number is no bound.
+	// MaxBytes is the limit of the total size of all entries. If it is exceeded, the least recently
+	// used entries are removed. 0 means 4 GiB, and a negative value means no limit.
 	MaxBytes int64
-	// Key signs the entries: at least 16 random bytes. Processes with one key share their entries,
-	// also between machines; for other processes the entries are not there.
+	// Key signs the entries. It must have at least 16 random bytes. Processes with the same key
+	// share their entries, also between machines; processes with other keys ignore them.
 	Key []byte
-	// KeyFile is the file that has the key, if Key is empty. Only its owner may read it; if there
-	// is none, it is made. Without Key and KeyFile it is tpustrategy/compile-cache.key in the
-	// user's folder of settings (os.UserConfigDir).
+	// KeyFile is a file with the key, which is used if Key is empty. Only its owner may have
+	// access. The file is created if it does not exist. The default is
+	// tpustrategy/compile-cache.key in the user's configuration directory (os.UserConfigDir).
 	KeyFile string
-	// Store is one that hosts and runs share, such as a bucket: a program that is not in the directory
-	// is fetched from there, and one that was compiled is put there, once, by whoever is first. Those
-	// who share it need one Key or KeyFile, which may be the store's own ([SharedKey]). Nothing is
-	// removed from it for space. It stays the caller's, to close when the cache is not used any more.
+	// Store, if not nil, is shared by several hosts or runs, such as a bucket. Programs that are
+	// not in the directory are read from the store. The first process that compiles a program
+	// writes it to the store. All users of the store need the same Key or KeyFile; [SharedKey]
+	// returns a key that is stored in the store. The cache does not remove entries from the store
+	// for space. The caller must close the store when the cache is no longer used.
 	Store storage.Store
-	// Shared takes a directory that others may write to, or that somebody else owns. They can
-	// remove entries; without the key that signs the entries they can do nothing else.
+	// Shared permits a directory that other users own or can write to. These users can remove
+	// entries, but they cannot create valid ones without the key.
 	Shared bool
-	// Compiler compiles the programs that are not in the cache, such as package pjrt/worker's; nil
-	// is the client's own compiler.
+	// Compiler compiles the programs that are not in the cache. nil means the client's compiler.
 	Compiler pjrt.Compiler
-	// Logger receives a line for each hit and miss (debug), and for each damaged entry and each
-	// failure to write (warn); nil discards.
+	// Logger receives a debug message for each hit and miss, and a warning for each damaged entry
+	// and each failed write. nil discards them.
 	Logger *slog.Logger
 }
 
-// ownCompiler is the client's.
-type ownCompiler struct{}
+// clientCompiler compiles with the client.
+type clientCompiler struct{}
 
-func (ownCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (clientCompiler) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	return client.Compile(ctx, program, opts)
 }
 
-// defaultMaxBytes is MaxBytes of the zero Options.
+// defaultMaxBytes is used if Options.MaxBytes is 0.
 const defaultMaxBytes = 4 << 30
 
-// Cache is a directory of compiled programs. It is safe for concurrent use, by several processes
-// too, and has no Close.
+// Cache is a directory of compiled programs. It is safe for concurrent use, also by several
+// processes. It does not need to be closed.
 type Cache struct {
 	dir      string
 	max      int64
 	compiler pjrt.Compiler
-	// keep is set where a compiler was given: a program is then not compiled again to be written
-	// out.
+	// keep is true if Options.Compiler is set. Loaded programs then keep their serialized form.
 	keep   bool
 	key    []byte
-	shared storage.Store // nil without one
+	shared storage.Store // may be nil
 	logger *slog.Logger
 	stats  struct{ hits, misses, fetched, corrupt, failed atomic.Int64 }
 	known  atomic.Pointer[clientIdentity]
 }
 
-// clientIdentity is the client whose identity was found out last: to read it takes milliseconds,
-// which is more than a small program takes to load.
+// clientIdentity is the identity of the last client. It is stored because reading it takes
+// milliseconds, which is longer than loading a small program.
 type clientIdentity struct {
 	client   weak.Pointer[pjrt.Client]
 	identity string
 }
 
-// identityOf is [Identity], found out once for a client. The library that a client has loaded stays
-// what it is, whatever becomes of its file.
+// identityOf returns [Identity] of a client. The result does not change if the file of the plugin
+// changes.
 func (c *Cache) identityOf(client *pjrt.Client) (string, error) {
 	this := weak.Make(client)
 	if known := c.known.Load(); known != nil && known.client == this {
@@ -95,51 +95,53 @@ func (c *Cache) identityOf(client *pjrt.Client) (string, error) {
 	return identity, err
 }
 
-// Stats counts what a Cache did in this process.
+// Stats are counters of a Cache in this process.
 type Stats struct {
-	// Hits counts the programs that were loaded, and Misses those that were compiled. Corrupt
-	// counts the misses whose entry was there, and was damaged or refused by the plugin.
+	// Hits counts loaded programs, and Misses compiled programs. Corrupt counts the misses with an
+	// entry that was damaged or could not be loaded.
 	Hits, Misses, Corrupt int64
-	// Fetched counts the entries that came from the Store.
+	// Fetched counts the entries that were read from the Store.
 	Fetched int64
-	// Failed counts the entries that could not be written, into the directory or into the Store.
+	// Failed counts the entries that could not be written to the directory or to the Store.
 	Failed int64
 }
 
-// Open opens a cache in a directory, which it makes if there is none. Unless [Options].Shared is
-// set, it refuses a directory that others can write to or that somebody else owns, and such folders
-// on the way to it. It always refuses URLs, and a key that others can read. The error is a
-// [*pjrt.PathError] that says what to change; other errors match those of package fs.
+// Open opens a cache in a directory, which is created if necessary. Unless [Options].Shared is set,
+// the directory and its parents must belong to root or the current user, and other users must not
+// be able to write to them. URLs, and keys that other users can read, are always errors. The error
+// is a [*pjrt.PathError] with a correction, or matches an error of package fs.
 func Open(dir string, o Options) (*Cache, error) {
 	if dir == "" {
-		return nil, &errkind.Fault{Op: "cache: open", Reason: "no directory is given", Class: errkind.ValueError, Err: fs.ErrInvalid, Hint: "name the one to keep programs in"}
+		return nil, &errkind.Fault{Op: "cache: open", Reason: "the directory is empty", Class: errkind.ValueError,
+			Err: fs.ErrInvalid, Hint: "pass the directory for compiled programs"}
 	}
 	if err := files.Local(dir); err != nil {
-		return nil, fail("open", err)
+		return nil, opError("open", err)
 	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fail("open", err)
+		return nil, opError("open", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fail("open", err)
+		return nil, opError("open", err)
 	}
 	if _, err := (files.Trust{}).OfProcess().Directory(path, o.Shared); err != nil {
-		return nil, fail("open", err)
+		return nil, opError("open", err)
 	}
 	c := &Cache{dir: path, max: o.MaxBytes, logger: o.Logger}
 	if c.max == 0 {
 		c.max = defaultMaxBytes
 	}
 	if c.compiler, c.keep = o.Compiler, o.Compiler != nil; !c.keep {
-		c.compiler = ownCompiler{}
+		c.compiler = clientCompiler{}
 	}
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
 	if c.shared = o.Store; c.shared != nil && len(o.Key) == 0 && o.KeyFile == "" {
-		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Reason: "this user's own key would sign entries that no other host can read", Class: errkind.ValueError,
-			Hint: "give all hosts one Key or KeyFile, or the store's own by cache.SharedKey"}
+		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Class: errkind.ValueError,
+			Reason: "a shared store requires a Key or KeyFile, because other hosts cannot read entries with this user's default key",
+			Hint:   "set the same Key or KeyFile on all hosts, or use cache.SharedKey"}
 	}
 	if c.key, err = signingKey(o.Key, o.KeyFile, path, c.logger); err != nil {
 		return nil, err
@@ -147,18 +149,20 @@ func Open(dir string, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Dir returns the directory's absolute path.
+// Dir returns the absolute path of the directory.
 func (c *Cache) Dir() string { return c.dir }
 
-// Stats returns the counts so far.
+// Stats returns the current counters.
 func (c *Cache) Stats() Stats {
-	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.fetched.Load(), c.stats.failed.Load()}
+	return Stats{c.stats.hits.Load(), c.stats.misses.Load(), c.stats.corrupt.Load(), c.stats.fetched.Load(),
+		c.stats.failed.Load()}
 }
 
-// Compile loads the program from the cache, or compiles it and keeps it there. The executable is
-// the caller's to Close. Its errors are the compiler's only: trouble with the cache is logged. A
-// program with DumpDir is compiled each time, since that is what writes the dump.
-func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+// Compile loads the program from the cache, or compiles it and adds it to the cache. The caller
+// must close the executable. Errors of the cache are logged, not returned. A program with DumpDir
+// is always compiled, because the compiler writes the dump.
+func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	if c.compiler == nil {
 		return nil, errZero
 	}
@@ -167,7 +171,7 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	}
 	identity, err := c.identityOf(client)
 	if err != nil {
-		c.logger.Warn("compile cache unused", "error", err)
+		c.logger.Warn("compile cache is not used", "error", err)
 		return c.compiler.Compile(ctx, client, program, opts)
 	}
 	k := keyOf(identity, client, program, opts)
@@ -185,9 +189,10 @@ func (c *Cache) Compile(ctx context.Context, client *pjrt.Client, program pjrt.P
 	return x, nil
 }
 
-// CompileTopology compiles ahead of time, by the cache's Compiler if that can, and keeps nothing:
-// the caller saves what is compiled ahead of time.
-func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions) (*pjrt.Executable, error) {
+// CompileTopology compiles ahead of time with Options.Compiler, if it is a [pjrt.TopologyCompiler],
+// or with the topology. The result is not cached.
+func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, program pjrt.Program,
+	opts pjrt.CompileOptions) (*pjrt.Executable, error) {
 	if c.compiler == nil {
 		return nil, errZero
 	}
@@ -197,23 +202,23 @@ func (c *Cache) CompileTopology(ctx context.Context, topology *pjrt.Topology, pr
 	return topology.Compile(ctx, program, opts)
 }
 
-// name is that of the entry of a key. Users with another key of their own have their entries
-// elsewhere, and do not take this user's for damaged.
+// name returns the file name of an entry. It depends on the signing key, so that entries with
+// another key are not reported as damaged.
 func (c *Cache) name(k key) string { return hex.EncodeToString(sign(c.key, []byte("name"), k[:])) }
 
-// path is where the entry is in the directory.
+// path returns the path of an entry in the directory.
 func (c *Cache) path(k key) string { return filepath.Join(c.dir, c.name(k)) }
 
-// load returns the entry of a key, from the directory or else from the store, or nil if there is none
-// that can be used.
+// load returns the program of an entry from the directory or the store, or nil if there is no valid
+// entry.
 func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.LoadedExecutable {
 	path := c.path(k)
 	data, _, err := files.ReadHere(path, c.limit())
 	if !errors.Is(err, fs.ErrNotExist) {
-		// Whatever lies there makes room for the next entry, a folder only if it is empty.
-		if x := c.use(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
+		// An invalid entry is removed, also if it is not a regular file.
+		if x := c.loadEntry(ctx, client, k, path, data, err, func() error { return os.Remove(path) }); x != nil {
 			now := time.Now()
-			// The time of use decides what is removed first; it is no loss if it cannot be noted.
+			// trim removes the entries with the oldest times. An error here is not important.
 			_ = os.Chtimes(path, now, now)
 			return x
 		}
@@ -225,11 +230,13 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 	data, err = storage.ReadAll(ctx, c.shared, name, c.limit())
 	if err != nil {
 		if !errors.Is(err, storage.ErrNotExist) && ctx.Err() == nil {
-			c.logger.Warn("compile cache's store unread, compiling", "store", c.shared.String(), "entry", name, "error", err)
+			c.logger.Warn("compile cache cannot read its store, compiling", "store", c.shared.String(), "entry", name,
+				"error", err)
 		}
 		return nil
 	}
-	x := c.use(ctx, client, k, c.shared.String()+": "+name, data, nil, func() error { return c.shared.Remove(ctx, name) })
+	x := c.loadEntry(ctx, client, k, c.shared.String()+": "+name, data, nil,
+		func() error { return c.shared.Remove(ctx, name) })
 	if x != nil {
 		c.stats.fetched.Add(1)
 		c.write(k, data)
@@ -237,8 +244,10 @@ func (c *Cache) load(ctx context.Context, client *pjrt.Client, k key) *pjrt.Load
 	return x
 }
 
-// use loads the program of an entry that was read, or removes it and returns nil.
-func (c *Cache) use(ctx context.Context, client *pjrt.Client, k key, entry string, data []byte, err error, remove func() error) *pjrt.LoadedExecutable {
+// loadEntry loads the program of an entry with these contents. If err is not nil or the entry is
+// invalid, it removes the entry and returns nil.
+func (c *Cache) loadEntry(ctx context.Context, client *pjrt.Client, k key, entry string, data []byte, err error,
+	remove func() error) *pjrt.LoadedExecutable {
 	var payload []byte
 	if err == nil {
 		payload, err = decode(c.key, k, data)
@@ -253,20 +262,20 @@ func (c *Cache) use(ctx context.Context, client *pjrt.Client, k key, entry strin
 		}
 	}
 	if ctx.Err() != nil || errors.Is(err, pjrt.ErrClosed) {
-		return nil // nothing is wrong with the entry
+		return nil // the entry may be valid
 	}
 	c.stats.corrupt.Add(1)
-	c.logger.Warn("compile cache entry unusable, compiling again", "entry", entry, "error", err)
+	c.logger.Warn("compile cache entry is not usable, compiling again", "entry", entry, "error", err)
 	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.logger.Warn("compile cache entry not removed", "entry", entry, "error", err)
 	}
 	return nil
 }
 
-// maxEntry bounds an entry: plugins serialize programs as messages of less than 2 GiB.
+// maxEntry is the limit of the size of an entry. Serialized programs are protos of less than 2 GiB.
 const maxEntry = 2 << 30
 
-// limit bounds an entry of this cache.
+// limit returns the limit of the size of an entry of this cache.
 func (c *Cache) limit() int64 {
 	if c.max > 0 {
 		return min(maxEntry, c.max)
@@ -274,11 +283,11 @@ func (c *Cache) limit() int64 {
 	return maxEntry
 }
 
-// store keeps a program.
+// store adds a program to the directory and to the store.
 func (c *Cache) store(ctx context.Context, k key, x *pjrt.LoadedExecutable) {
 	payload, err := x.Executable().Serialize()
 	if errors.Is(err, errors.ErrUnsupported) {
-		c.logger.Debug("compile cache unused: the plugin cannot serialize programs")
+		c.logger.Debug("compile cache is not used: the plugin cannot serialize programs")
 		return
 	}
 	if err == nil && c.max > 0 && int64(len(payload)+headerSize) > c.max {
@@ -294,10 +303,10 @@ func (c *Cache) store(ctx context.Context, k key, x *pjrt.LoadedExecutable) {
 	c.share(ctx, k, entry)
 }
 
-// write puts an entry into the directory.
+// write writes an entry to the directory.
 func (c *Cache) write(k key, entry []byte) {
 	path := c.path(k)
-	if err := write(path, entry); err != nil {
+	if err := writeFile(path, entry); err != nil {
 		c.unwritten(path, err)
 		return
 	}
@@ -309,12 +318,10 @@ func (c *Cache) unwritten(entry string, err error) {
 	c.logger.Warn("compile cache entry not written", "entry", entry, "error", err)
 }
 
-// abandoned is the age at which a file that is being written is taken for one that a process left
-// behind.
-const abandoned = time.Hour
+// abandonedAge is the age after which a temporary file is considered abandoned by its process.
+const abandonedAge = time.Hour
 
-// trim removes the entries that were not used for longest until the rest keeps to the bound. keep
-// stays.
+// trim removes the least recently used entries, except keep, until the limit is met.
 func (c *Cache) trim(keep string) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -329,13 +336,13 @@ func (c *Cache) trim(keep string) {
 			continue // another process removed it
 		}
 		if strings.HasPrefix(file.Name(), ".writing-") {
-			if time.Since(info.ModTime()) > abandoned {
+			if time.Since(info.ModTime()) > abandonedAge {
 				_ = os.Remove(filepath.Join(c.dir, file.Name()))
 			}
 			continue
 		}
 		if name, err := hex.DecodeString(file.Name()); err != nil || len(name) != len(key{}) {
-			continue // not ours
+			continue // not an entry
 		}
 		entries = append(entries, info)
 		total += info.Size()

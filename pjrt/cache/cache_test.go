@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// addition is a program that adds a number to four floats.
+// addition returns a program that adds n to four floats.
 func addition(n int) pjrt.Program {
 	return pjrt.Program{Code: fmt.Appendf(nil, `module @add {
   func.func @main(%%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -31,7 +31,7 @@ func addition(n int) pjrt.Program {
 }`, n), Trusted: true}
 }
 
-// run runs a program on zeros.
+// run runs a program with zeros as argument and returns the result.
 func run(t *testing.T, client *pjrt.Client, x *pjrt.LoadedExecutable) []float32 {
 	t.Helper()
 	ctx := t.Context()
@@ -77,7 +77,7 @@ func entries(t *testing.T, dir string) []string {
 	return names
 }
 
-func TestAProgramIsCompiledOnceAndThenLoaded(t *testing.T) {
+func TestCompileLoadsCachedProgram(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	dir := filepath.Join(t.TempDir(), "made", "here")
 	for i := range 3 {
@@ -95,7 +95,7 @@ func TestAProgramIsCompiledOnceAndThenLoaded(t *testing.T) {
 	assert.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestEverythingThatCountsMakesAnotherEntry(t *testing.T) {
+func TestKeyDependsOnProgramOptionsAndDevices(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	c := open(t, t.TempDir(), cache.Options{})
 	compile := func(client *pjrt.Client, p pjrt.Program, o pjrt.CompileOptions) {
@@ -112,10 +112,10 @@ func TestEverythingThatCountsMakesAnotherEntry(t *testing.T) {
 	compile(client, addition(1), pjrt.CompileOptions{DeviceAssignment: [][]int{{1}}})
 	assert.Equal(t, cache.Stats{Hits: 1, Misses: 5}, c.Stats())
 	compile(client, addition(1), pjrt.CompileOptions{DumpDir: t.TempDir()})
-	assert.Equal(t, cache.Stats{Hits: 1, Misses: 5}, c.Stats(), "a dump is wanted each time")
+	assert.Equal(t, cache.Stats{Hits: 1, Misses: 5}, c.Stats(), "a program with a dump is always compiled")
 }
 
-func TestADamagedEntryIsAMissAndSaysSo(t *testing.T) {
+func TestDamagedEntryIsCompiledAgain(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	for name, damage := range map[string]func([]byte) []byte{
 		"empty":         func([]byte) []byte { return nil },
@@ -141,23 +141,23 @@ func TestADamagedEntryIsAMissAndSaysSo(t *testing.T) {
 			assert.Equal(t, cache.Stats{Misses: 1, Corrupt: 1}, c.Stats())
 			assert.Contains(t, log.String(), "corrupt entry")
 			compileAndRun(t, c, client, 5)
-			assert.Equal(t, int64(1), c.Stats().Hits, "it was replaced")
+			assert.Equal(t, int64(1), c.Stats().Hits, "the entry was replaced")
 		})
 	}
 }
 
-func TestAnEntryThatThePluginRefusesIsAMiss(t *testing.T) {
+func TestEntryThatPluginCannotLoadIsCompiledAgain(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{})
 	compileAndRun(t, c, client, 5)
 	path := entries(t, dir)[0]
-	require.NoError(t, cache.Rewrite(c, path, []byte("a well-kept entry of no program")))
+	require.NoError(t, cache.Rewrite(c, path, []byte("a valid entry without a program")))
 	compileAndRun(t, c, client, 5)
 	assert.Equal(t, cache.Stats{Misses: 2, Corrupt: 1}, c.Stats())
 }
 
-func TestADirectoryThatCannotBeWrittenCostsTheCacheOnly(t *testing.T) {
+func TestCompileWithUnwritableDirectory(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{})
@@ -171,11 +171,12 @@ func TestADirectoryThatCannotBeWrittenCostsTheCacheOnly(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
-func TestErrorsOfTheCompilerAreTheCallers(t *testing.T) {
+func TestCompileReturnsCompilerErrors(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{})
-	_, err := c.Compile(t.Context(), client, pjrt.Program{Code: []byte("no program"), Trusted: true}, pjrt.CompileOptions{})
+	_, err := c.Compile(t.Context(), client, pjrt.Program{Code: []byte("no program"), Trusted: true},
+		pjrt.CompileOptions{})
 	var refused *pjrt.Error
 	require.ErrorAs(t, err, &refused)
 	_, err = c.Compile(t.Context(), client, addition(1), pjrt.CompileOptions{Partitions: 9})
@@ -188,7 +189,7 @@ func TestErrorsOfTheCompilerAreTheCallers(t *testing.T) {
 	assert.Empty(t, entries(t, dir))
 }
 
-func TestTheLeastUsedEntriesMakeRoom(t *testing.T) {
+func TestTrimRemovesLeastRecentlyUsedEntries(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	dir := t.TempDir()
 	compileAndRun(t, open(t, dir, cache.Options{}), client, 1)
@@ -203,14 +204,14 @@ func TestTheLeastUsedEntriesMakeRoom(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600))
 		require.NoError(t, os.Chtimes(path, old, old.Add(-time.Hour)))
 	}
-	compileAndRun(t, c, client, 1) // used again: 2 is now the least used
-	require.NoError(t, os.Chtimes(entryOf(t, dir, foreign, left, 1, client), time.Now(), time.Now()))
+	compileAndRun(t, c, client, 1) // program 2 is now the least recently used
+	require.NoError(t, os.Chtimes(newestEntry(t, dir, foreign, left, 1, client), time.Now(), time.Now()))
 	compileAndRun(t, c, client, 3)
-	assert.FileExists(t, foreign, "not the cache's")
-	assert.NoFileExists(t, left, "left behind by a process")
+	assert.FileExists(t, foreign, "the file is not an entry")
+	assert.NoFileExists(t, left, "an abandoned temporary file")
 	before := c.Stats()
 	compileAndRun(t, c, client, 3)
-	assert.Equal(t, before.Hits+1, c.Stats().Hits, "the newest stays")
+	assert.Equal(t, before.Hits+1, c.Stats().Hits, "the newest entry is kept")
 	assert.Len(t, entries(t, dir), 3, "two programs and the foreign file")
 	unbounded := open(t, dir, cache.Options{MaxBytes: -1})
 	for n := range 6 {
@@ -222,8 +223,8 @@ func TestTheLeastUsedEntriesMakeRoom(t *testing.T) {
 	assert.Empty(t, entries(t, tiny.Dir()))
 }
 
-// entryOf is the entry that a load of the program touches last.
-func entryOf(t *testing.T, dir, foreign, left string, _ int, _ *pjrt.Client) string {
+// newestEntry returns the most recently used entry.
+func newestEntry(t *testing.T, dir, foreign, left string, _ int, _ *pjrt.Client) string {
 	t.Helper()
 	newest, at := "", time.Time{}
 	for _, path := range entries(t, dir) {
@@ -236,7 +237,7 @@ func entryOf(t *testing.T, dir, foreign, left string, _ int, _ *pjrt.Client) str
 	return newest
 }
 
-func TestProcessesAndGoroutinesShareADirectory(t *testing.T) {
+func TestConcurrentProcessesAndGoroutines(t *testing.T) {
 	dir := t.TempDir()
 	if shared := os.Getenv("CACHE_TEST_DIR"); shared != "" {
 		dir = shared
@@ -264,12 +265,12 @@ func TestProcessesAndGoroutinesShareADirectory(t *testing.T) {
 	assert.Equal(t, int64(16), stats.Hits+stats.Misses)
 	assert.Zero(t, stats.Corrupt)
 	assert.Zero(t, stats.Failed)
-	if !plugintest.InChild(t) { // when the others have ended, nothing is half written
+	if !plugintest.InChild(t) { // all other processes have ended, so there are no temporary files
 		assert.Len(t, entries(t, dir), 5)
 	}
 }
 
-func TestAZeroCacheIsAnError(t *testing.T) {
+func TestZeroCache(t *testing.T) {
 	var c cache.Cache
 	_, err := c.Compile(t.Context(), plugintest.CPU(t, 1), addition(1), pjrt.CompileOptions{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)

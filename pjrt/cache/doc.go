@@ -1,36 +1,35 @@
-// Package cache keeps compiled programs in a directory, so that a program is compiled once and not
-// each time a process starts.
+// Package cache stores compiled programs in a directory, so that a program is compiled once and not
+// in each process.
 //
 //	programs, err := cache.Open(dir, cache.Options{Logger: slog.Default()})
-//	x, err := programs.Compile(ctx, client, program, opts)   // loads it if it is there
+//	x, err := programs.Compile(ctx, client, program, opts)   // loads the program if it is cached
 //
-// A [Cache] can stand where a strategy compiles: see strategy.Options.
+// A [Cache] is a [pjrt.Compiler], which can be passed to a strategy as strategy.Options.Compiler.
 //
-// # What an entry depends on
+// # Cache keys
 //
-// Entries are found by a hash of everything that a compiled program depends on: the program and all
-// of its options, the device assignment, the devices, and the plugin's build (see [Identity]).
-// Another plugin, topology or assignment is another entry, so that nothing stale is ever loaded.
+// The key of an entry is a hash of everything that a compiled program depends on: the program, its
+// options, the device assignment, the devices, and the build of the plugin (see [Identity]).
 //
-// # Damage
+// # Damaged entries
 //
-// An entry appears under its name by one rename, and carries a checksum of its contents. One that
-// is damaged, or that the plugin refuses to load, is a miss: it is removed, the program is compiled
-// again, and the logger says so. Trouble with the directory never fails a compilation.
+// An entry is created by renaming a complete file, and contains a checksum. If an entry is damaged,
+// or the plugin cannot load it, the cache removes it, compiles the program again and logs a
+// warning. Errors of the directory never make a compilation fail.
 //
-// # Processes
+// # Concurrency
 //
-// Any number of processes may share a directory. Two that need the same program at once both
-// compile it; the entries are equal, and the last one stays.
+// Processes can share a directory. Two processes that need the same program at the same time both
+// compile it, and the last one to finish replaces the entry.
 //
-// # Trust
+// # Security
 //
-// Entries hold machine code, which runs. Each is signed (HMAC-SHA256) with a key that only this
-// user can read: an entry that was changed, was put there by somebody else, or comes from another
-// machine is compiled again and not run. Trusted are the key, the plugin, and who can read the
-// user's files. The directory is made for its owner alone; one that others can write to is refused,
-// unless [Options].Shared is set. Entries that are links, pipes or of impossible sizes are not
-// read.
+// Entries contain machine code. Each entry is signed (HMAC-SHA256) with a key that only the current
+// user can read. An entry that was modified, or was created by another user or another machine, is
+// not executed; the program is compiled again. The cache trusts the key, the plugin, and everyone
+// who can read the user's files. The directory is created with access for its owner only. A
+// directory that other users can write to is an error unless [Options].Shared is set. Entries that
+// are links, pipes or too large are not read.
 //
-// To share a cache between machines, give them all one [Options].Key.
+// To share a cache between machines, use the same [Options].Key on all of them.
 package cache

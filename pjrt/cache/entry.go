@@ -17,25 +17,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// magic begins every entry; the number is the version of the form.
+// magic starts every entry. Its number is the version of the format.
 const magic = "tpustrategy program 4\n"
 
-// headerSize is that of an entry's header: the magic, its key, the signature of all else, and the
-// length of the contents.
+// headerSize is the size of the header of an entry: magic, key, signature, and length of the
+// contents.
 const headerSize = len(magic) + 2*sha256.Size + 8
 
-// errCorrupt is matched by what is wrong with a damaged entry.
+// errCorrupt is matched by the errors of damaged entries.
 var errCorrupt = errkind.New(errkind.DataLossError, "corrupt entry")
 
-// key is what an entry is found by.
+// key identifies an entry.
 type key [sha256.Size]byte
 
-// keyOf hashes everything that a compiled program depends on. All processes of a slice have the same
-// devices, and one program.
+// keyOf hashes everything that a compiled program depends on. All processes of a slice have the
+// same devices and compute the same key.
 func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt.CompileOptions) key {
 	opts = opts.On(client.PlatformName())
 	hash := sha256.New()
-	// Every part is written with its length, so that none runs into the next.
+	// The length of each part makes the encoding unique.
 	text := func(s string) {
 		var size [8]byte
 		binary.LittleEndian.PutUint64(size[:], uint64(len(s)))
@@ -46,9 +46,11 @@ func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt
 	text(identity)
 	for _, device := range client.Devices() {
 		attributes := device.Attributes()
-		text(fmt.Sprintf("device %d of %d, %s, %v, %v", device.ID(), device.ProcessIndex(), device.Kind(), attributes["coords"], attributes["core_on_chip"]))
+		text(fmt.Sprintf("device %d of %d, %s, %v, %v", device.ID(), device.ProcessIndex(), device.Kind(),
+			attributes["coords"], attributes["core_on_chip"]))
 	}
-	text(fmt.Sprintf("%d x %d, %v, spmd %t, shardy %t", opts.Replicas, opts.Partitions, opts.DeviceAssignment, opts.SPMD, opts.Shardy))
+	text(fmt.Sprintf("%d x %d, %v, spmd %t, shardy %t", opts.Replicas, opts.Partitions, opts.DeviceAssignment,
+		opts.SPMD, opts.Shardy))
 	for _, name := range slices.Sorted(maps.Keys(opts.Overrides)) {
 		text(fmt.Sprintf("%s = %T %v", name, opts.Overrides[name], opts.Overrides[name]))
 	}
@@ -57,7 +59,7 @@ func keyOf(identity string, client *pjrt.Client, program pjrt.Program, opts pjrt
 	return key(hash.Sum(nil))
 }
 
-// sign is the HMAC of the parts, which have fixed sizes but for the last.
+// sign returns the HMAC of the parts. All parts except the last must have fixed sizes.
 func sign(signing []byte, parts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, signing)
 	for _, part := range parts {
@@ -66,12 +68,12 @@ func sign(signing []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// signature is that of an entry.
+// signature returns the signature of an entry.
 func signature(signing []byte, k key, payload []byte) []byte {
 	return sign(signing, []byte(magic), k[:], binary.LittleEndian.AppendUint64(nil, uint64(len(payload))), payload)
 }
 
-// encode is an entry's contents.
+// encode returns the contents of an entry.
 func encode(signing []byte, k key, payload []byte) []byte {
 	out := make([]byte, 0, headerSize+len(payload))
 	out = append(out, magic...)
@@ -81,31 +83,31 @@ func encode(signing []byte, k key, payload []byte) []byte {
 	return append(out, payload...)
 }
 
-// decode checks an entry's contents and returns the program.
+// decode checks the contents of an entry and returns the program.
 func decode(signing []byte, k key, data []byte) ([]byte, error) {
 	if len(data) < headerSize {
-		return nil, fmt.Errorf("%w: it ends after %d bytes", errCorrupt, len(data))
+		return nil, fmt.Errorf("%w: it has only %d bytes", errCorrupt, len(data))
 	}
 	if string(data[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: it is no program of this version", errCorrupt)
+		return nil, fmt.Errorf("%w: it is not a program of this version", errCorrupt)
 	}
 	rest := data[len(magic):]
 	if !bytes.Equal(rest[:sha256.Size], k[:]) {
-		return nil, fmt.Errorf("%w: it is another program's", errCorrupt)
+		return nil, fmt.Errorf("%w: it belongs to another program", errCorrupt)
 	}
 	payload := data[headerSize:]
 	if n := binary.LittleEndian.Uint64(rest[2*sha256.Size:]); n != uint64(len(payload)) {
-		return nil, fmt.Errorf("%w: %d bytes of %d", errCorrupt, len(payload), n)
+		return nil, fmt.Errorf("%w: it has %d of %d bytes", errCorrupt, len(payload), n)
 	}
 	if !hmac.Equal(rest[sha256.Size:2*sha256.Size], signature(signing, k, payload)) {
-		return nil, fmt.Errorf("%w: its signature is wrong: it was changed, or signed with another key", errCorrupt)
+		return nil, fmt.Errorf("%w: its signature is wrong, so it was modified or signed with another key", errCorrupt)
 	}
 	return payload, nil
 }
 
-// write makes a file appear whole or not at all.
-func write(path string, data []byte) error {
-	beside, err := temporary(filepath.Dir(path), data)
+// writeFile creates or replaces a file atomically.
+func writeFile(path string, data []byte) error {
+	beside, err := createTemp(filepath.Dir(path), data)
 	if err != nil {
 		return err
 	}
@@ -115,8 +117,8 @@ func write(path string, data []byte) error {
 	return nil
 }
 
-// temporary writes a file for its owner alone, under a name that says that it is being written.
-func temporary(folder string, data []byte) (path string, err error) {
+// createTemp writes a temporary file with access for its owner only, and returns its path.
+func createTemp(folder string, data []byte) (path string, err error) {
 	f, err := os.CreateTemp(folder, tempPattern)
 	if err != nil {
 		return "", err
@@ -134,5 +136,5 @@ func temporary(folder string, data []byte) (path string, err error) {
 	return f.Name(), nil
 }
 
-// tempPattern names files that are being written.
+// tempPattern is the pattern of the names of temporary files.
 const tempPattern = ".writing-*"

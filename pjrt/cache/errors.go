@@ -5,8 +5,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// fail is the error of an operation for a cause that says what to do.
-func fail(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
+// opError returns the error of an operation for a cause that contains a hint.
+func opError(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
 
 // errZero is the error of a zero Cache.
-var errZero = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed, Hint: "make it with Open"}
+var errZero = &errkind.Fault{Op: "cache: compile", Reason: "the cache is a zero value", Err: pjrt.ErrClosed,
+	Hint: "create it with Open"}

@@ -11,15 +11,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// A program is compiled once, and loaded by whoever needs it again.
+// This example compiles a program once and loads it twice.
 func Example() {
 	ctx := context.Background()
 	userCache, err := os.UserCacheDir()
 	if err != nil {
 		panic(err)
 	}
-	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH, UserCacheDir: userCache,
-		Stat: func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
+	found, err := pjrt.Find(pjrt.FindOptions{Kind: "cpu", Getenv: os.Getenv, GOARCH: runtime.GOARCH,
+		UserCacheDir: userCache,
+		Stat:         func(name string) (fs.FileInfo, error) { return os.Stat(name) }})
 	if err != nil {
 		panic(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Rewrite gives an entry of a cache other contents, with everything about it in order.
+// Rewrite replaces the payload of an entry and signs the entry.
 func Rewrite(c *Cache, path string, payload []byte) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -16,12 +16,12 @@ func Rewrite(c *Cache, path string, payload []byte) error {
 	return os.WriteFile(path, encode(c.key, key(data[len(magic):len(magic)+32]), payload), 0o600)
 }
 
-// Float32 is in the form of the host's little-endian memory.
+// Float32 decodes a little-endian float32.
 func Float32(b []byte) float32 {
 	return math.Float32frombits(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
 }
 
-// Decode reads an entry that claims any key.
+// Decode decodes an entry with any key.
 func Decode(data []byte) ([]byte, error) {
 	var k key
 	if len(data) >= len(magic)+32 {
@@ -30,8 +30,8 @@ func Decode(data []byte) ([]byte, error) {
 	return decode([]byte("the tests' key"), k, data)
 }
 
-// Encode writes an entry of a fixed key.
+// Encode encodes an entry with a fixed key.
 func Encode(payload []byte) []byte { return encode([]byte("the tests' key"), key{1}, payload) }
 
-// IdentityOf is the identity that a cache has of a client.
+// IdentityOf returns the result of Cache.identityOf.
 func IdentityOf(c *Cache, client *pjrt.Client) (string, error) { return c.identityOf(client) }

@@ -17,30 +17,30 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Identity returns a text of all that a serialized program depends on in a client: the plugin's
-// build, its API version, the platform's version, and for programs of the CPU its instruction set.
-// Serialized programs load where it is equal, and may crash the process where it is not.
+// Identity returns a description of everything that a serialized program depends on in a client:
+// the build of the plugin, its API version, the platform version and, on CPUs, the instruction set.
+// Loading a serialized program of another identity may crash the process.
 func Identity(client *pjrt.Client) (string, error) {
 	return PluginIdentity(client.Plugin(), client.PlatformName(), client.PlatformVersion())
 }
 
-// PluginIdentity returns the [Identity] of a plugin's client that is not open, from the platform's
-// name and version.
+// PluginIdentity returns the [Identity] of a client of the plugin with this platform name and
+// version, without opening a client.
 func PluginIdentity(plugin *pjrt.Plugin, platform, version string) (string, error) {
 	build, err := buildID(plugin.Path())
 	if err != nil {
-		return "", fail("identify the plugin's build", err)
+		return "", opError("identify the plugin's build", err)
 	}
-	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, plugin.APIVersion(), build, strings.Join(strings.Fields(version), " "))
+	identity := fmt.Sprintf("%s; PJRT %v; build %s; %s", platform, plugin.APIVersion(), build,
+		strings.Join(strings.Fields(version), " "))
 	if platform == "cpu" {
 		identity += "; " + runtime.GOARCH + " " + instructionSet()
 	}
 	return identity, nil
 }
 
-// buildID is the linker's build id of a library; of one without, a hash of its size and of pieces
-// from all over it. Whole libraries are too large to be read for each program, and another build
-// moves code everywhere.
+// buildID returns the linker's build id of a library. If there is none, it returns a hash of the
+// size and of samples of the contents, because hashing a whole library takes too long.
 func buildID(path string) (string, error) {
 	file, info, err := files.Open(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func buildID(path string) (string, error) {
 	if f, err := elf.NewFile(file); err == nil {
 		if section := f.Section(".note.gnu.build-id"); section != nil {
 			note, err := section.Data()
-			// A note is three sizes and a name of four bytes before its contents.
+			// A note starts with three sizes and a name of four bytes.
 			if err == nil && len(note) > 16 && bytes.Equal(note[12:16], []byte("GNU\x00")) {
 				return hex.EncodeToString(note[16:]), nil
 			}
@@ -69,14 +69,14 @@ func buildID(path string) (string, error) {
 	return "sampled:" + hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// The pieces that stand for a library without a build id.
+// These constants define the samples of a library without a build id.
 const (
 	pieces    = 256
 	pieceSize = 16 << 10
 )
 
-// instructionSet hashes what the processor can do, which compilers of the CPU make use of; it is
-// empty where the system does not tell.
+// instructionSet returns a hash of the features of the processor, which CPU compilers depend on. It
+// is empty if the features are unknown.
 func instructionSet() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

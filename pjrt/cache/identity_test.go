@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-func TestTheIdentityNamesTheBuild(t *testing.T) {
+func TestIdentityContainsBuild(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	one, err := cache.Identity(client)
 	require.NoError(t, err)
@@ -21,7 +21,7 @@ func TestTheIdentityNamesTheBuild(t *testing.T) {
 	assert.Regexp(t, `build (sampled:)?[0-9a-f]{16,}`, one)
 }
 
-func TestACacheFindsOutOnceWhatAClientIs(t *testing.T) {
+func TestIdentityIsReadOncePerClient(t *testing.T) {
 	c := open(t, t.TempDir(), cache.Options{})
 	for _, devices := range []int{1, 4} {
 		client := plugintest.CPU(t, devices)
@@ -32,6 +32,7 @@ func TestACacheFindsOutOnceWhatAClientIs(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
 		}
-		assert.Less(t, testing.AllocsPerRun(5, func() { _, _ = cache.IdentityOf(c, client) }), 5.0, "the library is not read again")
+		assert.Less(t, testing.AllocsPerRun(5, func() { _, _ = cache.IdentityOf(c, client) }), 5.0,
+			"the library is not read again")
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-func TestTheKeyIsTheUsersAlone(t *testing.T) {
+func TestDefaultKeyIsPrivate(t *testing.T) {
 	client := plugintest.CPU(t, 1)
-	home := atHome(t)
+	home := setHome(t)
 	dir := t.TempDir()
-	// Many make it at once: all have the same.
+	// Concurrent calls must create only one key.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() { _, err := cache.Open(dir, cache.Options{}); assert.NoError(t, err) })
@@ -55,7 +55,7 @@ func TestTheKeyIsTheUsersAlone(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestWithoutAHomeTheKeyLiesBesideTheEntries(t *testing.T) {
+func TestKeyWithoutHomeDirectory(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	for name, home := range map[string]string{"none": "", "no folder": "/dev/null"} {
 		t.Setenv("HOME", home)
@@ -66,7 +66,7 @@ func TestWithoutAHomeTheKeyLiesBesideTheEntries(t *testing.T) {
 			c := open(t, dir, cache.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			compileAndRun(t, c, client, 1)
 			assert.EqualValues(t, i, c.Stats().Hits, name)
-			assert.Contains(t, log.String(), "its key lies beside its entries", name)
+			assert.Contains(t, log.String(), "stores its key with its entries", name)
 		}
 	}
 }

@@ -9,31 +9,33 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// SharedKey returns the key that a store holds for all who share its programs; the first who asks
-// makes it. Who may write to the store decides what runs on the hosts then, and who may read it can
-// sign: take it for a store that only the job's own accounts reach.
+// SharedKey returns the key that is stored in a store. The first call creates it. Everyone who can
+// read the store can sign programs for all hosts that use this key, and everyone who can write to
+// the store can replace the key. Use it only for a store that is accessible to the accounts of the
+// job alone.
 func SharedKey(ctx context.Context, store storage.Store) ([]byte, error) {
 	k, err := storage.ReadOrPut(ctx, store, sharedName, newKey(), maxKey)
 	if err != nil {
-		return nil, fail("read the key of "+store.String(), err)
+		return nil, opError("read the key of "+store.String(), err)
 	}
 	if len(k) < keyBytes/2 {
-		return nil, &errkind.Fault{Op: "cache: read the key of " + store.String(), Reason: fmt.Sprintf("%s has %d bytes, at least %d are needed", sharedName, len(k), keyBytes/2),
-			Class: errkind.DataLossError, Hint: "remove it, and a new one is made"}
+		return nil, &errkind.Fault{Op: "cache: read the key of " + store.String(), Class: errkind.DataLossError,
+			Reason: fmt.Sprintf("%s has %d bytes, but at least %d are required", sharedName, len(k), keyBytes/2),
+			Hint:   "remove it to create a new key"}
 	}
 	return k, nil
 }
 
-// sharedName is the object that has a store's key.
+// sharedName is the name of the key in a store.
 const sharedName = "compile-cache.key"
 
-// share puts an entry into the store, unless another process was first.
+// share writes an entry to the store unless it exists.
 func (c *Cache) share(ctx context.Context, k key, entry []byte) {
 	if c.shared == nil {
 		return
 	}
 	name := c.name(k)
-	if there, err := c.shared.Open(ctx, name); err == nil { // it need not be sent
+	if there, err := c.shared.Open(ctx, name); err == nil { // avoid sending the contents
 		_ = there.Close()
 		return
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/storage"
 )
 
-// bucket is a store in a folder, which counts what is put, and fails if it is told to.
+// bucket is a store in a directory that counts Put calls. All methods return fail if it is not nil.
 type bucket struct {
 	storage.Store
 	mu   sync.Mutex
@@ -58,7 +58,7 @@ func (b *bucket) Open(ctx context.Context, name string) (storage.Object, error) 
 	return b.Store.Open(ctx, name)
 }
 
-func TestHostsShareTheirProgramsThroughAStore(t *testing.T) {
+func TestSharedStore(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	place := t.TempDir()
 	b := newBucket(t, place)
@@ -77,10 +77,10 @@ func TestHostsShareTheirProgramsThroughAStore(t *testing.T) {
 	compileAndRun(t, second, client, 1)
 	assert.Equal(t, cache.Stats{Hits: 1, Fetched: 1}, second.Stats())
 	compileAndRun(t, second, client, 1)
-	assert.Equal(t, cache.Stats{Hits: 2, Fetched: 1}, second.Stats(), "from its directory")
+	assert.Equal(t, cache.Stats{Hits: 2, Fetched: 1}, second.Stats(), "loaded from the directory")
 	assert.Equal(t, 1, b.puts, "written once")
 
-	// Hosts that compile at the same time: one of them writes, and none fails.
+	// If hosts compile at the same time, one of them writes the entry, and none fails.
 	all := make([]*cache.Cache, 4)
 	var wait sync.WaitGroup
 	for i := range all {
@@ -96,7 +96,7 @@ func TestHostsShareTheirProgramsThroughAStore(t *testing.T) {
 	}
 }
 
-func TestADamagedSharedProgramIsCompiledAndPutAgain(t *testing.T) {
+func TestDamagedEntryInStoreIsReplaced(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	place := t.TempDir()
 	b := newBucket(t, place)
@@ -117,12 +117,12 @@ func TestADamagedSharedProgramIsCompiledAndPutAgain(t *testing.T) {
 	c := host()
 	compileAndRun(t, c, client, 1)
 	assert.Equal(t, cache.Stats{Misses: 1, Corrupt: 1}, c.Stats())
-	assert.Contains(t, log.String(), "unusable")
+	assert.Contains(t, log.String(), "not usable")
 	c = host()
 	compileAndRun(t, c, client, 1)
-	assert.Equal(t, cache.Stats{Hits: 1, Fetched: 1}, c.Stats(), "it was put again")
+	assert.Equal(t, cache.Stats{Hits: 1, Fetched: 1}, c.Stats(), "the entry was written again")
 
-	// A store out of reach costs a compilation, and says so.
+	// An unavailable store causes a compilation and a warning.
 	b.failing(errors.New("no route"))
 	c = host()
 	compileAndRun(t, c, client, 1)
@@ -132,7 +132,7 @@ func TestADamagedSharedProgramIsCompiledAndPutAgain(t *testing.T) {
 	assert.ErrorContains(t, err, "no route")
 }
 
-func TestASharedStoreNeedsASharedKey(t *testing.T) {
+func TestSharedStoreRequiresKey(t *testing.T) {
 	b := newBucket(t, t.TempDir())
 	_, err := cache.Open(t.TempDir(), cache.Options{Store: b})
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// atHome gives the test a home of its own.
-func atHome(t *testing.T) (home string) {
+// setHome sets the home directory of the test to a temporary directory.
+func setHome(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()
 	t.Setenv("HOME", home)
@@ -38,8 +38,8 @@ func openFails(t *testing.T, dir string, o cache.Options, words ...string) {
 	}
 }
 
-func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
-	atHome(t)
+func TestOpenRejectsDirectoryThatOthersCanWriteTo(t *testing.T) {
+	setHome(t)
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "programs")
 	require.NoError(t, os.Mkdir(dir, 0o755))
@@ -64,7 +64,8 @@ func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
 	require.NoDirExists(t, "gs:")
 }
 
-// TestForgedEntriesDoNotRun puts programs of somebody else's in the place of an entry.
+// TestForgedEntriesDoNotRun replaces an entry by entries that another user created or that were
+// modified.
 func TestForgedEntriesDoNotRun(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	key := bytes.Repeat([]byte("ours"), 8)
@@ -81,7 +82,7 @@ func TestForgedEntriesDoNotRun(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, filepath.Base(path), filepath.Base(entries(t, theirs)[0]))
 	compileAndRun(t, mine, client, 2)
-	var other []byte // a whole entry of ours, for another program
+	var other []byte // a valid entry for another program
 	for _, name := range entries(t, dir) {
 		if name != path {
 			other, err = os.ReadFile(name)
@@ -90,12 +91,13 @@ func TestForgedEntriesDoNotRun(t *testing.T) {
 	}
 	const head, payload = 22, 22 + 64 + 8
 	copies := map[string][]byte{
-		"another key's":                     forged,
-		"another program's":                 other,
-		"another key's under our key":       append(append([]byte{}, whole[:head+32]...), forged[head+32:]...),
-		"another program under our header":  append(append([]byte{}, whole[:payload]...), forged[payload:]...),
-		"another's program under ours":      append(append([]byte{}, whole[:head+32]...), other[head+32:]...),
-		"the signature left out, a sum put": append(append(append(append([]byte{}, whole[:head+32]...), bytes.Repeat([]byte{0}, 32)...), forged[head+64:payload]...), forged[payload:]...),
+		"another key's":                    forged,
+		"another program's":                other,
+		"another key's under our key":      append(append([]byte{}, whole[:head+32]...), forged[head+32:]...),
+		"another program under our header": append(append([]byte{}, whole[:payload]...), forged[payload:]...),
+		"another's program under ours":     append(append([]byte{}, whole[:head+32]...), other[head+32:]...),
+		"the signature left out, a sum put": append(append(append(append([]byte{}, whole[:head+32]...),
+			bytes.Repeat([]byte{0}, 32)...), forged[head+64:payload]...), forged[payload:]...),
 	}
 	for i := range 40 {
 		rng := rand.New(rand.NewPCG(uint64(i), 3))
@@ -113,9 +115,9 @@ func TestForgedEntriesDoNotRun(t *testing.T) {
 	}
 }
 
-func TestAnEntryThatIsNoFileIsAMissAndDoesNotHang(t *testing.T) {
+func TestEntryThatIsNotARegularFile(t *testing.T) {
 	client := plugintest.CPU(t, 1)
-	atHome(t)
+	setHome(t)
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{})
 	compileAndRun(t, c, client, 1)

@@ -1,9 +1,9 @@
-// Package keyvalue has stores of keys and values by which the PJRT clients of a job's processes find
-// each other. They are the [pjrt.ClientOptions.KeyValues] of plugins that ask for one, such as that
-// for CUDA; the plugins for TPUs and CPUs need none.
+// Package keyvalue implements key-value stores through which the PJRT clients of several processes
+// exchange data. They are used as [pjrt.ClientOptions.KeyValues] by plugins that need a store, such
+// as the CUDA plugin. TPU and CPU plugins need none.
 //
-// [Memory] serves clients of one process. For several processes one of them serves a store at an
-// address, and the others reach it there:
+// [Memory] is a store for the clients of one process. For several processes, one process serves a
+// store at an address, and the others connect to it:
 //
 //	store := &keyvalue.Memory{}
 //	server, err := keyvalue.Listen("tcp", "host-0:8479", store, secret) // in process 0
@@ -13,17 +13,17 @@
 //		KeyValues: keyvalue.Dial("tcp", "host-0:8479", secret),
 //	})
 //
-// # Who is let in
+// # Security
 //
-// A server lets in who proves that it knows the secret, before it reads anything else of it, and a
-// client asks only a server that proves the same: package internal/handshake. The secret itself is
-// not sent. Requests and values are neither encrypted nor signed: serve a store inside the job's own
-// network only. A server without a secret is refused, and an address without a host is reached from
-// the same machine only.
+// Server and client prove to each other that they know the secret before the server reads a
+// request. The secret is not sent; see package internal/handshake. Requests and values are neither
+// encrypted nor signed, so a store should be served only in the internal network of the job. The
+// secret must not be empty. An address without a host accepts only connections from the same
+// machine.
 //
 // # Limits
 //
-// A key has at most [MaxKey] bytes and a value at most [MaxValue]. What peers send is checked; one
-// that sends anything else is cut off. Each request has 30 seconds to come and its answer 30 seconds
-// to be taken; between them only a Get waits, and the server says every 5 seconds that it does.
+// A key has at most [MaxKey] bytes, and a value at most [MaxValue]. The server checks all input and
+// closes connections that send invalid data. Sending a request and receiving a response may take 30
+// seconds each. Only Get waits longer, and the server then sends a message every 5 seconds.
 package keyvalue

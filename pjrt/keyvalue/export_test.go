@@ -8,12 +8,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// DialFor is Dial with another patience.
-func DialFor(network, address, secret string, patience time.Duration) *Remote {
-	return &Remote{network, address, secret, patience}
+// DialTimeout is Dial with another timeout.
+func DialTimeout(network, address, secret string, timeout time.Duration) *Remote {
+	return &Remote{network, address, secret, timeout}
 }
 
-// Serve answers the request of a connection that was let in.
+// Serve handles the request of an authenticated connection.
 func Serve(store pjrt.KeyValueStore, conn net.Conn) {
 	s := &Server{store: store}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -17,21 +17,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/keyvalue"
 )
 
-// bounded is a store that sees whether what reaches it is within the limits.
-type bounded struct {
+// limitedStore is a store that checks the limits of keys and values.
+type limitedStore struct {
 	*testing.T
 	keyvalue.Memory
 }
 
-func (b *bounded) Put(ctx context.Context, key string, value []byte) error {
+func (b *limitedStore) Put(ctx context.Context, key string, value []byte) error {
 	if len(key) > keyvalue.MaxKey || len(value) > keyvalue.MaxValue {
 		b.Errorf("a key of %d bytes and a value of %d bytes", len(key), len(value))
 	}
 	return b.Memory.Put(ctx, key, value)
 }
 
-// wire is a message: what it asks or answers, and its parts.
-func wire(what uint32, parts ...string) []byte {
+// encodeMessage encodes a message.
+func encodeMessage(what uint32, parts ...string) []byte {
 	b := binary.BigEndian.AppendUint32([]byte("TPK2"), what)
 	for _, part := range parts {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
@@ -39,16 +39,16 @@ func wire(what uint32, parts ...string) []byte {
 	return b
 }
 
-// FuzzServer has a server hear whatever a client that was let in may say.
+// FuzzServer sends arbitrary data to a server over an authenticated connection.
 func FuzzServer(f *testing.F) {
 	for what := range uint32(4) {
-		f.Add(wire(what, "a", "1"))
-		f.Add(wire(what, "absent", ""))
+		f.Add(encodeMessage(what, "a", "1"))
+		f.Add(encodeMessage(what, "absent", ""))
 	}
-	f.Add(append(wire(2, "a"), 0xff, 0xff, 0xff, 0xff))
+	f.Add(append(encodeMessage(2, "a"), 0xff, 0xff, 0xff, 0xff))
 	f.Add([]byte("TPK1"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		store := &bounded{T: t}
+		store := &limitedStore{T: t}
 		_ = store.Memory.Put(context.Background(), "a", []byte("one"))
 		here, there := net.Pipe()
 		var done sync.WaitGroup
@@ -56,17 +56,17 @@ func FuzzServer(f *testing.F) {
 		var heard []byte
 		done.Go(func() { heard, _ = io.ReadAll(there) })
 		_, _ = there.Write(sent)
-		gone := time.AfterFunc(2*time.Millisecond, func() { _ = there.Close() }) // which ends a wait for a key
+		gone := time.AfterFunc(2*time.Millisecond, func() { _ = there.Close() }) // cancels a wait for a key
 		done.Wait()
 		gone.Stop()
 		_ = there.Close()
 		if len(heard) > 0 && (len(heard) < 16 || string(heard[:4]) != "TPK2") {
-			t.Errorf("the answer %q is none", heard)
+			t.Errorf("the response %q is invalid", heard)
 		}
 	})
 }
 
-// FuzzClient has a client hear whatever a server that knows the secret may say.
+// FuzzClient sends arbitrary data to a client over an authenticated connection.
 func FuzzClient(f *testing.F) {
 	listener, err := handshake.Listen("unix", filepath.Join(f.TempDir(), "socket"), "sesame", nil)
 	if err != nil {
@@ -74,10 +74,10 @@ func FuzzClient(f *testing.F) {
 	}
 	f.Cleanup(func() { _ = listener.Close() })
 	for what := range uint32(20) {
-		f.Add(wire(what, "", "one"))
+		f.Add(encodeMessage(what, "", "one"))
 	}
-	f.Add(append(wire(1<<31, "", ""), wire(0, "", "one")...))
-	f.Add(wire(0, "key", ""))
+	f.Add(append(encodeMessage(1<<31, "", ""), encodeMessage(0, "", "one")...))
+	f.Add(encodeMessage(0, "key", ""))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		store := keyvalue.Dial("unix", listener.Addr().String(), "sesame")
 		for _, call := range []func(context.Context) ([]byte, error){

@@ -55,7 +55,7 @@ func TestStores(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			value := []byte("one\x00two")
 			require.NoError(t, store.Put(ctx, "a", value))
-			value[0] = 'x' // the store has its own
+			value[0] = 'x' // the store must have a copy
 			readers.Wait()
 			require.NoError(t, store.Put(ctx, "a", nil))
 			got, err := store.TryGet(ctx, "a")
@@ -68,7 +68,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-func TestAServerMayStartLateAndEndEarly(t *testing.T) {
+func TestServerStartsLateAndClosesEarly(t *testing.T) {
 	reserved, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := reserved.Addr().String()
@@ -95,7 +95,7 @@ func TestAServerMayStartLateAndEndEarly(t *testing.T) {
 	require.ErrorIs(t, err, pjrt.Unavailable)
 }
 
-func TestWhoDoesNotKnowTheSecretIsTurnedAway(t *testing.T) {
+func TestWrongSecretIsRejected(t *testing.T) {
 	s := serve(t, "sesame")
 	for _, secret := range []string{"other", "", "sesame\x00", "SESAME"} {
 		_, err := keyvalue.Dial("tcp", s.Addr().String(), secret).TryGet(t.Context(), "a")
@@ -104,24 +104,24 @@ func TestWhoDoesNotKnowTheSecretIsTurnedAway(t *testing.T) {
 	_, err := keyvalue.Listen("tcp", "127.0.0.1:0", &keyvalue.Memory{}, "")
 	require.ErrorContains(t, err, "the secret is empty")
 	assert.Equal(t, errkind.ValueError, errkind.Of(err))
-	// An address without a host is this machine's alone.
+	// An address without a host accepts only local connections.
 	here, err := keyvalue.Listen("tcp", ":0", &keyvalue.Memory{}, "sesame")
 	require.NoError(t, err)
 	defer here.Close()
 	assert.True(t, here.Addr().(*net.TCPAddr).IP.IsLoopback(), "%v", here.Addr())
 }
 
-// TestAClientThatSendsAnythingElseIsCutOff: one that knows the secret.
-func TestAClientThatSendsAnythingElseIsCutOff(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	s := serve(t, "sesame")
-	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "TPK2", "TPK2\x00\x00\x00\x00\xff\xff\xff\xff", "TPK2\x00\x00\x00\x00\x00\x00\x00\x02a",
+	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "TPK2", "TPK2\x00\x00\x00\x00\xff\xff\xff\xff",
+		"TPK2\x00\x00\x00\x00\x00\x00\x00\x02a",
 		"TPK2\x00\x00\x00\x02\x00\x00\x00\x00\x7f\xff\xff\xff"} {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
 		require.NoError(t, handshake.Greet(t.Context(), conn, "sesame"))
 		_, err = fmt.Fprint(conn, sent)
 		require.NoError(t, err)
-		_ = conn.(*net.TCPConn).CloseWrite() // the server may have cut it off by now
+		_ = conn.(*net.TCPConn).CloseWrite() // fails if the server has already closed the connection
 		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 		var answer [1]byte
 		_, err = conn.Read(answer[:])
@@ -131,16 +131,16 @@ func TestAClientThatSendsAnythingElseIsCutOff(t *testing.T) {
 	require.NoError(t, keyvalue.Dial("tcp", s.Addr().String(), "sesame").Put(t.Context(), "a", []byte("1")))
 }
 
-// TestStrangersCostNothing: sixty send 100 MB each, as a request with a large value, and of none is
-// more than the first bytes read.
-func TestStrangersCostNothing(t *testing.T) {
+// TestUnauthenticatedDataIsNotRead sends 100 MB over each of 60 connections. The server must read
+// only the first bytes.
+func TestUnauthenticatedDataIsNotRead(t *testing.T) {
 	s := serve(t, "sesame")
 	var before, after runtime.MemStats
 	chunk := bytes.Repeat([]byte("x"), 1<<20)
 	runtime.ReadMemStats(&before)
-	var strangers sync.WaitGroup
+	var conns sync.WaitGroup
 	for range 60 {
-		strangers.Go(func() {
+		conns.Go(func() {
 			conn, err := net.Dial("tcp", s.Addr().String())
 			if !assert.NoError(t, err) {
 				return
@@ -153,14 +153,14 @@ func TestStrangersCostNothing(t *testing.T) {
 			}
 		})
 	}
-	strangers.Wait()
+	conns.Wait()
 	require.NoError(t, keyvalue.Dial("tcp", s.Addr().String(), "sesame").Put(t.Context(), "a", []byte("1")))
 	runtime.ReadMemStats(&after)
 	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(8), "MiB")
 }
 
-// TestSilentStrangersKeepNobodyOut: 5,000 connect and say nothing.
-func TestSilentStrangersKeepNobodyOut(t *testing.T) {
+// TestIdleConnectionsDoNotBlockClients opens 5,000 connections that send nothing.
+func TestIdleConnectionsDoNotBlockClients(t *testing.T) {
 	s := serve(t, "sesame")
 	store := keyvalue.Dial("tcp", s.Addr().String(), "sesame")
 	var conns []net.Conn
@@ -184,8 +184,9 @@ func TestSilentStrangersKeepNobodyOut(t *testing.T) {
 	t.Logf("let in after %v", time.Since(began))
 }
 
-// silent is a server that accepts and says nothing; with a secret, it lets in before.
-func silent(t *testing.T, secret string) string {
+// silentServer returns the address of a server that sends nothing, except a handshake if secret is
+// not empty.
+func silentServer(t *testing.T, secret string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if secret != "" {
 		require.NoError(t, listener.Close())
@@ -214,23 +215,27 @@ func silent(t *testing.T, secret string) string {
 	return listener.Addr().String()
 }
 
-func TestACallOfASilentServerEndsInTime(t *testing.T) {
+func TestCallsToSilentServerTimeOut(t *testing.T) {
 	for name, secret := range map[string]string{"before the handshake": "", "after it": "sesame"} {
-		address := silent(t, secret)
-		value := make([]byte, keyvalue.MaxValue) // more than a socket takes
+		address := silentServer(t, secret)
+		value := make([]byte, keyvalue.MaxValue) // larger than the buffer of a socket
 		for op, call := range map[string]func(context.Context, *keyvalue.Remote) error{
-			"put":        func(ctx context.Context, r *keyvalue.Remote) error { return r.Put(ctx, "a", value) },
-			"try to get": func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.TryGet(ctx, "a"); return err },
-			"get":        func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.Get(ctx, "a"); return err },
+			"put": func(ctx context.Context, r *keyvalue.Remote) error { return r.Put(ctx, "a", value) },
+			"try to get": func(ctx context.Context, r *keyvalue.Remote) error {
+				_,
+					err := r.TryGet(ctx, "a")
+				return err
+			},
+			"get": func(ctx context.Context, r *keyvalue.Remote) error { _, err := r.Get(ctx, "a"); return err },
 		} {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			err := call(ctx, keyvalue.Dial("tcp", address, "sesame"))
 			require.ErrorIs(t, err, context.DeadlineExceeded, "%s %s", op, name)
 			assert.ErrorContains(t, err, "keyvalue: "+op+` "a" at `+address)
-			// Without a deadline of the caller's, its own ends it.
+			// Without a deadline of the caller, the default timeout applies.
 			if secret != "" {
-				err = call(t.Context(), keyvalue.DialFor("tcp", address, "sesame", 100*time.Millisecond))
+				err = call(t.Context(), keyvalue.DialTimeout("tcp", address, "sesame", 100*time.Millisecond))
 				require.ErrorIs(t, err, pjrt.Unavailable, "%s %s", op, name)
 			}
 			assert.Less(t, time.Since(began), 5*time.Second, "%s %s", op, name)
@@ -240,13 +245,13 @@ func TestACallOfASilentServerEndsInTime(t *testing.T) {
 }
 
 func Example() {
-	// In process 0 of a job: the store of all of them.
+	// Process 0 of the job serves the store.
 	server, err := keyvalue.Listen("tcp", "127.0.0.1:0", &keyvalue.Memory{}, "secret")
 	if err != nil {
 		panic(err)
 	}
 	defer server.Close()
-	// In each process: ClientOptions.KeyValues.
+	// All processes use it as ClientOptions.KeyValues.
 	store := keyvalue.Dial("tcp", server.Addr().String(), "secret")
 	ctx := context.Background()
 	if err := store.Put(ctx, "address of node 1", []byte("10.0.0.7")); err != nil {

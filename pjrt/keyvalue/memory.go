@@ -10,23 +10,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// The largest key and value, in bytes.
+// MaxKey and MaxValue are the limits of the sizes of keys and values, in bytes.
 const (
 	MaxKey   = 64 << 10
 	MaxValue = 64 << 20
 )
 
-// Memory is a store in the memory of this process. The zero value is empty and ready. It is safe for
+// Memory is a store in the memory of this process. The zero value is an empty store. It is safe for
 // concurrent use.
 type Memory struct {
-	mu     sync.Mutex
-	values map[string][]byte
-	news   chan struct{} // closed when a key gets a value; nil if nobody waits
+	mu      sync.Mutex
+	values  map[string][]byte
+	changed chan struct{} // closed when a key is set; nil if no Get waits
 }
 
 var _ pjrt.KeyValueStore = (*Memory)(nil)
 
-// Get waits until a key has a value, and returns a copy of it.
+// Get waits until the key has a value, and returns a copy of the value.
 func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 	for {
 		m.mu.Lock()
@@ -36,15 +36,16 @@ func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 			m.mu.Unlock()
 			return value, nil
 		}
-		if m.news == nil {
-			m.news = make(chan struct{})
+		if m.changed == nil {
+			m.changed = make(chan struct{})
 		}
-		news := m.news
+		changed := m.changed
 		m.mu.Unlock()
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
-			return nil, &errkind.Fault{Op: "keyvalue: get", Subject: fmt.Sprintf("%q", key), Reason: "nobody has put it", Err: context.Cause(ctx)}
+			return nil, &errkind.Fault{Op: "keyvalue: get", Subject: fmt.Sprintf("%q", key), Reason: "it has no value",
+				Err: context.Cause(ctx)}
 		}
 	}
 }
@@ -60,10 +61,10 @@ func (m *Memory) TryGet(_ context.Context, key string) ([]byte, error) {
 	return bytes.Clone(value), nil
 }
 
-// Put gives a key a copy of a value, in the place of an earlier one.
+// Put sets the value of a key to a copy of value.
 func (m *Memory) Put(_ context.Context, key string, value []byte) error {
 	if len(key) > MaxKey || len(value) > MaxValue {
-		return tooLong(key, value)
+		return sizeError(key, value)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,14 +72,16 @@ func (m *Memory) Put(_ context.Context, key string, value []byte) error {
 		m.values = map[string][]byte{}
 	}
 	m.values[key] = bytes.Clone(value)
-	if m.news != nil {
-		close(m.news)
-		m.news = nil
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
 	}
 	return nil
 }
 
-// tooLong is the error of a key or a value over the limits.
-func tooLong(key string, value []byte) error {
-	return &errkind.Fault{Op: "keyvalue: put", Reason: fmt.Sprintf("a key of %d bytes and a value of %d bytes, the limits are %d and %d", len(key), len(value), MaxKey, MaxValue), Err: pjrt.InvalidArgument}
+// sizeError returns the error for a key or value that is too large.
+func sizeError(key string, value []byte) error {
+	return &errkind.Fault{Op: "keyvalue: put", Err: pjrt.InvalidArgument,
+		Reason: fmt.Sprintf("the key has %d bytes and the value %d, but the limits are %d and %d", len(key), len(value),
+			MaxKey, MaxValue)}
 }

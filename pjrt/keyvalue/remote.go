@@ -13,51 +13,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Remote is a store that a [Server] serves. It is safe for concurrent use, and holds nothing open
-// between calls.
+// Remote is a store that a [Server] serves. It is safe for concurrent use. It has no open
+// connections between calls.
 type Remote struct {
 	network, address, secret string
-	patience                 time.Duration
+	timeout                  time.Duration
 }
 
 var _ pjrt.KeyValueStore = (*Remote)(nil)
 
-// Dial returns the store at a server's address, for one who knows its secret. It connects when it is
-// asked: a Get waits for a server that has not started yet, as long as its context, and then for the
-// key, as long as the server says that it still does. TryGet and Put end after 30 seconds where their
-// context has no deadline. Errors match a [pjrt.Code]: Unavailable if there is no answer,
-// PermissionDenied if the secret is another one.
-func Dial(network, address, secret string) *Remote { return &Remote{network, address, secret, asking} }
+// Dial returns the store at the address of a server. Each call opens a connection. Get waits for a
+// server that has not started yet until its context ends, and then waits for the key while the
+// server responds. TryGet and Put have a timeout of 30 seconds if their context has no deadline.
+// Errors match a [pjrt.Code]: Unavailable if the server does not respond, and PermissionDenied if
+// the secret is wrong.
+func Dial(network, address, secret string) *Remote {
+	return &Remote{network, address, secret, requestTimeout}
+}
 
-// Get waits until a key has a value, and returns it.
+// Get waits until the key has a value, and returns the value.
 func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
-	return r.ask(ctx, "get", message{what: opGet, key: key})
+	return r.call(ctx, "get", message{what: opGet, key: key})
 }
 
 // TryGet returns the value of a key, or an error that matches [pjrt.NotFound].
 func (r *Remote) TryGet(ctx context.Context, key string) ([]byte, error) {
-	return r.ask(ctx, "try to get", message{what: opTryGet, key: key})
+	return r.call(ctx, "try to get", message{what: opTryGet, key: key})
 }
 
-// Put gives a key a value, in the place of an earlier one.
+// Put sets the value of a key.
 func (r *Remote) Put(ctx context.Context, key string, value []byte) error {
 	if len(key) > MaxKey || len(value) > MaxValue {
-		return tooLong(key, value)
+		return sizeError(key, value)
 	}
-	_, err := r.ask(ctx, "put", message{what: opPut, key: key, value: value})
+	_, err := r.call(ctx, "put", message{what: opPut, key: key, value: value})
 	return err
 }
 
-// errSilent is the cause of a call whose time is over, where the caller has set none.
-var errSilent = errkind.New(errkind.DeadlineExceededError, "keyvalue: the server has said nothing in time")
+// errTimeout is the cause if a call without a deadline times out.
+var errTimeout = errkind.New(errkind.DeadlineExceededError, "keyvalue: the server did not respond in time")
 
-// ask sends a request and returns the answer's value.
-func (r *Remote) ask(ctx context.Context, op string, q message) ([]byte, error) {
+// call sends a request and returns the value in the response.
+func (r *Remote) call(ctx context.Context, op string, q message) ([]byte, error) {
 	subject := fmt.Sprintf("%q at %s", q.key, r.address)
 	caller := ctx
 	if _, ok := ctx.Deadline(); !ok && q.what != opGet {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.patience, errSilent)
+		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, errTimeout)
 		defer cancel()
 	}
 	a, err := r.exchange(ctx, q)
@@ -65,16 +67,19 @@ func (r *Remote) ask(ctx context.Context, op string, q message) ([]byte, error) 
 	case errors.Is(err, handshake.ErrSecret):
 		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Err: err, Match: pjrt.PermissionDenied}
 	case err != nil && caller.Err() != nil:
-		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "there was no answer", Err: errors.Join(context.Cause(caller), err), Match: pjrt.Unavailable}
+		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "there was no response",
+			Err: errors.Join(context.Cause(caller), err), Match: pjrt.Unavailable}
 	case err != nil:
-		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "the server does not answer", Err: err, Match: pjrt.Unavailable}
+		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "the server does not respond",
+			Err: err, Match: pjrt.Unavailable}
 	case a.what != uint32(pjrt.OK):
-		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: string(a.value), Err: pjrt.Code(a.what)}
+		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: string(a.value),
+			Err: pjrt.Code(a.what)}
 	}
 	return a.value, nil
 }
 
-// exchange sends a request to the server, once there is one, and waits for its answer.
+// exchange sends a request, as soon as the server is available, and waits for the response.
 func (r *Remote) exchange(ctx context.Context, q message) (a message, err error) {
 	conn, err := r.connect(ctx)
 	if err != nil {
@@ -89,10 +94,10 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 		return a, err
 	}
 	for {
-		if err := conn.SetReadDeadline(time.Now().Add(r.patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(r.timeout)); err != nil {
 			return a, err
 		}
-		if ctx.Err() != nil { // between the two, and the deadline of its end is overwritten
+		if ctx.Err() != nil { // SetReadDeadline may have overwritten the deadline that AfterFunc set
 			return a, ctx.Err()
 		}
 		if a, err = read(conn); err != nil || a.what != stillWaiting {
@@ -101,8 +106,8 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 	}
 }
 
-// connect waits for the server, and is let in. One that turns the peer away, or lets it wait, is not
-// asked again; one that is not there, or drops the peer among too many others, is.
+// connect connects to the server and authenticates. It retries if the server is not available or
+// closes the connection, but not if authentication fails or times out.
 func (r *Remote) connect(ctx context.Context) (net.Conn, error) {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, r.network, r.address)
@@ -110,8 +115,9 @@ func (r *Remote) connect(ctx context.Context) (net.Conn, error) {
 			if err = handshake.Greet(ctx, conn, r.secret); err == nil {
 				return conn, nil
 			}
-			_ = conn.Close() // the error says more
-			if errors.Is(err, handshake.ErrSecret) || errors.Is(err, handshake.ErrProtocol) || errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = conn.Close()
+			if errors.Is(err, handshake.ErrSecret) || errors.Is(err, handshake.ErrProtocol) ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
 				return nil, err
 			}
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// asking is how long a peer may take to say what it wants, and to take the answer.
-const asking = 30 * time.Second
+// requestTimeout is the limit of the time to receive a request and of the time to send a response.
+const requestTimeout = 30 * time.Second
 
-// beat is how often the server says of a request that it still waits for its key.
-const beat = 5 * time.Second
+// keepAlive is the interval of the messages during a Get.
+const keepAlive = 5 * time.Second
 
 // Server serves a store at an address.
 type Server struct {
@@ -27,9 +27,9 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Listen serves a store on a "tcp" or "unix" address to those who know the secret, which must not be
-// empty. A TCP address without a host, such as ":8479", is reached from this machine only: who wants
-// to be reached by others names the interface, or all of them by "0.0.0.0:8479".
+// Listen serves a store on a "tcp" or "unix" address to clients that know the secret, which must
+// not be empty. A TCP address without a host, such as ":8479", accepts only connections from this
+// machine. To accept others, use the address of an interface, or "0.0.0.0:8479" for all interfaces.
 func Listen(network, address string, store pjrt.KeyValueStore, secret string) (*Server, error) {
 	listener, err := handshake.Listen(network, address, secret, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func Listen(network, address string, store pjrt.KeyValueStore, secret string) (*
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // it is closed
+				return // the listener is closed
 			}
 			s.serving.Go(func() { s.serve(conn) })
 		}
@@ -49,10 +49,10 @@ func Listen(network, address string, store pjrt.KeyValueStore, secret string) (*
 	return s, nil
 }
 
-// Addr is the address that the server listens on.
+// Addr returns the address of the server.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close ends the server, and all waits for keys.
+// Close stops the server and cancels all waits for keys.
 func (s *Server) Close() error {
 	if s == nil || s.listener == nil {
 		return nil
@@ -63,24 +63,24 @@ func (s *Server) Close() error {
 	return err
 }
 
-// serve answers the request of a connection, if it has one.
+// serve handles the request of a connection.
 func (s *Server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer conn.Close()
 	defer context.AfterFunc(s.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if conn.SetDeadline(time.Now().Add(asking)) != nil {
+	if conn.SetDeadline(time.Now().Add(requestTimeout)) != nil {
 		return
 	}
 	q, err := read(conn)
 	if err != nil {
-		return // it is no client
+		return // not a valid request
 	}
 	var value []byte
 	switch q.what {
 	case opGet:
 		_ = conn.SetReadDeadline(time.Time{})
-		s.serving.Go(func() { // a client that goes away waits no longer
+		s.serving.Go(func() { // cancels the wait when the client disconnects
 			var none [1]byte
 			_, _ = conn.Read(none[:])
 			cancel()
@@ -91,33 +91,33 @@ func (s *Server) serve(conn net.Conn) {
 	case opPut:
 		err = s.store.Put(ctx, q.key, q.value)
 	default:
-		err = &errkind.Fault{Op: "keyvalue: serve", Reason: "there is no such request", Err: pjrt.InvalidArgument}
+		err = &errkind.Fault{Op: "keyvalue: serve", Reason: "the operation is unknown", Err: pjrt.InvalidArgument}
 	}
 	a := message{value: value}
 	if err != nil {
 		a.what, a.value = uint32(codeOf(err)), []byte(err.Error())
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(asking))
-	_ = a.write(conn) // who does not take it is gone
+	_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
+	_ = a.write(conn) // an error means that the client has disconnected
 }
 
-// wait waits for a key, and tells the client that it does.
+// wait waits for a key and sends keep-alive messages to the client.
 func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []byte, err error) {
 	got := make(chan struct{})
 	s.serving.Go(func() {
 		value, err = s.store.Get(ctx, key)
 		close(got)
 	})
-	every := time.NewTicker(beat)
+	every := time.NewTicker(keepAlive)
 	defer every.Stop()
 	for {
 		select {
 		case <-got:
 			return value, err
 		case <-every.C:
-			_ = conn.SetWriteDeadline(time.Now().Add(asking))
+			_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
 			if (message{what: stillWaiting}).write(conn) != nil {
-				_ = conn.Close() // the wait ends with it
+				_ = conn.Close() // cancels the wait
 				<-got
 				return value, err
 			}
@@ -125,7 +125,7 @@ func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []b
 	}
 }
 
-// codeOf is the code of an error of a store.
+// codeOf returns the code for an error of a store.
 func codeOf(err error) pjrt.Code {
 	code := pjrt.Unknown
 	if errors.Is(err, context.Canceled) {

@@ -9,22 +9,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// A connection carries one request and its answer: so a wait for a key holds up no other, and ends
-// with its connection. It begins with a handshake, before which nothing is read. A message is "TPK2",
-// an operation or a code, and two strings, each after its length. While a request waits for its key,
-// the server says so every [beat].
+// wireMagic starts each message. A connection is used for one request and its response, so that a
+// wait for a key does not block other requests and ends with its connection. It starts with a
+// handshake. A message consists of wireMagic, an operation or a code, and two strings with their
+// lengths.
 const wireMagic = "TPK2"
 
 const (
 	opGet = iota
 	opTryGet
 	opPut
-	// stillWaiting is of the server's messages that are no answer yet.
+	// stillWaiting is the code of a keep-alive message.
 	stillWaiting = 1 << 31
 )
 
-// message is a request: an operation, a key and a value; or an answer: a code, and in the place of
-// the value the value, or the text of an error.
+// message is a request or a response. A request has an operation, a key and a value. A response has
+// a code and, as its value, the value or the text of an error.
 type message struct {
 	what  uint32
 	key   string
@@ -49,20 +49,23 @@ func read(r io.Reader) (m message, err error) {
 		return m, err
 	}
 	if string(head[:4]) != wireMagic {
-		return m, &errkind.Fault{Op: "keyvalue: message", Reason: fmt.Sprintf("it begins with %q, not with %q", head[:4], wireMagic), Err: pjrt.InvalidArgument}
+		return m, &errkind.Fault{Op: "keyvalue: message",
+			Reason: fmt.Sprintf("it starts with %q instead of %q", head[:4], wireMagic), Err: pjrt.InvalidArgument}
 	}
 	m.what = binary.BigEndian.Uint32(head[4:])
 	var parts [2][]byte
-	for i, most := range []uint32{MaxKey, MaxValue} {
+	for i, limit := range []uint32{MaxKey, MaxValue} {
 		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return m, err
 		}
 		n := binary.BigEndian.Uint32(size[:])
-		if n > most {
-			return m, &errkind.Fault{Op: "keyvalue: message", Reason: fmt.Sprintf("a part of %d bytes is over the limit of %d", n, most), Err: pjrt.InvalidArgument}
+		if n > limit {
+			return m, &errkind.Fault{Op: "keyvalue: message",
+				Reason: fmt.Sprintf("a string of %d bytes is longer than the limit of %d", n, limit),
+				Err:    pjrt.InvalidArgument}
 		}
-		// Grows as the bytes come, whatever was announced.
+		// ReadAll allocates only for the bytes that are received.
 		if parts[i], err = io.ReadAll(io.LimitReader(r, int64(n))); err != nil {
 			return m, err
 		}

@@ -1,3 +1,2 @@
-// Package leaktest makes a test fail for plugin objects that it leaves behind, or that only the
-// garbage collector ended.
+// Package leaktest makes a test fail if it does not close objects of package pjrt.
 package leaktest

@@ -16,40 +16,41 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Check fails the test at its end, after the cleanups that are registered later, if more plugin
-// objects are open than now, or if the garbage collector ended any. Meanwhile it records where
-// objects are made. It is for tests that do not run in parallel with others that use plugins.
+// Check makes the test fail if, after its later cleanups, more plugin objects are open than now, or
+// if the garbage collector released objects in the meantime. The error contains the stack where the
+// object was created. The test must not run in parallel with other tests that use plugins.
 func Check(t TB) {
 	t.Helper()
 	before, collected := live.Counts()
 	live.Record(true)
 	t.Cleanup(func() {
 		defer live.Record(false)
-		// Two cycles, so that cleanups queued by the first have run.
+		// The cleanups of the first cycle have run after the second.
 		runtime.GC()
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 		after, reclaimed := live.Counts()
-		// Work that a Close left behind ends by itself.
-		for end := time.Now().Add(leftBehind); more(after, before) && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		// Work that was running during a Close may still end.
+		for end := time.Now().Add(waitLimit); isLarger(after, before) &&
+			time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			after, reclaimed = live.Counts()
 		}
 		for _, kind := range slices.Sorted(maps.Keys(after)) {
-			// Launch scratch lives and goes with its executable.
 			if n := after[kind] - before[kind]; n > 0 {
-				t.Errorf("pjrt/leaktest: %d %s objects left open\n%s", n, kind, live.Report(kind))
+				t.Errorf("pjrt/leaktest: %d %s objects are still open\n%s", n, kind, live.Report(kind))
 			}
 			if n := reclaimed[kind] - collected[kind]; n > 0 {
-				t.Errorf("pjrt/leaktest: %d %s objects ended by the garbage collector, not Close\n%s", n, kind, live.Report(kind))
+				t.Errorf("pjrt/leaktest: %d %s objects were released by the garbage collector, not by Close\n%s", n,
+					kind, live.Report(kind))
 			}
 		}
 	})
 }
 
-// leftBehind is how long Check waits for what is still open.
-const leftBehind = 10 * time.Second
+// waitLimit is the time for which Check waits for open objects.
+const waitLimit = 10 * time.Second
 
-func more(after, before map[string]int) bool {
+func isLarger(after, before map[string]int) bool {
 	for kind, n := range after {
 		if n > before[kind] {
 			return true
@@ -58,7 +59,7 @@ func more(after, before map[string]int) bool {
 	return false
 }
 
-// Open returns how many plugin objects are open in the process, by kind.
+// Open returns the number of open plugin objects of the process, by kind.
 func Open() map[string]int {
 	alive, _ := live.Counts()
 	return alive

@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/leaktest"
 )
 
-// recorder is a test that only takes notes.
+// recorder is a TB that stores errors.
 type recorder struct {
 	cleanup func()
 	errors  []string
@@ -34,19 +34,19 @@ func buffer(t *testing.T, c *pjrt.Client) *pjrt.Buffer {
 	return b
 }
 
-func TestCheckNamesWhatIsLeftOpenAndWhereItWasMade(t *testing.T) {
+func TestCheckReportsOpenObjects(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	var r recorder
 	leaktest.Check(&r)
 	left := buffer(t, c)
 	r.cleanup()
 	require.Len(t, r.errors, 1)
-	assert.Contains(t, r.errors[0], "1 buffer objects left open")
+	assert.Contains(t, r.errors[0], "1 buffer objects are still open")
 	assert.Contains(t, r.errors[0], "leaktest_test.go", "the creation stack")
 	require.NoError(t, left.Close())
 }
 
-func TestCheckNamesWhatTheCollectorEnded(t *testing.T) {
+func TestCheckReportsCollectedObjects(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	var r recorder
 	leaktest.Check(&r)
@@ -56,10 +56,11 @@ func TestCheckNamesWhatTheCollectorEnded(t *testing.T) {
 	}
 	r.cleanup()
 	require.Len(t, r.errors, 1)
-	assert.True(t, strings.Contains(r.errors[0], "ended by the garbage collector") && strings.Contains(r.errors[0], "leaktest_test.go"), r.errors[0])
+	assert.True(t, strings.Contains(r.errors[0], "released by the garbage collector") &&
+		strings.Contains(r.errors[0], "leaktest_test.go"), r.errors[0])
 }
 
-func TestCheckIsSilentIfAllIsClosed(t *testing.T) {
+func TestCheckPassesIfAllIsClosed(t *testing.T) {
 	c := plugintest.CPU(t, 1)
 	var r recorder
 	leaktest.Check(&r)

@@ -2,6 +2,6 @@
 
 package worker_test
 
-// sanitized says that the address sanitizer ends a process that does what a signal would end, with its
-// own report and exit code 1.
+// sanitized is true if the address sanitizer is active, which exits with code 1 instead of a
+// signal.
 const sanitized = true

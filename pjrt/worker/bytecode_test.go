@@ -21,7 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-// bytecode is a step that JAX wrote: a loop, a sort, products and reductions.
+// bytecode returns a training step with a loop, a sort, products and reductions, which JAX
+// exported.
 func bytecode(t *testing.T) []byte {
 	t.Helper()
 	code, err := os.ReadFile("testdata/step.mlirbc")
@@ -29,7 +30,7 @@ func bytecode(t *testing.T) []byte {
 	return code
 }
 
-func TestBytecodeIsForWorkers(t *testing.T) {
+func TestWorkerCompilesUntrustedBytecode(t *testing.T) {
 	ctx := context.Background()
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: bytecode(t)}
@@ -49,7 +50,7 @@ func TestBytecodeIsForWorkers(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-func TestHLOProtosAreForWorkers(t *testing.T) {
+func TestWorkerCompilesUntrustedHLO(t *testing.T) {
 	ctx := context.Background()
 	client := plugintest.CPU(t, 1)
 	program := pjrt.Program{Code: hloModule("add", ""), Format: pjrt.FormatHLO}
@@ -65,12 +66,13 @@ func TestHLOProtosAreForWorkers(t *testing.T) {
 	x, err := c.Compile(ctx, client, program, pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
-	_, err = c.Compile(ctx, client, pjrt.Program{Code: hloModule("custom-call", "TopK"), Format: pjrt.FormatHLO}, pjrt.CompileOptions{})
+	_, err = c.Compile(ctx, client, pjrt.Program{Code: hloModule("custom-call", "TopK"), Format: pjrt.FormatHLO},
+		pjrt.CompileOptions{})
 	var died *worker.Error
-	require.ErrorAs(t, err, &died, "no check reads protos: this one ends its process")
+	require.ErrorAs(t, err, &died, "this program aborts the compiler")
 }
 
-// hloModule is a serialized HloModuleProto: one operation on a matrix.
+// hloModule returns a serialized HloModuleProto with one operation on a matrix.
 func hloModule(opcode, target string) []byte {
 	number := func(b []byte, n protowire.Number, v uint64) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
@@ -94,22 +96,24 @@ func hloModule(opcode, target string) []byte {
 	return number(number(part(module, 4, signature), 5, 1), 6, 1)
 }
 
-// TestMutatedBytecodeTakesNoProcessDown compiles programs of which some bytes are wrong. What the
-// compilers make of them may be anything but the end of this process.
-func TestMutatedBytecodeTakesNoProcessDown(t *testing.T) {
+// TestMutatedBytecode compiles programs with some random bytes. Any result is accepted, but this
+// process must not crash.
+func TestMutatedBytecode(t *testing.T) {
 	whole := bytecode(t)
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 20 * time.Second, Parallel: 2})
-	takesNoProcessDown(t, 60, func(seed uint64) (io.Closer, error) {
-		return c.Compile(context.Background(), client, pjrt.Program{Code: append(bytes.Clone(whole[:8]), damage(whole[8:], seed)...)}, pjrt.CompileOptions{})
+	checkMutations(t, 60, func(seed uint64) (io.Closer, error) {
+		return c.Compile(context.Background(), client,
+			pjrt.Program{Code: append(bytes.Clone(whole[:8]), damage(whole[8:], seed)...)}, pjrt.CompileOptions{})
 	})
-	// This process is whole.
-	x, err := client.Compile(context.Background(), pjrt.Program{Code: addOne.Code, Trusted: true}, pjrt.CompileOptions{})
+	// The client still works.
+	x, err := client.Compile(context.Background(), pjrt.Program{Code: addOne.Code, Trusted: true},
+		pjrt.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
 }
 
-// damage changes up to three bytes.
+// damage returns code with up to three random bytes.
 func damage(whole []byte, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	code := bytes.Clone(whole)
@@ -119,10 +123,10 @@ func damage(whole []byte, seed uint64) []byte {
 	return code
 }
 
-// takesNoProcessDown counts how compilations end, and that none is left over.
-func takesNoProcessDown(t *testing.T, mutations int, compile func(seed uint64) (io.Closer, error)) {
+// checkMutations runs compilations, logs their results, and checks that no worker is left.
+func checkMutations(t *testing.T, mutations int, compile func(seed uint64) (io.Closer, error)) {
 	t.Helper()
-	var outcomes struct{ compiled, refused, died, late atomic.Int64 }
+	var outcomes struct{ compiled, rejected, died, timedOut atomic.Int64 }
 	var all sync.WaitGroup
 	for seed := range uint64(mutations) {
 		all.Go(func() {
@@ -133,18 +137,18 @@ func takesNoProcessDown(t *testing.T, mutations int, compile func(seed uint64) (
 				outcomes.compiled.Add(1)
 				assert.NoError(t, x.Close())
 			case errors.As(err, &ended) && ended.Reason == worker.TimedOut:
-				outcomes.late.Add(1)
+				outcomes.timedOut.Add(1)
 			case errors.As(err, &ended):
 				outcomes.died.Add(1)
 				t.Logf("mutation %d: %s", seed, ended.State)
 			default:
-				outcomes.refused.Add(1)
+				outcomes.rejected.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("of %d: %d compiled, %d refused, %d died, %d took too long", mutations,
-		outcomes.compiled.Load(), outcomes.refused.Load(), outcomes.died.Load(), outcomes.late.Load())
-	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.refused.Load()+outcomes.died.Load()+outcomes.late.Load())
+	t.Logf("of %d: %d compiled, %d rejected, %d died, %d timed out", mutations,
+		outcomes.compiled.Load(), outcomes.rejected.Load(), outcomes.died.Load(), outcomes.timedOut.Load())
+	require.EqualValues(t, mutations, outcomes.compiled.Load()+outcomes.rejected.Load()+outcomes.died.Load()+outcomes.timedOut.Load())
 	requireNoWorkers(t)
 }

@@ -1,54 +1,53 @@
-// Package worker compiles programs in processes of their own. A compiler that aborts, that the
-// kernel kills for its memory, or that does not come back is then an error, and the program that
-// asked goes on.
+// Package worker compiles programs in separate processes. If a compiler crashes, is killed because
+// memory runs out, or hangs, the result is an error, and the calling process continues.
 //
 //	func main() {
-//		command := worker.Main() // first: in a worker it does not return
+//		command := worker.Main() // must be called first; does not return in a worker
 //		...
 //		compiler, err := worker.New(worker.Options{Command: command, Timeout: 10 * time.Minute})
 //		strat, err := strategy.New(sys, strategy.Options{Compiler: compiler})
 //
-// A [Compiler] can stand where a strategy compiles, on an open system and ahead of time, and behind
-// a cache of compiled programs (see cache.Options). It takes programs of any origin, as text,
-// bytecode or HLO protos, which the compilers of a process take only if they are trusted.
+// A [Compiler] can be passed to a strategy, also for compilation ahead of time, and to a cache of
+// compiled programs (see cache.Options). It accepts untrusted programs as text, bytecode or HLO
+// protos; compilers of the calling process accept only trusted ones.
 //
-// A worker guards the compilation: what a program does when it runs, it does in the process that
-// loads it. A sort that is not stable by a comparator that holds for equal elements, or a transform
-// of another length than its axis, reads past its operand's end there, and an infeed waits for ever.
+// A worker does not make the execution of a program safe, because the program runs in the process
+// that loads it. For example, an unstable sort whose comparator is true for equal elements, or a
+// transform with a length that differs from its axis, reads memory outside its operand, and an
+// infeed waits forever.
 //
 // # Workers
 //
-// Each compilation starts a process, which opens the plugin, compiles, hands the program back in
-// its serialized form, and ends. The parent loads it. This costs the start of a process and of the
-// plugin (some tenths of a second) and the compilers' memory twice for as long as it takes. Any
-// number may run side by side; [Options].Parallel bounds them.
+// Each compilation starts a process, which opens the plugin, compiles the program, returns it in
+// serialized form and exits. The parent process loads it. A compilation costs some additional
+// tenths of a second and, while it runs, the memory of a second compiler. [Options].Parallel limits
+// the number of workers that run at the same time.
 //
-// Which program the workers run is [Options].Command. [Main] gives this program itself, which needs
-// the call at the start of main: without it the worker would be a second run of the whole program.
-// Without a Command it is `tpustrategy compile-worker`, from $PATH, for programs whose main is not
-// their own.
+// [Options].Command is the program of the workers. The result of [Main] is the current program,
+// which must call Main at the start of its main function. Without a Command, workers run
+// `tpustrategy compile-worker` from $PATH.
 //
-// A worker ends with its parent, however that ends, and as soon as the context of the compilation
-// does. It asks the kernel to be the first to go when memory runs out.
+// A worker exits when its parent exits or when the context of the compilation ends. If memory runs
+// out, the kernel kills workers before other processes.
 //
 // # Probes and transforms
 //
-// [Compiler.Probe] ends a compilation where the program is partitioned, fused and scheduled, and
-// returns it: what a compiler would make of a step, for a few hundredths of the time. A pass of
-// one's own in whole compilations is a [pjrt.Transform] that the worker's program has:
+// [Compiler.Probe] stops a compilation after partitioning, fusion or scheduling and returns the
+// program, in a few percent of the time of a complete compilation. A [pjrt.Transform] changes the
+// program of complete compilations. The program of the worker must contain the transform:
 //
 //	command := worker.Main(pass)
 //	compiler, err := worker.New(worker.Options{Command: command, Transforms: []string{pass.Name}})
 //
 // # Devices
 //
-// On a TPU the parent holds the devices, and the worker compiles for their description. The XLA CPU
-// plugin has no such compiler: there the worker opens a client with the parent's options. A plugin
-// that cannot serialize programs, or not load them, gives an error that matches
+// For a TPU, the parent opens the devices, and the worker compiles for their topology. The XLA CPU
+// plugin cannot compile for a topology, so the worker opens a client with the options of the
+// parent's client. If the plugin cannot serialize or load programs, the error matches
 // errors.ErrUnsupported.
 //
 // # Errors
 //
-// What the compiler answers are the errors of [pjrt.Client.Compile]. An [*Error] says how a worker
-// ended that gave no answer, and the end of what it wrote.
+// Errors of the compiler are those of [pjrt.Client.Compile]. An [*Error] reports that a worker
+// exited without a result. It contains the exit status and the end of the worker's output.
 package worker

@@ -15,33 +15,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-// dynamic are programs whose main has a dynamic shape after compilation.
-var dynamic = map[string]pjrt.Program{
-	"bounds of an argument": function("%x: tensor<?xf32, #stablehlo.bounds<8>>", "tensor<?xf32, #stablehlo.bounds<8>>", "return %x : tensor<?xf32, #stablehlo.bounds<8>>"),
+// dynamicPrograms are programs whose main function has a dynamic shape after compilation.
+var dynamicPrograms = map[string]pjrt.Program{
+	"bounds of an argument": function("%x: tensor<?xf32, #stablehlo.bounds<8>>", "tensor<?xf32, #stablehlo.bounds<8>>",
+		"return %x : tensor<?xf32, #stablehlo.bounds<8>>"),
 	"bounds as an alias": {Code: []byte(`#b = #stablehlo.bounds<8, ?>
 module { func.func public @main(%x: tensor<?x4xf32, #b>) -> tensor<?x4xf32, #b> { return %x : tensor<?x4xf32, #b> } }`)},
-	"type extensions": function("%x: tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>", "tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>", "return %x : tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>"),
-	"no bounds":       function("%x: tensor<?xf32>", "tensor<?xf32>", "return %x : tensor<?xf32>"),
+	"type extensions": function("%x: tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>",
+		"tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>",
+		"return %x : tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>"),
+	"no bounds": function("%x: tensor<?xf32>", "tensor<?xf32>", "return %x : tensor<?xf32>"),
 	"a set dimension size": function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<?xf32, #stablehlo.bounds<8>>",
 		`%o = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
  return %o : tensor<?xf32, #stablehlo.bounds<8>>`),
-	"a sum of a set dimension size": function("%x: tensor<8x4xf32>, %n: tensor<i32>", "tensor<?x4xf32, #stablehlo.bounds<8, ?>>",
+	"a sum of a set dimension size": function("%x: tensor<8x4xf32>, %n: tensor<i32>",
+		"tensor<?x4xf32, #stablehlo.bounds<8, ?>>",
 		`%y = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8x4xf32>, tensor<i32>) -> tensor<?x4xf32, #stablehlo.bounds<8, ?>>
  %o = stablehlo.add %y, %y : tensor<?x4xf32, #stablehlo.bounds<8, ?>>
  return %o : tensor<?x4xf32, #stablehlo.bounds<8, ?>>`),
-	"one of several results": function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<8xf32>, tensor<?xf32, #stablehlo.bounds<8>>",
+	"one of several results": function("%x: tensor<8xf32>, %n: tensor<i32>",
+		"tensor<8xf32>, tensor<?xf32, #stablehlo.bounds<8>>",
 		`%o = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
  return %x, %o : tensor<8xf32>, tensor<?xf32, #stablehlo.bounds<8>>`),
 	"a computed shape": function("%x: tensor<8xf32>, %s: tensor<2xi32>", "tensor<?x?xf32>",
 		"%o = stablehlo.dynamic_reshape %x, %s : (tensor<8xf32>, tensor<2xi32>) -> tensor<?x?xf32>\n return %o : tensor<?x?xf32>"),
 }
 
-// A program whose main has a dynamic shape, however it is written, is an error: executing it would end
-// this process.
-func TestDynamicShapesAreErrors(t *testing.T) {
+// Executing a program whose main function has a dynamic shape would abort this process.
+func TestDynamicShapesReturnErrors(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 60 * time.Second})
-	for name, p := range dynamic {
+	for name, p := range dynamicPrograms {
 		t.Run(name, func(t *testing.T) {
 			x, err := c.Compile(context.Background(), client, p, pjrt.CompileOptions{})
 			if !assert.Error(t, err) {
@@ -52,14 +56,14 @@ func TestDynamicShapesAreErrors(t *testing.T) {
 	}
 }
 
-// A dynamic size inside a program whose main is static still works.
-func TestDynamicSizesInsideAProgramWork(t *testing.T) {
+func TestDynamicSizesInsideProgram(t *testing.T) {
 	ctx := context.Background()
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 60 * time.Second})
 	p := function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<f32>", `%y = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
  %z = stablehlo.constant dense<0.0> : tensor<f32>
- %o = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [0] : (tensor<?xf32, #stablehlo.bounds<8>>, tensor<f32>) -> tensor<f32>
+ %o = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [0] : (tensor<?xf32,
+	#stablehlo.bounds<8>>, tensor<f32>) -> tensor<f32>
  return %o : tensor<f32>`)
 	x, err := c.Compile(ctx, client, p, pjrt.CompileOptions{})
 	require.NoError(t, err)

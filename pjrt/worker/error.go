@@ -11,57 +11,61 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Reason says why a worker gave no answer.
+// Reason is the reason why a worker returned no result.
 type Reason int
 
 const (
-	// NotStarted says that the worker could not be started.
+	// NotStarted means that the worker could not be started.
 	NotStarted Reason = iota + 1
-	// Died says that the worker ended without an answer: its compiler aborted, or was killed.
+	// Died means that the worker exited without a result, because its compiler crashed or was
+	// killed.
 	Died
-	// TimedOut says that the worker was ended because it took longer than [Options].Timeout.
+	// TimedOut means that the worker was stopped after [Options].Timeout.
 	TimedOut
 )
 
 // String returns the reason as a short phrase.
 func (r Reason) String() string {
-	return enum.Name(r, "", "the worker could not be started", "the compiler's process died", "the compiler took too long")
+	return enum.Name(r, "", "the worker could not be started", "the compiler's process died",
+		"the compiler took too long")
 }
 
-// Error reports that a worker gave no answer. With TimedOut it matches context.DeadlineExceeded.
+// Error reports that a worker returned no result. With TimedOut, it matches
+// context.DeadlineExceeded.
 type Error struct {
 	// Reason is the class of the problem.
 	Reason Reason
-	// State says how the worker ended, such as "signal: SIGABRT: abort", or why it was not started.
+	// State is how the worker exited, such as "signal: SIGABRT: abort", or why it was not started.
 	State string
-	// Killed says that something outside ended the worker, such as the kernel where memory ran out.
+	// Killed is true if another process or the kernel killed the worker, for example because memory
+	// ran out.
 	Killed bool
-	// Tail is the end of what the worker wrote.
+	// Tail is the end of the worker's output.
 	Tail string
-	// Hint says what to do; it may be empty.
+	// Hint suggests a correction. It may be empty.
 	Hint string
-	// Err is the cause; it may be nil.
+	// Err is the cause, or nil.
 	Err error
 }
 
-// Error returns "worker: reason: state: cause; hint", with Tail on lines of its own.
+// Error returns "worker: reason: state: cause; hint", followed by lines with Tail.
 func (e *Error) Error() string {
 	reason := e.Reason.String()
 	if e.State != "" {
 		reason += ": " + e.State
 	}
 	if e.Killed {
-		reason += " (killed from outside, as the kernel does when memory runs out)"
+		reason += " (killed by another process or by the kernel, which happens when memory runs out)"
 	}
 	text := errkind.Text("worker", reason, e.Err, e.Hint)
 	if e.Tail != "" {
-		text += "\nthe end of what it wrote:\n" + e.Tail
+		text += "\nend of its output:\n" + e.Tail
 	}
 	return text
 }
 
-// Kind returns UnavailableError if the worker could not be started, DeadlineExceededError if it
-// took too long, ResourceExhaustedError if something outside ended it, and InternalError otherwise.
+// Kind returns UnavailableError for NotStarted, DeadlineExceededError for TimedOut,
+// ResourceExhaustedError if the worker was killed, and InternalError otherwise.
 func (e *Error) Kind() errkind.Kind {
 	switch {
 	case e.Reason == NotStarted:
@@ -74,34 +78,35 @@ func (e *Error) Kind() errkind.Kind {
 	return errkind.InternalError
 }
 
-// Unwrap returns the cause, which may be nil.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes a timeout match context.DeadlineExceeded.
+// Is reports whether target is context.DeadlineExceeded and the reason is TimedOut.
 func (e *Error) Is(target error) bool {
 	return e.Reason == TimedOut && target == context.DeadlineExceeded
 }
 
-// errTimeout ends the context of a compilation that takes too long.
-var errTimeout = errors.New("the time is over")
+var errTimeout = errors.New("the timeout has elapsed")
 
-// explain words the failure of a worker. parent is the context of who asked.
-func explain(parent context.Context, limit time.Duration, err error) error {
+// runError converts an error of child.Run. ctx is the context of the caller, and timeout is
+// Options.Timeout.
+func runError(ctx context.Context, timeout time.Duration, err error) error {
 	var died *child.Error
 	switch {
 	case errors.Is(err, child.ErrStart):
-		return &Error{Reason: NotStarted, Err: err, Hint: "see Options.Command"}
+		return &Error{Reason: NotStarted, Err: err, Hint: "check Options.Command"}
 	case errors.As(err, &died):
 		e := &Error{Reason: Died, State: died.State, Killed: died.Killed(), Tail: died.Tail}
 		if e.Killed {
-			e.Hint = "compile fewer programs at a time by Options.Parallel, or on a machine with more memory"
+			e.Hint = "reduce Options.Parallel, or use a machine with more memory"
 		}
 		return e
-	case parent.Err() == nil && errors.Is(err, errTimeout):
-		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was ended after %v", limit), Tail: child.Tail(err), Hint: "give it longer by Options.Timeout"}
+	case ctx.Err() == nil && errors.Is(err, errTimeout):
+		return &Error{Reason: TimedOut, State: fmt.Sprintf("it was stopped after %v", timeout), Tail: child.Tail(err),
+			Hint: "increase Options.Timeout"}
 	}
-	return fail("compile", err)
+	return opError("compile", err)
 }
 
-// fail is the error of an operation for a cause that says what to do.
-func fail(op string, cause error) error { return &errkind.Fault{Op: "worker: " + op, Err: cause} }
+// opError returns the error of an operation for a cause that contains a hint.
+func opError(op string, cause error) error { return &errkind.Fault{Op: "worker: " + op, Err: cause} }

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-func TestACompilerThatAbortsIsAnError(t *testing.T) {
+func TestCompilerAborts(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Env: []string{"XLA_FLAGS=--no_such_flag=1"}})
 	_, err := c.Compile(context.Background(), client, addOne, pjrt.CompileOptions{})
@@ -22,16 +22,16 @@ func TestACompilerThatAbortsIsAnError(t *testing.T) {
 	require.ErrorAs(t, err, &died)
 	assert.Equal(t, worker.Died, died.Reason)
 	assert.NotEmpty(t, died.State)
-	assert.Contains(t, died.Tail, "no_such_flag", "its last words")
+	assert.Contains(t, died.Tail, "no_such_flag", "the end of its output")
 	assert.NotContains(t, died.Tail, "goroutine")
 }
 
-func TestACompilerOutOfMemoryIsAnError(t *testing.T) {
+func TestCompilerRunsOutOfMemory(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{MemoryBytes: 200 << 20})
 	_, err := c.Compile(context.Background(), client, sorts(1000), pjrt.CompileOptions{})
 	require.Error(t, err)
-	// Under the address sanitizer the memory may not even suffice to load the plugin.
+	// With the address sanitizer, the memory may be insufficient to load the plugin.
 	if died := (*worker.Error)(nil); errors.As(err, &died) {
 		assert.Equal(t, worker.Died, died.Reason)
 	} else {
@@ -40,7 +40,7 @@ func TestACompilerOutOfMemoryIsAnError(t *testing.T) {
 	requireNoWorkers(t)
 }
 
-func TestACompilerThatHangsIsEnded(t *testing.T) {
+func TestTimeoutStopsCompiler(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	program := sorts(7000)
 	c := newCompiler(t, worker.Options{Timeout: 1500 * time.Millisecond})
@@ -58,14 +58,15 @@ func TestACompilerThatHangsIsEnded(t *testing.T) {
 	time.AfterFunc(500*time.Millisecond, func() { cancel(why) })
 	_, err = newCompiler(t, worker.Options{}).Compile(ctx, client, program, pjrt.CompileOptions{})
 	require.ErrorIs(t, err, why)
-	require.False(t, errors.As(err, new(*worker.Error)), "the caller gave up: nothing is wrong with the worker")
+	require.False(t, errors.As(err, new(*worker.Error)), "the caller canceled the compilation")
 	requireNoWorkers(t)
 }
 
-func TestTheCompilersErrorsArriveAsTheyAre(t *testing.T) {
+func TestCompilerErrorsAreReturned(t *testing.T) {
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{})
-	_, err := c.Compile(context.Background(), client, pjrt.Program{Code: []byte("module { func.func @f() { return } }")}, pjrt.CompileOptions{})
+	_, err := c.Compile(context.Background(), client,
+		pjrt.Program{Code: []byte("module { func.func @f() { return } }")}, pjrt.CompileOptions{})
 	var compiler *pjrt.Error
 	require.ErrorAs(t, err, &compiler)
 	assert.Equal(t, "compile", compiler.Op)

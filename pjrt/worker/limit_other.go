@@ -8,13 +8,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// bound refuses a limit of the memory.
-func bound(bytes int64) error {
+// limitMemory returns an error unless bytes is 0.
+func limitMemory(bytes int64) error {
 	if bytes <= 0 {
 		return nil
 	}
-	return &errkind.Fault{Op: "bound the memory", Reason: "this system cannot", Err: errors.ErrUnsupported, Hint: "leave Options.MemoryBytes 0"}
+	return &errkind.Fault{Op: "limit the memory", Reason: "this operating system has no such limit",
+		Err: errors.ErrUnsupported, Hint: "set Options.MemoryBytes to 0"}
 }
 
-// yield does nothing here.
-func yield() {}
+// preferOOMKill does nothing.
+func preferOOMKill() {}

@@ -14,21 +14,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// mark is the argument by which a program knows that it was started as a worker.
-const mark = "tpustrategy-compile-worker"
+// workerArg is the argument of a program that is started as a worker.
+const workerArg = "tpustrategy-compile-worker"
 
-// Main makes the program able to start itself as a worker: call it first in main. In a worker it
-// compiles and ends the process. Otherwise it returns at once, with the command for [Options]. A
-// worker applies those of the transforms that [Options].Transforms names.
+// Main makes it possible to start the current program as a worker. It must be called at the start
+// of main. In a worker, Main compiles and exits the process. Otherwise, it returns the command for
+// [Options]. transforms are available to workers and are applied if [Options].Transforms contains
+// their names.
 func Main(transforms ...pjrt.Transform) []string {
-	if len(os.Args) == 2 && os.Args[1] == mark {
+	if len(os.Args) == 2 && os.Args[1] == workerArg {
 		if err := Serve(transforms...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	self := "/proc/self/exe" // also if the file was replaced meanwhile
+	self := "/proc/self/exe" // valid even if the file was replaced
 	if runtime.GOOS != "linux" {
 		path, err := os.Executable()
 		if err != nil {
@@ -36,76 +37,80 @@ func Main(transforms ...pjrt.Transform) []string {
 		}
 		self = path
 	}
-	return []string{self, mark}
+	return []string{self, workerArg}
 }
 
-// Serve does the work of a worker, for commands that are one: it reads the request of the program
-// that started the process, answers it, and returns. For transforms see [Main].
+// Serve is the main function of a worker: it reads the request of its parent process, writes the
+// response and returns. See [Main] for transforms.
 func Serve(transforms ...pjrt.Transform) error {
-	yield()
+	preferOOMKill()
 	return child.Serve("worker", func(data []byte) []byte {
-		a := answer{Protocol: protocol}
-		var r request
+		resp := response{Protocol: protocol}
+		var req request
 		var err error
-		if err = decode(data, &r); err == nil && r.Protocol == protocol {
-			err = bound(r.MemoryBytes)
+		if err = decode(data, &req); err == nil && req.Protocol == protocol {
+			err = limitMemory(req.MemoryBytes)
 			if err == nil {
-				err = a.compile(context.Background(), r, transforms)
+				err = resp.compile(context.Background(), req, transforms)
 			}
 		}
 		if err != nil {
-			a.fail(err)
+			resp.setError(err)
 		}
-		out, err := encode(a)
-		if err != nil { // of what an error holds
-			out, _ = encode(answer{Protocol: protocol, Text: err.Error()})
+		out, err := encode(resp)
+		if err != nil { // an error cannot be encoded
+			out, _ = encode(response{Protocol: protocol, Text: err.Error()})
 		}
 		return out
 	})
 }
 
-// compile does what a request asks. This process is the one to lose: any program is taken.
-func (a *answer) compile(ctx context.Context, r request, transforms []pjrt.Transform) error {
-	r.Program.Trusted = true
-	plugin, err := pjrt.Open(r.Plugin, r.Check)
+// compile handles a request. It accepts untrusted programs, because only this process can crash.
+func (resp *response) compile(ctx context.Context, req request, transforms []pjrt.Transform) error {
+	req.Program.Trusted = true
+	plugin, err := pjrt.Open(req.Plugin, req.Check)
 	if err != nil {
 		return err
 	}
-	// The process ends with the answer: what is open needs no Close.
-	for _, name := range r.Transforms {
+	// The process exits after the response, so nothing needs to be closed.
+	for _, name := range req.Transforms {
 		i := slices.IndexFunc(transforms, func(t pjrt.Transform) bool { return t.Name == name })
 		if i < 0 {
-			return &errkind.Fault{Op: "worker: compile", Reason: fmt.Sprintf("the worker's program has no transform %q", name), Hint: "give it to worker.Main or worker.Serve there", Class: errkind.NotFoundError}
+			return &errkind.Fault{Op: "worker: compile",
+				Reason: fmt.Sprintf("the worker's program has no transform %q", name),
+				Hint:   "pass it to worker.Main or worker.Serve in that program", Class: errkind.NotFoundError}
 		}
 		if _, err := plugin.Register(transforms[i]); err != nil {
 			return err
 		}
 	}
-	var shown atomic.Pointer[[]byte]
-	if r.Probe {
-		if _, err := plugin.Register(pjrt.Transform{Name: "probe", Stage: r.Stage, Apply: func(module []byte) ([]byte, error) {
-			shown.CompareAndSwap(nil, &module)
-			return nil, errors.New("the program of the probe is there")
-		}}); err != nil {
+	var probed atomic.Pointer[[]byte]
+	if req.Probe {
+		if _, err := plugin.Register(pjrt.Transform{Name: "probe", Stage: req.Stage,
+			Apply: func(module []byte) ([]byte, error) {
+				probed.CompareAndSwap(nil, &module)
+				return nil, errors.New("the probe has received the program")
+			}}); err != nil {
 			return err
 		}
 	}
-	x, loaded, err := compile(ctx, plugin, r)
-	defer runtime.KeepAlive(loaded) // or it is collected, and closed, before its program is read
-	if module := shown.Load(); module != nil {
-		a.Module = *module
+	x, loaded, err := compile(ctx, plugin, req)
+	defer runtime.KeepAlive(loaded) // its cleanup would close x
+	if module := probed.Load(); module != nil {
+		resp.Module = *module
 		return nil
 	}
-	if err == nil && r.Probe {
-		err = &errkind.Fault{Op: "worker: probe", Reason: "the compiler made the program without showing it", Class: errkind.FailedPreconditionError}
+	if err == nil && req.Probe {
+		err = &errkind.Fault{Op: "worker: probe", Reason: "the compiler did not call the transform of the probe",
+			Class: errkind.FailedPreconditionError}
 	}
 	if err == nil {
-		a.Record, err = serializable(x)
+		resp.Record, err = recordOf(x)
 	}
 	return err
 }
 
-// compile returns what a client has loaded, too.
+// compile compiles the program of a request. The LoadedExecutable, if not nil, owns the Executable.
 func compile(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Executable, *pjrt.LoadedExecutable, error) {
 	if r.Client {
 		client, err := plugin.NewClient(ctx, pjrt.ClientOptions{Options: r.ClientOptions})
@@ -133,8 +138,8 @@ func describe(ctx context.Context, plugin *pjrt.Plugin, r request) (*pjrt.Topolo
 	return plugin.NewTopology(ctx, r.Name, r.TopologyOptions)
 }
 
-// serializable is an executable's record, if that has the program in it.
-func serializable(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
+// recordOf returns the record of x, or an error if it does not contain the serialized program.
+func recordOf(x *pjrt.Executable) (pjrt.ExecutableRecord, error) {
 	r, err := x.Record()
 	if err != nil {
 		return r, err

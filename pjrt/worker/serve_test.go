@@ -18,13 +18,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-func TestTheCommandIsAWorkerForProgramsWithoutOne(t *testing.T) {
+func TestDefaultCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the command")
 	}
 	plugintest.Path(t, "cpu")
 	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "tpustrategy"), "github.com/tpustrategy/tpustrategy/cmd/tpustrategy").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "tpustrategy"),
+		"github.com/tpustrategy/tpustrategy/cmd/tpustrategy").CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Setenv("PATH", dir)
 	c, err := worker.New(worker.Options{})
@@ -35,10 +36,11 @@ func TestTheCommandIsAWorkerForProgramsWithoutOne(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// TestParent starts a worker that is busy for long, and then itself is killed.
+// TestParent runs in a child process. It starts a worker that compiles for a long time, and is then
+// killed.
 func TestParent(t *testing.T) {
 	if os.Getenv("WORKER_TEST_PARENT") == "" {
-		t.Skip("run by TestAWorkerEndsWithItsParent")
+		t.Skip("run by TestWorkerExitsWithParent")
 	}
 	client := plugintest.CPU(t, 1)
 	go func() {
@@ -48,7 +50,7 @@ func TestParent(t *testing.T) {
 	_, _ = newCompiler(t, worker.Options{}).Compile(context.Background(), client, sorts(7000), pjrt.CompileOptions{})
 }
 
-func TestAWorkerEndsWithItsParent(t *testing.T) {
+func TestWorkerExitsWithParent(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestParent$")
 	cmd.Env = append(os.Environ(), "WORKER_TEST_PARENT=1")
@@ -64,5 +66,5 @@ func TestAWorkerEndsWithItsParent(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pids[0]))
 		return err != nil || strings.Contains(string(stat), ") Z ")
-	}, compiles/2, 20*time.Millisecond)
+	}, compileTime/2, 20*time.Millisecond)
 }

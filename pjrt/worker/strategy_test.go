@@ -28,7 +28,7 @@ func sum(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	return []*graph.Node{rc.AllReduce(strategy.Sum, in[0])}
 }
 
-// runSum runs a step of a strategy, saves it, and runs what was saved.
+// runSum runs a step, saves it, and runs the saved step.
 func runSum(t *testing.T, sys *system.System, compiler pjrt.Compiler) {
 	t.Helper()
 	ctx := context.Background()
@@ -53,11 +53,11 @@ func runSum(t *testing.T, sys *system.System, compiler pjrt.Compiler) {
 	check(loaded)
 }
 
-func TestAStrategyCompilesInWorkers(t *testing.T) {
+func TestStrategyWithWorkers(t *testing.T) {
 	runSum(t, plugintest.System(t, 4), newCompiler(t, worker.Options{}))
 }
 
-func TestACacheCompilesInWorkers(t *testing.T) {
+func TestCacheWithWorkers(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	dir := t.TempDir()
 	for round := range 2 {
@@ -71,8 +71,8 @@ func TestACacheCompilesInWorkers(t *testing.T) {
 	}
 }
 
-// A compiler that dies costs a step, not the program: the same strategy runs others.
-func TestAStrategyOutlivesItsCompiler(t *testing.T) {
+// A crash of the compiler makes one step fail, and the strategy still works.
+func TestStrategyWorksAfterCompilerCrash(t *testing.T) {
 	ctx := context.Background()
 	flags := worker.Options{Env: []string{"XLA_FLAGS=--no_such_flag=1"}}
 	s, err := strategy.New(plugintest.System(t, 2), strategy.Options{Compiler: newCompiler(t, flags)})
@@ -88,22 +88,22 @@ func TestAStrategyOutlivesItsCompiler(t *testing.T) {
 	require.Equal(t, float32(3), got.Value())
 }
 
-// Close of the strategy ends the worker of a step that nobody waits for any more.
-func TestClosingAStrategyEndsItsWorkers(t *testing.T) {
+// Close of a strategy stops the worker of a step whose caller has returned.
+func TestCloseStopsWorkers(t *testing.T) {
 	took := time.Hour
-	for range 3 { // another process may hold up any single try
-		if took = min(took, closingOverAWorker(t)); took < 5*time.Second {
+	for range 3 { // a try may be slow on a busy machine
+		if took = min(took, closeDuringCompilation(t)); took < 5*time.Second {
 			return
 		}
 	}
 	t.Errorf("closing took %v at least", took)
 }
 
-// closingOverAWorker is what Close takes while a worker compiles.
-func closingOverAWorker(t *testing.T) time.Duration {
+// closeDuringCompilation returns the duration of Close while a worker compiles.
+func closeDuringCompilation(t *testing.T) time.Duration {
 	t.Helper()
 	sys := plugintest.System(t, 1)
-	s, err := strategy.New(sys, strategy.Options{Compiler: longOne{newCompiler(t, worker.Options{})}})
+	s, err := strategy.New(sys, strategy.Options{Compiler: slowCompiler{newCompiler(t, worker.Options{})}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -112,21 +112,22 @@ func closingOverAWorker(t *testing.T) time.Duration {
 	}()
 	_, err = s.Function(sum, strategy.FunctionOptions{}).Run(ctx, float32(1))
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotEmpty(t, workers(t, os.Getpid()), "it goes on for a later call")
+	require.NotEmpty(t, workers(t, os.Getpid()), "the compilation continues for later calls")
 	start := time.Now()
 	require.NoError(t, s.Close())
 	requireNoWorkers(t)
 	return time.Since(start)
 }
 
-// longOne compiles a program that takes long in the place of each.
-type longOne struct{ *worker.Compiler }
+// slowCompiler compiles a slow program instead of each program.
+type slowCompiler struct{ *worker.Compiler }
 
-func (l longOne) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program, _ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (l slowCompiler) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program,
+	_ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	return l.Compiler.Compile(ctx, client, sorts(7000), pjrt.CompileOptions{})
 }
 
-func TestASliceIsCompiledForInAWorker(t *testing.T) {
+func TestCompileAheadOfTimeInWorker(t *testing.T) {
 	plugintest.Path(t, "tpu")
 	if !plugintest.InChild(t) {
 		out, err := plugintest.Child(t, plugintest.TPUEnv()...)
@@ -142,7 +143,8 @@ func TestASliceIsCompiledForInAWorker(t *testing.T) {
 	for name, compiler := range map[string]pjrt.Compiler{"here": nil, "worker": newCompiler(t, worker.Options{})} {
 		s, err := strategy.NewAheadOfTime(slice, strategy.Options{LogicalDevices: 2, Compiler: compiler})
 		require.NoError(t, err)
-		compiled, err := s.Function(sum, strategy.FunctionOptions{Name: "sum"}).Compiled(ctx, shapes.Make(dtypes.Float32, 8, 128))
+		compiled, err := s.Function(sum, strategy.FunctionOptions{Name: "sum"}).Compiled(ctx,
+			shapes.Make(dtypes.Float32, 8, 128))
 		require.NoError(t, err)
 		r, err := compiled.Report()
 		require.NoError(t, err)
@@ -157,7 +159,7 @@ func TestASliceIsCompiledForInAWorker(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	require.Equal(t, reports["here"], reports["worker"])
-	// The description of devices goes over as bytes where it has no name.
+	// A topology without a name is sent in serialized form.
 	serialized, err := slice.Description().Serialize()
 	require.NoError(t, err)
 	described, err := slice.Plugin().LoadTopology(ctx, serialized)

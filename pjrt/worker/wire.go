@@ -10,39 +10,39 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// protocol is the version of what goes between a program and its workers.
+// protocol is the version of the messages between a program and its workers.
 const protocol = 3
 
-// request asks a worker for a compilation. Options' values are of the types that plugins take,
-// which gob knows.
+// request is a compilation for a worker. It is encoded with encoding/gob.
 type request struct {
 	Protocol int
 	Plugin   string
 	Check    pjrt.OpenOptions
-	// Client asks for a client with ClientOptions to compile, and not for a topology.
+	// Client selects compilation with a new client, which has ClientOptions, instead of a topology.
 	Client        bool
 	ClientOptions map[string]any
-	// Name and TopologyOptions describe the topology, or Topology is its serialized form.
+	// Name and TopologyOptions describe the topology. Otherwise, Topology is its serialized form.
 	Name            string
 	TopologyOptions map[string]any
 	Topology        []byte
 	Program         pjrt.Program
 	Options         pjrt.CompileOptions
-	// Transforms are names; Probe asks for the program at Stage, and no more.
+	// Transforms are names of transforms. Probe requests only the program at Stage.
 	Transforms []string
 	Probe      bool
 	Stage      pjrt.Stage
-	// MemoryBytes bounds the worker's memory; 0 does not.
+	// MemoryBytes is the memory limit of the worker. 0 means no limit.
 	MemoryBytes int64
 }
 
-// answer is the compiled program, that of a probe, or an error.
-type answer struct {
+// response is the record of the compiled program, the module of a probe, or an error.
+type response struct {
 	Protocol int
 	Record   pjrt.ExecutableRecord
 	Module   []byte
-	// One of these is set where there is no program; Text is any other error, of this Kind, and
-	// Unsupported says that it matches errors.ErrUnsupported.
+	// One of these fields is set if the compilation failed. Text is the text of an error that is
+	// neither Error nor Compile. Kind is its kind, and Unsupported is true if it matches
+	// errors.ErrUnsupported.
 	Error       *pjrt.Error
 	Compile     *pjrt.CompileError
 	Text        string
@@ -56,29 +56,32 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func decode(data []byte, into any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(into) }
+func decode(data []byte, dst any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(dst) }
 
-// fail makes err the answer.
-func (a *answer) fail(err error) {
-	if errors.As(err, &a.Error) || errors.As(err, &a.Compile) {
+// setError stores err in the response.
+func (resp *response) setError(err error) {
+	if errors.As(err, &resp.Error) || errors.As(err, &resp.Compile) {
 		return
 	}
-	a.Text, a.Kind, a.Unsupported = err.Error(), errkind.Of(err), errors.Is(err, errors.ErrUnsupported)
+	resp.Text, resp.Kind, resp.Unsupported = err.Error(), errkind.Of(err), errors.Is(err, errors.ErrUnsupported)
 }
 
-// err is the error of the answer.
-func (a *answer) err() error {
+// err returns the error in the response.
+func (resp *response) err() error {
 	switch {
-	case a.Protocol != protocol:
-		return &errkind.Fault{Op: "worker: compile", Reason: fmt.Sprintf("the worker's program speaks protocol %d, this one %d", a.Protocol, protocol), Hint: "build both from one version", Class: errkind.FailedPreconditionError}
-	case a.Error != nil:
-		return a.Error
-	case a.Compile != nil:
-		return a.Compile
-	case a.Text != "" && a.Unsupported:
-		return &errkind.Fault{Op: "worker: compile", Reason: a.Text, Match: errors.ErrUnsupported}
-	case a.Text != "":
-		return &errkind.Fault{Op: "worker: compile", Reason: a.Text, Class: a.Kind}
+	case resp.Protocol != protocol:
+		return &errkind.Fault{Op: "worker: compile",
+			Reason: fmt.Sprintf("the worker's program uses protocol version %d, but this program uses %d", resp.Protocol,
+				protocol),
+			Hint: "build both programs from the same version", Class: errkind.FailedPreconditionError}
+	case resp.Error != nil:
+		return resp.Error
+	case resp.Compile != nil:
+		return resp.Compile
+	case resp.Text != "" && resp.Unsupported:
+		return &errkind.Fault{Op: "worker: compile", Reason: resp.Text, Match: errors.ErrUnsupported}
+	case resp.Text != "":
+		return &errkind.Fault{Op: "worker: compile", Reason: resp.Text, Class: resp.Kind}
 	}
 	return nil
 }

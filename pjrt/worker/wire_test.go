@@ -12,18 +12,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// What a worker's error says, of what kind it is and what it matches arrive with its answer.
-func TestErrorsTravelWithTheAnswer(t *testing.T) {
+// TestResponseKeepsErrors checks text, kind and matches of an error after encoding.
+func TestResponseKeepsErrors(t *testing.T) {
 	arrived := func(err error) error {
-		sent := answer{Protocol: protocol}
-		sent.fail(err)
+		sent := response{Protocol: protocol}
+		sent.setError(err)
 		data, encoded := encode(sent)
 		require.NoError(t, encoded)
-		var a answer
+		var a response
 		require.NoError(t, decode(data, &a))
 		return a.err()
 	}
-	refused := &pjrt.Error{Op: "compile", Code: pjrt.ResourceExhausted, Plugin: "/x.so", Msg: "no room", Log: "all of it"}
+	refused := &pjrt.Error{Op: "compile", Code: pjrt.ResourceExhausted, Plugin: "/x.so", Msg: "no room",
+		Log: "all of it"}
 	assert.Equal(t, refused, arrived(refused))
 	wrong := &pjrt.CompileError{Field: "Replicas", Reason: "-1", Hint: "give one"}
 	assert.Equal(t, wrong, arrived(wrong))
@@ -35,7 +36,7 @@ func TestErrorsTravelWithTheAnswer(t *testing.T) {
 	require.ErrorIs(t, unsupported, errors.ErrUnsupported)
 	assert.EqualError(t, unsupported, "worker: compile: bound: not here: unsupported operation")
 
-	older := answer{Protocol: protocol - 1}
-	assert.ErrorContains(t, older.err(), "build both from one version")
-	assert.NoError(t, (&answer{Protocol: protocol}).err())
+	older := response{Protocol: protocol - 1}
+	assert.ErrorContains(t, older.err(), "build both programs from the same version")
+	assert.NoError(t, (&response{Protocol: protocol}).err())
 }

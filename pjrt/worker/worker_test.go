@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-// command is what Main returned.
+// command is the result of worker.Main.
 var command []string
 
 func TestMain(m *testing.M) {
@@ -44,10 +44,10 @@ var addOne = module("(%x: tensor<4xf32>) -> tensor<4xf32>", `%one = stablehlo.co
   %y = stablehlo.add %x, %one : tensor<4xf32>
   return %y : tensor<4xf32>`)
 
-// compiles is less than what the compiler takes for 7000 sorts, on any machine.
-const compiles = time.Minute
+// compileTime is less than the time to compile 7000 sorts on any machine.
+const compileTime = time.Minute
 
-// sorts takes the compiler long.
+// sorts returns a program with n sorts, which is slow to compile.
 func sorts(n int) pjrt.Program {
 	var b strings.Builder
 	for i := range n {
@@ -62,7 +62,7 @@ func sorts(n int) pjrt.Program {
 	return module("(%v0: tensor<33x33xf32>) -> tensor<33x33xf32>", b.String())
 }
 
-// workers are the processes that this test's process has started as workers.
+// workers returns the process ids of the workers of a parent process.
 func workers(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -82,7 +82,7 @@ func workers(t *testing.T, parent int) (pids []int) {
 	return pids
 }
 
-// awaitWorker returns when a process has started a worker.
+// awaitWorker waits until a process has started a worker.
 func awaitWorker(t *testing.T, parent int) {
 	t.Helper()
 	for len(workers(t, parent)) == 0 && t.Context().Err() == nil {
@@ -90,14 +90,14 @@ func awaitWorker(t *testing.T, parent int) {
 	}
 }
 
-// requireNoWorkers waits for the workers to end, which takes a moment, and less than what they were
-// doing would.
+// requireNoWorkers waits until all workers have exited, which must be faster than their
+// compilations.
 func requireNoWorkers(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(workers(t, os.Getpid())) == 0 }, compiles/2, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(workers(t, os.Getpid())) == 0 }, compileTime/2, 20*time.Millisecond)
 }
 
-func TestAProgramOfAWorkerRuns(t *testing.T) {
+func TestCompileAndRun(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
 	client := plugintest.CPU(t, 3)
@@ -114,7 +114,7 @@ func TestAProgramOfAWorkerRuns(t *testing.T) {
 	require.NoError(t, out[0][0].ToHost(ctx, got))
 	assert.Equal(t, []byte{0, 0, 0x80, 0x3f}, got[:4])
 
-	// What it was loaded from stays, so that it can be written again.
+	// The executable keeps its serialized form.
 	serialized, err := x.Executable().Serialize()
 	require.NoError(t, err)
 	again, err := client.Load(ctx, serialized, pjrt.LoadOptions{})
@@ -123,7 +123,7 @@ func TestAProgramOfAWorkerRuns(t *testing.T) {
 	requireNoWorkers(t)
 }
 
-func TestWorkersRunSideBySideAndTakeTurns(t *testing.T) {
+func TestParallelWorkers(t *testing.T) {
 	client := plugintest.CPU(t, 2)
 	for _, parallel := range []int{1, 3} {
 		c := newCompiler(t, worker.Options{Parallel: parallel})
@@ -138,7 +138,7 @@ func TestWorkersRunSideBySideAndTakeTurns(t *testing.T) {
 		}
 		all.Wait()
 	}
-	// Who waits for its turn goes when its context does.
+	// A waiting compilation returns when its context ends.
 	c := newCompiler(t, worker.Options{Parallel: 1})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -154,7 +154,7 @@ func TestWorkersRunSideBySideAndTakeTurns(t *testing.T) {
 	requireNoWorkers(t)
 }
 
-func TestWithoutAProgramToStart(t *testing.T) {
+func TestInvalidCommand(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var start *worker.Error
 	_, err := worker.New(worker.Options{})
@@ -167,7 +167,8 @@ func TestWithoutAProgramToStart(t *testing.T) {
 	for _, c := range []struct {
 		command []string
 		reason  worker.Reason
-	}{{[]string{"/no/such/program"}, worker.NotStarted}, {[]string{"/bin/true"}, worker.Died}, {[]string{"/bin/cat"}, worker.Died}} {
+	}{{[]string{"/no/such/program"}, worker.NotStarted}, {[]string{"/bin/true"}, worker.Died},
+		{[]string{"/bin/cat"}, worker.Died}} {
 		compiler, err := worker.New(worker.Options{Command: c.command, Timeout: 5 * time.Second})
 		require.NoError(t, err)
 		_, err = compiler.Compile(context.Background(), client, addOne, pjrt.CompileOptions{})
