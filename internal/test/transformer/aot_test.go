@@ -21,7 +21,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// compiled compiles a decoder's step for a slice and logs what the table of docs/benchmarks.md says
+// compiled compiles a decoder's step for a slice and logs what the table of docs/large-models.md says
 // of it.
 func compiled(t *testing.T, slice string, c transformer.Config, logicalDevices int) *report.Report {
 	t.Helper()
@@ -56,7 +56,7 @@ func line(c transformer.Config, r *report.Report, text int) string {
 }
 
 // TestAOTLargeBillion compiles 1.3 billion parameters for v5e:4x4. The bounds are the figures of the
-// same model in JAX 0.10.2 by the same compiler, see docs/benchmarks.md, and a twentieth.
+// same model in JAX 0.10.2 by the same compiler, see docs/large-models.md, and a twentieth.
 func TestAOTLargeBillion(t *testing.T) {
 	for _, form := range []struct {
 		state                  logical.StateSharding
