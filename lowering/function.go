@@ -141,9 +141,14 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 	return v, err
 }
 
-// Constant adds a constant from a flat slice in row-major order. The data is copied into the
-// program's text, so large tensors are better passed as parameters.
+// Constant adds a constant from a flat slice in row-major order. The elements are copied into the
+// program's text, unless Options.Constant makes a parameter of them.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
+	if replace := f.builder.backend.opts.Constant; replace != nil && f.top() == f.builder.main {
+		if v, err := replace(f, flat, dims); v != nil || err != nil {
+			return v, err
+		}
+	}
 	return f.op("Constant", nil, func([]*stablehlo.Value) *stablehlo.Value {
 		value, shape := literal(flat, dims)
 		return must(dense(f.fn, value, shape))

@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -68,6 +69,11 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 	}
 	if v == nil || inStore(v) {
 		return nil, nil
+	}
+	if s.constantOf(v.path) == v {
+		return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
+			Detail: fmt.Sprintf("it is a constant of shape %s that the step closes over, and a saved step has no large constants", v.Shape()),
+			Hint:   "pass the tensor to the step as an argument, or make a variable of it with NewVariable"})
 	}
 	for _, other := range p.variables[:i] {
 		if other != nil && other != v && other.path == v.path && !inStore(other) {

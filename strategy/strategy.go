@@ -133,6 +133,7 @@ type TPUStrategy struct {
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
+	constants constants
 	rules     ruleUse
 }
 

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/precision"
@@ -142,10 +144,14 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 // newTrace begins a graph.
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
-	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(spmd.Options{
+	options := spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
-	})}
+	}
+	if s.slice == nil && !options.Padded { // programs for slices are saved without other values
+		options.Constant = s.constant
+	}
+	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(options)}
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
@@ -288,8 +294,11 @@ func (t *trace) assemble() (*spmd.Module, error) {
 		sig.Steps, sig.While = most, true
 	}
 	next := 0 // of the values
-	for h := range t.graph.NumParameters() {
-		name := t.graph.GetParameterByHandle(graph.ParameterHandle(h)).GetParameterName()
+	lowered, ok := t.graph.Executable().(*lowering.Executable)
+	if !ok {
+		return nil, t.f.traceError(errors.New("the graph was compiled by another backend"))
+	}
+	for _, name := range lowered.Program().ParameterNames {
 		switch {
 		case name == spmd.ReplicaIDName:
 		case next < len(t.values) && name == argumentName(next):
@@ -319,6 +328,9 @@ func (t *trace) assemble() (*spmd.Module, error) {
 
 // variable is the variable that a parameter stands for, as an argument.
 func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
+	if v := t.f.strategy.constantOf(name); v != nil {
+		return spmd.Tensor{Name: name}, v, nil
+	}
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable
 		if c.borrowed { // a value, which each run brings

@@ -25,6 +25,12 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 		if v == nil {
 			continue
 		}
+		if v.constant.Load() != nil {
+			if err := v.upload(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		vs := v.waiting.Load()
 		if vs == nil { // or it came with one before it
 			continue

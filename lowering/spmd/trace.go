@@ -2,9 +2,12 @@ package spmd
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -31,6 +34,10 @@ type Options struct {
 	Precision lowering.Precision
 	Random    lowering.Random
 	Origins   bool
+	// Constant, if there is one, returns the name of the argument that a constant becomes, "" for a
+	// constant that stays in the text. Equal constants have one name. Elements are in row-major order.
+	// A constant of a region or of a manual computation always stays in the text.
+	Constant func(flat any, dims []int) (name string)
 	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
 	Padded bool
 }
@@ -55,6 +62,8 @@ type Trace struct {
 	passes      []pass                    // through regions, in the order in which they began
 	nested      []int                     // the passes that are open, by number
 	asks        []func(name string) error // see Ask
+	constants   map[string]compute.Value  // the parameters that stand for constants, by name
+	adding      bool                      // a parameter for a constant is being added
 }
 
 var (
@@ -76,6 +85,9 @@ func NewTrace(opts Options) *Trace {
 	lowered := lowering.Options{
 		Target: opts.Target, Precision: opts.Precision, Random: opts.Random, Name: "tpustrategy", Identity: t.identity, Parameter: t.parameter,
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: opts.Origins,
+	}
+	if opts.Constant != nil {
+		lowered.Constant, t.constants = t.constant, map[string]compute.Value{}
 	}
 	if t.bad == nil {
 		t.bad = lowered.Check()
@@ -105,6 +117,27 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 		return x, nil // there are no other groups
 	}
 	return f.Mark(x, x.Shape(), replicateMark{})
+}
+
+// constant returns the parameter that takes the place of a constant, or nil.
+func (t *Trace) constant(_ *lowering.Function, flat any, dims []int) (compute.Value, error) {
+	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
+		return nil, nil
+	}
+	name := t.opts.Constant(flat, dims)
+	if name == "" {
+		return nil, nil
+	}
+	if known := t.constants[name]; known != nil {
+		return known, nil
+	}
+	t.adding = true
+	defer func() { t.adding = false }()
+	v, err := t.main().Parameter(name, shapes.Make(dtypes.FromGoType(reflect.TypeOf(flat).Elem()), dims...), nil)
+	if err == nil {
+		t.constants[name] = v
+	}
+	return v, err
 }
 
 // Builder starts the one computation of the trace.
