@@ -96,9 +96,10 @@ type Options struct {
 	// error refuses it.
 	Parameter func(name string, shape shapes.Shape) error
 
-	// Constant, if there is one, may return a parameter of the entry function that takes the place of a
-	// constant in f, whose elements flat has in row-major order. Nil writes the elements into the text.
-	Constant func(f *Function, flat any, dims []int) (compute.Value, error)
+	// Constant, if it is not nil, is called for each constant of the entry function and of its closures,
+	// with the elements in row-major order. It may return a parameter of the entry function that replaces
+	// the constant. If it returns nil, the elements are written into the program's text.
+	Constant func(flat any, dims []int) (compute.Value, error)
 
 	// Compile turns a finished program into something that runs. Nil returns an *Executable.
 	Compile func(*Program) (compute.Executable, error)

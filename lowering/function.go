@@ -142,10 +142,10 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 }
 
 // Constant adds a constant from a flat slice in row-major order. The elements are copied into the
-// program's text, unless Options.Constant makes a parameter of them.
+// program's text, unless Options.Constant returns a parameter that replaces the constant.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
 	if replace := f.builder.backend.opts.Constant; replace != nil && f.top() == f.builder.main {
-		if v, err := replace(f, flat, dims); v != nil || err != nil {
+		if v, err := replace(flat, dims); v != nil || err != nil {
 			return v, err
 		}
 	}

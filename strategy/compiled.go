@@ -52,8 +52,8 @@ func (p *program) compiled() *CompiledStep {
 		Name: p.function.opts.Name, Module: p.module, Executable: system.Loaded(p.executable), Assignment: s.assignment,
 		Lowering: p.lowering, Arriving: p.arriving, Compiling: p.compiling, program: p, Program: executableOf(p.executable),
 	}
-	for _, v := range p.variables {
-		c.Variables = append(c.Variables, v != nil)
+	for i, v := range p.variables {
+		c.Variables = append(c.Variables, v != nil && !p.module.Arguments[i].Constant)
 	}
 	return c
 }

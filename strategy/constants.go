@@ -1,107 +1,198 @@
 package strategy
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"reflect"
+	"io"
+	"slices"
 	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
-// A large constant in a program's text makes the text as large as the tensor, and the compiler folds
-// what the step computes of it. So a tensor that a step closes over becomes an argument of the program
-// when it has at least largeConstant bytes. Its value is an unlisted variable that the strategy owns:
-// it is copied to the devices once, before the first run of a program that uses it, and freed when the
-// strategy closes. The argument's name has a hash of the value, so that programs over different values
-// have different texts, which processes compare and caches are keyed by.
+// A large constant in a program makes the program's text as large as the tensor, and XLA evaluates the
+// operations on it while it compiles. A tensor of largeConstant bytes or more that a step closes over is
+// therefore an argument of the step's program. It is stored in an internal variable that all programs of
+// the strategy with an equal constant share. It is copied to the devices once, before the first run, and
+// freed when the last of these programs is closed.
 
-// largeConstant is the size from which on a constant becomes an argument, in bytes.
+// largeConstant is the minimum size in bytes of a constant that becomes an argument.
 const largeConstant = 1 << 20
 
-// constants are the large constants of a strategy's programs.
-type constants struct {
-	mu     sync.Mutex
-	byName map[string]*Variable
+// sharedConstants has the large constants of a strategy's traces and programs.
+type sharedConstants struct {
+	mu  sync.Mutex
+	all map[constantKey]*sharedConstant
 }
 
-// constant returns the name of the argument that a constant becomes, or "" for one that stays in the
-// program's text: a small one, and one whose elements are all equal.
-func (s *TPUStrategy) constant(flat any, dims []int) string {
-	value := reflect.ValueOf(flat)
-	if value.Kind() != reflect.Slice || value.Len() == 0 {
-		return ""
-	}
-	dtype := dtypes.FromGoType(value.Type().Elem())
-	shape := shapes.Make(dtype, dims...)
-	if dtype.Bits() < 8 || shape.ByteSize() < largeConstant || shape.Size() != value.Len() || allEqual(value) {
-		return ""
-	}
-	hash := sha256.New()
-	fmt.Fprint(hash, shape)
-	if binary.Write(hash, binary.LittleEndian, flat) != nil {
-		return "" // such as a slice of int, whose size depends on the machine
-	}
-	name := fmt.Sprintf("constant_%x", hash.Sum(nil)[:16])
-	s.constants.mu.Lock()
-	defer s.constants.mu.Unlock()
-	if s.constants.byName[name] != nil {
-		return name
-	}
-	tensor := tensors.FromShape(shape)
-	tensor.MustMutableFlatData(func(to any) { reflect.Copy(reflect.ValueOf(to), value) })
-	v := &Variable{strategy: s, path: name, dtype: dtype, shape: append([]int(nil), dims...), synchronization: OnWrite, unlisted: true}
-	v.constant.Store(tensor)
-	if s.constants.byName == nil {
-		s.constants.byName = map[string]*Variable{}
-	}
-	s.constants.byName[name] = v
-	return name
+// constantKey is a hash of a constant's dtype, dimensions and elements.
+type constantKey [sha256.Size]byte
+
+// sharedConstant is a large constant, which is replicated on all devices.
+type sharedConstant struct {
+	*Variable
+	key   constantKey
+	users int // traces and programs; guarded by sharedConstants.mu
 }
 
-// allEqual reports whether all elements of a slice are equal.
-func allEqual(slice reflect.Value) bool {
-	first := slice.Index(0).Interface()
-	for i := 1; i < slice.Len(); i++ {
-		if slice.Index(i).Interface() != first {
-			return false
-		}
-	}
-	return true
+// hostConstant is the value of a constant that is not on the devices yet.
+type hostConstant struct {
+	tensor *tensors.Tensor
+	upload *semaphore.Weighted // one goroutine copies it
 }
 
-// constantOf returns the variable of a constant by the name of its argument, or nil.
-func (s *TPUStrategy) constantOf(name string) *Variable {
-	s.constants.mu.Lock()
-	defer s.constants.mu.Unlock()
-	return s.constants.byName[name]
-}
-
-// upload copies a constant to the devices if it is not there.
-func (v *Variable) upload(ctx context.Context) error {
-	all := &v.strategy.constants
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	tensor := v.constant.Load()
-	if tensor == nil {
+// replaceable returns the elements of a constant as bytes if the constant becomes an argument. It
+// returns nil for a constant that stays in the program's text because it is small, because its elements
+// are equal, or because its elements have less than a byte.
+func replaceable(dtype dtypes.DType, dims []int, flat any) []byte {
+	if dtype == dtypes.InvalidDType || dtype.IsPacked() {
 		return nil
 	}
-	fresh, err := v.copied(ctx, tensor)
+	shape := shapes.Make(dtype, dims...)
+	if shape.ByteSize() < largeConstant {
+		return nil
+	}
+	data, err := hostdata.Bytes(flat, dtype, shape.Size())
 	if err != nil {
-		return fault.Of("a constant of shape "+v.Shape().String(), err, "")
+		return nil // package lowering returns an error that describes the constant
+	}
+	if size := dtype.Size(); bytes.Equal(data[size:], data[:len(data)-size]) {
+		return nil
+	}
+	return data
+}
+
+// hold returns the constant of a shape with these elements, which it copies. The caller releases it.
+func (all *sharedConstants) hold(s *TPUStrategy, shape shapes.Shape, elements []byte) (*sharedConstant, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, shape)
+	hash.Write(elements)
+	key := constantKey(hash.Sum(nil))
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	c := all.all[key]
+	if c == nil {
+		tensor := tensors.FromShape(shape)
+		if err := tensor.MutableBytes(func(dst []byte) { copy(dst, elements) }); err != nil {
+			return nil, err
+		}
+		v := &Variable{strategy: s, path: "constant", dtype: shape.DType, shape: slices.Clone(shape.Dimensions),
+			synchronization: OnWrite, unlisted: true}
+		v.constant.Store(&hostConstant{tensor, semaphore.NewWeighted(1)})
+		c = &sharedConstant{Variable: v, key: key}
+		if all.all == nil {
+			all.all = map[constantKey]*sharedConstant{}
+		}
+		all.all[key] = c
+	}
+	c.users++
+	return c, nil
+}
+
+// release ends the use of constants by a trace or a program. It frees the constants that have no other
+// user. The caller holds machine.Launch.
+func (all *sharedConstants) release(held []*sharedConstant) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var errs []error
+	for _, c := range held {
+		if c.users--; c.users == 0 {
+			delete(all.all, c.key)
+			errs = append(errs, c.free())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// close frees all constants. The caller holds machine.Launch.
+func (all *sharedConstants) close() (errs []error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, c := range all.all {
+		errs = append(errs, c.free())
+	}
+	return errs
+}
+
+// releaseConstants ends the use of constants by a trace that has no program.
+func (s *TPUStrategy) releaseConstants(held []*sharedConstant) {
+	if len(held) == 0 {
+		return
+	}
+	s.machine.Launch.Lock()
+	defer s.machine.Launch.Unlock()
+	_ = s.constants.release(held)
+}
+
+// upload copies a constant to the devices, if no other goroutine has done so.
+func (v *Variable) upload(ctx context.Context, value *hostConstant) error {
+	if err := value.upload.Acquire(ctx, 1); err != nil {
+		return fault.Of("waiting for the copy of a "+v.Shape().String()+" constant to the devices", context.Cause(ctx), "")
+	}
+	defer value.upload.Release(1)
+	if v.constant.Load() == nil {
+		return nil
+	}
+	fresh, err := v.copied(ctx, value.tensor)
+	if err != nil {
+		return err
 	}
 	if err := v.take(fresh); err != nil {
 		return err
 	}
-	if err := v.strategy.ownVariables(v); err != nil {
-		return err
-	}
 	v.constant.Store(nil)
 	return nil
+}
+
+// constantBytes returns a copy of the elements of a constant.
+func (v *Variable) constantBytes(ctx context.Context) (data []byte, err error) {
+	var tensor *tensors.Tensor
+	if value := v.constant.Load(); value != nil {
+		tensor = value.tensor
+	} else if tensor, err = v.Local(ctx, v.strategy.LocalReplicas()[0]); err != nil {
+		return nil, err
+	}
+	err = tensor.ConstBytes(func(src []byte) { data = bytes.Clone(src) })
+	return data, err
+}
+
+// constantName is the name of constant i of a program.
+func constantName(i int) string { return fmt.Sprintf("constant_%d", i) }
+
+// constant implements [spmd.Options.Constant].
+func (t *trace) constant(dtype dtypes.DType, dims []int, flat any) (name string, err error) {
+	elements := replaceable(dtype, dims, flat)
+	if elements == nil {
+		return "", nil
+	}
+	s := t.f.strategy
+	c, err := s.constants.hold(s, shapes.Make(dtype, dims...), elements)
+	if err != nil {
+		return "", err
+	}
+	i := slices.Index(t.constants, c)
+	if i < 0 {
+		i = len(t.constants)
+		t.constants = append(t.constants, c)
+	} else if err := s.constants.release([]*sharedConstant{c}); err != nil { // frees nothing, because the trace holds it
+		return "", err
+	}
+	return constantName(i), nil
+}
+
+// writeConstants writes the hashes of the constants. Processes compare them in addition to the program's text,
+// which does not depend on the elements of the constants.
+func (t *trace) writeConstants(w io.Writer) {
+	for _, c := range t.constants {
+		fmt.Fprintf(w, "%x\n", c.key)
+	}
 }

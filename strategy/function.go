@@ -274,8 +274,12 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 		return nil, err
 	}
 	defer made.close()
-	m, _, err := f.lower(ctx, values, nil)
-	return m, err
+	m, t, err := f.lower(ctx, values, nil)
+	if err != nil {
+		return nil, err
+	}
+	f.strategy.releaseConstants(t.constants)
+	return m, nil
 }
 
 // Compiled returns the compiled step for arguments like these, without running it: the module's

@@ -75,9 +75,14 @@ func (l *loader) values() (values []Value) {
 
 // program finds the step's variables in the store and puts its program on the devices. distributed
 // are its other variables.
-func (l *loader) program(ctx context.Context, distributed []*Variable) (*program, error) {
+func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
+	defer func() {
+		if err != nil {
+			s.releaseConstants(p.constants)
+		}
+	}()
 	l.setPadding(p)
 	for _, a := range l.Arguments {
 		if !a.Variable {
@@ -91,6 +96,14 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (*program
 	}
 	for i, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
+		if a.Constant {
+			c, err := s.constants.hold(s, shapes.Make(a.DType, a.Local...), l.Arguments[i].Constant)
+			if err != nil {
+				return nil, err
+			}
+			p.constants, p.variables = append(p.constants, c), append(p.variables, c.Variable)
+			continue
+		}
 		if !l.Arguments[i].Variable || distributed[i] != nil {
 			p.variables = append(p.variables, distributed[i])
 			continue

@@ -53,6 +53,14 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 			}
 			return run(ctx, scale(s, factor), s, 1)
 		}},
+		"another large constant": {what: `program "sum"`, text: "Int64", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
+			table, _ := tableOf(0)
+			if odd {
+				table, _ = tableOf(1)
+			}
+			_, err := sum(s, table).Run(ctx, int64(1))
+			return err
+		}},
 		"another data size": {what: `program "scale"`, text: "Float32[5]", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
 			n := 4
 			if odd {

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -88,7 +89,7 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 
 // agree compares a program before it is compiled. A process that cannot make one, failed,
 // says so to the others instead of leaving them waiting; its own error comes first.
-func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, failed error) error {
+func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
 	if !f.strategy.machine.Several() {
 		return failed
 	}
@@ -108,6 +109,9 @@ func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, fa
 		}
 		text.WriteString(v.base().String())
 	}
-	content := fmt.Appendf(nil, "%v\n", f.strategy.assignment.DeviceIDs())
-	return f.strategy.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), append(content, m.Text...))
+	var content bytes.Buffer
+	fmt.Fprintln(&content, f.strategy.assignment.DeviceIDs())
+	t.writeConstants(&content)
+	content.Write(m.Text)
+	return f.strategy.agree(ctx, what, fmt.Sprintf("arguments [%s]", text.String()), content.Bytes())
 }

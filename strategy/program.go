@@ -41,7 +41,9 @@ type program struct {
 	// borrowed are the other strategies' variables that the program reads: its arguments after the
 	// step's own.
 	borrowed []*Variable
-	results  int // the step's own
+	// constants are the large constants among variables, which the program holds until it is closed.
+	constants []*sharedConstant
+	results   int // the step's own
 	// structure is the nest that the step of a nest.Function returned.
 	structure any
 	donate    []bool
@@ -56,11 +58,18 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	defer func() { told.done(err) }()
 	m, t, err := f.lower(ctx, values, told)
 	lowered := time.Now()
-	if err = f.agree(ctx, values, m, err); err != nil {
+	if err == nil {
+		defer func() {
+			if err != nil {
+				s.releaseConstants(t.constants)
+			}
+		}()
+	}
+	if err = f.agree(ctx, values, m, t, err); err != nil {
 		return nil, err
 	}
 	told.compile(len(m.Text))
-	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, results: len(m.Results) - len(t.updates), structure: t.rc.state.Structure,
+	p = &program{function: f, module: m, variables: t.variables, updates: t.updates, borrowed: t.borrowed, constants: t.constants, results: len(m.Results) - len(t.updates), structure: t.rc.state.Structure,
 		padding: paddingOf(values, f.microbatchRows(values)), cut: t.cut, invariant: t.invariant}
 	for _, a := range m.Arguments {
 		p.donate = append(p.donate, a.Donated)
@@ -207,7 +216,10 @@ func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, er
 // givesNothing says whether the program's one result only stands for there being none.
 func (p *program) givesNothing() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
-func (p *program) close() error { return p.executable.Close() }
+// close is called under machine.Launch.
+func (p *program) close() error {
+	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
+}
 
 // borrow copies what other strategies' variables that the program reads hold now.
 func (p *program) borrow(ctx context.Context) (values copies, err error) {

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
@@ -36,7 +35,12 @@ func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, err
 	next := 0
 	for i, a := range c.Module.Arguments {
 		argument := saved.Argument{Variable: p.variables[i] != nil}
-		if argument.Distributed, err = p.savedVariable(i, fail); err != nil {
+		if a.Constant {
+			argument.Constant, err = p.variables[i].constantBytes(ctx)
+		} else {
+			argument.Distributed, err = p.savedVariable(i, fail)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if a.PerStep {
@@ -69,11 +73,6 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 	}
 	if v == nil || inStore(v) {
 		return nil, nil
-	}
-	if s.constantOf(v.path) == v {
-		return nil, fail(saved.Misfit{Problem: saved.BadVariable, Variable: v.path,
-			Detail: fmt.Sprintf("it is a constant of shape %s that the step closes over, and a saved step has no large constants", v.Shape()),
-			Hint:   "pass the tensor to the step as an argument, or make a variable of it with NewVariable"})
 	}
 	for _, other := range p.variables[:i] {
 		if other != nil && other != v && other.path == v.path && !inStore(other) {

@@ -133,7 +133,7 @@ type TPUStrategy struct {
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
 	own       []*Variable // those of NewVariable
-	constants constants
+	constants sharedConstants
 	rules     ruleUse
 }
 
@@ -334,7 +334,7 @@ func (s *TPUStrategy) Close() error {
 	for _, p := range programs {
 		errs = append(errs, p.close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.constants.close()...)...)
 }
 
 // Shutdown closes the strategy as [TPUStrategy.Close] does, and returns when ctx ends at the

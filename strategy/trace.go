@@ -60,6 +60,8 @@ type trace struct {
 	// borrowed are the variables of other strategies, in argument order after the step's own
 	// arguments.
 	borrowed []*Variable
+	// constants are the large constants of the step that are arguments of its program, by number.
+	constants []*sharedConstant
 }
 
 // lower traces the step for the values' signature and assembles its module. Without an error the
@@ -72,6 +74,9 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 		if m, t, err = f.lowerOnce(ctx, values, seen, told); !seen.Again() {
 			return m, t, err
 		}
+		if t != nil {
+			f.strategy.releaseConstants(t.constants)
+		}
 	}
 }
 
@@ -79,6 +84,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 var usedScope = regexp.MustCompile(`^sub-scope "(.+)" already visited from "(.+)"`)
 
 func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precision.TraceState, told *phases) (m *spmd.Module, t *trace, err error) {
+	var begun *trace
 	defer func() {
 		if r := recover(); r != nil {
 			cause := fault.Cause(r)
@@ -96,6 +102,9 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			}
 			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
 		}
+		if err != nil && begun != nil {
+			f.strategy.releaseConstants(begun.constants)
+		}
 	}()
 	if f.step == nil {
 		return nil, nil, f.traceError(fault.New(errkind.ValueError, "there is no step function", "give Function a step", "it is nil"))
@@ -108,6 +117,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		defer done()
 	}
 	t = f.newTrace(ctx, values, seen)
+	begun = t
 	defer func(rc *ReplicaContext) { rc.ended = true }(t.rc)
 	t.padding = f.padding(values)
 	if err := t.run(); err != nil {
@@ -144,14 +154,17 @@ func (f *Function) traceError(err error) error { return &TraceError{Function: f.
 // newTrace begins a graph.
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
+	t := &trace{f: f, values: values, seen: seen}
 	options := spmd.Options{
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	}
-	if s.slice == nil && !options.Padded { // programs for slices are saved without other values
-		options.Constant = s.constant
+	// Package ragged must see the constants of a padded step, and the strategy's own programs run with
+	// the variables of each call.
+	if !options.Padded && !f.opts.own {
+		options.Constant = t.constant
 	}
-	t := &trace{f: f, values: values, seen: seen, module: spmd.NewTrace(options)}
+	t.module = spmd.NewTrace(options)
 	t.graph = graph.NewGraph(t.module, f.opts.Name)
 	seen.Attach(t.graph)
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
@@ -328,8 +341,10 @@ func (t *trace) assemble() (*spmd.Module, error) {
 
 // variable is the variable that a parameter stands for, as an argument.
 func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
-	if v := t.f.strategy.constantOf(name); v != nil {
-		return spmd.Tensor{Name: name}, v, nil
+	for i, c := range t.constants {
+		if name == constantName(i) {
+			return spmd.Tensor{Name: name, Constant: true}, c.Variable, nil
+		}
 	}
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
@@ -46,8 +45,8 @@ type Variable struct {
 	// waiting are those of the store whose value has yet to arrive in the buffers, which are nil
 	// then.
 	waiting atomic.Pointer[Variables]
-	// constant is the value of a large constant that has yet to be copied into the buffers.
-	constant atomic.Pointer[tensors.Tensor]
+	// constant is the value of a large constant that is not in the buffers yet, otherwise nil.
+	constant atomic.Pointer[hostConstant]
 }
 
 // Path returns the variable's path in its store, or the name that NewVariable gave it.

@@ -25,8 +25,8 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 		if v == nil {
 			continue
 		}
-		if v.constant.Load() != nil {
-			if err := v.upload(ctx); err != nil {
+		if value := v.constant.Load(); value != nil {
+			if err := v.upload(ctx, value); err != nil {
 				return err
 			}
 			continue

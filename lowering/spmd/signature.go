@@ -44,6 +44,8 @@ type Tensor struct {
 	// must have the same shape and placement.
 	Donated bool
 	Result  int
+	// Constant is set for an argument that replaces a constant of the step.
+	Constant bool
 }
 
 // Signature describes a step function's arguments, in the order of its

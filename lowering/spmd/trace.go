@@ -34,10 +34,11 @@ type Options struct {
 	Precision lowering.Precision
 	Random    lowering.Random
 	Origins   bool
-	// Constant, if there is one, returns the name of the argument that a constant becomes, "" for a
-	// constant that stays in the text. Equal constants have one name. Elements are in row-major order.
-	// A constant of a region or of a manual computation always stays in the text.
-	Constant func(flat any, dims []int) (name string)
+	// Constant, if it is not nil, is called for each constant with its elements in row-major order. It
+	// returns the name of an argument that replaces the constant, or "" to keep the constant in the
+	// text. Constants with one name are one argument. It is not called for constants in logical.On and
+	// manual regions, which stay in the text.
+	Constant func(dtype dtypes.DType, dims []int, flat any) (name string, err error)
 	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
 	Padded bool
 }
@@ -62,8 +63,8 @@ type Trace struct {
 	passes      []pass                    // through regions, in the order in which they began
 	nested      []int                     // the passes that are open, by number
 	asks        []func(name string) error // see Ask
-	constants   map[string]compute.Value  // the parameters that stand for constants, by name
-	adding      bool                      // a parameter for a constant is being added
+	constants   map[string]compute.Value  // the parameters that replace constants, by name
+	adding      bool                      // a parameter that replaces a constant is being added
 }
 
 var (
@@ -99,10 +100,11 @@ func NewTrace(opts Options) *Trace {
 	return t
 }
 
-// Scratch returns a new trace with the options of t. Nothing that is traced on it becomes part of t.
+// Scratch returns a new trace with the options of t, except that all constants stay in the text. Nothing
+// that is traced on it becomes part of t.
 func (t *Trace) Scratch() *Trace {
 	opts := t.opts
-	opts.Origins = false
+	opts.Origins, opts.Constant = false, nil
 	return NewTrace(opts)
 }
 
@@ -119,21 +121,26 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 	return f.Mark(x, x.Shape(), replicateMark{})
 }
 
-// constant returns the parameter that takes the place of a constant, or nil.
-func (t *Trace) constant(_ *lowering.Function, flat any, dims []int) (compute.Value, error) {
+// constant returns the parameter that replaces a constant, or nil.
+func (t *Trace) constant(flat any, dims []int) (compute.Value, error) {
 	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
 		return nil, nil
 	}
-	name := t.opts.Constant(flat, dims)
-	if name == "" {
-		return nil, nil
+	of := reflect.TypeOf(flat)
+	if of == nil || of.Kind() != reflect.Slice {
+		return nil, nil // for the lowering to reject
+	}
+	dtype := dtypes.FromGoType(of.Elem())
+	name, err := t.opts.Constant(dtype, dims, flat)
+	if name == "" || err != nil {
+		return nil, err
 	}
 	if known := t.constants[name]; known != nil {
 		return known, nil
 	}
 	t.adding = true
 	defer func() { t.adding = false }()
-	v, err := t.main().Parameter(name, shapes.Make(dtypes.FromGoType(reflect.TypeOf(flat).Elem()), dims...), nil)
+	v, err := t.main().Parameter(name, shapes.Make(dtype, dims...), nil)
 	if err == nil {
 		t.constants[name] = v
 	}

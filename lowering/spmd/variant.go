@@ -34,7 +34,7 @@ func (m *Module) Drop() { m.source = nil }
 
 // Splits returns the annotations that can be changed: those of the arguments, then those of the lines,
 // once each. An argument with state of an optimizer stands for that too. It leaves out what is assigned
-// to one device, what replicas share out, and annotations in manual regions. With one logical device there
+// to one device, what replicas share out, constants, and annotations in manual regions. With one logical device there
 // are none. The error of a module that was not traced here, or was dropped, is of class FailedPrecondition.
 func (m *Module) Splits() (all []Split, err error) {
 	if m.source == nil {
@@ -51,7 +51,7 @@ func (m *Module) Splits() (all []Split, err error) {
 		}
 	}
 	for _, a := range m.Arguments {
-		if a.Name != "" && a.Origin != nil && len(a.Local) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
+		if a.Name != "" && !a.Constant && a.Origin != nil && len(a.Local) > 0 && a.Annotation.Kind() != logical.KindAssign && m.variableOf(a) == a.Name && !shared[a.Name] {
 			all = append(all, Split{a.Name, a.Origin, a.Local, a.Annotation})
 		}
 	}

@@ -67,7 +67,7 @@ func (h header) checkResults() error {
 	own := len(h.Results) - len(h.Updates)
 	for i, r := range h.Results {
 		switch {
-		case r.Variable, r.Distributed != nil, r.PerStep, r.Donated, r.Ragged:
+		case r.Variable, r.Constant, r.Distributed != nil, r.PerStep, r.Donated, r.Ragged:
 			return fmt.Errorf("result %d is said to be what only an argument can be", i)
 		case h.Mirrored && i < own && r.PerReplica:
 			return fmt.Errorf("result %d is of each replica, and the step's are the same on all", i)
@@ -137,6 +137,10 @@ func (h header) check(m *spmd.Module) error {
 	}
 	loop := false
 	for i, t := range h.Arguments {
+		replicated := !t.PerReplica && !t.PerStep && t.Over == nil && m.Arguments[i].Annotation.Kind() == logical.None
+		if t.Constant && (!t.Variable || t.Distributed != nil || t.Donated || t.Ragged || !replicated || m.Arguments[i].DType.IsPacked()) {
+			return fmt.Errorf("tensor %q is a constant and not only that", t.Name)
+		}
 		if t.Distributed != nil {
 			if !t.Variable {
 				return fmt.Errorf("tensor %q is distributed and no variable", t.Name)
@@ -156,4 +160,33 @@ func (h header) check(m *spmd.Module) error {
 		return fmt.Errorf("%d steps", h.Steps)
 	}
 	return nil
+}
+
+// constants splits the last part of a file into the serialized program and the elements of the large
+// constants, by argument.
+func (h header) constants(m *spmd.Module, part []byte) (code []byte, constants [][]byte, err error) {
+	constants = make([][]byte, len(m.Arguments))
+	if h.ConstantBytes > uint64(len(part)) {
+		return nil, nil, fmt.Errorf("%d bytes of constants among %d", h.ConstantBytes, len(part))
+	}
+	code = part[:len(part)-int(h.ConstantBytes)]
+	rest := part[len(code):]
+	for i, a := range m.Arguments {
+		if !a.Constant {
+			continue
+		}
+		elements := 1
+		for _, d := range a.Local {
+			elements *= d
+		}
+		if elements == 0 || a.DType.Size() == 0 || elements > len(rest)/a.DType.Size() {
+			return nil, nil, fmt.Errorf("tensor %q of %s%v has %d bytes in the file", a.Name, a.DType, a.Local, len(rest))
+		}
+		size := elements * a.DType.Size()
+		constants[i], rest = rest[:size], rest[size:]
+	}
+	if len(rest) > 0 {
+		return nil, nil, fmt.Errorf("%d bytes that belong to no constant", len(rest))
+	}
+	return code, constants, nil
 }

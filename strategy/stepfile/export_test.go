@@ -53,11 +53,11 @@ func Encode(header, text, program []byte) []byte {
 
 // Decode reads a step file as far as can be without devices.
 func Decode(file []byte) error {
-	h, text, _, err := decode(bytes.NewReader(file), "")
+	h, text, program, err := decode(bytes.NewReader(file), "")
 	if err != nil {
 		return err
 	}
-	if _, err := h.step(text, nil); err != nil {
+	if _, err := h.step(text, program); err != nil {
 		return &Error{Reason: Damaged, Err: err}
 	}
 	return nil

@@ -19,8 +19,12 @@ import (
 
 const magic = "tpustrategy step\n"
 
-// version is the version of the form. Another one is refused.
-const version = 2
+// Files of other versions are rejected. Version 3 is version 2 with the elements of the step's large
+// constants after the serialized program, in the same part and in the order of the arguments.
+const (
+	version          = 2
+	constantsVersion = 3
+)
 
 // encode writes a step file.
 func encode(h header, text, program []byte) ([]byte, error) {
@@ -44,6 +48,8 @@ func encode(h header, text, program []byte) ([]byte, error) {
 const (
 	maxHeader = 256 << 20
 	maxPart   = 2 << 30
+	// maxConstants bounds the large constants, which are limited by the memory of a device.
+	maxConstants = 1 << 40
 )
 
 // readPart reads n bytes, or fewer if r ends before. It writes them to sum, and allocates at most one and
@@ -86,18 +92,25 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 		return fail(NotAFile, "it does not begin as one")
 	}
 	var parts [3][]byte
-	var said struct{ Version int }
+	var said struct {
+		Version       int
+		ConstantBytes uint64 `json:"constant_bytes"`
+	}
 	var headerErr error
+	known := func() bool { return said.Version == version || said.Version == constantsVersion }
 	for i, limit := range [...]uint64{maxHeader, maxPart, maxPart} {
 		length := take(8)
 		if len(length) < 8 {
 			break
 		}
 		n := binary.LittleEndian.Uint64(length)
+		if i == len(parts)-1 {
+			limit += min(said.ConstantBytes, maxConstants)
+		}
 		if n > limit {
 			return fail(Damaged, "a part of it has %d bytes, at most %d are read", n, limit)
 		}
-		if i > 0 && (headerErr != nil || said.Version != version) {
+		if i > 0 && (headerErr != nil || !known()) {
 			var skipped int64
 			skipped, err = io.CopyN(whole, r, int64(n))
 			size += int(skipped)
@@ -127,8 +140,8 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	if headerErr != nil {
 		return fail(Damaged, "its header: %v", headerErr)
 	}
-	if said.Version != version {
-		return fail(Version, "it has version %d, this program reads %d", said.Version, version)
+	if !known() {
+		return fail(Version, "it has version %d, this program reads %d and %d", said.Version, version, constantsVersion)
 	}
 	if err := json.Unmarshal(parts[0], &h); err != nil {
 		return fail(Damaged, "its header: %v", err)

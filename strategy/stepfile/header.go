@@ -43,6 +43,8 @@ type header struct {
 	Gradients []string     `json:"gradients,omitempty"`
 	Layouts   []annotation `json:"argument_annotations,omitempty"`
 	Metrics   *metrics     `json:"metrics,omitempty"`
+	// ConstantBytes is the number of bytes of all large constants.
+	ConstantBytes uint64 `json:"constant_bytes,omitempty"`
 }
 
 // target is a saved.Target. Plugin is the identity of [cache.PluginIdentity].
@@ -59,6 +61,8 @@ type target struct {
 type tensor struct {
 	Name     string `json:"name"`
 	Variable bool   `json:"variable,omitempty"`
+	// Constant is set for an argument that is a large constant of the step. Variable is set, too.
+	Constant bool `json:"constant,omitempty"`
 	// Distributed is set for a variable that belongs to no store.
 	Distributed *variable `json:"distributed,omitempty"`
 	DType       string    `json:"dtype"`
@@ -137,6 +141,7 @@ func tensorOut(p spmd.ShardedTensor) tensor {
 	t := tensor{
 		Name: p.Name, DType: p.DType.String(), Local: p.Local, Global: p.Global, Shard: p.Shard,
 		Spec: p.Spec.Shardy("mesh"), PerReplica: p.PerReplica, PerStep: p.PerStep, Annotation: annotationOut(p.Annotation), Donated: p.Donated, Result: p.Result,
+		Constant: p.Constant,
 	}
 	if p.Over.Is() {
 		t.Over = new(replicaShard(p.Over))
@@ -147,7 +152,7 @@ func tensorOut(p spmd.ShardedTensor) tensor {
 // in is the argument or result of a file.
 func (t tensor) in() (p spmd.ShardedTensor, err error) {
 	p.Name, p.Local, p.Global, p.Shard = t.Name, t.Local, t.Global, t.Shard
-	p.PerReplica, p.PerStep, p.Donated, p.Result = t.PerReplica, t.PerStep, t.Donated, t.Result
+	p.PerReplica, p.PerStep, p.Donated, p.Result, p.Constant = t.PerReplica, t.PerStep, t.Donated, t.Result, t.Constant
 	if t.Over != nil {
 		p.Over = spmd.ReplicaShard(*t.Over)
 		if p.Over.Size < 1 || p.Over.Dim < 0 || p.Over.Dim >= len(p.Local) || p.PerReplica {
@@ -183,6 +188,10 @@ func headerOf(s *saved.Step) header {
 	for i, a := range s.Module.Arguments {
 		t, argument := tensorOut(a), s.Arguments[i]
 		t.Variable, t.Ragged, t.Sizes = argument.Variable, argument.Ragged, argument.Sizes
+		if t.Constant {
+			h.Version = constantsVersion
+			h.ConstantBytes += uint64(len(argument.Constant))
+		}
 		if d := argument.Distributed; d != nil {
 			t.Distributed = &variable{
 				Synchronization: strategy.VariableSynchronization(d.Synchronization).String(),
@@ -204,10 +213,14 @@ func headerOf(s *saved.Step) header {
 	return h
 }
 
-// step is the step that the header, its module's text and its program say. What they say is held
-// against itself.
+// step returns the step that the header, the module's text and the serialized program with the
+// constants describe, after it has compared them with each other.
 func (h header) step(text, code []byte) (*saved.Step, error) {
 	m, err := h.module(text)
+	if err != nil {
+		return nil, err
+	}
+	code, constants, err := h.constants(m, code)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +233,8 @@ func (h header) step(text, code []byte) (*saved.Step, error) {
 		return nil, err
 	}
 	for i, t := range h.Arguments {
-		argument := saved.Argument{Variable: t.Variable, Ragged: t.Ragged, Sizes: t.Sizes, Fresh: h.counts(m.Arguments[i])}
+		argument := saved.Argument{
+			Variable: t.Variable, Constant: constants[i], Ragged: t.Ragged, Sizes: t.Sizes, Fresh: h.counts(m.Arguments[i])}
 		if t.Distributed != nil {
 			if argument.Distributed, err = t.Distributed.in(m.Arguments[i]); err != nil {
 				return nil, err

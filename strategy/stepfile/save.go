@@ -31,7 +31,11 @@ func Save(ctx context.Context, w io.Writer, compiled *strategy.CompiledStep) err
 	if err != nil {
 		return err
 	}
-	data, err := encode(headerOf(step), step.Module.Text, step.Code)
+	program := step.Code
+	for _, a := range step.Arguments {
+		program = append(program[:len(program):len(program)], a.Constant...)
+	}
+	data, err := encode(headerOf(step), step.Module.Text, program)
 	if err == nil {
 		_, err = w.Write(data)
 	}

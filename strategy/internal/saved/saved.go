@@ -46,6 +46,8 @@ func (s *Step) Trains() bool { return s.Training && s.Mirrored }
 // Argument describes an argument of a step beyond its tensor.
 type Argument struct {
 	Variable bool
+	// Constant has the elements of a large constant of the step, in row-major order. Variable is set, too.
+	Constant []byte
 	// Distributed is set for a variable that belongs to no store.
 	Distributed *Variable
 	// Fresh variables are made of zeros in a store that lacks them.
