@@ -179,7 +179,7 @@ func (c *config) ahead(ctx context.Context, opts Options) (*Backend, error) {
 func (e *Executable) executeAhead(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	b, p := e.backend, e.state.program
 	data, variables := false, false
-	for _, name := range p.ParameterNames {
+	for _, name := range p.ParameterNames[:givenParameters(p)] {
 		data, variables = data || !isVariable(name), variables || isVariable(name)
 	}
 	if data && variables {

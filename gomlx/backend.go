@@ -97,6 +97,7 @@ func (b *Backend) open(life context.Context, topology tpu.Topology, target lower
 		Target: *b.opts.Target, Precision: b.opts.Precision, Random: b.opts.Random,
 		Partitioned: b.mesh.Size() > 1, Unfused: b.mesh.Size() > 1,
 		Numbered: true, Origins: true,
+		Constant:          b.constant,
 		Compile:           b.compile,
 		Data:              data{b},
 		Name:              b.opts.Name,

@@ -82,6 +82,10 @@ func (b *Backend) place(p *lowering.Program, distributed bool) (places []logical
 	table := tables(p)
 	for i, name := range p.ParameterNames {
 		dims := p.Parameters[i].Dimensions
+		if i >= givenParameters(p) {
+			places = append(places, logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a constant"})
+			continue
+		}
 		place := PlaceData(b.mesh, dims)
 		if table[i] && !place.Spec.IsReplicated() {
 			place = logical.Placement{Spec: sharding.Replicated(len(dims)), Why: "a table: any of its rows may be asked for"}
@@ -103,7 +107,7 @@ func (c *executableState) distributed() bool {
 	return c.program.Replicas*c.program.Partitions > 1 || c.program.Devices != nil
 }
 
-// Close frees all variants.
+// Close frees all variants and constants.
 func (c *executableState) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,15 +116,23 @@ func (c *executableState) Close() error {
 		errs = append(errs, c.variants[key].exe.Close())
 	}
 	c.variants, c.last = nil, nil
+	for _, constant := range c.program.Constants {
+		// A program that runs on another backend keeps its constants.
+		if buf := constant.Value.(*Buffer); buf.memory.backend == c.backend {
+			errs = append(errs, buf.Finalize())
+		}
+	}
 	return errors.Join(errs...)
 }
 
 // Finalize frees the compiled programs.
 func (e *Executable) Finalize() { _ = e.backend.holds.Free(e.state) }
 
-// Inputs returns the names and shapes of the parameters, in order.
+// Inputs returns the names and shapes of the parameters, in order, without those that replace constants.
 func (e *Executable) Inputs() (names []string, inputShapes []shapes.Shape) {
-	return slices.Clone(e.state.program.ParameterNames), slices.Clone(e.state.program.Parameters)
+	p := e.state.program
+	given := givenParameters(p)
+	return slices.Clone(p.ParameterNames[:given]), slices.Clone(p.Parameters[:given])
 }
 
 // Outputs returns the shapes of the results, in order.
@@ -153,8 +165,10 @@ func (e *Executable) execute(inputs []compute.Buffer, donate []bool, defaultDevi
 	if err := b.has(defaultDevice); err != nil {
 		return nil, err
 	}
+	inputs, donate = e.withConstants(inputs, donate)
 	if want := len(p.Parameters) * p.Replicas * p.Partitions; len(inputs) != want {
-		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), want, len(p.Parameters), p.Replicas*p.Partitions)
+		given, devices := givenParameters(p), p.Replicas*p.Partitions
+		return nil, fmt.Errorf("%d inputs, want %d (%d parameters on %d devices)", len(inputs), given*devices, given, devices)
 	}
 	if len(donate) != 0 && len(donate) != len(inputs) {
 		return nil, fmt.Errorf("%d donate flags for %d inputs", len(donate), len(inputs))

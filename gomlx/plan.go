@@ -89,7 +89,7 @@ func (c *executableState) by(p plan.Plan, donated []bool) (made probe.Made, err 
 		return made, err
 	}
 	made.Program = probe.Program{Slice: slice, Program: pjrt.Program{Code: m.Text, Trusted: true}, Options: b.machine.Options(1), Replicas: p.Replicas, Logical: p.Logical()}
-	for i, name := range c.program.ParameterNames {
+	for i, name := range c.program.ParameterNames[:givenParameters(c.program)] {
 		dims := c.program.Parameters[i].Dimensions
 		if isVariable(name) {
 			made.Variables = append(made.Variables, plan.Variable{Path: name, Dims: dims})

@@ -72,7 +72,7 @@ func (b *Backend) checkRules(p *lowering.Program) error {
 	set := unknown == nil
 	var known []logical.Variable
 	data, model, matrix := false, false, false
-	for i, name := range p.ParameterNames {
+	for i, name := range p.ParameterNames[:givenParameters(p)] {
 		if !isVariable(name) {
 			data = true
 			continue
@@ -125,7 +125,7 @@ func (b *Backend) noteWhole(p *lowering.Program, places []logical.Placement) {
 	defer u.mu.Unlock()
 	var whole, parts, unsplit, unknown []string
 	model := false
-	for i, name := range p.ParameterNames {
+	for i, name := range p.ParameterNames[:givenParameters(p)] {
 		model = model || isVariable(name) && len(p.Parameters[i].Dimensions) > 0
 		switch {
 		case isVariable(name) && places[i].Whole != "" && len(places[i].Rules) > 0:

@@ -120,7 +120,8 @@ func (c *executableState) buildOn(frame spmd.Frame, of []int) (*variant, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.backend.agree(fmt.Sprintf("program %q", c.program.Name), "run the same program with the same seed (model.ParamInitialSeed) and options on each host", m.Text); err != nil {
+	if err := c.backend.agree(fmt.Sprintf("program %q", c.program.Name), "run the same program with the same seed (model.ParamInitialSeed) and options on each host",
+		fmt.Append(slices.Clip(m.Text), constantNames(c.program))); err != nil {
 		return nil, err
 	}
 	v := &variant{module: m, of: of}

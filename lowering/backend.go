@@ -96,10 +96,11 @@ type Options struct {
 	// error refuses it.
 	Parameter func(name string, shape shapes.Shape) error
 
-	// Constant, if it is not nil, is called for each constant of the entry function and of its closures,
-	// with the elements in row-major order. It may return a parameter of the entry function that replaces
-	// the constant. If it returns nil, the elements are written into the program's text.
-	Constant func(flat any, dims []int) (compute.Value, error)
+	// Constant, if it is not nil, is called for each constant of the entry function and of its closures
+	// that has at least [LargeConstant] bytes and different elements. elements are the elements in
+	// row-major order, which it must copy. It returns the parameter that replaces the constant, or a
+	// constant without a name to write the elements into the program's text.
+	Constant func(shape shapes.Shape, elements []byte) (Constant, error)
 
 	// Compile turns a finished program into something that runs. Nil returns an *Executable.
 	Compile func(*Program) (compute.Executable, error)

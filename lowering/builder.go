@@ -31,6 +31,9 @@ type Builder struct {
 	compiled             bool
 
 	lines *lines // nil without Options.Origins
+
+	constants      []Constant
+	constantValues map[string]compute.Value // the parameters that replace constants, by name
 }
 
 var _ compute.Builder = (*Builder)(nil)
@@ -198,12 +201,14 @@ func (b *Builder) Compile() (compute.Executable, error) {
 		Partitions:     b.partitions,
 		Devices:        b.devices,
 		Target:         b.backend.opts.Target,
+		Constants:      b.constants,
 	}
 	if b.lines != nil {
 		for i, p := range program.Main().Parameters {
 			p.Origin = b.lines.parameters[i]
 		}
 	}
+	program.constantsLast()
 	if b.backend.opts.Compile != nil {
 		return b.backend.opts.Compile(program)
 	}

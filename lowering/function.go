@@ -111,12 +111,17 @@ func (f *Function) Closure() (compute.Function, error) {
 
 // Parameter adds an argument. Names must be unique in a function.
 func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec) (compute.Value, error) {
+	return f.parameter(name, shape, spec, true)
+}
+
+// parameter adds an argument. It calls Options.Parameter if ask is set.
+func (f *Function) parameter(name string, shape shapes.Shape, spec *compute.ShardingSpec, ask bool) (compute.Value, error) {
 	v, err := f.op(fmt.Sprintf("Parameter %q", name), nil, func([]*stablehlo.Value) *stablehlo.Value {
 		if slices.Contains(f.parameterNames, name) {
 			panic(errors.New("a parameter of this name already exists"))
 		}
-		if ask := f.builder.backend.opts.Parameter; ask != nil && f == f.builder.main {
-			check(ask(name, shape))
+		if allow := f.builder.backend.opts.Parameter; allow != nil && ask && f == f.builder.main {
+			check(allow(name, shape))
 		}
 		s := must(StableHLOShape(shape))
 		var sharding *shardy.ShardingSpec
@@ -144,10 +149,8 @@ func (f *Function) Parameter(name string, shape shapes.Shape, spec *compute.Shar
 // Constant adds a constant from a flat slice in row-major order. The elements are copied into the
 // program's text, unless Options.Constant returns a parameter that replaces the constant.
 func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
-	if replace := f.builder.backend.opts.Constant; replace != nil && f.top() == f.builder.main {
-		if v, err := replace(flat, dims); v != nil || err != nil {
-			return v, err
-		}
+	if v, err := f.replaceConstant(flat, dims); v != nil || err != nil {
+		return v, err
 	}
 	return f.op("Constant", nil, func([]*stablehlo.Value) *stablehlo.Value {
 		value, shape := literal(flat, dims)

@@ -40,6 +40,9 @@ type Program struct {
 
 	// Target is the compiler that the program was lowered for.
 	Target Target
+
+	// Constants describes the last parameters, which replace large constants.
+	Constants []Constant
 }
 
 // Main returns the entry function.

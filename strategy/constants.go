@@ -10,23 +10,18 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A large constant in a program makes the program's text as large as the tensor, and XLA evaluates the
-// operations on it while it compiles. A tensor of largeConstant bytes or more that a step closes over is
-// therefore an argument of the step's program. It is stored in an internal variable that all programs of
-// the strategy with an equal constant share. It is copied to the devices once, before the first run, and
-// freed when the last of these programs is closed.
-
-// largeConstant is the minimum size in bytes of a constant that becomes an argument.
-const largeConstant = 1 << 20
+// operations on it while it compiles. A tensor of lowering.LargeConstant bytes or more that a step closes
+// over is therefore an argument of the step's program. It is stored in an internal variable that all
+// programs of the strategy with an equal constant share. It is copied to the devices once, before the
+// first run, and freed when the last of these programs is closed.
 
 // sharedConstants has the large constants of a strategy's traces and programs.
 type sharedConstants struct {
@@ -48,27 +43,6 @@ type sharedConstant struct {
 type hostConstant struct {
 	tensor *tensors.Tensor
 	upload *semaphore.Weighted // one goroutine copies it
-}
-
-// replaceable returns the elements of a constant as bytes if the constant becomes an argument. It
-// returns nil for a constant that stays in the program's text because it is small, because its elements
-// are equal, or because its elements have less than a byte.
-func replaceable(dtype dtypes.DType, dims []int, flat any) []byte {
-	if dtype == dtypes.InvalidDType || dtype.IsPacked() {
-		return nil
-	}
-	shape := shapes.Make(dtype, dims...)
-	if shape.ByteSize() < largeConstant {
-		return nil
-	}
-	data, err := hostdata.Bytes(flat, dtype, shape.Size())
-	if err != nil {
-		return nil // package lowering returns an error that describes the constant
-	}
-	if size := dtype.Size(); bytes.Equal(data[size:], data[:len(data)-size]) {
-		return nil
-	}
-	return data
 }
 
 // hold returns the constant of a shape with these elements, which it copies. The caller releases it.
@@ -169,13 +143,9 @@ func (v *Variable) constantBytes(ctx context.Context) (data []byte, err error) {
 func constantName(i int) string { return fmt.Sprintf("constant_%d", i) }
 
 // constant implements [spmd.Options.Constant].
-func (t *trace) constant(dtype dtypes.DType, dims []int, flat any) (name string, err error) {
-	elements := replaceable(dtype, dims, flat)
-	if elements == nil {
-		return "", nil
-	}
+func (t *trace) constant(shape shapes.Shape, elements []byte) (name string, err error) {
 	s := t.f.strategy
-	c, err := s.constants.hold(s, shapes.Make(dtype, dims...), elements)
+	c, err := s.constants.hold(s, shape, elements)
 	if err != nil {
 		return "", err
 	}

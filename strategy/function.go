@@ -23,6 +23,11 @@ import (
 // there may be none. The strategy calls it once for each signature that the function runs with, not
 // once for each run. It must not run its own function, nor another function over the same store:
 // such a call waits until its context ends, because the store is in use.
+//
+// A tensor that the step closes over is a constant of its program. A constant of 1 MiB or more becomes
+// an argument of the program: the strategy copies it to each device once, shares the copy between its
+// functions, and frees it with the last function that uses it. docs/limits.md lists the constants that
+// stay in the program's text.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 
 // FunctionOptions describe a step function; they take the place of TensorFlow's

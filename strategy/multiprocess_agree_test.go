@@ -119,7 +119,16 @@ func TestProcessesThatAgreeGoOn(t *testing.T) {
 				return err
 			}
 		}
-		return s.Agree(ctx, "seed", "1")
+		table, want := tableOf(1)
+		out, err := sum(s, table).Run(ctx, int64(1))
+		if err != nil {
+			return err
+		}
+		got, err := out[0].Local(ctx, s.LocalReplicas()[0])
+		if err == nil && got.Value() != want+1 {
+			err = fmt.Errorf("%v with a large constant, want %d", got.Value(), want+1)
+		}
+		return errors.Join(err, s.Agree(ctx, "seed", "1"))
 	}))
 }
 

@@ -159,8 +159,8 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	}
-	// Package ragged must see the constants of a padded step, and the strategy's own programs run with
-	// the variables of each call.
+	// Package ragged reads the constants of a padded step, and the strategy's own programs run with the
+	// variables of each call.
 	if !options.Padded && !f.opts.own {
 		options.Constant = t.constant
 	}

@@ -15,9 +15,6 @@ func (t *Trace) Ask(ask func(name string) error) (done func()) {
 
 // parameter is asked for each parameter of the step.
 func (t *Trace) parameter(name string, _ shapes.Shape) error {
-	if t.adding {
-		return nil // it replaces a constant and is no variable
-	}
 	for _, ask := range slices.Backward(t.asks) {
 		if err := ask(name); err != nil {
 			return err

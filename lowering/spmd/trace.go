@@ -2,11 +2,9 @@ package spmd
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
@@ -34,11 +32,10 @@ type Options struct {
 	Precision lowering.Precision
 	Random    lowering.Random
 	Origins   bool
-	// Constant, if it is not nil, is called for each constant with its elements in row-major order. It
-	// returns the name of an argument that replaces the constant, or "" to keep the constant in the
-	// text. Constants with one name are one argument. It is not called for constants in logical.On and
-	// manual regions, which stay in the text.
-	Constant func(dtype dtypes.DType, dims []int, flat any) (name string, err error)
+	// Constant, if it is not nil, is called for each large constant: see [lowering.Options].Constant. It
+	// returns the name of the argument that replaces the constant. It is not called for constants in
+	// logical.On and manual regions, which stay in the text.
+	Constant func(shape shapes.Shape, elements []byte) (name string, err error)
 	// Padded says that arguments are padded and that [Trace.LeaveOutPadding] follows.
 	Padded bool
 }
@@ -63,8 +60,6 @@ type Trace struct {
 	passes      []pass                    // through regions, in the order in which they began
 	nested      []int                     // the passes that are open, by number
 	asks        []func(name string) error // see Ask
-	constants   map[string]compute.Value  // the parameters that replace constants, by name
-	adding      bool                      // a parameter that replaces a constant is being added
 }
 
 var (
@@ -88,7 +83,7 @@ func NewTrace(opts Options) *Trace {
 		Partitioned: opts.LogicalDevices > 1, Unfused: opts.Padded, Origins: opts.Origins,
 	}
 	if opts.Constant != nil {
-		lowered.Constant, t.constants = t.constant, map[string]compute.Value{}
+		lowered.Constant = t.constant
 	}
 	if t.bad == nil {
 		t.bad = lowered.Check()
@@ -121,30 +116,13 @@ func (t *Trace) replicate(f *lowering.Function, x *stablehlo.Value) (*stablehlo.
 	return f.Mark(x, x.Shape(), replicateMark{})
 }
 
-// constant returns the parameter that replaces a constant, or nil.
-func (t *Trace) constant(flat any, dims []int) (compute.Value, error) {
+// constant implements [lowering.Options.Constant].
+func (t *Trace) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
 	if t.InRegion() || len(region.ManualAxes(t)) > 0 {
-		return nil, nil
+		return c, nil
 	}
-	of := reflect.TypeOf(flat)
-	if of == nil || of.Kind() != reflect.Slice {
-		return nil, nil // for the lowering to reject
-	}
-	dtype := dtypes.FromGoType(of.Elem())
-	name, err := t.opts.Constant(dtype, dims, flat)
-	if name == "" || err != nil {
-		return nil, err
-	}
-	if known := t.constants[name]; known != nil {
-		return known, nil
-	}
-	t.adding = true
-	defer func() { t.adding = false }()
-	v, err := t.main().Parameter(name, shapes.Make(dtype, dims...), nil)
-	if err == nil {
-		t.constants[name] = v
-	}
-	return v, err
+	c.Name, err = t.opts.Constant(shape, elements)
+	return c, err
 }
 
 // Builder starts the one computation of the trace.

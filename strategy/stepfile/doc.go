@@ -13,8 +13,9 @@
 //	loss, err := step.Run(ctx, x, y)
 //
 // A file fits the same build of the plugin, devices of the same kind and the same topology and
-// device assignment; an [*Error] says what does not fit. It names the step's variables, whose
-// values are not part of it: they come from a checkpoint, or from the model.
+// device assignment; an [*Error] says what does not fit. It contains the tensors that the step closes
+// over. It names the step's variables, whose values are not part of it: they come from a checkpoint, or
+// from the model.
 //
 // The file holds machine code, which runs: whoever can change the file can do all that the process
 // that loads it can do. Its checksums find damage, not malice. Load what you wrote yourself and

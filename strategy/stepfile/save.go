@@ -11,8 +11,8 @@ import (
 
 // Save writes a compiled step, for [Load] in another process, on the same kind of devices with the
 // same plugin build, for example a step that was compiled ahead of time. It has the place of
-// tf.saved_model.save, and is no SavedModel. The file holds no values of variables, which belong to
-// checkpoints; it names the variables, those of the store and distributed ones, and describes them.
+// tf.saved_model.save, and is no SavedModel. The file contains the tensors that the step closes over, but
+// no values of variables, which belong to checkpoints; it names the variables, those of the store and distributed ones, and describes them.
 // A loop of steps (see [strategy.BatchStack]) is saved with its number of steps. A step that
 // strategy.Options.Compiler found in a cache is compiled once more, because a program from a cache
 // cannot be written out again (pjrt.ErrDeserialized); ctx bounds that.

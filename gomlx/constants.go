@@ -1,0 +1,60 @@
+package gomlx
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/lowering"
+)
+
+// A large constant of a graph is a parameter of its program, for the reasons that package strategy gives. An
+// Executable adds the constants to the inputs of each execution. Each device has a copy of a constant, which
+// is made once, at the first execution. A program's text does not depend on the elements of its large
+// constants; their names have a hash of the elements, which the hosts compare.
+
+// constant implements [lowering.Options.Constant]. The value is a Buffer.
+func (b *Backend) constant(shape shapes.Shape, elements []byte) (c lowering.Constant, err error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, shape)
+	hash.Write(elements)
+	c.Name = fmt.Sprintf("constant_%x", hash.Sum(nil)[:16])
+	c.Value, err = b.newBuffer(&memory{backend: b, shape: shape.Clone(), host: bytes.Clone(elements)})
+	return c, err
+}
+
+// givenParameters returns the number of parameters that a caller gives: all but the constants.
+func givenParameters(p *lowering.Program) int { return len(p.ParameterNames) - len(p.Constants) }
+
+// withConstants adds the constants to the inputs of each device. It leaves inputs that have them as they
+// are.
+func (e *Executable) withConstants(inputs []compute.Buffer, donate []bool) ([]compute.Buffer, []bool) {
+	p := e.state.program
+	given, devices := givenParameters(p), p.Replicas*p.Partitions
+	if len(p.Constants) == 0 || len(inputs) != given*devices || len(donate) != 0 && len(donate) != len(inputs) {
+		return inputs, donate
+	}
+	all := make([]compute.Buffer, 0, len(p.ParameterNames)*devices)
+	donated := make([]bool, 0, cap(all))
+	for d := range devices {
+		all = append(all, inputs[d*given:(d+1)*given]...)
+		if len(donate) > 0 {
+			donated = append(donated, donate[d*given:(d+1)*given]...)
+		} else {
+			donated = append(donated, make([]bool, given)...)
+		}
+		for _, c := range p.Constants {
+			all, donated = append(all, c.Value.(*Buffer)), append(donated, false)
+		}
+	}
+	return all, donated
+}
+
+// constantNames returns the names of the constants of a program, which have their hashes.
+func constantNames(p *lowering.Program) []string {
+	return slices.Clone(p.ParameterNames[givenParameters(p):])
+}

@@ -1,0 +1,113 @@
+package lowering
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+)
+
+// LargeConstant is the minimum size in bytes of a constant for which [Options.Constant] is called.
+const LargeConstant = 1 << 20
+
+// Constant is a parameter of the entry function that replaces a large constant.
+type Constant struct {
+	// Name is the name of the parameter. Constants of one name are one parameter.
+	Name string
+	// Value is the value that [Options.Constant] returned with the first constant of this name.
+	Value any
+}
+
+// largeElements returns the shape of a large constant and its elements as bytes in row-major order. The
+// bytes are nil for a constant that stays in the text because it is small, because its elements are
+// equal, or because its elements have less than a byte.
+func largeElements(flat any, dims []int) (shape shapes.Shape, elements []byte) {
+	value := reflect.ValueOf(flat)
+	if !value.IsValid() || value.Kind() != reflect.Slice || slices.ContainsFunc(dims, func(d int) bool { return d < 1 }) {
+		return shape, nil
+	}
+	dtype := dtypes.FromGoType(value.Type().Elem())
+	if dtype == dtypes.InvalidDType || dtype.IsPacked() || value.Len()*dtype.Size() < LargeConstant {
+		return shape, nil
+	}
+	shape = shapes.Make(dtype, dims...)
+	elements = dtypes.UnsafeByteSliceFromAny(flat)
+	if shape.Size() != value.Len() || len(elements) != value.Len()*dtype.Size() { // literal returns the error
+		return shape, nil
+	}
+	if size := dtype.Size(); bytes.Equal(elements[size:], elements[:len(elements)-size]) {
+		return shape, nil
+	}
+	return shape, elements
+}
+
+// replaceConstant returns the parameter that replaces a constant of f, or nil.
+func (f *Function) replaceConstant(flat any, dims []int) (compute.Value, error) {
+	b := f.builder
+	replace := b.backend.opts.Constant
+	if replace == nil || f.top() != b.main {
+		return nil, nil
+	}
+	shape, elements := largeElements(flat, dims)
+	if elements == nil {
+		return nil, nil
+	}
+	if err := f.check(); err != nil {
+		return nil, &OpError{Op: "Constant", Function: f.name, Err: err}
+	}
+	c, err := replace(shape, elements)
+	if c.Name == "" || err != nil {
+		return nil, err
+	}
+	if v := b.constantValues[c.Name]; v != nil {
+		return v, nil
+	}
+	v, err := b.main.parameter(c.Name, shape, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	if b.constantValues == nil {
+		b.constantValues = map[string]compute.Value{}
+	}
+	b.constantValues[c.Name] = v
+	b.constants = append(b.constants, c)
+	return v, nil
+}
+
+// constantsLast moves the parameters that replace constants behind the other parameters.
+func (p *Program) constantsLast() {
+	if len(p.Constants) == 0 {
+		return
+	}
+	constant := map[string]bool{}
+	for _, c := range p.Constants {
+		constant[c.Name] = true
+	}
+	var order, last []int
+	for i, name := range p.ParameterNames {
+		if constant[name] {
+			last = append(last, i)
+		} else {
+			order = append(order, i)
+		}
+	}
+	order = append(order, last...)
+	main := p.Main()
+	p.ParameterNames, p.Parameters, p.Shards = permuted(p.ParameterNames, order), permuted(p.Parameters, order), permuted(p.Shards, order)
+	main.Parameters = permuted(main.Parameters, order)
+}
+
+func permuted[T any](all []T, order []int) []T {
+	if len(all) != len(order) {
+		panic(fmt.Sprintf("%d parameters in an order of %d", len(all), len(order)))
+	}
+	out := make([]T, len(all))
+	for i, from := range order {
+		out[i] = all[from]
+	}
+	return out
+}
