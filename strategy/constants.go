@@ -98,7 +98,7 @@ func (all *sharedConstants) close() (errs []error) {
 }
 
 // releaseConstants ends the use of constants by a trace that has no program.
-func (s *TPUStrategy) releaseConstants(held []*sharedConstant) {
+func releaseConstants(s *TPUStrategy, held []*sharedConstant) {
 	if len(held) == 0 {
 		return
 	}

@@ -283,7 +283,7 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	if err != nil {
 		return nil, err
 	}
-	f.strategy.releaseConstants(t.constants)
+	releaseConstants(f.strategy, t.constants)
 	return m, nil
 }
 

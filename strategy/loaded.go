@@ -80,7 +80,7 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
 	defer func() {
 		if err != nil {
-			s.releaseConstants(p.constants)
+			releaseConstants(s, p.constants)
 		}
 	}()
 	l.setPadding(p)

@@ -61,7 +61,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	if err == nil {
 		defer func() {
 			if err != nil {
-				s.releaseConstants(t.constants)
+				releaseConstants(s, t.constants)
 			}
 		}()
 	}

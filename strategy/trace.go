@@ -75,7 +75,7 @@ func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *
 			return m, t, err
 		}
 		if t != nil {
-			f.strategy.releaseConstants(t.constants)
+			releaseConstants(f.strategy, t.constants)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
 		}
 		if err != nil && begun != nil {
-			f.strategy.releaseConstants(begun.constants)
+			releaseConstants(f.strategy, begun.constants)
 		}
 	}()
 	if f.step == nil {
