@@ -90,9 +90,9 @@ var tpuPaths = []string{"/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/
 // set but not valid, Find returns an error and does not continue. The error is a [*FindError].
 func Find(o FindOptions) (Location, error) {
 	hint, ok := map[string]string{
-		"cpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cpu`, or `make plugin` in a clone",
-		"tpu":  "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install tpu`, or `make plugin-tpu` in a clone",
-		"cuda": "run `go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install cuda`, or set $TPUSTRATEGY_CUDA_PLUGIN to its path",
+		"cpu":  "run `" + installCommand("cpu") + "`, or `make plugin` in a clone",
+		"tpu":  "run `" + installCommand("tpu") + "`, or `make plugin-tpu` in a clone",
+		"cuda": "run `" + installCommand("cuda") + "`, or set $TPUSTRATEGY_CUDA_PLUGIN to its path",
 	}[o.Kind]
 	if !ok {
 		return Location{}, optionError("Kind", `use "cpu", "tpu" or "cuda"`, "%q is not a kind of plugin", o.Kind)

@@ -36,6 +36,10 @@ type OpenOptions struct {
 // them. A group may have write permission if it is a system group or the process is a member of it.
 // Directories with the sticky bit, such as /tmp, are accepted. Otherwise the reason is
 // PluginUntrusted, and the cause is a [*PathError].
+//
+// A library that the install command has put into the user's cache directory must not have changed
+// since. Otherwise the reason is PluginDamaged. Inspect hashes such a library only if its size or its
+// modification time has changed.
 func Inspect(path string, opts ...OpenOptions) (string, error) {
 	if len(opts) > 1 {
 		return "", optionError("OpenOptions", "pass at most one", "there are %d", len(opts))
@@ -59,6 +63,9 @@ func Inspect(path string, opts ...OpenOptions) (string, error) {
 			}
 		}
 		return "", pluginError(path, reason, "", err)
+	}
+	if err := checkInstalled(real); err != nil {
+		return "", err
 	}
 	if err := checkLibrary(real); err != nil {
 		return "", err

@@ -10,7 +10,7 @@ import (
 // PluginReason is the reason why a file cannot be used as a plugin.
 type PluginReason int
 
-// These are the reasons, in the order in which Open checks them.
+// These are the reasons.
 const (
 	PluginMissing    PluginReason = iota + 1 // the file does not exist or cannot be read
 	PluginNotFile                            // a directory, a pipe or another special file
@@ -24,6 +24,7 @@ const (
 	PluginVersion                            // the API version is not supported
 	PluginInitialize                         // PJRT_Plugin_Initialize failed
 	PluginChanged                            // the hash is not OpenOptions.SHA256
+	PluginDamaged                            // changed or truncated since it was installed
 )
 
 // pluginReasons has the phrase and the default hint for each reason.
@@ -39,6 +40,7 @@ var pluginReasons = map[PluginReason]struct{ phrase, hint string }{
 	PluginBadTable:   {"bad function table", "install another version of the plugin"},
 	PluginVersion:    {"unsupported API version", "install another version of the plugin"},
 	PluginInitialize: {"failed to initialize", ""},
+	PluginDamaged:    {"damaged", "install the plugin again"},
 	PluginChanged: {"unexpected contents",
 		"install the library with the expected hash, or change the expected hash"},
 }

@@ -3,8 +3,9 @@
 #
 # pip fetches the wheel named in pins.tsv, by hash, and its library is unpacked
 # into <user cache>/tpustrategy/plugins/<sha256 of the wheel>/. A second run finds
-# it there, holds it against the library's own hash, and does nothing; a file that
-# was cut short or changed is replaced. The directory appears by one rename, so a
+# it there, compares the library's own hash, and does nothing; a file that was
+# truncated or changed is replaced. A file beside the library, *.verified, records
+# the size and the modification time of the library that has the hash. The directory appears by one rename, so a
 # run that is interrupted, or two at once, never leave half a plugin behind.
 # Prints the library's path as the last line of standard output.
 set -eu
@@ -52,7 +53,14 @@ pinned() {
   [ -f "$1/$inside" ] && [ "$(sha256sum <"$1/$inside")" = "$library_sha  -" ] || return 1
   [ -z "$tools" ] || { [ -x "$1/$tool" ] && [ -f "$1/$tool_needs" ] && [ "$(sha256sum <"$1/$tool")" = "$tool_sha  -" ]; }
 }
+# record DIR: notes the size and the modification time of the library, so that programs hash it only if one
+# of them has changed. Without GNU stat, or where DIR cannot be written to, programs do it themselves.
+record() {
+  line=$(stat -c "$library_sha %s %.9Y" "$1/$inside" 2>/dev/null) || return 0
+  [ "$(cat "$1/$inside.verified" 2>/dev/null)" = "$line" ] || (echo "$line" >"$1/$inside.verified") 2>/dev/null || true
+}
 if pinned "$dir"; then
+  record "$dir"
   echo "$path"
   exit 0
 fi
@@ -100,6 +108,8 @@ fi
 
 pinned "$work/unpacked" ||
   fail "the library of $package $version did not unpack whole into $plugins: is the disk full?"
+
+record "$work/unpacked"
 
 # What is damaged goes away first; programs that have it open keep it.
 if [ -e "$dir" ] && ! pinned "$dir"; then

@@ -3,6 +3,7 @@ package pins
 import (
 	_ "embed"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,6 +77,18 @@ func (p Pin) LibraryPath(userCacheDir string) string {
 		dir = filepath.Join(dir, "plugin")
 	}
 	return filepath.Join(dir, filepath.Base(p.Library))
+}
+
+// RecordSuffix follows the name of an installed library in the name of its record, which contains the text
+// of [Pin.Record].
+const RecordSuffix = ".verified"
+
+// Record returns the hash, the size in bytes and the modification time of an installed library whose hash
+// was verified. While the record matches the file, the file is not hashed again. install.sh writes the
+// same text.
+func (p Pin) Record(info fs.FileInfo) string {
+	t := info.ModTime()
+	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())
 }
 
 // HeaderPath returns where the installer puts the wheel's pjrt_c_api.h, or "" if the wheel ships

@@ -66,8 +66,21 @@ func TestTheInstallerReplacesWhatIsNotWhole(t *testing.T) {
 			got, err := os.ReadFile(path)
 			require.NoError(t, err)
 			assert.Equal(t, library, string(got))
+			installed := pin
+			installed.LibrarySHA256 = hex.EncodeToString(hash[:])
+			requireRecord := func() {
+				t.Helper()
+				info, err := os.Stat(path)
+				require.NoError(t, err)
+				text, err := os.ReadFile(path + RecordSuffix)
+				require.NoError(t, err)
+				assert.Equal(t, installed.Record(info)+"\n", string(text))
+			}
+			requireRecord()
+			require.NoError(t, os.Remove(path+RecordSuffix))
 			downloads, stdout, stderr, err = install(t)
 			require.NoError(t, err, stderr)
+			requireRecord()
 			assert.Zero(t, downloads, "a second run finds it whole")
 			assert.Equal(t, path+"\n", stdout)
 			assert.Empty(t, stderr)

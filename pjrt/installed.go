@@ -1,0 +1,81 @@
+package pjrt
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/pins"
+)
+
+// installCommand returns the command that installs the plugin of a kind.
+func installCommand(kind string) string {
+	return "go run -mod=mod github.com/tpustrategy/tpustrategy/cmd/tpustrategy install " + kind
+}
+
+// checkInstalled returns an error if the library at path is one of the installer's and was changed or
+// truncated since. A library elsewhere passes.
+//
+// Hashing a library costs up to a second. The installer therefore records the size and the modification
+// time of the library that it verified, in a file beside the library. checkInstalled hashes the library
+// only if the record is missing or different, and then writes a new record if it can.
+func checkInstalled(path string) error {
+	pin, ok := pinOf(path)
+	if !ok {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return pluginError(path, PluginMissing, "", err)
+	}
+	if isRecorded(path, pin, info) {
+		return nil
+	}
+	found, err := fileSHA256(path)
+	if err != nil {
+		return pluginError(path, PluginMissing, "", err)
+	}
+	if found != pin.LibrarySHA256 {
+		e := pluginError(path, PluginDamaged, fmt.Sprintf("it has %d bytes with the SHA-256 %s, not the library of %s %s with the SHA-256 %s",
+			info.Size(), found, pin.Package, pin.Version, pin.LibrarySHA256), nil)
+		e.Hint = fmt.Sprintf("run `%s` to install it again", installCommand(pin.Kind))
+		return e
+	}
+	// A cache that cannot be written to costs the hash at each start.
+	_ = files.Replace(path+pins.RecordSuffix, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, pin.Record(info))
+		return err
+	})
+	return nil
+}
+
+// pinOf returns the pin of a library in the installer's folder. The folder is named by the hash of the
+// pin's wheel.
+func pinOf(path string) (pins.Pin, bool) {
+	for _, p := range pins.All() {
+		if strings.HasSuffix(path, p.LibraryPath("/")) {
+			return p, true
+		}
+	}
+	return pins.Pin{}, false
+}
+
+// isRecorded reports whether the installer's record has the size and the modification time of a library.
+func isRecorded(path string, pin pins.Pin, info fs.FileInfo) bool {
+	f, _, err := files.Open(path + pins.RecordSuffix)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const most = 256
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	recorded, want := strings.TrimSpace(string(text)), pin.Record(info)
+	if info.ModTime().Nanosecond() == 0 { // an archive, such as a container's image, may keep seconds only
+		recorded, _, _ = strings.Cut(recorded, ".")
+		want, _, _ = strings.Cut(want, ".")
+	}
+	return err == nil && recorded == want
+}
