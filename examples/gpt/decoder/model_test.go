@@ -91,3 +91,18 @@ func TestEveryMeshAndFormGivesTheLossesOfOneDevice(t *testing.T) {
 		})
 	}
 }
+
+// The report counts six products for the attention of a layer with grouped queries, and three for each
+// matrix. In half precision the gradient of each product is also traced in float32, and nothing reads it.
+func TestTheReportCountsTheProductsOfTheModel(t *testing.T) {
+	c := small()
+	tokens, head := c.Batch*c.Sequence, c.Width/c.Heads
+	matrices := c.Layers*(2*c.Width*head*(c.Heads+c.KeyHeads)+3*c.Width*c.Hidden) + c.Width*c.Vocabulary
+	attention := c.Layers * 2 * c.Batch * c.Heads * c.Sequence * c.Sequence * head
+	s := strategytest.New(t, 1, 1, strategy.Options{})
+	for _, policy := range []precision.Policy{{}, precision.MixedBFloat16} {
+		step := strategytest.OK(train.New(s, model.NewStore(), optimizer.Adam().Done(), c.Loss, train.Options{Precision: policy}))
+		r := strategytest.OK(strategytest.OK(step.Compiled(t.Context(), c.Windows())).Report())
+		assert.Equal(t, float64(3*2*(tokens*matrices+attention)), r.Cost.ModelFLOPs)
+	}
+}
