@@ -24,9 +24,11 @@ type layer struct {
 
 	results Results
 	ends    []func() // see restore
-	changed []*stack // have another value after the layer
-	lost    []*loss  // were added to
-	learned bool     // of variables of the step that the block writes
+	// rewindScopes restores which scopes of the step were in use before the trace.
+	rewindScopes func()
+	changed      []*stack // have another value after the layer
+	lost         []*loss  // were added to
+	learned      bool     // of variables of the step that the block writes
 }
 
 // newLayer makes the store of a trace.
@@ -144,8 +146,9 @@ func (l *layer) begin() {
 	}
 	l.graph.AttachState(runKey{}, l.run)
 	l.ends = append(l.ends, func() { l.graph.AttachState(runKey{}, around) })
-	if enter, ok := l.graph.State(scopesKey{}).(func() func()); ok {
-		l.ends = append(l.ends, enter())
+	l.rewindScopes = func() {}
+	if mark, ok := l.graph.State(scopesKey{}).(func() func()); ok {
+		l.rewindScopes = mark()
 	}
 	for _, loss := range l.losses {
 		loss.begin()

@@ -163,6 +163,7 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 		if r.asked || l.unknown() {
 			r.asked = true
 			_ = recover() // whatever GoMLX and the block made of it
+			l.rewindScopes()
 			r.learn(l)
 		}
 	}()

@@ -233,6 +233,6 @@ func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicingKey{}, s) }
 
 type scopesKey struct{}
 
-// SetScopes sets a function that loops call before each trace of their block, which may be traced
-// several times: the block may use scopes of the step again. leave ends the trace.
-func SetScopes(g *graph.Graph, enter func() (leave func())) { g.AttachState(scopesKey{}, enter) }
+// SetScopes sets a function that loops call before each trace of their block. Loops call rewind when they
+// give up the trace, so that the next trace may use the same scopes of the step.
+func SetScopes(g *graph.Graph, mark func() (rewind func())) { g.AttachState(scopesKey{}, mark) }

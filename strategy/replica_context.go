@@ -102,10 +102,15 @@ func (rc *ReplicaContext) inMain() bool {
 
 // Scope returns the scope of the store at the given path, or its root scope: layers make their
 // variables there. Give each layer a path of its own. A second layer of one kind at one path is an
-// error, because the two layers would share their variables. To share them on purpose, use
-// GoMLX's Shared: rc.Scope().Shared("hidden") returns the scope of rc.Scope("hidden") a second time.
-// Several layers may use scopes inside of one scope, such as rc.Scope("conv").In("1"). Scope panics
-// with an [*Error] if the function has no store.
+// error, because the two layers would share their variables; this includes layers in loops. To share
+// them on purpose, use GoMLX's Shared: rc.Scope().Shared("hidden") returns the scope of
+// rc.Scope("hidden") a second time. Several layers may use scopes inside of one scope, such as
+// rc.Scope("conv").In("1").
+//
+// The rule covers layers that make their variables in a sub-scope by [model.Scope.In], as most layers of
+// GoMLX do. A layer that calls [model.Scope.VariableWithShape] in the scope itself, such as
+// layers.Embedding, is not checked: a second request of a variable is also how a model reads the table
+// of an embedding again. Scope panics with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	rc.requireTracing("Scope")
 	if rc.state.Scope == nil {

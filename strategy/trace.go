@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/shapes"
@@ -96,9 +97,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 				if layer == model.RootScopePath {
 					layer = model.JoinPath(layer, used[1])
 				}
-				cause = fault.New(errkind.ValueError, fmt.Sprintf("scope %q", layer), fmt.Sprintf(
-					"give each layer a scope of its own, or request the sharing with Scope.Shared, as in rc.Scope().Shared(%q)", path.Base(layer)),
-					"a second layer makes its variables in %q, so the two layers would share their variables", model.JoinPath(used[2], used[1]))
+				cause = sharedScope(layer, model.JoinPath(used[2], used[1]))
 			}
 			err = f.withoutRows(values, &TraceError{Function: f.opts.Name, Where: panickedAt(), Err: cause})
 		}
@@ -133,6 +132,19 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 		return nil, nil, err
 	}
 	return m, t, nil
+}
+
+// sharedScope returns the error of a second layer that makes variables in a scope that is in use.
+func sharedScope(layer, at string) error {
+	var around []string
+	for name := range strings.SplitSeq(strings.Trim(path.Dir(layer), model.ScopeSeparator), model.ScopeSeparator) {
+		if name != "" {
+			around = append(around, strconv.Quote(name))
+		}
+	}
+	return fault.New(errkind.ValueError, fmt.Sprintf("scope %q", layer), fmt.Sprintf(
+		"give each layer a scope of its own, or request the sharing with Scope.Shared, as in rc.Scope(%s).Shared(%q)", strings.Join(around, ", "), path.Base(layer)),
+		"a second layer makes its variables in %q, so the two layers would share their variables", at)
 }
 
 // withoutRows says of a trace that failed with a batch of no rows that the batch is why: many ops
@@ -170,7 +182,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	t.rc = &ReplicaContext{strategy: s, graph: t.graph, state: stepstate.New()}
 	t.rc.ctx = mode.WithTrace(mode.With(ctx, mode.Mode{Strategy: s, Replica: true, Update: -1}), t.rc)
 	region.SetHeld(t.graph, t.rc.capturedVariables)
-	loop.SetScopes(t.graph, t.rc.state.NewScopes)
+	loop.SetScopes(t.graph, t.rc.state.MarkScopes)
 	if s.sharding {
 		loop.SetSlicer(t.graph, func(v *model.Variable) ([]*graph.Node, func([]*graph.Node) *graph.Node) {
 			_, stacks, layer := t.rc.slicing(v)
