@@ -6,21 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// notWrapped lists the pages whose prose is wider than 100 columns.
-var notWrapped = []string{"errors.md"}
-
-// tooLong lists the pages with 2,000 words or more.
-var tooLong = []string{
-	"ahead-of-time.md",
-}
 
 // TestPagesAreShort limits each page to 2,000 words, with its tables and code.
 func TestPagesAreShort(t *testing.T) {
@@ -30,11 +21,7 @@ func TestPagesAreShort(t *testing.T) {
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
 		words := len(strings.Fields(string(page)))
-		if slices.Contains(tooLong, name) {
-			assert.GreaterOrEqual(t, words, 2000, "%s is short: remove it from the list", name)
-		} else {
-			assert.Less(t, words, 2000, "%s: words", name)
-		}
+		assert.Less(t, words, 2000, "%s: words", name)
 	}
 }
 
@@ -88,10 +75,6 @@ func TestPagesAreWrapped(t *testing.T) {
 				wide++
 			}
 		}
-		if slices.Contains(notWrapped, name) {
-			assert.NotZero(t, wide, "%s is wrapped: remove it from the list", name)
-		} else {
-			assert.Zero(t, wide, "%s: lines of more than 100 columns", name)
-		}
+		assert.Zero(t, wide, "%s: lines of more than 100 columns", name)
 	}
 }

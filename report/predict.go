@@ -14,7 +14,7 @@ import (
 // Prediction is the time that one run of a program should take on its slice, by what takes it. It
 // knows the program, the chips and the links, and nothing of input, hosts, launches and waiting for
 // other processes. It has been held against published measurements of single operations; see
-// docs/ahead-of-time.md. It is no measurement and, unlike the roofline, no bound.
+// docs/predicted-time.md. It is no measurement and, unlike the roofline, no bound.
 type Prediction struct {
 	// Seconds is the sum of Products, Memory and the exposed parts of Interconnect and Network.
 	Seconds float64 `json:"seconds"`

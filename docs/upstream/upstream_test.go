@@ -84,7 +84,7 @@ func TestEveryPatchIsWhole(t *testing.T) {
 	for _, p := range readPatches(t) {
 		page, err := os.ReadFile(filepath.Join(p.Name, "README.md"))
 		require.NoError(t, err)
-		for _, heading := range []string{"## What is wrong", "## How to see it", "## What the patch changes", "## What it does not"} {
+		for _, heading := range []string{"## Problem", "## Reproduction", "## Change", "## Not included"} {
 			assert.Contains(t, string(page), heading, p.Name)
 		}
 		assert.Contains(t, string(index), "]("+p.Name+"/README.md)", "the index")

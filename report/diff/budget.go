@@ -58,7 +58,7 @@ var kinds = report.CollectiveKinds()
 // ParseBudget reads the JSON form of a budget. Errors match [ErrBudget]: unknown keys, keys that are
 // there twice or differ only in letter case, figures that no step has, and limits that bound nothing.
 func ParseBudget(data []byte) (*Budget, error) {
-	const hint = "see docs/ahead-of-time.md for the form"
+	const hint = "see docs/compare-steps.md for the form"
 	var b Budget
 	if err := strictjson.Decode(data, &b); err != nil {
 		return nil, unusable(err, "", hint, "")
