@@ -1,10 +1,15 @@
-// Package docs has no code of its own. Its tests hold the pages of this directory, and the README,
-// to the code: the commands run, the blocks of Go compile or are pieces of files that do, an error
-// that errors.md shows has the text that the library gives, a Go name that a page or a comment of a Go
-// file uses exists, every name of TensorFlow's contract that the tensorflow pages translate has its
-// counterpart and a test, which testdata/from-tensorflow.txt names, and no line is too wide.
+// Package docs contains the documentation pages and their tests. The tests check the pages and the README
+// against the code:
 //
-// Run the tests with -update to write the texts in the pages anew:
+//   - Commands run, and commands with shown output print that output.
+//   - Go code compiles, or is part of a file that compiles.
+//   - Error messages in errors.md equal the messages of the module.
+//   - Go names in pages and comments exist.
+//   - Each name of TensorFlow in the tables has a counterpart and a test, which testdata/from-tensorflow.txt
+//     lists.
+//   - Pages have fewer than 2,000 words, lines of at most 100 columns, and working links.
+//
+// Run the tests with -update to write the error messages into errors.md:
 //
 //	go test ./docs -update
 package docs

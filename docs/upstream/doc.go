@@ -1,2 +1,2 @@
-// Package upstream holds the patches of this directory to the modules that they change.
+// Package upstream contains patches for other modules and tests that each patch applies.
 package upstream
