@@ -10,49 +10,50 @@ import (
 type Kind int
 
 const (
-	// Unknown is the kind of an error that does not tell its kind, such as most errors of other
-	// modules.
+	// Unknown is the kind of an error without a kind, such as most errors of other modules.
 	Unknown Kind = iota
-	// ValueError says that a value does not fit.
+	// ValueError means that a value is invalid.
 	ValueError
-	// TypeError says that a value is of the wrong sort or dtype.
+	// TypeError means that a value has the wrong type or dtype.
 	TypeError
-	// RuntimeError says that a call failed, or does not belong where it was made.
+	// RuntimeError means that a call failed or is not allowed in the current state.
 	RuntimeError
-	// NotImplementedError says that this module, or the plugin, does not do what was asked.
+	// NotImplementedError means that this module or the plugin does not support an operation.
 	NotImplementedError
-	// AssertionError says that a nest, a destination or a value breaks a precondition.
+	// AssertionError means that a nest, a destination or a value violates a precondition.
 	AssertionError
-	// InvalidArgumentError says that an op or a compiler cannot take a shape or a program.
+	// InvalidArgumentError means that an op or a compiler does not support a shape or a program.
 	InvalidArgumentError
-	// OutOfRangeError says that the input has ended.
+	// OutOfRangeError means that the input is exhausted.
 	OutOfRangeError
-	// NotFoundError says that a file, a device or a name does not exist.
+	// NotFoundError means that a file, a device or a name does not exist.
 	NotFoundError
-	// ResourceExhaustedError says that memory does not suffice.
+	// ResourceExhaustedError means that there is not enough memory or disk space.
 	ResourceExhaustedError
-	// DataLossError says that stored bytes have changed.
+	// DataLossError means that stored data is corrupt.
 	DataLossError
-	// FailedPreconditionError says that an object is in a state in which it cannot be used, such as
-	// an object that is closed elsewhere.
+	// FailedPreconditionError means that an object cannot be used in its current state, for example
+	// because it is closed.
 	FailedPreconditionError
-	// UnavailableError says that another process or a service does not answer.
+	// UnavailableError means that another process or a service does not respond.
 	UnavailableError
-	// PermissionDeniedError says that the user may not do something, or should not trust something.
+	// PermissionDeniedError means that permission is missing, or that an object is not trusted.
 	PermissionDeniedError
-	// DeadlineExceededError says that a wait took longer than its context.
+	// DeadlineExceededError means that the deadline of a context has passed.
 	DeadlineExceededError
-	// CancelledError says that the context of the work was canceled.
+	// CancelledError means that the context was canceled.
 	CancelledError
-	// InternalError says that a plugin or this module has a fault.
+	// InternalError means that a plugin or this module has a bug.
 	InternalError
 )
 
-var names = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "AssertionError", "InvalidArgumentError",
-	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError", "UnavailableError",
+var names = [...]string{"unknown", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "AssertionError",
+	"InvalidArgumentError",
+	"OutOfRangeError", "NotFoundError", "ResourceExhaustedError", "DataLossError", "FailedPreconditionError",
+	"UnavailableError",
 	"PermissionDeniedError", "DeadlineExceededError", "CancelledError", "InternalError"}
 
-// String returns the name of TensorFlow's exception.
+// String returns the name of the TensorFlow exception.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(names) {
 		return names[Unknown]
@@ -60,17 +61,17 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is an error that knows its kind.
+// Error is an error with a kind.
 type Error interface {
 	error
 	Kind() Kind
 }
 
-// Of returns the kind of the first error in err's tree that has one. Errors of Go's own packages
-// have a kind too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission, and the two errors of
-// contexts.
+// Of returns the kind of the first error in the tree of err that has one. Some errors of the
+// standard library have a kind, too: errors.ErrUnsupported, fs.ErrNotExist, fs.ErrPermission,
+// context.Canceled and context.DeadlineExceeded.
 func Of(err error) Kind {
-	if k := of(err); k != Unknown {
+	if k := kindOf(err); k != Unknown {
 		return k
 	}
 	switch {
@@ -89,7 +90,7 @@ func Of(err error) Kind {
 	return Unknown
 }
 
-func of(err error) Kind {
+func kindOf(err error) Kind {
 	if err == nil {
 		return Unknown
 	}
@@ -100,10 +101,10 @@ func of(err error) Kind {
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return of(e.Unwrap())
+		return kindOf(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
-			if k := of(err); k != Unknown {
+			if k := kindOf(err); k != Unknown {
 				return k
 			}
 		}
@@ -111,15 +112,16 @@ func of(err error) Kind {
 	return Unknown
 }
 
-// Or returns the kind of err as [Of] does, or otherwise if that is not known.
-func Or(err error, otherwise Kind) Kind {
+// Or returns the kind of err, or fallback if the kind is unknown.
+func Or(err error, fallback Kind) Kind {
 	if k := Of(err); k != Unknown {
 		return k
 	}
-	return otherwise
+	return fallback
 }
 
-// New returns an error of a kind, for package-level errors that others match with errors.Is.
+// New returns an error with a kind. It is used for package-level errors that callers match with
+// errors.Is.
 func New(kind Kind, text string) error { return &sentinel{text, kind} }
 
 type sentinel struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// methods are the names of the methods of a package's exported types, and where the exported
-// variables are made by errors.New.
+// methods returns the methods of the exported types of a package with their result types, and the
+// exported variables that are initialized with errors.New.
 func methods(t *testing.T, dir string) (types map[string]map[string]string, plain []string) {
 	t.Helper()
 	types = map[string]map[string]string{}
@@ -40,7 +40,7 @@ func methods(t *testing.T, dir string) (types map[string]map[string]string, plai
 						continue
 					}
 					for i, name := range v.Names {
-						if name.IsExported() && i < len(v.Values) && called(v.Values[i]) == "errors.New" {
+						if name.IsExported() && i < len(v.Values) && callee(v.Values[i]) == "errors.New" {
 							plain = append(plain, dir+"."+name.Name)
 						}
 					}
@@ -67,7 +67,7 @@ func methods(t *testing.T, dir string) (types map[string]map[string]string, plai
 	return types, plain
 }
 
-func called(x ast.Expr) string {
+func callee(x ast.Expr) string {
 	if call, ok := x.(*ast.CallExpr); ok {
 		return text(call.Fun)
 	}
@@ -84,8 +84,7 @@ func text(x ast.Expr) string {
 	return ""
 }
 
-// Every exported error of the module says of what kind it is.
-func TestEveryErrorOfTheModuleHasAKind(t *testing.T) {
+func TestAllErrorTypesHaveKind(t *testing.T) {
 	found := 0
 	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -95,7 +94,7 @@ func TestEveryErrorOfTheModuleHasAKind(t *testing.T) {
 			return fs.SkipDir
 		}
 		types, plain := methods(t, path)
-		require.Empty(t, plain, "make them with errkind.New, which gives them a kind")
+		require.Empty(t, plain, "use errkind.New, so that the errors have a kind")
 		for name, of := range types {
 			if of["Error"] != "string" {
 				continue
@@ -108,29 +107,30 @@ func TestEveryErrorOfTheModuleHasAKind(t *testing.T) {
 	require.Greater(t, found, 40)
 }
 
-type kinded struct {
+type kindError struct {
 	kind errkind.Kind
 	err  error
 }
 
-func (e kinded) Error() string      { return "kinded" }
-func (e kinded) Unwrap() error      { return e.err }
-func (e kinded) Kind() errkind.Kind { return e.kind }
+func (e kindError) Error() string      { return "kindError" }
+func (e kindError) Unwrap() error      { return e.err }
+func (e kindError) Kind() errkind.Kind { return e.kind }
 
-func TestOfFindsTheFirstKindOfATree(t *testing.T) {
-	value := kinded{kind: errkind.ValueError}
+func TestOf(t *testing.T) {
+	value := kindError{kind: errkind.ValueError}
 	for name, c := range map[string]struct {
 		err  error
 		want errkind.Kind
 	}{
-		"nil":                     {nil, errkind.Unknown},
-		"from elsewhere":          {errors.New("x"), errkind.Unknown},
-		"itself":                  {value, errkind.ValueError},
-		"wrapped":                 {fmt.Errorf("a: %w", value), errkind.ValueError},
-		"below one without":       {kinded{err: value}, errkind.ValueError},
-		"joined":                  {errors.Join(errors.New("x"), fmt.Errorf("a: %w", value)), errkind.ValueError},
-		"the outer one":           {kinded{errkind.TypeError, value}, errkind.TypeError},
-		"a package's":             {fmt.Errorf("a: %w", errkind.New(errkind.RuntimeError, "closed")), errkind.RuntimeError},
+		"nil":               {nil, errkind.Unknown},
+		"from elsewhere":    {errors.New("x"), errkind.Unknown},
+		"itself":            {value, errkind.ValueError},
+		"wrapped":           {fmt.Errorf("a: %w", value), errkind.ValueError},
+		"below one without": {kindError{err: value}, errkind.ValueError},
+		"joined":            {errors.Join(errors.New("x"), fmt.Errorf("a: %w", value)), errkind.ValueError},
+		"the outer one":     {kindError{errkind.TypeError, value}, errkind.TypeError},
+		"a package's": {fmt.Errorf("a: %w", errkind.New(errkind.RuntimeError, "closed")),
+			errkind.RuntimeError},
 		"unsupported":             {fmt.Errorf("a: %w", errors.ErrUnsupported), errkind.NotImplementedError},
 		"no file":                 {fmt.Errorf("a: %w", os.ErrNotExist), errkind.NotFoundError},
 		"a deadline":              {context.DeadlineExceeded, errkind.DeadlineExceededError},

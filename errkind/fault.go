@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Fault is the one shape of this module's errors: what was done, to what, what is wrong with it,
-// what to write instead, the class of the mistake, and its cause. Packages whose callers match more
-// than that have types of their own, whose text [Text] writes too.
+// Fault is the common error type of this module. It has the operation, its subject, the problem, a
+// correction, the kind and the cause. Packages with more specific errors define their own types and
+// format them with [Text].
 type Fault struct {
-	// Op is the operation with its package, such as "sharding: parse". Where it is empty, the text
-	// of Match stands in its place.
+	// Op is the package and the operation, such as "sharding: parse". If it is empty, the text
+	// starts with the text of Match.
 	Op string
-	// Subject is what the operation was about, such as `tensor "w"`; it may be empty.
+	// Subject is the object of the operation, such as `tensor "w"`. It may be empty.
 	Subject string
-	// Reason says what is wrong, and with which value.
+	// Reason describes the problem, including the invalid value.
 	Reason string
-	// Hint says what to write or to do instead. It is empty where the cause says it.
+	// Hint suggests a correction. It is empty if the cause contains one.
 	Hint string
-	// Class is the kind; that of Err where it is Unknown.
+	// Class is the kind. If it is Unknown, the kind is that of Match or Err.
 	Class Kind
-	// Match is a package-level error, such as input.ErrState, that errors.Is finds in this one.
+	// Match is a package-level error, such as input.ErrState, that errors.Is finds in the fault.
 	Match error
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 }
 
@@ -41,10 +41,10 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Is reports whether the fault's Match is the target.
+// Is reports whether Match matches target.
 func (f *Fault) Is(target error) bool { return f.Match != nil && errors.Is(f.Match, target) }
 
-// Kind returns the fault's class, that of Match, or its cause's.
+// Kind returns Class, or the kind of Match, or the kind of Err.
 func (f *Fault) Kind() Kind {
 	if f.Class != Unknown {
 		return f.Class
@@ -55,9 +55,9 @@ func (f *Fault) Kind() Kind {
 	return Of(f.Err)
 }
 
-// Text returns "what: reason: cause; hint", the text of every error of this module. An empty reason
-// or hint and a cause that is nil are left out, with what stands before them. A cause from the same
-// package is printed without the package's name, which what begins with.
+// Text returns "what: reason: cause; hint", which is the format of all errors of this module. Parts
+// that are empty or nil are omitted. what starts with the name of a package; if the text of cause
+// starts with the same name, the name is omitted there.
 func Text(what, reason string, cause error, hint string) string {
 	text := what
 	if reason != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-func TestTextLeavesOutWhatIsNotThere(t *testing.T) {
+func TestTextOmitsEmptyParts(t *testing.T) {
 	cause := errors.New("cause")
 	assert.Equal(t, "a: b", errkind.Text("a", "b", nil, ""))
 	assert.Equal(t, "a: cause", errkind.Text("a", "", cause, ""))
@@ -18,8 +18,9 @@ func TestTextLeavesOutWhatIsNotThere(t *testing.T) {
 	assert.Equal(t, "a: b: cause; do c", errkind.Text("a", "b", cause, "do c"))
 }
 
-func TestFaultSaysOfWhatKindItIs(t *testing.T) {
-	f := &errkind.Fault{Op: "sharding: parse", Subject: `tensor "w"`, Reason: "no dimension", Hint: "give one", Class: errkind.ValueError}
+func TestFaultKind(t *testing.T) {
+	f := &errkind.Fault{Op: "sharding: parse", Subject: `tensor "w"`, Reason: "no dimension", Hint: "give one",
+		Class: errkind.ValueError}
 	assert.EqualError(t, f, `sharding: parse tensor "w": no dimension; give one`)
 	assert.Equal(t, errkind.ValueError, errkind.Of(f))
 	f = &errkind.Fault{Op: "files: open", Err: fs.ErrNotExist}
@@ -28,10 +29,10 @@ func TestFaultSaysOfWhatKindItIs(t *testing.T) {
 	assert.Equal(t, errkind.NotFoundError, errkind.Of(f))
 }
 
-func TestFaultMatchesAPackagesError(t *testing.T) {
+func TestFaultMatch(t *testing.T) {
 	state := errkind.New(errkind.ValueError, "input: the position does not fit")
-	f := &errkind.Fault{Match: state, Reason: "element 3 of 2", Err: fs.ErrInvalid, Hint: "begin anew"}
-	assert.EqualError(t, f, "input: the position does not fit: element 3 of 2: invalid argument; begin anew")
+	f := &errkind.Fault{Match: state, Reason: "element 3 of 2", Err: fs.ErrInvalid, Hint: "start again"}
+	assert.EqualError(t, f, "input: the position does not fit: element 3 of 2: invalid argument; start again")
 	assert.ErrorIs(t, f, state)
 	assert.ErrorIs(t, f, fs.ErrInvalid)
 	assert.NotErrorIs(t, f, fs.ErrClosed)
@@ -39,7 +40,7 @@ func TestFaultMatchesAPackagesError(t *testing.T) {
 	assert.NotErrorIs(t, &errkind.Fault{Op: "input: open"}, state)
 }
 
-func TestTextNamesAPackageOnce(t *testing.T) {
+func TestTextOmitsRepeatedPackage(t *testing.T) {
 	inner := &errkind.Fault{Op: "input: batch", Reason: "no rows"}
 	assert.Equal(t, "input: map: batch: no rows", errkind.Text("input: map", "", inner, ""))
 	assert.Equal(t, "feed: map: input: batch: no rows", errkind.Text("feed: map", "", inner, ""))

@@ -90,7 +90,7 @@ func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
 		assert.ErrorAs(t, err, &trace)
 	}
 	_, err := step.Run(ctx, [][]float32{})
-	require.ErrorContains(t, err, "an empty [][]float32 does not say how long its rows are")
+	require.ErrorContains(t, err, "an empty [][]float32 does not define the length of its rows")
 
 	double := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.MulScalar(in[0], 2)}

@@ -71,7 +71,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		"a file of an absolute path":   {map[string]string{weights.IndexName: index("x", "/etc/passwd")}, "not in its directory", errkind.PermissionDeniedError},
 		"a file in another directory":  {map[string]string{weights.IndexName: index("x", "b/a.safetensors"), "b/a.safetensors": good("x")}, "not in its directory", errkind.PermissionDeniedError},
 		"a file with a backslash":      {map[string]string{weights.IndexName: index("x", `..\a.safetensors`)}, "not in its directory", errkind.PermissionDeniedError},
-		"a directory for a file":       {map[string]string{weights.IndexName: index("x", "b"), "b/c": "x"}, "no regular file", errkind.ValueError},
+		"a directory for a file":       {map[string]string{weights.IndexName: index("x", "b"), "b/c": "x"}, "not a regular file", errkind.ValueError},
 		"the index itself for a file":  {map[string]string{weights.IndexName: index("x", weights.IndexName)}, "not read", errkind.DataLossError},
 		"a pickle in a file's clothes": {map[string]string{weights.SingleName: "\x80\x02}q\x00X\x04\x00\x00\x00data"}, "not read", errkind.DataLossError},
 	} {
@@ -96,7 +96,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for _, path := range []string{dir, pipe} {
 		_, err = weights.Open(path)
-		assert.ErrorContains(t, err, "it is no regular file", "nobody waits for the pipe's other end")
+		assert.ErrorContains(t, err, "it is not a regular file", "nobody waits for the pipe's other end")
 	}
 	require.NoError(t, os.Remove(pipe))
 	for _, name := range []string{weights.IndexName, "config.json"} {

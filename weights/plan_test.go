@@ -149,7 +149,7 @@ func TestRulesThatSayNothingAreRefused(t *testing.T) {
 	}
 	for says, text := range map[string]string{
 		"unknown field":           `[{"tensors": "a"}]`,
-		"something follows":       `[] []`,
+		"text after":              `[] []`,
 		"not read":                `{`,
 		"it says nothing, or two": `[{"tensor": "a"}]`,
 	} {

@@ -70,7 +70,7 @@ func (a *app) child(ctx context.Context, doing string, request childRequest, com
 	}
 	var answer childAnswer
 	if err := json.Unmarshal(output, &answer); err != nil {
-		return nil, &childError{Doing: doing, Err: &child.Error{State: "it gave no answer: " + err.Error()}}
+		return nil, &childError{Doing: doing, Err: &child.Error{State: "it returned no result: " + err.Error()}}
 	}
 	if answer.Error != nil {
 		return nil, answer.Error

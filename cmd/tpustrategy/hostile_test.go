@@ -25,7 +25,7 @@ func TestWhatIsNoFileIsNotReadByACommand(t *testing.T) {
 			hangtest.Within(t, func() {
 				code, _, stderr := commandLine(t, nil, args...)
 				assert.NotZero(t, code, args)
-				assert.Contains(t, stderr, "it is no regular file", args)
+				assert.Contains(t, stderr, "it is not a regular file", args)
 			})
 		}
 	}

@@ -51,7 +51,7 @@ func ReadFile(folder fs.FS, name string) (Array, error) {
 	case err != nil:
 		return Array{}, &errkind.Fault{Op: "idx: open", Err: err, Hint: "the folder needs " + name + ", plain or with .gz"}
 	case !info.Mode().IsRegular():
-		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is no regular file", Class: errkind.ValueError}
+		return Array{}, &errkind.Fault{Op: "idx: open", Subject: name, Reason: "it is not a regular file", Class: errkind.ValueError}
 	}
 	f, err := folder.Open(name)
 	if err != nil {

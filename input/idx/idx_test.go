@@ -130,7 +130,7 @@ func TestReadFileFallsBackToTheCompressedName(t *testing.T) {
 	require.ErrorContains(t, err, "idx: read labels: ")
 
 	_, err = idx.ReadFile(folder, ".")
-	require.ErrorContains(t, err, "it is no regular file")
+	require.ErrorContains(t, err, "it is not a regular file")
 }
 
 func FuzzRead(f *testing.F) {

@@ -59,7 +59,7 @@ func TestWhatAreNoPairsIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "train-images-idx3-ubyte"), 0o600))
 	_, err := idx.Pairs(os.DirFS(dir), "train")
-	assert.ErrorContains(t, err, "it is no regular file")
+	assert.ErrorContains(t, err, "it is not a regular file")
 	_, _, err = idx.Sets(filepath.Join(dir, "none"), digits.IDX)
 	assert.ErrorContains(t, err, filepath.Join(dir, "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)

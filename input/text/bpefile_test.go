@@ -53,7 +53,7 @@ func TestATokenizerThatIsNoFileIsRefused(t *testing.T) {
 	for _, path := range []string{pipe, "/dev/zero"} {
 		hangtest.Within(t, func() {
 			_, err := LoadBPE(path, "")
-			assert.ErrorContains(t, err, "it is no regular file")
+			assert.ErrorContains(t, err, "it is not a regular file")
 			assert.Equal(t, errkind.ValueError, errkind.Of(err))
 		})
 	}

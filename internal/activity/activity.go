@@ -6,29 +6,30 @@ import "context"
 type Kind uint8
 
 const (
-	// Other is the program's own code.
+	// Other is code of the program.
 	Other Kind = iota
-	// Input waits for a batch, Launch launches a step, and Result waits for one.
+	// Input waits for a batch, Launch launches a step, and Result waits for its result.
 	Input
 	Launch
 	Result
-	// Exchange waits for the other hosts' messages.
+	// Exchange waits for messages of other hosts.
 	Exchange
 	// Compile waits for the compiler.
 	Compile
 	// Save writes a checkpoint, and Restore reads one.
 	Save
 	Restore
-	// Hook runs a function of the caller, and Setup opens what a run needs.
+	// Hook runs a callback of the user, and Setup prepares a run.
 	Hook
 	Setup
 	// Kinds is the number of kinds.
 	Kinds
 )
 
-var names = [Kinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore", "hook", "setup"}
+var names = [Kinds]string{"own code", "input", "launch", "result", "exchange", "compile", "save", "restore", "hook",
+	"setup"}
 
-// String returns a word such as "input".
+// String returns the name of the kind, such as "input".
 func (k Kind) String() string {
 	if k >= Kinds {
 		return "unknown"
@@ -36,29 +37,29 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Parse returns the kind of a word; a word of none is Other.
-func Parse(word string) Kind {
+// Parse returns the kind with a name, or Other if there is none.
+func Parse(s string) Kind {
 	for k, name := range names {
-		if name == word {
+		if name == s {
 			return Kind(k)
 		}
 	}
 	return Other
 }
 
-// Together reports whether the work ends only when other hosts, too, have come to it.
+// Together reports whether the activity ends only when other hosts perform it, too.
 func (k Kind) Together() bool { return k == Launch || k == Result || k == Exchange }
 
-// Observer is told that an activity begins within the one under way, and end that it has ended. It is
-// safe for concurrent use.
+// Observer is called at the start of an activity, which may be nested. It returns a function that
+// is called at the end. Observers must be safe for concurrent use.
 type Observer func(kind Kind, name string) (end func())
 
 type key struct{}
 
-// With returns a context whose work tells an observer.
+// With returns a context whose activities are reported to o.
 func With(ctx context.Context, o Observer) context.Context { return context.WithValue(ctx, key{}, o) }
 
-// Begin tells the context's observer, if there is one, that an activity begins.
+// Begin reports the start of an activity to the observer of the context, if there is one.
 func Begin(ctx context.Context, kind Kind, name string) (end func()) {
 	if o, ok := ctx.Value(key{}).(Observer); ok {
 		return o(kind, name)

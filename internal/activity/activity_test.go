@@ -9,25 +9,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/activity"
 )
 
-type told []string
+type recorder []string
 
-func (t *told) Begin(kind activity.Kind, name string) func() {
+func (t *recorder) Begin(kind activity.Kind, name string) func() {
 	*t = append(*t, "begin "+kind.String()+" "+name)
 	return func() { *t = append(*t, "end "+kind.String()) }
 }
 
-func TestTheObserverOfAContextIsTold(t *testing.T) {
+func TestBeginCallsObserver(t *testing.T) {
 	activity.Begin(t.Context(), activity.Save, "x")()
 
-	var all told
+	var all recorder
 	ctx := context.WithoutCancel(activity.With(t.Context(), all.Begin))
 	end := activity.Begin(ctx, activity.Compile, "step")
 	end()
-	assert.Equal(t, told{"begin compile step", "end compile"}, all)
+	assert.Equal(t, recorder{"begin compile step", "end compile"}, all)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { activity.Begin(context.Background(), activity.Exchange, "e")() }))
 }
 
-func TestEveryKindHasAWord(t *testing.T) {
+func TestKindNames(t *testing.T) {
 	for k := range activity.Kinds {
 		assert.NotEmpty(t, k.String())
 		assert.Equal(t, k, activity.Parse(k.String()))

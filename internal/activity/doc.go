@@ -1,12 +1,11 @@
-// Package activity says what a goroutine waits for: the compiler, an exchange between hosts, a
-// save. Whoever wants to know puts an [Observer] into the context of the work:
+// Package activity reports what a goroutine waits for, such as the compiler, other hosts, or a
+// checkpoint. To receive the reports, add an [Observer] to the context of the work:
 //
 //	ctx = activity.With(ctx, observer)
 //
-// and whoever may wait long says so:
+// Functions that can take long report their activity:
 //
 //	defer activity.Begin(ctx, activity.Compile, name)()
 //
-// Without an observer that is a look into the context and nothing else. It does not stand on the
-// path of a step.
+// Without an observer, Begin costs a lookup in the context. It is not called in each step.
 package activity

@@ -31,7 +31,7 @@ func CheckPlace(path string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return &errkind.Fault{Op: dir, Reason: "it is no directory", Hint: "name a file in a directory", Class: errkind.ValueError}
+		return &errkind.Fault{Op: dir, Reason: "it is not a directory", Hint: "use a path in a directory", Class: errkind.ValueError}
 	}
 	const write = 2 // W_OK
 	if err := syscall.Access(dir, write); err != nil {

@@ -1,8 +1,7 @@
-// Package child does a piece of work in a process of its own, so that work which takes its process
-// down (a compiler that aborts, or is killed for its memory) or hangs is an error.
+// Package child runs work in a separate process, so that a crash or a hang of the work is an error.
 //
-// [Run] starts the process and hands it a request; [Serve] is the other side. The child's standard
-// input carries the request and stays open: it ends with the parent, and the child with it. On
-// Linux the kernel ends the child with its parent too. What the child writes to its outputs is kept
-// as its last words.
+// [Run] starts the process and sends a request; [Serve] is the main function of the process. The
+// request is sent over the standard input, which then stays open until the parent exits, so that
+// the child exits, too. On Linux, the kernel also kills the child when its parent exits. The end of
+// the child's output is part of errors.
 package child

@@ -4,11 +4,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Error reports that a child ended without an answer.
+// Error reports that a child exited without a result.
 type Error struct {
-	// State says how the child ended, such as "signal: SIGABRT: abort" or "exit status 2".
+	// State is how the child exited, such as "signal: SIGABRT: abort" or "exit status 2".
 	State string
-	// Tail is the end of what the child wrote.
+	// Tail is the end of the child's output.
 	Tail string
 }
 
@@ -16,7 +16,7 @@ type Error struct {
 func (e *Error) Error() string {
 	reason := e.State
 	if e.Killed() {
-		reason += " (killed from outside, as the kernel does when memory runs out)"
+		reason += " (killed by another process or by the kernel, which happens when memory runs out)"
 	}
 	return errkind.Text("the process died", reason, nil, "")
 }
@@ -24,13 +24,12 @@ func (e *Error) Error() string {
 // Kind returns InternalError.
 func (*Error) Kind() errkind.Kind { return errkind.InternalError }
 
-// Killed reports whether something outside ended the child, such as the kernel where memory ran
-// out.
+// Killed reports whether another process or the kernel killed the child.
 func (e *Error) Killed() bool { return e.State == "signal: killed" }
 
 // ErrStart is matched by the error of a child that could not be started.
 var ErrStart = errkind.New(errkind.UnavailableError, "starting")
 
-func notStarted(path string, cause error) error {
+func startError(path string, cause error) error {
 	return &errkind.Fault{Match: ErrStart, Subject: path, Err: cause, Class: errkind.Of(cause)}
 }

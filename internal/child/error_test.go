@@ -9,7 +9,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-func TestErrorsSayHowAChildEnded(t *testing.T) {
+func TestErrors(t *testing.T) {
 	aborted := &Error{State: "signal: aborted"}
 	assert.EqualError(t, aborted, "the process died: signal: aborted")
 	assert.False(t, aborted.Killed())
@@ -18,10 +18,10 @@ func TestErrorsSayHowAChildEnded(t *testing.T) {
 	assert.ErrorContains(t, killed, "when memory runs out")
 	assert.Equal(t, errkind.InternalError, errkind.Of(killed))
 
-	none := notStarted("/no/such", fs.ErrNotExist)
+	none := startError("/no/such", fs.ErrNotExist)
 	assert.EqualError(t, none, "starting /no/such: file does not exist")
 	assert.ErrorIs(t, none, fs.ErrNotExist)
 	assert.ErrorIs(t, none, ErrStart)
 	assert.Equal(t, errkind.NotFoundError, errkind.Of(none))
-	assert.Equal(t, errkind.UnavailableError, errkind.Of(notStarted("", nil)))
+	assert.Equal(t, errkind.UnavailableError, errkind.Of(startError("", nil)))
 }

@@ -15,44 +15,44 @@ import (
 	"time"
 )
 
-// Command says which program to start.
+// Command is a program to run.
 type Command struct {
-	// Path is the program.
+	// Path is the path of the program.
 	Path string
-	// Args are the program's arguments, the first of them its name.
+	// Args are the arguments of the program, including its name.
 	Args []string
-	// Env is its whole environment.
+	// Env is the complete environment.
 	Env []string
-	// Started is told the child's process id once it runs; nil is nobody.
+	// Started, if not nil, is called with the process id of the child.
 	Started func(pid int)
-	// Notices are told, a line at a time and before the answer, what the child's work notes; nil is
-	// nobody.
+	// Notices, if not nil, is called with each line that the child passes to Note, before Run
+	// returns.
 	Notices func(line []byte)
 }
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 4 << 30
+// maxResponse is the limit of the size of a response.
+const maxResponse = 4 << 30
 
-// Run starts a child, gives it a request and returns its answer. Errors match
-// [ErrStart], or are [*Error], and where ctx ends, which kills the child, its cause.
+// Run starts a child, sends a request and returns the response. If ctx ends, the child is killed,
+// and the error is the cause of ctx. Other errors match [ErrStart] or are an [*Error].
 func Run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	type outcome struct {
-		answer []byte
-		err    error
+		response []byte
+		err      error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		// The kernel ends the child with the thread that started it: this one must last.
+		// The kernel kills the child when the thread that started it exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		answer, err := run(ctx, c, request)
-		done <- outcome{answer, err}
+		response, err := run(ctx, c, request)
+		done <- outcome{response, err}
 	}()
 	o := <-done
-	return o.answer, o.err
+	return o.response, o.err
 }
 
 func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
@@ -62,29 +62,28 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	}
 	defer input.Close()
 	defer lifeline.Close()
-	answers, answerEnd, err := os.Pipe()
+	responses, responseWriter, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer answers.Close()
-	defer answerEnd.Close()
+	defer responses.Close()
+	defer responseWriter.Close()
 	log := &tail{limit: 16 << 10}
 	cmd := exec.CommandContext(ctx, c.Path)
 	cmd.Args = c.Args
-	// A signal in C code is caught by the Go runtime, whose account of its own goroutines would
-	// hide what that code said: let it be short.
+	// The Go runtime handles signals in C code. Its long report would hide the output of that code.
 	cmd.Env = append(c.Env[:len(c.Env):len(c.Env)], "GOTRACEBACK=none")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, log, log
-	cmd.ExtraFiles = []*os.File{answerEnd}
+	cmd.ExtraFiles = []*os.File{responseWriter}
 	var noticing sync.WaitGroup
 	defer noticing.Wait()
 	if c.Notices != nil {
-		notices, noticeEnd, err := os.Pipe()
+		notices, noticeWriter, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
-		defer noticeEnd.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, noticeEnd)
+		defer noticeWriter.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, noticeWriter)
 		noticing.Go(func() {
 			defer notices.Close()
 			for r := bufio.NewReader(notices); ; {
@@ -95,32 +94,32 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 				c.Notices(line[:len(line)-1])
 			}
 		})
-		// What the child has started may hold the pipe for longer than the child lives.
+		// Processes that the child has started may keep the pipe open.
 		defer func() { _ = notices.SetReadDeadline(time.Now().Add(5 * cmd.WaitDelay)) }()
 	}
 	isolate(cmd)
-	cmd.WaitDelay = time.Second // for outputs that something else holds
+	cmd.WaitDelay = time.Second // for outputs that other processes keep open
 	if err := cmd.Start(); err != nil {
-		return nil, notStarted(c.Path, err)
+		return nil, startError(c.Path, err)
 	}
 	if c.Started != nil {
 		c.Started(cmd.Process.Pid)
 	}
 	input.Close()
-	answerEnd.Close()
+	responseWriter.Close()
 	var sending sync.WaitGroup
 	sending.Go(func() {
-		// A child that has died does not read; how it died says more.
+		// If the child has crashed, its exit status is reported instead of the write error.
 		var size [8]byte
 		binary.LittleEndian.PutUint64(size[:], uint64(len(request)))
 		if _, err := lifeline.Write(size[:]); err == nil {
 			_, _ = lifeline.Write(request)
 		}
 	})
-	stop := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = responses.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	data, readErr := io.ReadAll(io.LimitReader(answers, maxAnswer))
-	// The input ends after the child, or the child would take that for its parent's end.
+	data, readErr := io.ReadAll(io.LimitReader(responses, maxResponse))
+	// The input is closed after the child has exited, because closing it makes the child exit.
 	waitErr := cmd.Wait()
 	lifeline.Close()
 	sending.Wait()
@@ -132,7 +131,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	}
 	state := cmd.ProcessState.String()
 	if waitErr == nil {
-		state = "it gave no answer"
+		state = "it returned no result"
 		if readErr != nil {
 			state += ": " + readErr.Error()
 		}
@@ -143,7 +142,7 @@ func run(ctx context.Context, c Command, request []byte) ([]byte, error) {
 	return nil, &Error{State: state, Tail: log.String()}
 }
 
-// interruption is the end of a context, with what the child had said until then.
+// interruption is the error for a context that ended, with the output of the child.
 type interruption struct {
 	cause error
 	tail  string
@@ -152,7 +151,7 @@ type interruption struct {
 func (e *interruption) Error() string { return e.cause.Error() }
 func (e *interruption) Unwrap() error { return e.cause }
 
-// Tail returns the end of what a child wrote whose work failed with err.
+// Tail returns the end of the output of a child whose error is err.
 func Tail(err error) string {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Tail
@@ -163,17 +162,17 @@ func Tail(err error) string {
 	return ""
 }
 
-// goSignal is how the Go runtime begins its report of a signal in C code. The report lists all
-// goroutines whatever GOTRACEBACK says, and can be longer than what is kept.
+// goSignal matches the start of the Go runtime's report of a signal in C code. The report contains
+// all goroutines even with GOTRACEBACK=none, and can be longer than the limit of tail.
 var goSignal = regexp.MustCompile(`(?m)^(SIG[A-Z]+: .+)\nPC=`)
 
-// tail keeps the end of what is written to it, up to the Go runtime's report of a signal.
+// tail stores the end of the output before a report of the Go runtime.
 type tail struct {
-	mu     sync.Mutex
-	limit  int
-	data   []byte
-	cut    bool
-	caught string // the signal of the report, as the runtime names it
+	mu        sync.Mutex
+	limit     int
+	data      []byte
+	truncated bool
+	caught    string // the signal in the report
 }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -182,7 +181,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	if t.caught != "" {
 		return len(p), nil
 	}
-	// The beginning of the report may come in pieces.
+	// The start of the report may be split over several writes.
 	from := max(0, len(t.data)-reportStart)
 	t.data = append(t.data, p...)
 	if at := goSignal.FindSubmatchIndex(t.data[from:]); at != nil {
@@ -190,27 +189,27 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.data = t.data[:from+at[0]]
 	}
 	if extra := len(t.data) - t.limit; extra > 0 {
-		t.data, t.cut = append(t.data[:0], t.data[extra:]...), true
+		t.data, t.truncated = append(t.data[:0], t.data[extra:]...), true
 	}
 	return len(p), nil
 }
 
-// reportStart is more than the bytes of the line that names a signal and of the line before it.
+// reportStart is larger than the line with the signal and the line before it.
 const reportStart = 256
 
-// signal names the signal that ended the program, if the Go runtime reported it.
+// signal returns the signal in a report of the Go runtime, or an empty string.
 func (t *tail) signal() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.caught
 }
 
-// String is the end of the text, from the start of a line.
+// String returns the end of the output, from the start of a line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := string(t.data)
-	if _, rest, ok := strings.Cut(text, "\n"); t.cut && ok {
+	if _, rest, ok := strings.Cut(text, "\n"); t.truncated && ok {
 		text = rest
 	}
 	return strings.ToValidUTF8(strings.TrimSpace(text), "?")

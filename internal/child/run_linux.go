@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// isolate keeps a terminal's signals from the child, which its parent ends, and ends the child with
-// its parent, whatever the child is doing.
+// isolate protects the child from signals of the terminal, because the parent stops it, and makes
+// the kernel kill the child when the parent exits.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {
+func TestTailStartsAtLine(t *testing.T) {
 	log := &tail{limit: 16}
 	for _, text := range []string{"one\n", "two\n", "three\n", "four\n", "five"} {
 		_, err := log.Write([]byte(text))
@@ -20,16 +20,16 @@ func TestTailKeepsTheEndFromTheStartOfALine(t *testing.T) {
 	require.Equal(t, "n the limit holds", "n "+log.String()[len(log.String())-15:])
 }
 
-func TestWhatTheRuntimeReportsDoesNotPushOutWhatWasSaid(t *testing.T) {
+func TestTailEndsBeforeRuntimeReport(t *testing.T) {
 	report := "SIGABRT: abort\nPC=0x7f m=4 sigcode=1\n" + strings.Repeat("goroutine 8\n", 100)
 	for _, piece := range []int{1, 3, 7, len(report)} {
 		log := &tail{limit: 300}
-		said := "first line\nCheck failed: this plugin aborts\n"
-		for part := range slices.Chunk([]byte(said+report), piece) {
+		output := "first line\nCheck failed: this plugin aborts\n"
+		for part := range slices.Chunk([]byte(output+report), piece) {
 			_, err := log.Write(part)
 			require.NoError(t, err)
 		}
-		require.Equal(t, strings.TrimSpace(said), log.String(), piece)
+		require.Equal(t, strings.TrimSpace(output), log.String(), piece)
 		require.Equal(t, "SIGABRT: abort", log.signal())
 	}
 	log := &tail{limit: 300}

@@ -10,43 +10,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Serve does a child's work: it reads the request from the standard input, answers it on the file
-// that [Run] has left open, and returns. The process ends when its parent does, also in the middle
-// of work. what names the command in the error of a process that Run did not start.
-func Serve(what string, work func(request []byte) []byte) error {
-	answers := os.NewFile(3, "answers")
-	if answers == nil {
-		return &errkind.Fault{Op: what, Reason: "this is started by another program, not by hand", Class: errkind.FailedPreconditionError}
+// Serve handles one request as a child of [Run]: it reads the request from the standard input,
+// writes the result of work, and returns. The process exits when its parent exits. command is the
+// name of the command in the error for a process that Run did not start.
+func Serve(command string, work func(request []byte) []byte) error {
+	responses := os.NewFile(3, "responses")
+	if responses == nil {
+		return &errkind.Fault{Op: command, Reason: "this command is started by other programs and cannot be run directly", Class: errkind.FailedPreconditionError}
 	}
-	if _, err := answers.Stat(); err != nil {
-		return &errkind.Fault{Op: what, Reason: "this is started by another program, not by hand", Class: errkind.FailedPreconditionError}
+	if _, err := responses.Stat(); err != nil {
+		return &errkind.Fault{Op: command, Reason: "this command is started by other programs and cannot be run directly", Class: errkind.FailedPreconditionError}
 	}
 	var size [8]byte
 	if _, err := io.ReadFull(os.Stdin, size[:]); err != nil {
-		return &errkind.Fault{Op: what, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
+		return &errkind.Fault{Op: command, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
 	}
-	// The parent is trusted, and a request arrives whole or not at all.
+	// The size needs no limit, because the parent is trusted.
 	request, err := io.ReadAll(io.LimitReader(os.Stdin, int64(binary.LittleEndian.Uint64(size[:]))))
 	if err == nil && uint64(len(request)) != binary.LittleEndian.Uint64(size[:]) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return &errkind.Fault{Op: what, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
+		return &errkind.Fault{Op: command, Reason: "reading the request", Class: errkind.UnavailableError, Err: err}
 	}
 	go func() {
-		// Nothing more comes: this returns when the parent has gone.
+		// Copy returns when the parent closes the pipe or exits.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	_, err = answers.Write(work(request))
-	return errors.Join(err, answers.Close())
+	_, err = responses.Write(work(request))
+	return errors.Join(err, responses.Close())
 }
 
-// notices is what the parent reads with Command.Notices. It stays open until the process ends.
+// notices is the file that the parent reads if Command.Notices is set.
 var notices = sync.OnceValue(func() *os.File { return os.NewFile(4, "notices") })
 
-// Note tells the parent a line about the work of [Serve]. Call it only in a child whose parent has
-// set Command.Notices, which its request says.
+// Note sends a line to the parent. It must be called only in a child whose parent has set
+// Command.Notices.
 func Note(line []byte) {
-	_, _ = notices().Write(append(line, '\n')) // a parent that has gone ends this process
+	_, _ = notices().Write(append(line, '\n')) // if the parent has exited, this process exits, too
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// The exit codes that all commands have. A command may have more.
+// These are the exit codes of all commands. A command may have additional ones.
 const (
 	OK     = 0
 	Failed = 1 // the work failed
-	Usage  = 2 // the command line makes no sense
+	Usage  = 2 // the command line is invalid
 )
 
-// The exit codes, of sysexits.h, with which a process asks to be started again.
+// These exit codes of sysexits.h request that the process is started again.
 const (
-	Unavailable = 69 // another process or a service does not answer, so all are to start
-	Interrupted = 75 // the work was interrupted, and goes on from where it was saved
+	Unavailable = 69 // another process or a service does not respond; all processes should be restarted
+	Interrupted = 75 // the work was interrupted and resumes from its checkpoint
 )
 
-// Signal reports that the work of a command was given up because of a signal to the process.
+// Signal reports that a command was canceled by a signal.
 type Signal struct {
 	Signal syscall.Signal
-	// At is when it came.
+	// At is the time of the signal.
 	At time.Time
 }
 
-// Received returns the signal and when it came.
+// Received returns the signal and its time.
 func (s *Signal) Received() (os.Signal, time.Time) { return s.Signal, s.At }
 
 // Error returns "interrupted" or "terminated".
@@ -48,12 +48,12 @@ func (s *Signal) Error() string {
 // Kind returns CancelledError.
 func (*Signal) Kind() errkind.Kind { return errkind.CancelledError }
 
-// Code returns the exit code that a shell gives a process which the signal has ended, such as 130
-// for SIGINT.
+// Code returns the exit code that a shell reports for a process that was killed by the signal, such
+// as 130 for SIGINT.
 func (s *Signal) Code() int { return 128 + int(s.Signal) }
 
-// Cause returns the signal that ended ctx. A context that ended otherwise, or has not ended, counts
-// as interrupted.
+// Cause returns the signal that canceled ctx. If ctx was not canceled by a signal, it returns
+// SIGINT.
 func Cause(ctx context.Context) *Signal {
 	if s := (*Signal)(nil); errors.As(context.Cause(ctx), &s) {
 		return s
@@ -61,8 +61,8 @@ func Cause(ctx context.Context) *Signal {
 	return &Signal{Signal: syscall.SIGINT}
 }
 
-// UntilSignal returns a context that ends with the first SIGINT or SIGTERM to the process, by a
-// *[Signal]. The second ends the process. stop releases what it takes.
+// UntilSignal returns a context that is canceled by the first SIGINT or SIGTERM, with a *[Signal]
+// as the cause. The second signal kills the process. The caller must call stop.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -81,16 +81,16 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// grace is how long a command goes on after a signal: what takes no notice of its context, such as
-// a compiler, does not hold the process up.
+// grace is the time for which Main waits after a signal. Work that ignores its context, such as a
+// compilation, does not delay the exit further.
 const grace = 2 * time.Second
 
-// holdKey is that of what counts the work that Main waits for.
+// holdKey is the context key of the number of holds.
 type holdKey struct{}
 
-// Hold says that the work under way is ended by its context, and may take longer than a moment for
-// it, such as for a checkpoint: after a signal [Main] waits for it until release is called. Outside
-// of Main it does nothing.
+// Hold makes [Main] wait after a signal until release is called. It is for work that stops when its
+// context ends, but needs more time for it, such as for a checkpoint. Outside of Main, it has no
+// effect.
 func Hold(ctx context.Context) (release func()) {
 	held, ok := ctx.Value(holdKey{}).(*atomic.Int64)
 	if !ok {
@@ -100,9 +100,9 @@ func Hold(ctx context.Context) (release func()) {
 	return sync.OnceFunc(func() { held.Add(-1) })
 }
 
-// Main runs the command that this process is, until it ends or a signal ends its context, and
-// returns the exit code. A command that has not ended a moment after the signal is left behind,
-// unless it asked by [Hold] to be waited for, and the code is the signal's.
+// Main runs a command until it returns or a signal cancels its context, and returns the exit code.
+// If the command does not return within two seconds after the signal and has no [Hold], Main
+// returns the exit code of the signal.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) int {
 	held := new(atomic.Int64)
 	ctx, stop := UntilSignal(context.WithValue(context.Background(), holdKey{}, held))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASignalEndsTheContextOnce(t *testing.T) {
+func TestSignalCancelsContext(t *testing.T) {
 	for _, c := range []struct {
 		signal syscall.Signal
 		text   string

@@ -29,7 +29,8 @@ import (
 // thousands of sorts one after another.
 type long struct{}
 
-func (long) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program, _ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
+func (long) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program,
+	_ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	const sorts = 7000
 	var b strings.Builder
 	b.WriteString("module @long {\nfunc.func public @main(%v0: tensor<33x33xf32>) -> tensor<33x33xf32> {\n")
@@ -64,11 +65,11 @@ func step(ctx context.Context) (err error) {
 	return err
 }
 
-// TestCompilingProgram is the program that TestASignalEndsACompilationAtOnce interrupts.
+// TestCompilingProgram runs in a child process, which TestSignalStopsCompilation interrupts.
 func TestCompilingProgram(t *testing.T) {
 	switch os.Getenv("COMMAND_TEST_PROGRAM") {
 	case "":
-		t.Skip("run by TestASignalEndsACompilationAtOnce")
+		t.Skip("run by TestSignalStopsCompilation")
 	case "command":
 		os.Exit(command.Main(func(ctx context.Context, _ []string, _, stderr io.Writer) int {
 			if err := step(ctx); ctx.Err() == nil {
@@ -100,13 +101,14 @@ func TestCompilingProgram(t *testing.T) {
 	}
 }
 
-func TestASignalEndsACompilationAtOnce(t *testing.T) {
+func TestSignalStopsCompilation(t *testing.T) {
 	plugintest.Path(t, "cpu")
 	for _, c := range []struct {
 		program string
 		signal  syscall.Signal
 		code    int
-	}{{"command", syscall.SIGINT, 130}, {"command", syscall.SIGTERM, 143}, {"deaf", syscall.SIGINT, 130}, {"standard", syscall.SIGINT, 130}, {"standard", syscall.SIGTERM, 143}} {
+	}{{"command", syscall.SIGINT, 130}, {"command", syscall.SIGTERM, 143}, {"deaf", syscall.SIGINT, 130},
+		{"standard", syscall.SIGINT, 130}, {"standard", syscall.SIGTERM, 143}} {
 		t.Run(fmt.Sprint(c.program, c.code), func(t *testing.T) {
 			took := time.Hour
 			for try := 0; try < 4 && took >= 3*time.Second; try++ { // another process may hold up any single try

@@ -1,13 +1,11 @@
-// Package command holds what the module's commands share: their exit codes, and how a signal ends
-// them.
+// Package command contains the exit codes and the signal handling of the module's commands.
 //
-// The main function of a command calls [Main] with the function that does the work, and exits with
-// the code that Main returns:
+// The main function of a command calls [Main] with the function that does the work:
 //
 //	func main() { os.Exit(command.Main(run)) }
 //
-// The first SIGINT or SIGTERM ends the context of the work, with a *[Signal] as the cause. Main
-// waits two seconds for the work to end and then returns, because a compiler in the process takes
-// no notice of a context. Work that saves first asks by [Hold] to be waited for. The second signal
-// ends the process.
+// The first SIGINT or SIGTERM cancels the context of the work, with a *[Signal] as the cause. Main
+// waits two seconds for the work to return and then returns itself, because a compiler ignores its
+// context. Work that first writes a checkpoint calls [Hold] to make Main wait. The second signal
+// kills the process.
 package command

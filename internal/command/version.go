@@ -2,11 +2,11 @@ package command
 
 import "runtime/debug"
 
-// Module is this module's path.
+// Module is the path of this module.
 const Module = "github.com/tpustrategy/tpustrategy"
 
-// Version is the version of this module in the program: "v0.1.0", or of a program that is built in
-// the module's own folder "(devel)", with the commit behind it where Go's tools have noted that.
+// Version returns the version of this module in the program, such as "v0.1.0". For a program that
+// was built in the directory of the module, it is "(devel)" and the commit, if known.
 func Version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,4 +1,4 @@
-// Package enum writes the constants of a type as words.
+// Package enum converts constants to their names.
 package enum
 
 import (
@@ -6,11 +6,12 @@ import (
 	"reflect"
 )
 
-// Name is the word of a constant: words are those of 0, 1 and so on, and an empty one is of none. A
-// number without a word is shown with its type, such as "Rule(7)".
-func Name[T ~int | ~uint8](v T, words ...string) string {
-	if i := int(v); i >= 0 && i < len(words) && words[i] != "" {
-		return words[i]
+// Name returns the name of a constant. names are the names of the constants 0, 1 and so on; empty
+// strings are skipped. The result for a number without a name is its type and value, such as
+// "Rule(7)".
+func Name[T ~int | ~uint8](v T, names ...string) string {
+	if i := int(v); i >= 0 && i < len(names) && names[i] != "" {
+		return names[i]
 	}
 	return fmt.Sprintf("%s(%d)", reflect.TypeFor[T]().Name(), int(v))
 }

@@ -10,7 +10,7 @@ import (
 
 type Rule int
 
-func TestANumberWithoutAWordIsShownWithItsType(t *testing.T) {
+func TestName(t *testing.T) {
 	for v, want := range map[Rule]string{-1: "Rule(-1)", 0: "Rule(0)", 1: "first", 2: "second", 3: "Rule(3)"} {
 		assert.Equal(t, want, enum.Name(v, "", "first", "second"))
 	}

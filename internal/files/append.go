@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// Appender appends records to a file. A record is in the file as a whole or not at all, also on a
-// disk that is full. One goroutine uses an Appender at a time.
+// Appender appends records to a file atomically: after an error, such as a full disk, the file does
+// not contain a part of the record. It is not safe for concurrent use.
 type Appender struct {
 	file File
 	size int64
 }
 
-// File is what an Appender uses of a file.
+// File is the part of *os.File that an Appender uses.
 type File interface {
 	io.WriterAt
 	io.ReaderAt
@@ -22,11 +22,11 @@ type File interface {
 	Close() error
 }
 
-// OpenAppender opens a regular file to append to. It makes the file if there is none; if isNew is
-// set a file that is there is an error that matches fs.ErrExist. A symbolic link is refused.
-func OpenAppender(path string, isNew bool) (*Appender, error) {
+// OpenAppender opens a regular file for appending and creates it if it does not exist. If mustBeNew
+// is true, an existing file is an error that matches fs.ErrExist. Symbolic links are not followed.
+func OpenAppender(path string, mustBeNew bool) (*Appender, error) {
 	flag := os.O_RDWR | os.O_CREATE | noFollow
-	if isNew {
+	if mustBeNew {
 		flag |= os.O_EXCL
 	}
 	f, info, err := open(path, flag, 0o644)
@@ -36,31 +36,29 @@ func OpenAppender(path string, isNew bool) (*Appender, error) {
 	return &Appender{file: f, size: info.Size()}, nil
 }
 
-// Swap puts another file in the place of the Appender's, for tests of what goes wrong with files,
-// and returns that.
+// Swap replaces the file of the Appender and returns the old one. Tests use it to simulate errors.
 func (a *Appender) Swap(file File) File {
 	old := a.file
 	a.file = file
 	return old
 }
 
-// Size returns the number of bytes in the file.
+// Size returns the size of the file in bytes.
 func (a *Appender) Size() int64 { return a.size }
 
-// Bytes returns the contents of the file, of limit bytes at most.
+// Bytes returns the contents of the file, which must not exceed limit bytes.
 func (a *Appender) Bytes(limit int64) ([]byte, error) {
 	return All(io.NewSectionReader(a.file, 0, a.size), limit)
 }
 
-// Append appends a record. After an error the file is as it was, and the record can be appended
-// again.
+// Append appends a record. After an error, the file is unchanged, and Append can be called again.
 func (a *Appender) Append(record []byte) error {
 	n, err := a.file.WriteAt(record, a.size)
 	if err == nil && n < len(record) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		// If this fails too, the next record overwrites what is there.
+		// If Truncate fails, the next record overwrites the partial one.
 		_ = a.file.Truncate(a.size)
 		return err
 	}
@@ -68,7 +66,7 @@ func (a *Appender) Append(record []byte) error {
 	return nil
 }
 
-// Truncate cuts the file to its first size bytes.
+// Truncate shortens the file to size bytes.
 func (a *Appender) Truncate(size int64) error {
 	if err := a.file.Truncate(size); err != nil {
 		return err
@@ -77,10 +75,10 @@ func (a *Appender) Truncate(size int64) error {
 	return nil
 }
 
-// Sync brings what was appended to the disk.
+// Sync writes the file to the disk.
 func (a *Appender) Sync() error { return a.file.Sync() }
 
-// Close closes the file. A second Close does nothing.
+// Close closes the file. A second Close has no effect.
 func (a *Appender) Close() error {
 	if err := a.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fullDisk is a file on a disk that has room for so many bytes more.
+// fullDisk is a file on a disk with room bytes of free space.
 type fullDisk struct {
 	*os.File
 	room int
@@ -27,7 +27,7 @@ func (f *fullDisk) WriteAt(p []byte, at int64) (int, error) {
 	return n, &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
 }
 
-func TestARecordIsAppendedAsAWholeOrNotAtAll(t *testing.T) {
+func TestAppendIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	a, err := OpenAppender(path, true)
 	require.NoError(t, err)

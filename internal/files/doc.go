@@ -1,7 +1,6 @@
-// Package files opens what a user's path names. It refuses what would hang (a pipe), what has no
-// end (a device), what is no path of this machine (a URL), and, where a file is trusted with code,
-// what other users can change.
+// Package files opens files whose paths come from a user. It rejects files that could block
+// (pipes), files without an end (devices), URLs and, if a file is trusted with code, files that
+// other users could modify.
 //
-// Packages that have paths in their interface give [Error] a name of their own, so that their
-// callers can match it.
+// Packages with paths in their API define an alias of [Error], so that their callers can match it.
 package files

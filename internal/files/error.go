@@ -7,45 +7,45 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/enum"
 )
 
-// Reason says why a path is not used.
+// Reason is the reason why a path is rejected.
 type Reason int
 
 const (
-	// URL says that the path begins with a scheme, as in "gs://bucket": only paths of the local
-	// file system are read and written.
+	// URL means that the path starts with a scheme, as in "gs://bucket". Only local paths are
+	// supported.
 	URL Reason = iota + 1
-	// NotRegular says that a pipe, a device, a socket or a directory is where a file is expected.
+	// NotRegular means that the path is a pipe, a device, a socket or a directory instead of a
+	// file.
 	NotRegular
-	// NotDirectory says that something else is where a directory is expected.
+	// NotDirectory means that the path is not a directory.
 	NotDirectory
-	// Link says that a symbolic link is where none is followed.
+	// Link means that the path is a symbolic link, which is not followed.
 	Link
-	// Foreign says that another user owns the file or directory, and could change it.
+	// Foreign means that another user owns the file or directory and could modify it.
 	Foreign
-	// Writable says that other users may write to the file or directory.
+	// Writable means that other users can write to the file or directory.
 	Writable
-	// Readable says that other users may read the file, which holds a secret.
+	// Readable means that other users can read the file, which contains a secret.
 	Readable
-	// TooLarge says that the file has more bytes than are read.
+	// TooLarge means that the file is larger than the limit.
 	TooLarge
 )
 
 // String returns the reason as a short phrase.
 func (r Reason) String() string {
-	return enum.Name(r, "", "it is a URL", "it is no regular file", "it is no directory", "it is a symbolic link",
-		"it belongs to another user", "others may write to it", "others may read it", "it is too large")
+	return enum.Name(r, "", "it is a URL", "it is not a regular file", "it is not a directory", "it is a symbolic link",
+		"it belongs to another user", "other users can write to it", "other users can read it", "it is too large")
 }
 
-// Error reports a path that is not used. The error of a URL matches errors.ErrUnsupported.
+// Error reports a path that is rejected. If the path is a URL, it matches errors.ErrUnsupported.
 type Error struct {
-	// Path is the file or the directory at fault, which may be a folder on the way to the one that
-	// was named.
+	// Path is the invalid file or directory, which may be a parent directory of the original path.
 	Path string
 	// Reason is the class of the problem.
 	Reason Reason
-	// Found says what was found at the path: its kind, its mode, its owner.
+	// Found describes the file at the path: its type, its mode or its owner.
 	Found string
-	// Hint says what to do.
+	// Hint suggests a correction.
 	Hint string
 }
 
@@ -58,11 +58,11 @@ func (e *Error) Error() string {
 	return errkind.Text(e.Path, reason, nil, e.Hint)
 }
 
-// Kind returns NotImplementedError for a URL, PermissionDeniedError for what others could change or
-// read, and ValueError otherwise.
+// Kind returns NotImplementedError for a URL, PermissionDeniedError for files that other users can
+// modify or read, and ValueError otherwise.
 func (e *Error) Kind() errkind.Kind { return e.Reason.kind() }
 
-// Is makes the error of a URL match errors.ErrUnsupported.
+// Is reports whether the path is a URL and target is errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
 	return e.Reason == URL && target == errors.ErrUnsupported
 }

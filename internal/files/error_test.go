@@ -17,7 +17,7 @@ func requireReason(t *testing.T, err error, want Reason) *Error {
 	return e
 }
 
-func TestAnErrorSaysWhatWasFoundAndWhatToDo(t *testing.T) {
+func TestErrors(t *testing.T) {
 	url := &Error{Path: "gs://b", Reason: URL, Hint: "copy it"}
 	require.EqualError(t, url, "gs://b: it is a URL; copy it")
 	require.ErrorIs(t, url, errors.ErrUnsupported)

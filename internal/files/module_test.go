@@ -14,35 +14,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openers are the calls that read or write what a path names, whatever it is, by their packages.
+// openers are functions that open any path, by package.
 var openers = map[string][]string{
 	"os":  {"Open", "OpenFile", "ReadFile", "WriteFile", "Create"},
 	"elf": {"Open"},
 }
 
-// apart are the files that call them, and why a user's path, or another user's link, does no harm
-// there. Everything else goes through this package.
-var apart = map[string]string{
-	"internal/files":                 "it is the one opener",
+// exceptions are the files and packages that call openers, and the reason why user-provided paths
+// and links of other users are no problem there. All other code uses this package.
+var exceptions = map[string]string{
+	"internal/files":                 "it implements the checks",
 	"tpu/system/lock.go":             "files of the kernel",
 	"report/progress/process.go":     "files of the kernel",
 	"pjrt/cache/identity.go":         "files of the kernel",
 	"pjrt/worker/limit_linux.go":     "files of the kernel",
 	"strategy/trainer/memory.go":     "files of the kernel",
 	"internal/hostfacts":             "files of the kernel",
-	"strategy/fit/goodput.go":        "what the launch script names, which Kubernetes mounts",
-	"examples/notebook/main.go":      "a file of its own, as a user writes it",
+	"strategy/fit/goodput.go":        "a path from the launch script, which Kubernetes mounts",
+	"examples/notebook/main.go":      "its own file, in code for users",
 	"internal/accept/clock.go":       "files of the kernel",
-	"storage/directory.go":           "a folder, to bring its names to the disk",
-	"storage/write.go":               "a new file under a random name, which no link has",
-	"storage/write_linux.go":         "that new file once more",
-	"internal/safetensors/writer.go": "a new file under a random name, and its folder",
-	"internal/ahead/file.go":         "what the user names to write to, such as a pipe, or in a folder that takes no other files",
-	"cmd/tpustrategy/install.go":     "new files in a new folder of this process",
+	"storage/directory.go":           "a directory, to sync it",
+	"storage/write.go":               "a new file with a random name, so it is not a link",
+	"storage/write_linux.go":         "the same new file",
+	"internal/safetensors/writer.go": "a new file with a random name, and its directory",
+	"internal/ahead/file.go":         "an output of the user, which may be a pipe, or a file in a directory where no file can be created",
+	"cmd/tpustrategy/install.go":     "new files in a new directory of this process",
 	"internal/test":                  "for tests",
 }
 
-func TestWhatAPathNamesIsOpenedInOnePlace(t *testing.T) {
+func TestOnlyThisPackageOpensFiles(t *testing.T) {
 	root := filepath.Join("..", "..")
 	used := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -67,18 +67,19 @@ func TestWhatAPathNamesIsOpenedInOnePlace(t *testing.T) {
 				return true
 			}
 			for at := name; at != "."; at = filepath.ToSlash(filepath.Dir(at)) {
-				if apart[at] != "" {
+				if exceptions[at] != "" {
 					used[at] = true
 					return true
 				}
 			}
-			assert.Fail(t, "a path is opened outside of internal/files", "%s calls %s.%s: use files.Open, Read, OpenOwn, CreateBeside or Replace", name, of.Name, call.Sel.Name)
+			assert.Fail(t, "a path is opened outside of internal/files",
+				"%s calls %s.%s: use files.Open, Read, OpenOwn, CreateBeside or Replace", name, of.Name, call.Sel.Name)
 			return true
 		})
 		return nil
 	})
 	require.NoError(t, err)
-	for name := range apart {
-		assert.True(t, used[name], "%s opens nothing by itself any more", name)
+	for name := range exceptions {
+		assert.True(t, used[name], "%s does not call an opener any more", name)
 	}
 }

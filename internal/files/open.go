@@ -12,25 +12,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Open opens a regular file to read. It does not wait for a pipe's other end, and reads no device.
-// Errors are [*Error] and those of os.Open.
+// Open opens a regular file for reading. It does not block on a pipe or open a device. Errors are
+// an [*Error] or an error of os.Open.
 func Open(path string) (*os.File, fs.FileInfo, error) { return open(path, os.O_RDONLY, 0) }
 
-// OpenHere opens a regular file to read, as [Open] does, and refuses a symbolic link.
+// OpenHere is like [Open], but does not follow symbolic links.
 func OpenHere(path string) (*os.File, fs.FileInfo, error) {
 	return open(path, os.O_RDONLY|noFollow, 0)
 }
 
-// OpenOwn opens a regular file that is the caller's own, such as a lock or a record, with the flags
-// and the permissions of os.OpenFile. It refuses a symbolic link: another user could have put it
-// there, to have another file written to.
+// OpenOwn opens a regular file that belongs to the caller, such as a lock file. flag and mode are
+// as for os.OpenFile. It does not follow symbolic links, because another user could have created
+// them to redirect writes.
 func OpenOwn(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, _, err := open(path, flag|noFollow, mode)
 	return f, err
 }
 
-// CreateBeside makes a new file under a name that other programs may know, such as that of a file on
-// its way to another name. A file or a link that stands there is removed, and not followed.
+// CreateBeside creates a new file at a path that other programs can predict, such as the path of a
+// temporary file. It removes an existing file or link at the path and does not follow links.
 func CreateBeside(path string, mode fs.FileMode) (*os.File, error) {
 	if err := Local(path); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func CreateBeside(path string, mode fs.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
 }
 
-// Dir is a folder as a file system, of which [Open] opens the files. Links are followed.
+// Dir is a directory as a file system. It opens only regular files. Links are followed.
 type Dir string
 
 // Open opens a regular file.
@@ -53,12 +53,12 @@ func (d Dir) Open(name string) (fs.File, error) {
 	}
 	f, _, err := Open(filepath.Join(string(d), filepath.FromSlash(name)))
 	if err != nil {
-		return nil, err // and no *os.File that is nil
+		return nil, err // not f, which would be a nil *os.File in a non-nil interface
 	}
 	return f, nil
 }
 
-// Stat describes a file without opening it.
+// Stat returns information on a file without opening it.
 func (d Dir) Stat(name string) (fs.FileInfo, error) { return fs.Stat(os.DirFS(string(d)), name) }
 
 func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
@@ -69,7 +69,7 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	if flag&noFollow != 0 && noFollow != 0 {
 		stat = os.Lstat
 	}
-	// To open a device may do something already, so the kind is looked at before.
+	// The type is checked before Open, because opening a device can have an effect.
 	if info, err := stat(path); err == nil {
 		if err := Regular(path, info); err != nil {
 			return nil, nil, err
@@ -92,23 +92,23 @@ func open(path string, flag int, mode fs.FileMode) (*os.File, fs.FileInfo, error
 	return f, info, nil
 }
 
-// Regular returns an [*Error] unless info is that of a regular file.
+// Regular returns an [*Error] unless info describes a regular file.
 func Regular(path string, info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
-		return &Error{Path: path, Reason: Link, Hint: "put the file itself there"}
+		return &Error{Path: path, Reason: Link, Hint: "replace the link by the file"}
 	default:
 		e := &Error{Path: path, Reason: NotRegular, Found: Kind(mode)}
 		if mode&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
-			e.Hint = "write what it gives to a file, and name that"
+			e.Hint = "write its contents to a file, and use the path of that file"
 		}
 		return e
 	}
 }
 
-// Kind names the kind of file that a mode tells of, as in "a pipe".
+// Kind returns the type of a file, such as "a pipe".
 func Kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
@@ -127,13 +127,13 @@ func Kind(mode fs.FileMode) string {
 	return "mode " + mode.String()
 }
 
-// Read reads a whole regular file of at most limit bytes.
+// Read returns the contents of a regular file, which must not exceed limit bytes.
 func Read(path string, limit int64) ([]byte, error) {
 	data, _, err := read(path, os.O_RDONLY, limit)
 	return data, err
 }
 
-// ReadHere reads a file, as [Read] does, and refuses a symbolic link.
+// ReadHere is like [Read], but does not follow symbolic links.
 func ReadHere(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return read(path, os.O_RDONLY|noFollow, limit)
 }
@@ -154,21 +154,20 @@ func read(path string, flag int, limit int64) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// ErrTooLong reports that a reader goes on after the limit of [All].
-var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than are read")
+// ErrTooLong reports that a reader has more bytes than the limit of [All].
+var ErrTooLong = errkind.New(errkind.ValueError, "more bytes than the limit")
 
-// All reads r to its end, after limit bytes at most. A reader that goes on gives an error that
-// matches [ErrTooLong].
+// All reads r to its end. If r has more than limit bytes, the error matches [ErrTooLong].
 func All(r io.Reader, limit int64) ([]byte, error) {
 	var data bytes.Buffer
 	n, err := io.Copy(&data, io.LimitReader(r, limit+1))
 	if err == nil && n > limit {
-		err = &errkind.Fault{Op: "read", Reason: fmt.Sprintf("at most %d bytes", limit), Err: ErrTooLong}
+		err = &errkind.Fault{Op: "read", Reason: fmt.Sprintf("the limit is %d bytes", limit), Err: ErrTooLong}
 	}
 	return data.Bytes(), err
 }
 
-// TooLong returns the error of a file of more than limit bytes.
+// TooLong returns the error for a file of more than limit bytes.
 func TooLong(path string, limit int64) error {
-	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("at most %d bytes are read", limit)}
+	return &Error{Path: path, Reason: TooLarge, Found: fmt.Sprintf("the limit is %d bytes", limit)}
 }

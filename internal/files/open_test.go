@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
-func TestOnlyRegularFilesAreOpened(t *testing.T) {
+func TestOpenRejectsSpecialFiles(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
 	dangling := filepath.Join(dir, "dangling")
@@ -49,13 +49,13 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-func TestAFileBesideTakesThePlaceOfWhatStoodThere(t *testing.T) {
+func TestCreateBesideReplacesFile(t *testing.T) {
 	dir := t.TempDir()
 	victim, beside := filepath.Join(dir, "victim"), filepath.Join(dir, "beside")
 	require.NoError(t, os.WriteFile(victim, []byte("abc"), 0o644))
 	for name, plant := range map[string]func() error{
 		"nothing": func() error { return nil },
-		"a file":  func() error { return os.WriteFile(beside, []byte("longer than what comes"), 0o644) },
+		"a file":  func() error { return os.WriteFile(beside, []byte("longer than the new contents"), 0o644) },
 		"a link":  func() error { return os.Symlink(victim, beside) },
 		"a pipe":  func() error { return syscall.Mkfifo(beside, 0o644) },
 	} {
@@ -80,7 +80,7 @@ func TestAFileBesideTakesThePlaceOfWhatStoodThere(t *testing.T) {
 	requireReason(t, err, URL)
 }
 
-func TestAFolderAsAFileSystemHasRegularFilesOnly(t *testing.T) {
+func TestDirOpensOnlyRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("abc"), 0o644))
 	require.NoError(t, os.Symlink("file", filepath.Join(dir, "link")))
@@ -104,7 +104,7 @@ func TestAFolderAsAFileSystemHasRegularFilesOnly(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestAFileIsReadToTheLimit(t *testing.T) {
+func TestReadLimit(t *testing.T) {
 	hangtest.Within(t, func() {
 		_, err := Read("/dev/zero", 1000)
 		e := requireReason(t, err, NotRegular)

@@ -13,10 +13,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Replace writes a file whole or not at all: what stands at path stays as it is until all bytes are
-// on the disk. A file keeps its permissions, and a link still leads to it. What is no regular file,
-// such as a pipe, is written to directly. The error of a disk that is full is a
-// ResourceExhaustedError.
+// Replace writes a file atomically: the old file is replaced when the new contents are on the disk.
+// The permissions of the file are kept, and symbolic links are followed. Pipes and other special
+// files are written directly. If the disk is full, the error has the kind ResourceExhaustedError.
 func Replace(path string, write func(w io.Writer) error) error {
 	if err := Local(path); err != nil {
 		return err
@@ -33,18 +32,18 @@ func Replace(path string, write func(w io.Writer) error) error {
 	case err == nil && !info.Mode().IsRegular():
 		f, err := os.OpenFile(target, os.O_WRONLY, 0)
 		if err != nil {
-			return replacing(named, err)
+			return replaceError(named, err)
 		}
 		err = fill(f, write)
-		return replacing(named, errors.Join(err, f.Close()))
+		return replaceError(named, errors.Join(err, f.Close()))
 	case err == nil:
 		mode = info.Mode().Perm()
 	}
-	f, err := besideOf(target, mode)
+	f, err := createTemp(target, mode)
 	if err != nil {
-		return replacing(named, err)
+		return replaceError(named, err)
 	}
-	beside := f.Name()
+	temp := f.Name()
 	err = fill(f, write)
 	if err == nil && info != nil {
 		err = f.Chmod(mode)
@@ -56,18 +55,19 @@ func Replace(path string, write func(w io.Writer) error) error {
 		err = closed
 	}
 	if err == nil {
-		err = os.Rename(beside, target)
+		err = os.Rename(temp, target)
 	}
 	if err != nil {
-		_ = os.Remove(beside)
+		_ = os.Remove(temp)
 	}
-	return replacing(named, err)
+	return replaceError(named, err)
 }
 
-// besideOf makes a new file in the folder of path, with the permissions of any new file.
-func besideOf(path string, mode fs.FileMode) (*os.File, error) {
+// createTemp creates a file with a random name in the directory of path.
+func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	for range 100 {
-		name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
+		name := filepath.Join(filepath.Dir(path),
+			"."+filepath.Base(path)+"."+strconv.FormatUint(rand.Uint64(), 36)+".tmp")
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
@@ -84,9 +84,8 @@ func fill(f *os.File, write func(io.Writer) error) error {
 	return w.Flush()
 }
 
-// replacing is the error of a file that was not written. The name of the file beside it is nobody's
-// business.
-func replacing(path string, err error) error {
+// replaceError returns the error of Replace, without the path of the temporary file.
+func replaceError(path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -96,7 +95,7 @@ func replacing(path string, err error) error {
 	}
 	fault := &errkind.Fault{Op: "write", Subject: path, Err: err, Class: errkind.Of(err)}
 	if isFull(err) {
-		fault.Class, fault.Hint = errkind.ResourceExhaustedError, "free some space; what was there is as it was"
+		fault.Class, fault.Hint = errkind.ResourceExhaustedError, "free some space; the old file is unchanged"
 	}
 	return fault
 }

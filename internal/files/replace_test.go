@@ -22,8 +22,8 @@ func content(text string) func(io.Writer) error {
 	}
 }
 
-// alone requires that the folder has no other file than the given one.
-func alone(t *testing.T, path, text string) {
+// requireOnlyFile checks that the directory contains only this file.
+func requireOnlyFile(t *testing.T, path, text string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
@@ -33,19 +33,20 @@ func alone(t *testing.T, path, text string) {
 	assert.Equal(t, text, string(got))
 }
 
-func TestReplaceWritesAFileWholeOrNotAtAll(t *testing.T) {
+func TestReplaceIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, Replace(path, content("one")))
-	alone(t, path, "one")
+	requireOnlyFile(t, path, "one")
 	require.NoError(t, os.Chmod(path, 0o600))
 	require.NoError(t, Replace(path, content("two")))
-	alone(t, path, "two")
+	requireOnlyFile(t, path, "two")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 
 	mistake := errors.New("mistake")
-	for _, cause := range []error{mistake, syscall.ENOSPC, &fs.PathError{Op: "write", Path: "beside", Err: syscall.EDQUOT}} {
+	for _, cause := range []error{mistake, syscall.ENOSPC,
+		&fs.PathError{Op: "write", Path: "beside", Err: syscall.EDQUOT}} {
 		err := Replace(path, func(w io.Writer) error {
 			_, err := w.Write(make([]byte, 1<<20))
 			require.NoError(t, err)
@@ -58,11 +59,11 @@ func TestReplaceWritesAFileWholeOrNotAtAll(t *testing.T) {
 		} else {
 			assert.ErrorIs(t, err, mistake)
 		}
-		alone(t, path, "two")
+		requireOnlyFile(t, path, "two")
 	}
 }
 
-// A disk that is full says so in the midst of writing, or at the end.
+// A write or the final flush can report that the disk is full.
 func TestReplaceOnAFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("the system has no /dev/full")
@@ -82,12 +83,12 @@ func TestReplaceKeepsLinks(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("one"), 0o644))
 	require.NoError(t, os.Symlink(path, link))
 	require.NoError(t, Replace(link, content("two")))
-	alone(t, path, "two")
+	requireOnlyFile(t, path, "two")
 	_, err := os.Readlink(link)
 	require.NoError(t, err)
 }
 
-func TestReplaceRefusesWhatIsNoFile(t *testing.T) {
+func TestReplaceRejectsDirectoriesAndURLs(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, "gs://bucket/file"} {
 		var e *Error

@@ -4,7 +4,7 @@ package files
 
 import "io/fs"
 
-// What the system does not have is left out.
+// These flags do not exist on this operating system.
 const noFollow, nonBlock = 0, 0
 
 func isFull(error) bool { return false }

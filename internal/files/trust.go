@@ -10,18 +10,17 @@ import (
 	"syscall"
 )
 
-// Trust says whose files are trusted with code: those of root, of the process's own user, and of
-// Owners.
+// Trust defines whose files are trusted with code: those of root, of User and of Owners.
 type Trust struct {
-	// Owners are further user ids.
+	// Owners are additional user ids.
 	Owners []int
-	// User is the id of the process's user, and Groups those of its groups; [Trust.OfProcess] fills
-	// them in.
+	// User is the user id of the process, and Groups are its group ids. [Trust.OfProcess] sets
+	// them.
 	User   int
 	Groups []int
 }
 
-// OfProcess returns the trust of this process.
+// OfProcess returns t with User and Groups of this process.
 func (t Trust) OfProcess() Trust {
 	t.User = os.Geteuid()
 	t.Groups = []int{os.Getegid()}
@@ -31,19 +30,19 @@ func (t Trust) OfProcess() Trust {
 	return t
 }
 
-// systemGroups are the group ids below which a group is the system's own (root, staff): its members
-// are administrators.
+// systemGroups is the limit of the ids of system groups, such as root and staff, whose members are
+// administrators.
 const systemGroups = 1000
 
-// maxLinks bounds the links on the way to a file, as the kernel does.
+// maxLinks is the limit of the number of links in a path, as in the kernel.
 const maxLinks = 40
 
-// File checks that none but trusted users can change the file that path names: the file, every
-// folder on the way to it, and every link that leads there. It returns the file's absolute path
-// without links. A folder of the kind of /tmp, where everybody may add files and nobody may take
-// away others', is passed.
+// File checks that only trusted users can modify the file, the directories in its path and the
+// links to it. It returns the absolute path without links. Directories with the sticky bit, such as
+// /tmp, are accepted.
 //
-// A group that may write is taken if the process is in it, or if it is one of the system's.
+// Write permission of a group is accepted if the process is a member of the group or it is a system
+// group.
 func (t Trust) File(path string) (string, error) {
 	real, info, err := t.walk(path)
 	if err != nil {
@@ -55,8 +54,8 @@ func (t Trust) File(path string) (string, error) {
 	return real, nil
 }
 
-// Directory checks a directory as File checks a file. A directory of the kind of /tmp is refused
-// itself. If shared is set, others may write to the directory.
+// Directory is like File, but for a directory. A directory like /tmp is rejected, but accepted as a
+// parent. If shared is true, other users may write to the directory.
 func (t Trust) Directory(path string, shared bool) (real string, err error) {
 	var info fs.FileInfo
 	if !shared {
@@ -70,12 +69,12 @@ func (t Trust) Directory(path string, shared bool) (real string, err error) {
 	case !info.IsDir():
 		return "", &Error{Path: real, Reason: NotDirectory, Found: Kind(info.Mode())}
 	case !shared && info.Mode().Perm()&0o002 != 0:
-		return "", writable(real, info)
+		return "", writableError(real, info)
 	}
 	return real, nil
 }
 
-// walk follows a path one name at a time and looks at each.
+// walk resolves a path name by name and checks each file.
 func (t Trust) walk(path string) (real string, info fs.FileInfo, err error) {
 	if err := Local(path); err != nil {
 		return "", nil, err
@@ -123,37 +122,41 @@ func (t Trust) walk(path string) (real string, info fs.FileInfo, err error) {
 }
 
 func split(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, string(filepath.Separator)), func(name string) bool { return name == "" || name == "." })
+	return slices.DeleteFunc(strings.Split(path, string(filepath.Separator)),
+		func(name string) bool { return name == "" || name == "." })
 }
 
-// check looks at one file or folder.
+// check checks one file or directory.
 func (t Trust) check(path string, info fs.FileInfo) error {
 	user, group, ok := ownerOf(info)
 	if !ok {
-		return nil // the system does not tell
+		return nil // unknown on this operating system
 	}
 	if user != 0 && user != t.User && !slices.Contains(t.Owners, user) {
-		return &Error{Path: path, Reason: Foreign, Found: fmt.Sprintf("owner uid %d, mode %#o; this process is uid %d", user, info.Mode().Perm(), t.User),
-			Hint: fmt.Sprintf("run chown %d %s, or copy the file to a folder of your own", t.User, path)}
+		return &Error{Path: path, Reason: Foreign,
+			Found: fmt.Sprintf("owner uid %d, mode %#o; this process is uid %d", user, info.Mode().Perm(), t.User),
+			Hint:  fmt.Sprintf("run chown %d %s, or copy the file to your own directory", t.User, path)}
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return nil // a link has no mode
 	}
 	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
-		return nil // others cannot take away what is checked next
+		return nil // other users cannot replace the next file of the path
 	}
 	if info.Mode().Perm()&0o002 != 0 {
-		return writable(path, info)
+		return writableError(path, info)
 	}
 	if info.Mode().Perm()&0o020 != 0 && group >= systemGroups && !slices.Contains(t.Groups, group) && group != t.User {
-		return &Error{Path: path, Reason: Writable, Found: fmt.Sprintf("mode %#o, owner uid %d, group gid %d, which this process is not in", info.Mode().Perm(), user, group),
+		return &Error{Path: path, Reason: Writable,
+			Found: fmt.Sprintf("mode %#o, owner uid %d, group gid %d, which this process is not in", info.Mode().Perm(),
+				user, group),
 			Hint: "run chmod g-w " + path}
 	}
 	return nil
 }
 
-// writable is the error of what everybody may write to.
-func writable(path string, info fs.FileInfo) error {
+// writableError returns the error for a file that everyone can write to.
+func writableError(path string, info fs.FileInfo) error {
 	found := fmt.Sprintf("mode %#o", info.Mode().Perm())
 	if user, _, ok := ownerOf(info); ok {
 		found += fmt.Sprintf(", owner uid %d", user)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatOthersCanChangeIsNotTrusted(t *testing.T) {
+func TestTrustRejectsFilesThatOthersCanModify(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
 	folder, file := filepath.Join(root, "folder"), filepath.Join(root, "folder", "file")
@@ -63,9 +63,9 @@ func TestWhatOthersCanChangeIsNotTrusted(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ELOOP)
 }
 
-func TestOthersFilesAreNotTrusted(t *testing.T) {
+func TestTrustRejectsFilesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("giving files away takes root")
+		t.Skip("changing the owner of a file requires root")
 	}
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
@@ -88,7 +88,7 @@ func TestOthersFilesAreNotTrusted(t *testing.T) {
 	_, err := me.File(link)
 	requireReason(t, err, Foreign)
 
-	// A user's process takes what is root's, and groups that it is in.
+	// A process trusts the files of root and of its own groups.
 	user := Trust{User: 4242, Groups: []int{4242, 2000}}
 	_, err = user.File(file)
 	require.NoError(t, err)

@@ -1,18 +1,19 @@
-// Package handshake lets in those who know a secret: a listener whose Accept returns only connections
-// of peers that have proved it, and the other side, by which a peer does.
+// Package handshake authenticates connections with a shared secret. Accept of a [Listener] returns
+// only authenticated connections. Clients authenticate with [Greet]:
 //
 //	listener, err := handshake.Listen("tcp", "127.0.0.1:0", secret, nil)
 //	conn, err := listener.Accept()
 //
-//	err = handshake.Greet(ctx, conn, secret) // the peer, on a connection that it has dialed
+//	err = handshake.Greet(ctx, conn, secret) // in the client, after Dial
 //
-// Both sides prove that they know the secret, by a keyed hash (HMAC-SHA-256) of numbers that both have
-// drawn for this connection; the secret itself is not sent. What follows is neither encrypted nor
-// signed: listen inside the job's own network only.
+// Both sides prove that they know the secret with a keyed hash (HMAC-SHA-256) of random numbers
+// that both sides have generated for the connection. The secret is not sent. The connection is
+// neither encrypted nor signed afterwards, so it should be used only in the internal network of a
+// job.
 //
-// # What a stranger costs
+// # Limits
 //
-// A peer sends 64 bytes before it is let in, and nothing more is read of it. It has [Patience] for
-// that. At most [MaxStrangers] connections are open that have not proved anything: one more, and the
-// oldest of them is dropped, so that those who are silent keep nobody out who knows the secret.
+// The listener reads only 64 bytes of a client before authentication, which must be received within
+// [Patience]. At most [MaxStrangers] unauthenticated connections are open. If there are more, the
+// oldest is closed, so that idle connections cannot block authenticated clients.
 package handshake

@@ -1,4 +1,4 @@
 package handshake
 
-// Admit is the listener's side of a handshake.
-var Admit = admit
+// Admit is authenticate.
+var Admit = authenticate

@@ -13,26 +13,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrSecret matches the error of a side whose secret is another one, or empty.
-var ErrSecret = errkind.New(errkind.PermissionDeniedError, "handshake: the secret is another one")
+// ErrSecret is matched if the other side has a different secret, or the secret is empty.
+var ErrSecret = errkind.New(errkind.PermissionDeniedError, "handshake: the secrets of the two sides differ")
 
-// ErrProtocol matches the error of a peer that speaks something else.
-var ErrProtocol = errkind.New(errkind.InvalidArgumentError, "handshake: the peer speaks another protocol")
+// ErrProtocol is matched if the other side does not use this protocol.
+var ErrProtocol = errkind.New(errkind.InvalidArgumentError, "handshake: the other side uses another protocol")
 
-// The listener begins with the magic and a number that it draws. The peer answers with a number of
-// its own and its proof. Then comes a verdict, and, if the peer is let in, the listener's proof.
+// The listener sends magic and a nonce. The client sends its own nonce and its proof. The listener sends
+// accepted and its own proof, or rejected.
 const (
-	magic   = "TPS1"
-	entered = 'y'
-	refused = 'n'
+	magic    = "TPS1"
+	accepted = 'y'
+	rejected = 'n'
 )
 
-// number is drawn for a connection, so that what was heard on another proves nothing.
-type number [sha256.Size]byte
+// nonce is a random number for one connection, which prevents replay.
+type nonce [sha256.Size]byte
 
-// proof is what only one who knows the secret can compute, for one side of one connection.
-func proof(secret, side string, listener, peer number) []byte {
-	key := sha256.Sum256([]byte(secret)) // HMAC fills a short key with zeros
+// proof returns the HMAC with which one side of a connection proves that it knows the secret.
+func proof(secret, side string, listener, peer nonce) []byte {
+	key := sha256.Sum256([]byte(secret)) // HMAC pads short keys, so "x" and "x\x00" would be equal
 	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte(magic + side))
 	h.Write(listener[:])
@@ -45,12 +45,12 @@ const (
 	peerSide     = "peer"
 )
 
-// admit is the listener's side of a handshake. It reads 64 bytes at most.
-func admit(conn net.Conn, secret string) error {
+// authenticate performs the listener's side of a handshake. It reads at most 64 bytes.
+func authenticate(conn net.Conn, secret string) error {
 	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return err
 	}
-	var own number
+	var own nonce
 	_, _ = rand.Read(own[:]) // it never fails
 	if _, err := conn.Write(append([]byte(magic), own[:]...)); err != nil {
 		return err
@@ -59,24 +59,23 @@ func admit(conn net.Conn, secret string) error {
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		return err
 	}
-	peer := number(answer[:sha256.Size])
+	peer := nonce(answer[:sha256.Size])
 	if !hmac.Equal(answer[sha256.Size:], proof(secret, peerSide, own, peer)) {
-		_, _ = conn.Write([]byte{refused}) // it is cut off, whether it hears why or not
+		_, _ = conn.Write([]byte{rejected}) // the connection is closed even if this fails
 		return &errkind.Fault{Match: ErrSecret}
 	}
-	if _, err := conn.Write(append([]byte{entered}, proof(secret, listenerSide, own, peer)...)); err != nil {
+	if _, err := conn.Write(append([]byte{accepted}, proof(secret, listenerSide, own, peer)...)); err != nil {
 		return err
 	}
 	return conn.SetDeadline(time.Time{})
 }
 
-// Greet proves to a listener that this peer knows the secret, and has the listener prove it too. It
-// ends with ctx, or after [Patience]; its error then matches that of ctx or os.ErrDeadlineExceeded.
-// Others match [ErrSecret] and [ErrProtocol]. The connection stays the caller's, to be closed after
-// an error.
+// Greet performs the client's side of a handshake. It ends with ctx or after [Patience]; the error
+// then matches the cause of ctx or os.ErrDeadlineExceeded. Other errors match [ErrSecret] or
+// [ErrProtocol]. The caller must close the connection, also after an error.
 func Greet(ctx context.Context, conn net.Conn, secret string) (err error) {
 	if secret == "" {
-		return &errkind.Fault{Match: ErrSecret, Reason: "this side has none"}
+		return &errkind.Fault{Match: ErrSecret, Reason: "the secret of this side is empty"}
 	}
 	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return err
@@ -94,10 +93,10 @@ func Greet(ctx context.Context, conn net.Conn, secret string) (err error) {
 		return err
 	}
 	if got := first[:len(magic)]; string(got) != magic {
-		return &errkind.Fault{Match: ErrProtocol, Reason: fmt.Sprintf("it begins with %q, not with %q", got, magic)}
+		return &errkind.Fault{Match: ErrProtocol, Reason: fmt.Sprintf("it sent %q instead of %q", got, magic)}
 	}
-	listener := number(first[len(magic):])
-	var own number
+	listener := nonce(first[len(magic):])
+	var own nonce
 	_, _ = rand.Read(own[:]) // it never fails
 	if _, err := conn.Write(append(own[:], proof(secret, peerSide, listener, own)...)); err != nil {
 		return err
@@ -107,17 +106,17 @@ func Greet(ctx context.Context, conn net.Conn, secret string) (err error) {
 		return err
 	}
 	switch verdict[0] {
-	case entered:
-	case refused:
+	case accepted:
+	case rejected:
 		return &errkind.Fault{Match: ErrSecret}
 	default:
-		return &errkind.Fault{Match: ErrProtocol, Reason: fmt.Sprintf("it answers %q", verdict[:1])}
+		return &errkind.Fault{Match: ErrProtocol, Reason: fmt.Sprintf("it replied %q", verdict[:1])}
 	}
 	if _, err := io.ReadFull(conn, verdict[1:]); err != nil {
 		return err
 	}
 	if !hmac.Equal(verdict[1:], proof(secret, listenerSide, listener, own)) {
-		return &errkind.Fault{Match: ErrSecret, Reason: "the listener does not know it"}
+		return &errkind.Fault{Match: ErrSecret, Reason: "the listener does not know the secret"}
 	}
 	return nil
 }

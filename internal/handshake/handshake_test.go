@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func listen(t *testing.T, network, address string, refused func(net.Addr, error)) *handshake.Listener {
-	l, err := handshake.Listen(network, address, "sesame", refused)
+func listen(t *testing.T, network, address string, rejected func(net.Addr, error)) *handshake.Listener {
+	l, err := handshake.Listen(network, address, "sesame", rejected)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -36,8 +36,9 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 	return conn
 }
 
-func TestWhoKnowsTheSecretIsLetIn(t *testing.T) {
-	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
+func TestCorrectSecretIsAccepted(t *testing.T) {
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0",
+		"unix": filepath.Join(t.TempDir(), "socket")} {
 		l := listen(t, network, address, nil)
 		conn := dial(t, l)
 		go func() {
@@ -56,7 +57,7 @@ func TestWhoKnowsTheSecretIsLetIn(t *testing.T) {
 	}
 }
 
-func TestOthersAreTurnedAway(t *testing.T) {
+func TestWrongSecretIsRejected(t *testing.T) {
 	turned := make(chan error, 2)
 	l := listen(t, "tcp", "127.0.0.1:0", func(_ net.Addr, err error) { turned <- err })
 	err := handshake.Greet(t.Context(), dial(t, l), "other")
@@ -72,7 +73,7 @@ func TestOthersAreTurnedAway(t *testing.T) {
 	assert.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), "it went without an answer: %v", err)
 }
 
-func TestAnImpostorIsNoticed(t *testing.T) {
+func TestGreetDetectsWrongListener(t *testing.T) {
 	for sent, want := range map[string]error{
 		"HTTP/1.1 400 Bad Request\r\n\r\n    12345678":                     handshake.ErrProtocol,
 		"TPS1" + string(make([]byte, 32)) + "y" + string(make([]byte, 32)): handshake.ErrSecret,
@@ -96,7 +97,7 @@ func TestAnImpostorIsNoticed(t *testing.T) {
 	}
 }
 
-func TestASilentListenerIsLeftInTime(t *testing.T) {
+func TestGreetTimesOut(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	defer here.Close()
@@ -107,8 +108,9 @@ func TestASilentListenerIsLeftInTime(t *testing.T) {
 	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
-// TestTheOldestStrangerMakesRoom: however many are silent, who knows the secret gets in.
-func TestTheOldestStrangerMakesRoom(t *testing.T) {
+// TestOldestPendingConnectionIsClosed checks that idle connections do not block a client that knows
+// the secret.
+func TestOldestPendingConnectionIsClosed(t *testing.T) {
 	var mu sync.Mutex
 	dropped := 0
 	l := listen(t, "tcp", "127.0.0.1:0", func(net.Addr, error) { mu.Lock(); defer mu.Unlock(); dropped++ })
@@ -116,7 +118,8 @@ func TestTheOldestStrangerMakesRoom(t *testing.T) {
 	for range handshake.MaxStrangers + 20 {
 		dial(t, l)
 	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return dropped == 21 }, 8*time.Second, time.Millisecond, "before their time is over")
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return dropped == 21 }, 8*time.Second,
+		time.Millisecond, "before their time is over")
 	_, err := io.Copy(io.Discard, first)
 	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the first was dropped")
 	in := make(chan net.Conn)
@@ -129,9 +132,9 @@ func TestTheOldestStrangerMakesRoom(t *testing.T) {
 	require.NoError(t, (<-in).Close())
 }
 
-func TestACloseEndsEverything(t *testing.T) {
+func TestClose(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0", nil)
-	dial(t, l) // says nothing
+	dial(t, l) // an idle connection
 	require.NoError(t, handshake.Greet(t.Context(), dial(t, l), "sesame"), "nobody accepts it")
 	accepted := make(chan error)
 	require.NoError(t, l.Close())
@@ -143,10 +146,10 @@ func TestACloseEndsEverything(t *testing.T) {
 	require.Error(t, l.Close(), "as that of net")
 }
 
-func TestWhatCannotBeListenedToIsRefused(t *testing.T) {
+func TestListenErrors(t *testing.T) {
 	for _, c := range []struct{ network, address, secret, want string }{
-		{"tcp", "127.0.0.1:0", "", "the secret is empty; make one"},
-		{"udp", "127.0.0.1:0", "x", `network "udp"; give "unix" or "tcp"`},
+		{"tcp", "127.0.0.1:0", "", "the secret is empty; create one"},
+		{"udp", "127.0.0.1:0", "x", `network "udp" is not supported; use "unix" or "tcp"`},
 		{"", "", "x", `network ""`},
 		{"tcp", "127.0.0.1:99999", "x", "invalid port"},
 	} {
@@ -158,7 +161,7 @@ func TestWhatCannotBeListenedToIsRefused(t *testing.T) {
 	assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback(), "%v", l.Addr())
 }
 
-// FuzzListenersAnswer has a peer greet whatever a listener may say.
+// FuzzListenersAnswer calls Greet with arbitrary data from the listener.
 func FuzzListenersAnswer(f *testing.F) {
 	f.Add([]byte("TPS1" + string(make([]byte, 32)) + "y" + string(make([]byte, 32))))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -175,7 +178,7 @@ func FuzzListenersAnswer(f *testing.F) {
 	})
 }
 
-// FuzzPeersAnswer has a listener hear whatever a peer may say.
+// FuzzPeersAnswer calls authenticate with arbitrary data from the client.
 func FuzzPeersAnswer(f *testing.F) {
 	f.Add(make([]byte, 64))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))

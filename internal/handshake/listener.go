@@ -12,38 +12,42 @@ import (
 )
 
 const (
-	// Patience is how long each side waits for the other's part of a handshake.
+	// Patience is the timeout for a handshake on each side.
 	Patience = 10 * time.Second
-	// MaxStrangers bounds the connections that have not proved that they know the secret.
+	// MaxStrangers is the limit of unauthenticated connections.
 	MaxStrangers = 256
 )
 
-// Listener is a [net.Listener] of peers that know a secret. It is safe for concurrent use.
+// Listener is a [net.Listener] that accepts only authenticated connections. It is safe for
+// concurrent use.
 type Listener struct {
 	listener net.Listener
 	secret   string
-	refused  func(peer net.Addr, err error)
+	rejected func(peer net.Addr, err error)
 	ready    chan net.Conn
 	done     chan struct{}
 	running  sync.WaitGroup
 
-	mu        sync.Mutex
-	strangers []net.Conn // the oldest first
-	closed    bool
+	mu      sync.Mutex
+	pending []net.Conn // unauthenticated connections, oldest first
+	closed  bool
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen listens on a "tcp" or "unix" address for peers that know a secret, which must not be empty.
-// A TCP address without a host, such as ":8479", is of the loopback interface: who wants to be
-// reached by others names the interface, or all of them by "0.0.0.0" or "[::]". refused, if it is
-// not nil, is told of each peer that was not let in, by several goroutines at once.
-func Listen(network, address, secret string, refused func(peer net.Addr, err error)) (*Listener, error) {
+// Listen listens on a "tcp" or "unix" address. The secret must not be empty. A TCP address without
+// a host, such as ":8479", listens on the loopback interface; use the address of an interface, or
+// "0.0.0.0" or "[::]" for all interfaces, to accept connections from other machines. rejected, if
+// not nil, is called for each client that is not authenticated, from several goroutines
+// concurrently.
+func Listen(network, address, secret string, rejected func(peer net.Addr, err error)) (*Listener, error) {
 	wrong := func(hint, format string, args ...any) error {
-		return &errkind.Fault{Op: "handshake: listen", Reason: fmt.Sprintf(format, args...), Hint: hint, Class: errkind.ValueError}
+		return &errkind.Fault{Op: "handshake: listen", Reason: fmt.Sprintf(format, args...), Hint: hint,
+			Class: errkind.ValueError}
 	}
 	if secret == "" {
-		return nil, wrong("make one, as by rand.Text of crypto/rand, and tell it the peers", "the secret is empty")
+		return nil, wrong("create one, for example with rand.Text of crypto/rand, and share it with the clients",
+			"the secret is empty")
 	}
 	switch network {
 	case "tcp", "tcp4", "tcp6":
@@ -56,21 +60,22 @@ func Listen(network, address, secret string, refused func(peer net.Addr, err err
 		}
 	case "unix":
 	default:
-		return nil, wrong(`give "unix" or "tcp"`, "network %q", network)
+		return nil, wrong(`use "unix" or "tcp"`, "network %q is not supported", network)
 	}
 	listener, err := net.Listen(network, address)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "handshake: listen", Err: err, Class: errkind.UnavailableError}
 	}
-	if refused == nil {
-		refused = func(net.Addr, error) {}
+	if rejected == nil {
+		rejected = func(net.Addr, error) {}
 	}
-	l := &Listener{listener: listener, secret: secret, refused: refused, ready: make(chan net.Conn), done: make(chan struct{})}
+	l := &Listener{listener: listener, secret: secret, rejected: rejected, ready: make(chan net.Conn),
+		done: make(chan struct{})}
 	l.running.Go(l.run)
 	return l, nil
 }
 
-// Accept waits for a peer that knows the secret. After Close its error matches [net.ErrClosed].
+// Accept waits for an authenticated connection. After Close, the error matches [net.ErrClosed].
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.ready:
@@ -80,19 +85,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr returns the address that it listens on.
+// Addr returns the address of the listener.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close drops those who have not been accepted, and returns when nothing runs any more. Connections
-// that were accepted stay open.
+// Close closes all connections that were not accepted, and waits until all goroutines have ended.
+// Accepted connections stay open.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
 		close(l.done)
 	}
-	for _, conn := range l.strangers {
-		_ = conn.Close() // its end is what is wanted
+	for _, conn := range l.pending {
+		_ = conn.Close()
 	}
 	l.mu.Unlock()
 	err := l.listener.Close()
@@ -107,7 +112,7 @@ func (l *Listener) run() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as too many open files
+		if err != nil { // for example, too many open files
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-l.done:
@@ -116,11 +121,11 @@ func (l *Listener) run() {
 		}
 		l.add(conn)
 		l.running.Go(func() {
-			err := admit(conn, l.secret)
+			err := authenticate(conn, l.secret)
 			l.remove(conn)
 			if err != nil {
-				_ = conn.Close() // the error says more
-				l.refused(conn.RemoteAddr(), err)
+				_ = conn.Close()
+				l.rejected(conn.RemoteAddr(), err)
 				return
 			}
 			select {
@@ -132,25 +137,25 @@ func (l *Listener) run() {
 	}
 }
 
-// add notes a stranger, and drops the oldest where there are too many.
+// add adds an unauthenticated connection, and closes the oldest one if there are too many.
 func (l *Listener) add(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = conn.Close() // admit notices
+		_ = conn.Close() // authenticate fails then
 	}
-	if len(l.strangers) >= MaxStrangers {
-		_ = l.strangers[0].Close()
-		l.strangers = slices.Delete(l.strangers, 0, 1)
+	if len(l.pending) >= MaxStrangers {
+		_ = l.pending[0].Close()
+		l.pending = slices.Delete(l.pending, 0, 1)
 	}
-	l.strangers = append(l.strangers, conn)
+	l.pending = append(l.pending, conn)
 }
 
-// remove forgets a stranger.
+// remove removes a connection from the unauthenticated ones.
 func (l *Listener) remove(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.strangers, conn); i >= 0 {
-		l.strangers = slices.Delete(l.strangers, i, i+1)
+	if i := slices.Index(l.pending, conn); i >= 0 {
+		l.pending = slices.Delete(l.pending, i, i+1)
 	}
 }

@@ -1,3 +1,3 @@
-// Package hostdata moves tensors between the flat Go slices of GoMLX and the bytes that the plugin takes:
-// which dtype is which, and elements of less than a byte.
+// Package hostdata converts tensors between the flat Go slices of GoMLX and the bytes of the
+// plugin, including dtypes and elements of less than 8 bits.
 package hostdata

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// types pairs the dtypes of GoMLX with those of PJRT.
+// types maps the dtypes of GoMLX to those of PJRT.
 var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Bool:       pjrt.Pred,
 	dtypes.Int2:       pjrt.S2,
@@ -33,7 +33,7 @@ var types = map[dtypes.DType]pjrt.DType{
 	dtypes.Complex128: pjrt.C128,
 }
 
-// Type returns the plugin's type of a dtype of GoMLX.
+// Type returns the plugin's type for a dtype of GoMLX.
 func Type(d dtypes.DType) (pjrt.DType, error) {
 	if t, ok := types[d]; ok {
 		return t, nil
@@ -41,8 +41,8 @@ func Type(d dtypes.DType) (pjrt.DType, error) {
 	return pjrt.Invalid, fmt.Errorf("dtype %s is not supported", d)
 }
 
-// Unpack spreads elements of less than a byte, which GoMLX keeps packed with the first in the low
-// bits, to one byte each, which PJRT takes. Signed ones are sign-extended.
+// Unpack converts elements of less than 8 bits from the packed form of GoMLX, which starts with the
+// low bits, to one byte per element, as PJRT expects. Signed elements are sign-extended.
 func Unpack(packed []byte, d dtypes.DType, length int) []byte {
 	bits := d.Bits()
 	perByte := 8 / bits
@@ -59,7 +59,7 @@ func Unpack(packed []byte, d dtypes.DType, length int) []byte {
 	return out
 }
 
-// Pack is the inverse of Unpack, into dst.
+// Pack is the inverse of Unpack. It writes to dst.
 func Pack(dst, values []byte, d dtypes.DType) {
 	bits := d.Bits()
 	perByte := 8 / bits
@@ -70,7 +70,7 @@ func Pack(dst, values []byte, d dtypes.DType) {
 	}
 }
 
-// Bytes views a flat Go slice of the given dtype as bytes, without a copy.
+// Bytes returns a flat Go slice of the given dtype as bytes, without a copy.
 func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	if flat == nil && elements == 0 {
 		return nil, nil
@@ -87,8 +87,8 @@ func Bytes(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	return bytes, nil
 }
 
-// Host returns a flat Go slice of the given dtype as the plugin takes it, row-major: a view, or a
-// new slice for elements of less than a byte.
+// Host returns a flat Go slice of the given dtype in the form that the plugin expects, row-major.
+// The result shares memory with flat unless elements have less than 8 bits.
 func Host(flat any, d dtypes.DType, elements int) ([]byte, error) {
 	bytes, err := Bytes(flat, d, elements)
 	if err != nil || !d.IsPacked() {

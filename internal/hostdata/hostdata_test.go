@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestPackingIsTheInverseOfUnpacking(t *testing.T) {
+func TestPackInvertsUnpack(t *testing.T) {
 	for d := range types {
 		if !d.IsPacked() {
 			continue

@@ -10,15 +10,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Tensor makes a GoMLX tensor of a number, or of slices of numbers, nested or not, and returns a
-// tensor as it is. Another value, a ragged slice and a tensor that was finalized are errors.
+// Tensor converts a number, or possibly nested slices of numbers, to a GoMLX tensor. It returns a
+// tensor as it is. Other values, ragged slices and finalized tensors are errors.
 func Tensor(value any) (t *tensors.Tensor, err error) {
 	if t, ok := value.(*tensors.Tensor); ok && t != nil {
 		return t, t.CheckValid()
 	} else if ok || value == nil {
 		return nil, errors.New("no value")
 	}
-	// GoMLX panics for some types that are no tensors.
+	// GoMLX panics for some unsupported types.
 	defer func() {
 		if r := recover(); r != nil {
 			t, err = nil, fmt.Errorf("a %T: %v", value, r)
@@ -29,7 +29,8 @@ func Tensor(value any) (t *tensors.Tensor, err error) {
 			return tensors.FromShape(shapes.Make(dtype, 0)), nil
 		}
 		if element, rank := innermost(v.Type()); rank > 1 && dtypes.FromGoType(element) != dtypes.InvalidDType {
-			return nil, fmt.Errorf("an empty %T does not say how long its rows are; where no rows are wanted, give tensors.FromShape with a first dimension of 0", value)
+			return nil, fmt.Errorf("an empty %T does not define the length of its rows; "+
+				"for a tensor without rows, use tensors.FromShape with a first dimension of 0", value)
 		}
 	}
 	if t, ok := tensorOfSlices(value); ok {
@@ -38,9 +39,9 @@ func Tensor(value any) (t *tensors.Tensor, err error) {
 	return tensors.FromAnyValue(value)
 }
 
-// tensorOfSlices makes a tensor of nested slices, a row at a time. It leaves the others to GoMLX,
-// which looks at each number by reflection to find the shape: those that are ragged or empty, and
-// types that are no dtype's own.
+// tensorOfSlices copies nested slices to a tensor row by row, which is faster than GoMLX's
+// conversion of each number by reflection. ok is false for ragged or empty slices and for types
+// that are not the Go type of a dtype.
 func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() || v.Kind() != reflect.Slice {
@@ -56,7 +57,8 @@ func tensorOfSlices(value any) (t *tensors.Tensor, ok bool) {
 		first = first.Index(0)
 	}
 	dtype := dtypes.FromGoType(element)
-	own := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() && dtype == dtypes.Int64)
+	own := dtype != dtypes.InvalidDType && (dtype.GoType() == element || element == reflect.TypeFor[int]() &&
+		dtype == dtypes.Int64)
 	if !own || !rectangular(v, dims) {
 		return nil, false
 	}
@@ -77,7 +79,7 @@ func rectangular(v reflect.Value, dims []int) bool {
 	return true
 }
 
-// copyRows copies nested slices into flat and returns how much of it is left.
+// copyRows copies nested slices to flat and returns the rest of flat.
 func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	if rank == 1 {
 		if row, ok := v.Interface().([]int); ok {
@@ -95,7 +97,7 @@ func copyRows(flat, v reflect.Value, rank int) reflect.Value {
 	return flat
 }
 
-// innermost returns the element type of nested slices, and how deep they are.
+// innermost returns the element type and the depth of nested slices.
 func innermost(t reflect.Type) (element reflect.Type, depth int) {
 	for t.Kind() == reflect.Slice {
 		t, depth = t.Elem(), depth+1

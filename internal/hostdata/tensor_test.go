@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNestedSlicesAreTheTensorsThatGoMLXMakesOfThem(t *testing.T) {
+func TestTensorOfNestedSlicesMatchesGoMLX(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		a, b, c := 1+rng.IntN(4), 1+rng.IntN(4), 1+rng.IntN(4)
@@ -32,7 +32,8 @@ func TestNestedSlicesAreTheTensorsThatGoMLXMakesOfThem(t *testing.T) {
 			assert.True(t, want.Equal(got), "%v", value)
 		}
 	}
-	for _, value := range []any{[]bool{true, false}, [][]int32{{1}, {2}}, []complex64{1i}, []uint8{1}, []int{1, -2}, [][]int{{1, 2}, {3, 1 << 40}}} {
+	for _, value := range []any{[]bool{true, false}, [][]int32{{1}, {2}}, []complex64{1i}, []uint8{1}, []int{1, -2},
+		[][]int{{1, 2}, {3, 1 << 40}}} {
 		want, err := tensors.FromAnyValue(value)
 		require.NoError(t, err)
 		got, ok := tensorOfSlices(value)
@@ -41,9 +42,10 @@ func TestNestedSlicesAreTheTensorsThatGoMLXMakesOfThem(t *testing.T) {
 	}
 }
 
-func TestOtherSlicesAreLeftToGoMLX(t *testing.T) {
+func TestTensorOfOtherSlices(t *testing.T) {
 	for _, value := range []any{
-		nil, 1, "text", []string{"text"}, []time.Duration{1}, []float32{}, [][]float32{{}, {}}, [][]float32{{1}, {}}, [][]float32{{1}, {2, 3}}, [][]float32{},
+		nil, 1, "text", []string{"text"}, []time.Duration{1}, []float32{}, [][]float32{{}, {}}, [][]float32{{1}, {}},
+		[][]float32{{1}, {2, 3}}, [][]float32{},
 		[]any{float32(1)}, [2]float32{1, 2},
 	} {
 		_, ok := tensorOfSlices(value)

@@ -1,13 +1,11 @@
-// Package hostfacts reads what a machine is like where a TPU job meets it on its first day: its
-// huge pages, its memory, its C library, its kernel. It reads a few small files, opens no plugin and
-// changes nothing.
+// Package hostfacts reads properties of a machine that matter for TPU jobs: huge pages, memory, C
+// library and kernel. It reads a few small files, opens no plugin and changes nothing.
 //
 //	facts := hostfacts.Read("")
 //	for _, f := range facts.Findings() {
 //		log.Print(f.Text())	// transparent huge pages: madvise; ...
 //	}
 //
-// [NeedsOf] says which C library a program or a plugin was linked for. A program that is copied to
-// machines with an older one does not start there, with a message of the dynamic linker that names
-// a symbol.
+// [NeedsOf] returns the C library version that a program or a plugin requires. On machines with an
+// older version, the program does not start, and the dynamic linker prints the name of a symbol.
 package hostfacts

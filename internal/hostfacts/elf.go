@@ -13,22 +13,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Needs is what a program or library needs of the machine that it is copied to.
+// Needs are the requirements of a program or library.
 type Needs struct {
-	// CLibrary is the oldest version of the GNU C library that has all that the file uses, such as
-	// 2.34; empty for a file that uses none of it.
+	// CLibrary is the oldest sufficient version of the GNU C library, such as 2.34. It is empty if
+	// the file does not use the library.
 	CLibrary string `json:"c_library,omitempty"`
-	// Machine is the processor, such as x86-64 or aarch64.
+	// Machine is the architecture, such as x86-64 or aarch64.
 	Machine string `json:"machine"`
-	// Static says that the file is linked to no library.
+	// Static is true if the file uses no shared library.
 	Static bool `json:"static,omitempty"`
 }
 
-// glibc is the prefix of the C library's symbol versions. It is in two parts so that a search of
-// this program's own bytes for such versions finds only what it needs.
+// glibc is the prefix of symbol versions of the GNU C library. It is written in two parts so that
+// this program does not contain the prefix itself, which would mislead searches of its bytes.
 const glibc = "GLI" + "BC_"
 
-// NeedsOf reads what an ELF file needs. A file of another kind matches [ErrNotELF].
+// NeedsOf returns the requirements of an ELF file. For other files, the error matches [ErrNotELF].
 func NeedsOf(path string) (Needs, error) {
 	file, _, err := files.Open(path)
 	if err != nil {
@@ -66,8 +66,8 @@ func NeedsOf(path string) (Needs, error) {
 	return needs, nil
 }
 
-// Older says whether version a comes before version b; the empty version comes before all. What is
-// not a version, such as PRIVATE, comes after none.
+// Older reports whether version a is older than version b. The empty version is older than all
+// others. A string that is not a version, such as PRIVATE, is not newer than any version.
 func Older(a, b string) bool {
 	x, y := parts(a), parts(b)
 	return y != nil && slices.CompareFunc(x, y, cmp.Compare[int]) < 0
@@ -85,12 +85,13 @@ func parts(version string) []int {
 	return list
 }
 
-// cLibrary is the newest version that the machine's C library defines.
+// cLibrary returns the newest symbol version of the machine's C library.
 func cLibrary(root string) string {
-	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
+	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*-linux-gnu/libc.so.6",
+		"/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
 		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are well formed
 		for _, path := range found {
-			if v := defined(path); v != "" {
+			if v := newestDefinedVersion(path); v != "" {
 				return v
 			}
 		}
@@ -98,7 +99,7 @@ func cLibrary(root string) string {
 	return ""
 }
 
-func defined(path string) (newest string) {
+func newestDefinedVersion(path string) (newest string) {
 	file, _, err := files.Open(path)
 	if err != nil {
 		return ""

@@ -9,33 +9,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Facts are what was read. A field is empty or 0 where the machine does not tell.
+// Facts are the properties of a machine. A field is empty or 0 if the property is unknown.
 type Facts struct {
 	// HugePages is the mode of transparent huge pages: always, madvise or never.
 	HugePages string `json:"huge_pages,omitempty"`
-	// MemoryBytes is the machine's memory, and AvailableBytes what programs can have of it now.
+	// MemoryBytes is the size of the memory, and AvailableBytes is the memory that is available
+	// now.
 	MemoryBytes    int64 `json:"memory_bytes,omitempty"`
 	AvailableBytes int64 `json:"available_bytes,omitempty"`
 	// CLibrary is the version of the GNU C library, such as 2.35.
 	CLibrary string `json:"c_library,omitempty"`
 	// Kernel is the kernel's release.
 	Kernel string `json:"kernel,omitempty"`
-	// LockedMemory is the most memory that a process may lock, as ulimit -l says it: a number of
-	// bytes, or unlimited.
+	// LockedMemory is the limit of locked memory of a process, as reported by ulimit -l: a number
+	// of bytes, or unlimited.
 	LockedMemory string `json:"locked_memory,omitempty"`
-	// LocksAny is whether the process may lock memory beyond that limit: it has CAP_IPC_LOCK.
+	// LocksAny is true if the process may exceed that limit because it has CAP_IPC_LOCK.
 	LocksAny bool `json:"locks_any,omitempty"`
-	// Root is whether the process runs as root.
+	// Root is true if the process runs as root.
 	Root bool `json:"root,omitempty"`
 }
 
-// Finding is something about the machine that costs time or fails later.
+// Finding is a property of the machine that makes jobs slow or fail.
 type Finding struct {
-	// Subject is what is meant, Got what it is, and Why what follows from that.
+	// Subject is the property, Got its value, and Why the consequence.
 	Subject string `json:"subject"`
 	Got     string `json:"got"`
 	Why     string `json:"why"`
-	// Do is the command that fixes it.
+	// Do is the command that corrects the problem.
 	Do string `json:"do"`
 }
 
@@ -47,25 +48,26 @@ const hugePages = "/sys/kernel/mm/transparent_hugepage/enabled"
 // HugePagesCommand makes transparent huge pages available to all programs until the next boot.
 const HugePagesCommand = `sudo sh -c "echo always > ` + hugePages + `"`
 
-// Read reads the facts. root is put before each path; empty is the machine's own root.
+// Read returns the properties of this machine. root is prepended to all paths.
 func Read(root string) Facts {
 	text := func(path string) string { return Text(filepath.Join(root, path)) }
 	meminfo := text("/proc/meminfo")
 	f := Facts{
-		HugePages:   chosen(text(hugePages)),
+		HugePages:   selected(text(hugePages)),
 		MemoryBytes: kibibytes(meminfo, "MemTotal:"), AvailableBytes: kibibytes(meminfo, "MemAvailable:"),
 		CLibrary: cLibrary(root),
 		Kernel:   text("/proc/sys/kernel/osrelease"),
-		LocksAny: capable(text("/proc/self/status"), 14),
+		LocksAny: hasCapability(text("/proc/self/status"), 14),
 		Root:     os.Geteuid() == 0,
 	}
-	if soft := entry(text("/proc/self/limits"), "Max locked memory"); len(soft) > 0 {
+	if soft := fieldsAfter(text("/proc/self/limits"), "Max locked memory"); len(soft) > 0 {
 		f.LockedMemory = soft[0]
 	}
 	return f
 }
 
-// Text returns the text of a small file without the spaces around it; it is empty if it cannot be read.
+// Text returns the contents of a small file without surrounding spaces, or an empty string if it
+// cannot be read.
 func Text(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -74,15 +76,15 @@ func Text(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// chosen is the word in brackets of a line such as "always [madvise] never".
-func chosen(line string) string {
+// selected returns the word in brackets of a line such as "always [madvise] never".
+func selected(line string) string {
 	_, rest, _ := strings.Cut(line, "[")
 	word, _, _ := strings.Cut(rest, "]")
 	return word
 }
 
-// entry returns the words after a name that begins a line.
-func entry(text, name string) []string {
+// fieldsAfter returns the words after name in the line that starts with name.
+func fieldsAfter(text, name string) []string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			return strings.Fields(rest)
@@ -91,9 +93,9 @@ func entry(text, name string) []string {
 	return nil
 }
 
-// kibibytes is the number of bytes in a line such as "MemTotal:  263849192 kB".
+// kibibytes returns the number of bytes in a line such as "MemTotal:  263849192 kB".
 func kibibytes(meminfo, name string) int64 {
-	words := entry(meminfo, name)
+	words := fieldsAfter(meminfo, name)
 	if len(words) == 0 {
 		return 0
 	}
@@ -104,9 +106,10 @@ func kibibytes(meminfo, name string) int64 {
 	return kib << 10
 }
 
-// capable is whether a line such as "CapEff: 000001ffffffffff" has the bit of a capability.
-func capable(status string, bit int) bool {
-	words := entry(status, "CapEff:")
+// hasCapability reports whether a line such as "CapEff: 000001ffffffffff" has the bit of a
+// capability.
+func hasCapability(status string, bit int) bool {
+	words := fieldsAfter(status, "CapEff:")
 	if len(words) == 0 {
 		return false
 	}
@@ -114,32 +117,36 @@ func capable(status string, bit int) bool {
 	return err == nil && set>>bit&1 == 1
 }
 
-// enoughLocked is the limit that "Run containers without privileged mode" of
-// docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus sets before a program with a TPU starts.
-const enoughLocked = 68719476736
+// minLockedMemory is the limit that "Run containers without privileged mode" of
+// docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus sets before it starts a program with a
+// TPU.
+const minLockedMemory = 68719476736
 
-// enough is the least memory that has to be free: the runtime, the plugin of 0.6 GB, a program's
-// compilation and one copy of a batch.
-const enough = 8 << 30
+// minMemory is the minimum of available memory for the runtime, the plugin of 0.6 GB, a compilation
+// and a batch.
+const minMemory = 8 << 30
 
-// Findings returns what to fix before a job with a TPU runs on the machine, or nil.
+// Findings returns the problems that should be corrected before a TPU job runs on the machine, or
+// nil.
 func (f Facts) Findings() []Finding {
 	var found []Finding
 	if f.HugePages != "" && f.HugePages != "always" {
 		found = append(found, Finding{"transparent huge pages", f.HugePages,
 			"the TPU runtime of v5e and newer starts and stops far slower without them", HugePagesCommand})
 	}
-	if f.AvailableBytes > 0 && f.AvailableBytes < enough {
-		found = append(found, Finding{"free memory", strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
+	if f.AvailableBytes > 0 && f.AvailableBytes < minMemory {
+		found = append(found, Finding{"free memory",
+			strconv.FormatFloat(float64(f.AvailableBytes)/(1<<30), 'f', 1, 64) + " GiB",
 			"the plugin, a compilation and a batch may need more", "ps -eo rss,pid,args --sort=-rss | head"})
 	}
-	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < enoughLocked && !f.LocksAny {
-		found = append(found, Finding{"limit of locked memory", strconv.FormatFloat(float64(limit)/(1<<20), 'f', 1, 64) + " MiB",
+	if limit, err := strconv.ParseInt(f.LockedMemory, 10, 64); err == nil && limit < minLockedMemory && !f.LocksAny {
+		found = append(found, Finding{"limit of locked memory",
+			strconv.FormatFloat(float64(limit)/(1<<20), 'f', 1, 64) + " MiB",
 			"the TPU runtime locks the memory that it copies from, and in a pod may not start",
 			"ulimit -l 68719476736, or in a pod securityContext: {privileged: true}"})
 	}
 	return found
 }
 
-// ErrNotELF reports a file that is no ELF program or library.
+// ErrNotELF reports that a file is not an ELF program or library.
 var ErrNotELF = errkind.New(errkind.ValueError, "not an ELF file")

@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-// machine writes files of a made-up machine.
-func machine(t *testing.T, files map[string]string) string {
+// fakeRoot creates files of a fake machine and returns its root.
+func fakeRoot(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for path, content := range files {
 		path = filepath.Join(root, path)
@@ -22,8 +22,8 @@ func machine(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestAMachineIsReadAndFoundWanting(t *testing.T) {
-	got := hostfacts.Read(machine(t, map[string]string{
+func TestReadAndFindings(t *testing.T) {
+	got := hostfacts.Read(fakeRoot(t, map[string]string{
 		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 		"proc/meminfo":              "MemTotal:       395830432 kB\nMemFree: 1 kB\nMemAvailable:    4194304 kB\n",
 		"proc/sys/kernel/osrelease": "6.8.0-1015-gcp\n",
@@ -42,22 +42,23 @@ func TestAMachineIsReadAndFoundWanting(t *testing.T) {
 
 	got.HugePages, got.AvailableBytes, got.LocksAny = "always", 64<<30, true
 	assert.Empty(t, got.Findings())
-	got = hostfacts.Read(machine(t, map[string]string{"proc/self/limits": "Max locked memory 65536 65536 bytes\n", "proc/self/status": "Name: x\nCapEff:\t00000000a80425fb\n"}))
+	got = hostfacts.Read(fakeRoot(t, map[string]string{"proc/self/limits": "Max locked memory 65536 65536 bytes\n",
+		"proc/self/status": "Name: x\nCapEff:\t00000000a80425fb\n"}))
 	assert.False(t, got.LocksAny, "what a container's root has by default")
 	assert.Len(t, got.Findings(), 1)
-	got = hostfacts.Read(machine(t, map[string]string{"proc/self/limits": "Max locked memory unlimited unlimited bytes\n", "proc/self/status": "CapEff:\t0000000000004000\n"}))
+	got = hostfacts.Read(fakeRoot(t, map[string]string{"proc/self/limits": "Max locked memory unlimited unlimited bytes\n", "proc/self/status": "CapEff:\t0000000000004000\n"}))
 	assert.True(t, got.LocksAny)
 	assert.Empty(t, got.Findings())
 }
 
-func TestAMachineThatTellsNothingIsNotFoundWanting(t *testing.T) {
-	got := hostfacts.Read(machine(t, map[string]string{"proc/meminfo": "MemAvailable:\nMemTotal: x kB\nMemAvailable: -1 kB\n", "lib/x86_64-linux-gnu/libc.so.6": "no ELF"}))
+func TestReadOfEmptyRoot(t *testing.T) {
+	got := hostfacts.Read(fakeRoot(t, map[string]string{"proc/meminfo": "MemAvailable:\nMemTotal: x kB\nMemAvailable: -1 kB\n", "lib/x86_64-linux-gnu/libc.so.6": "no ELF"}))
 	got.Root = false
 	assert.Equal(t, hostfacts.Facts{}, got)
 	assert.Empty(t, got.Findings())
 }
 
-func TestThisMachineAndThisProgram(t *testing.T) {
+func TestReadThisMachine(t *testing.T) {
 	facts := hostfacts.Read("")
 	assert.NotEmpty(t, facts.Kernel)
 	assert.Positive(t, facts.AvailableBytes)
@@ -70,10 +71,11 @@ func TestThisMachineAndThisProgram(t *testing.T) {
 		assert.True(t, needs.Static || facts.CLibrary == "", "%+v", needs)
 		return
 	}
-	assert.False(t, hostfacts.Older(facts.CLibrary, needs.CLibrary), "a program that runs needs no newer C library (%s) than there is (%s)", needs.CLibrary, facts.CLibrary)
+	assert.False(t, hostfacts.Older(facts.CLibrary, needs.CLibrary),
+		"a program that runs needs no newer C library (%s) than there is (%s)", needs.CLibrary, facts.CLibrary)
 }
 
-func TestWhatIsNoProgramIsSaid(t *testing.T) {
+func TestNeedsOfOtherFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho no ELF file\n"), 0o755))
 	_, err := hostfacts.NeedsOf(path)
@@ -82,7 +84,7 @@ func TestWhatIsNoProgramIsSaid(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestVersionsAreComparedByNumber(t *testing.T) {
+func TestOlder(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool

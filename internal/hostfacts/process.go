@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Process is what the kernel says of a process.
+// Process has properties of a process that the kernel reports.
 type Process struct {
-	// State is T or t for one that is stopped, Z or X for one that has ended, or another letter.
+	// State is T or t for a stopped process, Z or X for one that has exited, or another letter.
 	State byte
-	// Started tells the process from a later one of the same number.
+	// Started is the start time, which distinguishes processes with the same id.
 	Started int64
-	// Processor is the processor time so far, of all threads.
+	// Processor is the CPU time of all threads so far.
 	Processor time.Duration
 }
 
-// ReadProcess reads what there is of a process. The error of one that is not there matches
-// fs.ErrNotExist, as on systems without /proc.
+// ReadProcess returns the properties of a process. If the process does not exist, or the system has
+// no /proc, the error matches fs.ErrNotExist.
 func ReadProcess(pid int) (p Process, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return p, err
 	}
-	// The command, the second field, is in parentheses and may hold anything.
+	// The command, the second field, is in parentheses and may contain any characters.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var times [3]int64 // in user mode, in the kernel, and of the start
 	for i, field := range []int{11, 12, 19} {
@@ -37,8 +37,10 @@ func ReadProcess(pid int) (p Process, err error) {
 			return p, err
 		}
 	}
-	return Process{State: fields[0][0], Started: times[2], Processor: time.Duration(times[0]+times[1]) * (time.Second / 100)}, nil // Linux tells all programs hundredths
+	return Process{State: fields[0][0], Started: times[2],
+		Processor: time.Duration(times[0]+times[1]) * (time.Second / 100)}, nil // the unit is always 1/100 s
 }
 
-// Boot tells one start of a machine from another; it is empty if that is not known.
+// Boot returns an id that differs after each boot of the machine, or an empty string if it is
+// unknown.
 func Boot() string { return Text("/proc/sys/kernel/random/boot_id") }

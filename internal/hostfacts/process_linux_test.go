@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostfacts"
 )
 
-func TestAProcessIsKnownByItsStart(t *testing.T) {
+func TestReadProcess(t *testing.T) {
 	assert.NotEmpty(t, hostfacts.Boot())
 	own, err := hostfacts.ReadProcess(os.Getpid())
 	require.NoError(t, err)

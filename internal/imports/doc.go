@@ -1,8 +1,8 @@
-// Package imports holds the module's packages to one order and to a size. The law is the table
-// law.txt: it names every package, from the ground up, with what each may import of the module. The
-// table size.txt says how large the module, its packages and their types may be. The tests of this
-// package compare the tables with the sources, and the law with the picture in docs/architecture.md:
+// Package imports enforces the order and the sizes of the module's packages. law.txt lists all
+// packages, from the bottom up, with their permitted imports from the module. size.txt has limits
+// for the sizes of the module, its packages and its types. The tests compare both files with the
+// sources, and law.txt with the picture in docs/architecture.md:
 //
 //	go test ./internal/imports           # part of make lint
-//	go test ./internal/imports -update   # draw the picture again, and lower the counts that fell
+//	go test ./internal/imports -update   # draw the picture again, and lower the limits that are not reached
 package imports

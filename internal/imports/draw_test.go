@@ -75,7 +75,8 @@ func direct(from string, arrows map[string][]string, ground map[string]bool) (li
 		if _, drawn := arrows[to]; !drawn && to != C || ground[to] {
 			continue
 		}
-		if !slices.ContainsFunc(arrows[from], func(other string) bool { return other != to && reaches(other, to, arrows) }) {
+		if !slices.ContainsFunc(arrows[from],
+			func(other string) bool { return other != to && reaches(other, to, arrows) }) {
 			list = append(list, to)
 		}
 	}

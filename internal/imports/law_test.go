@@ -78,7 +78,8 @@ func TestThePageSaysWhatEachPackageIs(t *testing.T) {
 	}
 	for _, layer := range parsed(t, table).Layers {
 		for _, r := range layer.Rooms {
-			inner := strings.Contains(r.Path, "internal/") || strings.HasPrefix(r.Path, "examples/") || strings.HasPrefix(r.Path, "testdata/")
+			inner := strings.Contains(r.Path, "internal/") || strings.HasPrefix(r.Path, "examples/") ||
+				strings.HasPrefix(r.Path, "testdata/")
 			if !inner && !r.ForTests && r.Path != "cluster_resolver/tpuapi" {
 				assert.Contains(t, first.String(), "`"+r.Path+"`", "the table of packages")
 			}
@@ -109,8 +110,9 @@ objects
   other: C
 `
 	whole := func() map[string]Imports {
-		return map[string]Imports{"low": sources(), "kit": sources(), "mid": sources("low", "test:low", "test:mid"), "other": sources(C),
-			"top": sources("low", "mid", "test:other", "test:kit")}
+		return map[string]Imports{"low": sources(), "kit": sources(), "mid": sources("low", "test:low", "test:mid"),
+			"other": sources(C),
+			"top":   sources("low", "mid", "test:other", "test:kit")}
 	}
 	require.Empty(t, parsed(t, law).Check(whole()))
 	for name, c := range map[string]struct {
@@ -118,15 +120,20 @@ objects
 		now  Imports
 		want string
 	}{
-		"a package without a line":         {"fresh", sources(), "fresh is not in law.txt"},
-		"an import that is not allowed":    {"mid", sources("low", "top"), "mid imports top, which law.txt does not allow; with it the line is: mid: low top"},
-		"a lower one that is not allowed":  {"other", sources(C, "low"), "other imports low, which law.txt does not allow"},
-		"an arrow that no source uses":     {"mid", sources(), "law.txt lets mid import low, and it does not"},
-		"C where it is not allowed":        {"mid", sources("low", C), "mid imports C, which"},
-		"a test that points up":            {"low", sources("test:top"), "the tests of low import top, which is not lower"},
-		"C in a test":                      {"other", sources(C, "test:"+C), "the tests of other import C"},
-		"a test's arrow that is not used":  {"top", sources("low", "mid"), "law.txt need not let the tests of top import other"},
-		"a test of a package not in it":    {"low", sources("test:gone"), "the tests of low import gone, which is not lower"},
+		"a package without a line": {"fresh", sources(), "fresh is not in law.txt"},
+		"an import that is not allowed": {"mid", sources("low", "top"),
+			"mid imports top, which law.txt does not allow; with it the line is: mid: low top"},
+		"a lower one that is not allowed": {"other", sources(C, "low"),
+			"other imports low, which law.txt does not allow"},
+		"an arrow that no source uses": {"mid", sources(), "law.txt lets mid import low, and it does not"},
+		"C where it is not allowed":    {"mid", sources("low", C), "mid imports C, which"},
+		"a test that points up": {"low", sources("test:top"),
+			"the tests of low import top, which is not lower"},
+		"C in a test": {"other", sources(C, "test:"+C), "the tests of other import C"},
+		"a test's arrow that is not used": {"top", sources("low", "mid"),
+			"law.txt need not let the tests of top import other"},
+		"a test of a package not in it": {"low", sources("test:gone"),
+			"the tests of low import gone, which is not lower"},
 		"an import of a package not in it": {"mid", sources("low", "gone"), "mid imports gone, which"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,5 +161,6 @@ func TestParseRefuses(t *testing.T) {
 func TestDrawLeavesOutArrowsThatOthersLead(t *testing.T) {
 	law := parsed(t, "ground\n  low:\nvalues\n  a: low\n  b: a low\nobjects\n  kit (for tests): a\n  c: C a b low\n")
 	rule := "---------+" + strings.Repeat("-", 86) + "\n"
-	assert.Equal(t, " objects | c -> b  C\n"+rule+" values  | b -> a\n         | a\n"+rule+" ground  | low\n", law.Draw())
+	assert.Equal(t, " objects | c -> b  C\n"+rule+" values  | b -> a\n         | a\n"+rule+" ground  | low\n",
+		law.Draw())
 }

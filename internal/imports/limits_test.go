@@ -56,7 +56,8 @@ func TestMeasureCounts(t *testing.T) {
 		"c.go":      "func F() { var a A[int]; a.Known(); a.m() }",
 		"a_test.go": "func TestA() {}",
 	})
-	assert.Equal(t, Size{Files: 3, Lines: 6 + 4 + 2, Arrows: 4, Up: 1, Names: 5, Methods: map[string]int{"A": 2, "b": 1}, Comments: 1}, s)
+	assert.Equal(t, Size{Files: 3, Lines: 6 + 4 + 2, Arrows: 4, Up: 1, Names: 5,
+		Methods: map[string]int{"A": 2, "b": 1}, Comments: 1}, s)
 }
 
 func TestMeasureCountsMarkerWords(t *testing.T) {
@@ -82,7 +83,8 @@ func TestUpCountsTheArrowsOfACircle(t *testing.T) {
 	}
 	assert.Zero(t, up(map[string]map[string]bool{"a": list("b", "c"), "b": list("c")}))
 	assert.Equal(t, 1, up(map[string]map[string]bool{"a": list("b"), "b": list("c"), "c": list("a")}))
-	assert.Equal(t, 2, up(map[string]map[string]bool{"a": list("b", "d"), "b": list("a"), "c": list("d"), "d": list("c")}))
+	assert.Equal(t, 2, up(map[string]map[string]bool{"a": list("b", "d"), "b": list("a"), "c": list("d"),
+		"d": list("c")}))
 }
 
 func TestLimitsFindWhatIsTooLarge(t *testing.T) {
@@ -103,7 +105,8 @@ func TestLimitsFindWhatIsTooLarge(t *testing.T) {
 	_, faults = limits.Check(found)
 	assert.Equal(t, []string{"module has lines 12, and size.txt allows 10",
 		"internal/test has lines 3, and size.txt allows 2", "big has lines 7, and size.txt allows 6",
-		"big has up 1, and size.txt allows 0", "big.T has methods 3, and size.txt allows 2", "small has lines 5, and size.txt allows 4"}, faults)
+		"big has up 1, and size.txt allows 0", "big.T has methods 3, and size.txt allows 2",
+		"small has lines 5, and size.txt allows 4"}, faults)
 	found["big"] = Size{Lines: 202}
 	for most, want := range map[string]int{"200": 0, "199": 1} { // one percent is tolerated
 		limits, err := ParseLimits("big: lines " + most)
@@ -112,7 +115,8 @@ func TestLimitsFindWhatIsTooLarge(t *testing.T) {
 		assert.Len(t, faults, want, most)
 	}
 	for text, want := range map[string]string{
-		"gone: lines 1": "gone has no lines", "big.U: methods 1": "big.U has no methods", "big: weight 1": "big has no weight",
+		"gone: lines 1": "gone has no lines", "big.U: methods 1": "big.U has no methods",
+		"big: weight 1": "big has no weight",
 	} {
 		limits, err := ParseLimits(text)
 		require.NoError(t, err)

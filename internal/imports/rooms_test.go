@@ -50,7 +50,8 @@ func Parse(text string) (Law, error) {
 		}
 		name, list, ok := strings.Cut(line, ":")
 		if !ok || len(law.Layers) == 0 {
-			return Law{}, fmt.Errorf("law.txt:%d: want a layer, then lines \"  package: imports\", not %q", number, line)
+			return Law{}, fmt.Errorf("law.txt:%d: want a layer, then lines \"  package: imports\", not %q", number,
+				line)
 		}
 		may, also, _ := strings.Cut(list, "|")
 		r := Room{May: strings.Fields(may), TestsAlso: strings.Fields(also)}
@@ -82,7 +83,8 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(found)) {
 		if _, ok := place[path]; !ok {
-			fault("%s is not in law.txt: give it a line above all that it imports: %s", path, Room{Path: path}.line(found[path]))
+			fault("%s is not in law.txt: give it a line above all that it imports: %s", path,
+				Room{Path: path}.line(found[path]))
 		}
 	}
 	for _, layer := range l.Layers {
@@ -108,7 +110,8 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 				return slices.Contains(r.May, path)
 			})
 			if len(beyond) > 0 {
-				fault("%s imports %s, which law.txt does not allow; with it the line is: %s", r.Path, strings.Join(beyond, " "), r.line(got))
+				fault("%s imports %s, which law.txt does not allow; with it the line is: %s", r.Path,
+					strings.Join(beyond, " "), r.line(got))
 			}
 			for _, path := range slices.Sorted(maps.Keys(got.Tests)) {
 				if !lower(path) && path != r.Path && !kit[path] && !slices.Contains(r.TestsAlso, path) {

@@ -1,12 +1,11 @@
-// Package nest walks nests: trees of slices, maps and structs around leaves. The code of a replica
-// takes nests and returns them.
+// Package nest traverses nests, which are trees of slices, maps and structs. Replica functions
+// accept and return nests.
 //
-// A slice or a map is a nest if its elements are of an interface type or are nests themselves, such
-// as []any and map[string]any. A struct is a nest if all its fields are exported and each is of
-// such a type. Everything else is a leaf: a []float32 is a host tensor. Slices and fields are
-// walked in order, maps by ascending key, so that the order of leaves is the same in every process.
+// A slice or a map is a nest if its elements have an interface type or are nests, such as []any and
+// map[string]any. A struct is a nest if all its fields are exported and have such types. All other
+// values are leaves; for example, a []float32 is a host tensor. Slices and fields are visited in
+// order, and maps by ascending key, so that the order of leaves is the same in all processes.
 //
-// A nest has [MaxDepth] levels and [MaxSize] members at most. An [*Error] says which [Mistake] was
-// found: a nest that holds itself, two nests of different structure, a key that is not equal to
-// itself.
+// A nest has at most [MaxDepth] levels and [MaxSize] members. An [*Error] contains the [Mistake],
+// for example a nest that contains itself, two nests with different structures, or a NaN as a key.
 package nest

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// MaxDepth is how many levels a nest may have.
+	// MaxDepth is the maximum number of levels of a nest.
 	MaxDepth = 100
-	// MaxSize is how many leaves and branches: one that is in many places counts in
-	// each, so that a few slices are too many if they hold each other twice.
+	// MaxSize is the maximum number of leaves and branches. A branch that is referenced several
+	// times is counted for each reference.
 	MaxSize = 1 << 20
 )
 
-// Mistake is what is wrong with a nest.
+// Mistake is the reason of an error.
 type Mistake uint8
 
 const (
-	// Structure: nests that are walked together differ.
+	// Structure means that two nests have different structures.
 	Structure Mistake = iota
-	// Depth: there are too many levels, or no end of them.
+	// Depth means that a nest has too many levels or contains itself.
 	Depth
-	// Size: there are too many members.
+	// Size means that a nest has too many members.
 	Size
-	// Key: a key of a map that is not equal to itself.
+	// Key means that a map has a NaN as a key.
 	Key
-	// Member: a member whose type cannot hold the leaf that takes its place.
+	// Member means that the type of a member cannot hold the new leaf.
 	Member
 )
 
-// Error says what is wrong, and what to do instead.
+// Error describes an invalid nest and a correction.
 type Error struct {
 	Mistake      Mistake
 	Reason, Hint string
@@ -43,7 +43,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Reason + "; " + e.Hint }
 
-// Kind is ValueError.
+// Kind returns ValueError.
 func (*Error) Kind() errkind.Kind { return errkind.ValueError }
 
 // Is reports whether values of a type are nests.
@@ -69,9 +69,9 @@ func isNest(t reflect.Type, depth int) bool {
 	return false
 }
 
-// Zip walks nests of one structure, at least one, together and puts what leaf returns
-// for each place into a nest of that structure. A path is such as .Field[0][key]; name
-// stands before it, where the nests have one. Errors: [*Error], and those of leaf.
+// Zip traverses one or more nests with the same structure and returns a nest with the same
+// structure that contains the results of leaf. A path has the form .Field[0][key]. name is
+// prepended to paths in errors. Errors are an [*Error] or an error of leaf.
 func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, error)) (any, error) {
 	values := make([]reflect.Value, len(nests))
 	for i, n := range nests {
@@ -84,44 +84,45 @@ func Zip(name string, nests []any, leaf func(path string, leaves []any) (any, er
 	return out.Interface(), nil
 }
 
-// Map is Zip of one nest: it replaces its leaves.
+// Map replaces the leaves of one nest; see Zip.
 func Map(name string, nest any, leaf func(path string, x any) (any, error)) (any, error) {
 	return Zip(name, []any{nest}, func(path string, leaves []any) (any, error) { return leaf(path, leaves[0]) })
 }
 
-// zipper walks nests of one structure together.
+// zipper is the state of a Zip.
 type zipper struct {
 	name string
 	leaf func(path string, leaves []any) (any, error)
 	size int
 }
 
-// differ is the error of nests that differ at a path.
-func (z *zipper) differ(path, format string, args ...any) (reflect.Value, error) {
-	return reflect.Value{}, &Error{Structure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...), "return the same structure on every replica"}
+// structureError returns the error for nests that differ at a path.
+func (z *zipper) structureError(path, format string, args ...any) (reflect.Value, error) {
+	return reflect.Value{}, &Error{Structure, cmp.Or(path, "the nest") + ": " + fmt.Sprintf(format, args...),
+		"return the same structure on all replicas"}
 }
 
-func (z *zipper) tooMuch(m Mistake, format string, limit int) (reflect.Value, error) {
+func (z *zipper) limitError(m Mistake, format string, limit int) (reflect.Value, error) {
 	text := fmt.Sprintf(format, limit)
 	if z.name != "" {
 		text = z.name + ": " + text
 	}
-	return reflect.Value{}, &Error{m, text, "make it a tree"}
+	return reflect.Value{}, &Error{m, text, "use a tree"}
 }
 
 func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Value, error) {
 	z.size++
 	switch {
 	case depth > MaxDepth:
-		return z.tooMuch(Depth, "a nest of more than %d levels, or one that holds itself", MaxDepth)
+		return z.limitError(Depth, "the nest has more than %d levels or contains itself", MaxDepth)
 	case z.size > MaxSize:
-		return z.tooMuch(Size, "a nest of more than %d members", MaxSize)
+		return z.limitError(Size, "the nest has more than %d members", MaxSize)
 	}
 	first := values[0]
 	branch := first.IsValid() && Is(first.Type())
 	for i, v := range values {
 		if (v.IsValid() && Is(v.Type())) != branch || branch && v.Type() != first.Type() {
-			return z.differ(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
+			return z.structureError(path, "replica %d has %s, replica 0 %s", i, typeName(v), typeName(first))
 		}
 	}
 	if !branch {
@@ -143,7 +144,8 @@ func (z *zipper) zip(path string, values []reflect.Value, depth int) (reflect.Va
 	out := reflect.New(first.Type()).Elem()
 	for j := range first.NumField() {
 		field := first.Type().Field(j)
-		x, err := z.member(path+"."+field.Name, field.Type, values, depth, func(v reflect.Value) reflect.Value { return v.Field(j) })
+		x, err := z.member(path+"."+field.Name, field.Type, values, depth,
+			func(v reflect.Value) reflect.Value { return v.Field(j) })
 		if err != nil {
 			return out, err
 		}
@@ -156,12 +158,13 @@ func (z *zipper) slices(path string, values []reflect.Value, depth int) (reflect
 	first := values[0]
 	for i, v := range values {
 		if v.Len() != first.Len() {
-			return z.differ(path, "replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
+			return z.structureError(path, "replica %d has %d members, replica 0 %d", i, v.Len(), first.Len())
 		}
 	}
 	out := reflect.MakeSlice(first.Type(), first.Len(), first.Len())
 	for j := range first.Len() {
-		x, err := z.member(path+"["+strconv.Itoa(j)+"]", first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.Index(j) })
+		x, err := z.member(path+"["+strconv.Itoa(j)+"]", first.Type().Elem(), values, depth,
+			func(v reflect.Value) reflect.Value { return v.Index(j) })
 		if err != nil {
 			return out, err
 		}
@@ -174,16 +177,18 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	first := values[0]
 	keys := sortedKeys(first)
 	if slices.ContainsFunc(keys, func(k reflect.Value) bool { return !k.Equal(k) }) {
-		return first, &Error{Key, cmp.Or(path, "the nest") + " has a NaN among its keys", "use keys that can be found"}
+		return first, &Error{Key, cmp.Or(path, "the nest") + " has NaN as a key",
+			"use keys that are equal to themselves"}
 	}
 	for i, v := range values {
 		if got := sortedKeys(v); !slices.EqualFunc(keys, got, func(a, b reflect.Value) bool { return a.Equal(b) }) {
-			return z.differ(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
+			return z.structureError(path, "replica %d has keys %v, replica 0 %v", i, interfaces(got), interfaces(keys))
 		}
 	}
 	out := reflect.MakeMap(first.Type())
 	for _, key := range keys {
-		x, err := z.member(fmt.Sprintf("%s[%v]", path, key), first.Type().Elem(), values, depth, func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
+		x, err := z.member(fmt.Sprintf("%s[%v]", path, key), first.Type().Elem(), values, depth,
+			func(v reflect.Value) reflect.Value { return v.MapIndex(key) })
 		if err != nil {
 			return out, err
 		}
@@ -192,9 +197,10 @@ func (z *zipper) maps(path string, values []reflect.Value, depth int) (reflect.V
 	return out, nil
 }
 
-// member zips one member of each nest, unpacked of interfaces: get takes it out. The
-// result goes where a member of the given type goes.
-func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int, get func(reflect.Value) reflect.Value) (reflect.Value, error) {
+// member zips the members that get returns, without their interfaces. t is the type of the member
+// in the result.
+func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, depth int,
+	get func(reflect.Value) reflect.Value) (reflect.Value, error) {
 	members := make([]reflect.Value, len(values))
 	for i, v := range values {
 		members[i] = get(v)
@@ -209,7 +215,8 @@ func (z *zipper) member(path string, t reflect.Type, values []reflect.Value, dep
 	case !out.IsValid():
 		return reflect.Zero(t), nil
 	case !out.Type().AssignableTo(t):
-		return out, &Error{Member, fmt.Sprintf("%s of type %s cannot hold a %s", path, t, out.Type()), "use a member of type any"}
+		return out, &Error{Member, fmt.Sprintf("%s of type %s cannot hold a %s", path, t, out.Type()),
+			"use a member of type any"}
 	}
 	return out, nil
 }
@@ -222,7 +229,7 @@ func interfaces(values []reflect.Value) []any {
 	return all
 }
 
-// sortedKeys orders numbers by size, and other keys by their text.
+// sortedKeys sorts numbers by value, and other keys by their text.
 func sortedKeys(m reflect.Value) []reflect.Value {
 	keys := m.MapKeys()
 	of := reflect.Zero(m.Type().Key())
@@ -249,8 +256,8 @@ func typeName(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// Same reports whether two leaves are one object: the same pointer or closure, the
-// same memory of a slice, or equal values of a type without identity, such as numbers.
+// Same reports whether two leaves are identical: the same pointer, closure or slice memory, or
+// equal values of a type without identity, such as numbers.
 func Same(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -268,8 +275,8 @@ func Same(a, b any) bool {
 	return x.Comparable() && x.Equal(y)
 }
 
-// closureOf tells a function from others of the same code, which reflect's Pointer
-// does not: it is the address of what the function captured.
+// closureOf returns the address of a closure. It differs between closures with the same code,
+// unlike reflect.Value.Pointer.
 func closureOf(f reflect.Value) uint64 {
 	p := reflect.New(f.Type())
 	p.Elem().Set(f)

@@ -31,7 +31,7 @@ func ExampleZip() {
 
 type pair struct{ First, Second any }
 
-func TestWhatIsANest(t *testing.T) {
+func TestIs(t *testing.T) {
 	type hidden struct {
 		First  any
 		second any
@@ -39,12 +39,13 @@ func TestWhatIsANest(t *testing.T) {
 	for _, x := range []any{[]any{}, map[string]any{}, map[int][]any{}, [][]any{}, pair{}, []pair{}} {
 		assert.True(t, nest.Is(reflect.TypeOf(x)), "%T", x)
 	}
-	for _, x := range []any{1, "text", []float32{}, map[string]int{}, [2]any{}, &pair{}, struct{}{}, hidden{second: 1}, struct{ A int }{}} {
+	for _, x := range []any{1, "text", []float32{}, map[string]int{}, [2]any{}, &pair{}, struct{}{}, hidden{second: 1},
+		struct{ A int }{}} {
 		assert.False(t, nest.Is(reflect.TypeOf(x)), "%T", x)
 	}
 }
 
-// random makes a nest and lists its leaves in order.
+// random returns a nest and its leaves in order.
 func random(rng *rand.Rand, depth int, leaves *[]any) any {
 	kind := rng.IntN(5)
 	if depth == 0 {
@@ -78,7 +79,7 @@ func random(rng *rand.Rand, depth int, leaves *[]any) any {
 	return x
 }
 
-func TestAMapOfTheLeavesThemselvesIsTheNest(t *testing.T) {
+func TestMapIdentity(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		var want, got []any
@@ -93,7 +94,7 @@ func TestAMapOfTheLeavesThemselvesIsTheNest(t *testing.T) {
 	}
 }
 
-func TestNestsThatCannotBeWalked(t *testing.T) {
+func TestZipErrors(t *testing.T) {
 	keep := func(_ string, leaves []any) (any, error) { return leaves[0], nil }
 	cycle := []any{nil}
 	cycle[0] = cycle
@@ -107,14 +108,19 @@ func TestNestsThatCannotBeWalked(t *testing.T) {
 		mistake nest.Mistake
 		text    string
 	}{
-		"types":   {[]any{[]any{1}, map[string]any{}}, keep, nest.Structure, "the nest: replica 1 has map[string]interface {}, replica 0 []interface {}"},
-		"lengths": {[]any{[]any{1}, []any{1, 2}}, keep, nest.Structure, "the nest: replica 1 has 2 members, replica 0 1"},
-		"keys":    {[]any{pair{First: map[string]any{"a": 1}}, pair{First: map[string]any{"b": 1}}}, keep, nest.Structure, ".First: replica 1 has keys [b], replica 0 [a]"},
-		"a leaf":  {[]any{pair{First: 1}, pair{First: []any{}}}, keep, nest.Structure, ".First: replica 1 has []interface {}, replica 0 int"},
+		"types": {[]any{[]any{1}, map[string]any{}}, keep, nest.Structure,
+			"the nest: replica 1 has map[string]interface {}, replica 0 []interface {}"},
+		"lengths": {[]any{[]any{1}, []any{1, 2}}, keep, nest.Structure,
+			"the nest: replica 1 has 2 members, replica 0 1"},
+		"keys": {[]any{pair{First: map[string]any{"a": 1}}, pair{First: map[string]any{"b": 1}}}, keep,
+			nest.Structure, ".First: replica 1 has keys [b], replica 0 [a]"},
+		"a leaf": {[]any{pair{First: 1}, pair{First: []any{}}}, keep, nest.Structure,
+			".First: replica 1 has []interface {}, replica 0 int"},
 		"cycle":   {[]any{cycle}, keep, nest.Depth, "more than 100 levels"},
 		"doubled": {[]any{doubled}, keep, nest.Size, "more than 1048576 members"},
-		"NaN":     {[]any{map[float64]any{math.NaN(): 1}}, keep, nest.Key, "the nest has a NaN among its keys"},
-		"member": {[]any{map[string]fmt.Stringer{"a": reflect.ValueOf(1)}}, func(string, []any) (any, error) { return 1, nil },
+		"NaN":     {[]any{map[float64]any{math.NaN(): 1}}, keep, nest.Key, "the nest has NaN as a key"},
+		"member": {[]any{map[string]fmt.Stringer{"a": reflect.ValueOf(1)}},
+			func(string, []any) (any, error) { return 1, nil },
 			nest.Member, "[a] of type fmt.Stringer cannot hold a int"},
 	} {
 		out, err := nest.Zip("", c.nests, c.leaf)
@@ -129,7 +135,7 @@ func TestNestsThatCannotBeWalked(t *testing.T) {
 	assert.ErrorIs(t, err, own)
 }
 
-func TestSameIsIdentityOrEquality(t *testing.T) {
+func TestSame(t *testing.T) {
 	var made []func() int
 	for i := range 2 {
 		made = append(made, func() int { return i })
@@ -140,9 +146,11 @@ func TestSameIsIdentityOrEquality(t *testing.T) {
 		a, b any
 		same bool
 	}{
-		{nil, nil, true}, {nil, 1, false}, {1, 1, true}, {1, int32(1), false}, {"a", "a", true}, {math.NaN(), math.NaN(), false},
+		{nil, nil, true}, {nil, 1, false}, {1, 1, true}, {1, int32(1), false}, {"a", "a", true},
+		{math.NaN(), math.NaN(), false},
 		{p, p, true}, {p, q, false}, {slice, slice, true}, {slice, slice[:1], false}, {slice, []int{1, 2}, false},
-		{made[0], made[0], true}, {made[0], made[1], false}, {pair{1, 2}, pair{1, 2}, true}, {pair{slice, 2}, pair{slice, 2}, false},
+		{made[0], made[0], true}, {made[0], made[1], false}, {pair{1, 2}, pair{1, 2}, true},
+		{pair{slice, 2}, pair{slice, 2}, false},
 	} {
 		assert.Equal(t, c.same, nest.Same(c.a, c.b), "%v and %v", c.a, c.b)
 	}

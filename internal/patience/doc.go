@@ -1,10 +1,10 @@
-// Package patience tells a user that work which takes long still goes on.
+// Package patience informs users that slow work is still running.
 //
-// [Watch] is for work that cannot say how far it is, such as a compilation in a plugin:
+// [Watch] is for work without progress reports, such as a compilation in a plugin:
 //
-//	stop := patience.Watch(func(passed time.Duration) { logger.Info("compiling", "for", passed) })
+//	stop := patience.Watch(func(elapsed time.Duration) { logger.Info("compiling", "for", elapsed) })
 //	defer stop()
 //
-// The first call comes after 10 seconds, and each wait after that is twice the last one: work that
-// is quick says nothing, and work of an hour says so eight times.
+// The first report is made after 10 seconds, and each interval is twice the previous one. Work of
+// an hour is reported eight times.
 package patience

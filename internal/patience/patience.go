@@ -2,13 +2,13 @@ package patience
 
 import "time"
 
-// First is the time after which work takes long. Each wait between two calls is twice the last one.
+// First is the time until the first call of Watch. Each interval is twice the previous one.
 const First = 10 * time.Second
 
-// Watch calls say with the time that has passed: after [First], and then at growing intervals,
-// until stop is called. Calls come one at a time, from another goroutine; stop waits for one that
-// is under way. It is for work that cannot say how far it is.
-func Watch(say func(passed time.Duration)) (stop func()) {
+// Watch calls report with the elapsed time, first after [First] and then at growing intervals,
+// until stop is called. Calls are sequential and run in another goroutine. stop waits for a running
+// call.
+func Watch(report func(elapsed time.Duration)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -22,12 +22,12 @@ func Watch(say func(passed time.Duration)) (stop func()) {
 				return
 			case <-timer.C:
 			}
-			select { // of two ready cases select takes any
+			select { // both channels may have been ready
 			case <-done:
 				return
 			default:
 			}
-			say(time.Since(start))
+			report(time.Since(start))
 			wait *= 2
 			timer.Reset(wait)
 		}

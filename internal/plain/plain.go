@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text of any number of lines as it can be shown. Line ends and tabs stay.
+// Text returns a text of any number of lines in printable form. Line ends and tabs are kept.
 func Text(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// Line returns a text as one line: each line end and tab is a space.
+// Line returns a text as one printable line. Line ends and tabs become spaces.
 func Line(s string) string {
 	return escape(strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(s), func(rune) bool { return false })
 }
 
-// escape writes what is not shown as \u001b, which is the same character within JSON, and bytes
-// that are no characters as \xff.
+// escape writes characters that are not printable as \u001b, which is also valid in JSON, and bytes
+// that are not UTF-8 as \xff. Characters for which keep returns true are unchanged.
 func escape(s string, keep func(rune) bool) string {
 	var b strings.Builder
-	from := 0 // what follows is not in b yet
+	start := 0 // start of the text that is not in b yet
 	for at := 0; at < len(s); {
 		r, n := utf8.DecodeRuneInString(s[at:])
 		broken := r == utf8.RuneError && n == 1
@@ -31,7 +31,7 @@ func escape(s string, keep func(rune) bool) string {
 			at += n
 			continue
 		}
-		b.WriteString(s[from:at])
+		b.WriteString(s[start:at])
 		switch {
 		case broken:
 			fmt.Fprintf(&b, `\x%02x`, s[at])
@@ -42,45 +42,45 @@ func escape(s string, keep func(rune) bool) string {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 		at += n
-		from = at
+		start = at
 	}
-	if from == 0 {
+	if start == 0 {
 		return s
 	}
-	b.WriteString(s[from:])
+	b.WriteString(s[start:])
 	return b.String()
 }
 
-// Writer writes text as [Text] makes it. A character may come in several pieces. One goroutine uses
-// a Writer at a time.
+// Writer writes text as returned by [Text]. A character may be split over several writes. A Writer
+// is not safe for concurrent use.
 type Writer struct {
 	w    io.Writer
-	rest []byte // the beginning of a character
+	rest []byte // start of an incomplete character
 }
 
-// NewWriter returns a Writer to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes p but for a character that p ends within.
+// Write writes p except for an incomplete character at its end.
 func (w *Writer) Write(p []byte) (int, error) {
 	text := append(w.rest, p...)
-	whole := len(text)
+	end := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
 		if at := len(text) - back; utf8.RuneStart(text[at]) {
 			if !utf8.FullRune(text[at:]) {
-				whole = at
+				end = at
 			}
 			break
 		}
 	}
-	if _, err := io.WriteString(w.w, Text(string(text[:whole]))); err != nil {
+	if _, err := io.WriteString(w.w, Text(string(text[:end]))); err != nil {
 		return 0, err
 	}
-	w.rest = append([]byte(nil), text[whole:]...)
+	w.rest = append([]byte(nil), text[end:]...)
 	return len(p), nil
 }
 
-// Flush writes what is left of a character that has not ended.
+// Flush writes an incomplete character.
 func (w *Writer) Flush() error {
 	rest := w.rest
 	w.rest = nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatATerminalActsOnIsShown(t *testing.T) {
+func TestControlCharactersAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "",
 		"plain, tab\tand\nlines":              "plain, tab\tand\nlines",
@@ -34,7 +34,7 @@ func TestWhatATerminalActsOnIsShown(t *testing.T) {
 	assert.Equal(t, "\u009b \u202e \x7f \U000e0041", back)
 }
 
-func TestTextIsWrittenInAnyPieces(t *testing.T) {
+func TestWriterWithSplitCharacters(t *testing.T) {
 	text := "Größe 漢字 😀\x1b[0m \xff\xf0\x9f end \xf0\x9f"
 	for size := 1; size <= len(text); size++ {
 		var out strings.Builder

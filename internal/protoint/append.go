@@ -2,17 +2,17 @@ package protoint
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// AppendInt appends a field that is a number.
+// AppendInt appends an integer field.
 func AppendInt(b []byte, field protowire.Number, v int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
 }
 
-// AppendBytes appends a field that is a message, a text or other bytes.
+// AppendBytes appends a message, string or bytes field.
 func AppendBytes(b []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
 }
 
-// AppendInts appends a repeated field of numbers, packed. An empty list is left out.
+// AppendInts appends a packed repeated field of integers. An empty list is omitted.
 func AppendInts(b []byte, field protowire.Number, values []int) []byte {
 	if len(values) == 0 {
 		return b

@@ -1,11 +1,9 @@
-// Package protoint reads the protobuf messages that this module decodes by hand: device
-// assignments, shardings, and the programs that compilers give back. Their Go types are not linked
-// in, because another package of a program may register the same messages, and a second
-// registration panics.
+// Package protoint decodes and encodes protobuf messages without generated Go types, such as device
+// assignments, shardings and compiled programs. Generated types are not used because another
+// package of a program may register the same messages, and a second registration panics.
 //
-// [Into] reads a message into variables, by the numbers of its fields. [Fields] walks the fields,
-// those that are varints or bytes. [Numbers] collects a repeated field of numbers, which encoders write
-// one by one or packed; [Field.Int] and [Field.Ints] do so for numbers that have to fit an int32. A
-// malformed message is an error, never a panic. [AppendInt], [AppendBytes] and [AppendInts] write
-// fields.
+// [Into] decodes a message to variables by field number. [Fields] iterates over the varint and
+// bytes fields. [Numbers] appends a repeated field of numbers, which may be packed; [Field.Int] and
+// [Field.Ints] return numbers that must fit into an int32. A malformed message is an error and
+// never a panic. [AppendInt], [AppendBytes] and [AppendInts] encode fields.
 package protoint

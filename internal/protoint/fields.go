@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Field is a field of a message: a varint, or bytes with a length.
+// Field is a varint or length-delimited field of a message.
 type Field struct {
 	Number protowire.Number
 	Value  uint64
 	Bytes  []byte // nil for a varint
 }
 
-// Fields walks the fields of a message; those of other kinds are left out. The last is an error
-// where the message is malformed.
+// Fields returns the varint and length-delimited fields of a message and skips others. If the
+// message is malformed, the last element is an error.
 func Fields(m []byte) iter.Seq2[Field, error] {
 	return func(yield func(Field, error) bool) {
 		for len(m) > 0 {
@@ -46,7 +46,7 @@ func Fields(m []byte) iter.Seq2[Field, error] {
 	}
 }
 
-// Numbers appends the values of one repeated field of numbers, packed or not.
+// Numbers appends the values of a repeated field of numbers, packed or not, to list.
 func Numbers[T int64 | uint64](list []T, f Field) ([]T, error) {
 	if f.Bytes == nil {
 		return append(list, T(f.Value)), nil

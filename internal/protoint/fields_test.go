@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-func TestFieldsAreWalkedUpToWhatIsMalformed(t *testing.T) {
+func TestFieldsOfMalformedMessage(t *testing.T) {
 	m := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7)
 	m = protowire.AppendFixed32(protowire.AppendTag(m, 2, protowire.Fixed32Type), 1)
 	m = protowire.AppendBytes(protowire.AppendTag(m, 3, protowire.BytesType), []byte{5, 6})

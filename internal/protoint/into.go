@@ -7,17 +7,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Into says where the fields of a message go, by their numbers:
+// Into defines the destinations of fields by field number:
 //
 //	err := protoint.Into{1: &name, 3: &dims, 5: protoint.Into{8: &memory}}.Read(message)
 //
-// A place is a *string or a *[]byte, which shares the message's memory; a *uint64, *int64 or *bool; a
-// *float64; a *[]uint64 or *[]float64 of a repeated field, packed or not; an Into of the message that
-// the field holds; or a function, func([]byte) error of bytes and func(uint64) of a number or its bits.
-// A field without a place, or of another wire type than its place has, is left out.
+// A destination is a *string or a *[]byte, which shares memory with the message; a *uint64, *int64,
+// *bool or *float64; a *[]uint64 or *[]float64 for a repeated field, packed or not; an Into for a
+// nested message; or a function, which is func([]byte) error for bytes and func(uint64) for a
+// number or its bits. Fields without a destination or with another wire type are skipped.
 type Into []any
 
-// Read reads a message. It returns the error of the first function that fails, or of what is malformed.
+// Read decodes a message. It returns the error of the first function that fails, or an error for a
+// malformed message.
 func (to Into) Read(m []byte) error {
 	for len(m) > 0 {
 		n, kind, size := protowire.ConsumeTag(m)
@@ -38,22 +39,22 @@ func (to Into) Read(m []byte) error {
 	return nil
 }
 
-// put brings a field, which is well formed, to its place.
-func put(place any, kind protowire.Type, field []byte) error {
+// put stores a valid field in its destination.
+func put(dst any, kind protowire.Type, field []byte) error {
 	switch kind {
 	case protowire.VarintType:
 		x, _ := protowire.ConsumeVarint(field)
-		switch place := place.(type) {
+		switch dst := dst.(type) {
 		case *uint64:
-			*place = x
+			*dst = x
 		case *int64:
-			*place = int64(x)
+			*dst = int64(x)
 		case *bool:
-			*place = x != 0
+			*dst = x != 0
 		case *[]uint64:
-			*place = append(*place, x)
+			*dst = append(*dst, x)
 		case func(uint64):
-			place(x)
+			dst(x)
 		}
 	case protowire.Fixed32Type, protowire.Fixed64Type:
 		bits, size := protowire.ConsumeFixed64(field)
@@ -61,34 +62,34 @@ func put(place any, kind protowire.Type, field []byte) error {
 			short, _ := protowire.ConsumeFixed32(field)
 			bits = uint64(short)
 		}
-		switch place := place.(type) {
+		switch dst := dst.(type) {
 		case *float64:
-			*place = math.Float64frombits(bits)
+			*dst = math.Float64frombits(bits)
 		case *[]float64:
-			*place = append(*place, math.Float64frombits(bits))
+			*dst = append(*dst, math.Float64frombits(bits))
 		case func(uint64):
-			place(bits)
+			dst(bits)
 		}
 	case protowire.BytesType:
 		b, _ := protowire.ConsumeBytes(field)
-		switch place := place.(type) {
+		switch dst := dst.(type) {
 		case *string:
-			*place = string(b)
+			*dst = string(b)
 		case *[]byte:
-			*place = b
+			*dst = b
 		case *[]uint64:
-			list, err := Numbers(*place, Field{Bytes: b})
-			*place = list
+			list, err := Numbers(*dst, Field{Bytes: b})
+			*dst = list
 			return err
 		case *[]float64:
 			for ; len(b) >= 8; b = b[8:] {
 				bits, _ := protowire.ConsumeFixed64(b)
-				*place = append(*place, math.Float64frombits(bits))
+				*dst = append(*dst, math.Float64frombits(bits))
 			}
 		case Into:
-			return place.Read(b)
+			return dst.Read(b)
 		case func([]byte) error:
-			return place(b)
+			return dst(b)
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Int returns the number of a field, which has to fit an int32.
+// Int returns the number in a field, which must fit into an int32.
 func (f Field) Int() (int, error) {
 	if f.Bytes != nil {
 		return 0, errors.New("bytes instead of a varint")
@@ -17,7 +17,7 @@ func (f Field) Int() (int, error) {
 	return 0, fmt.Errorf("%d is out of range", int64(f.Value))
 }
 
-// Ints appends the values of one repeated field of such numbers, packed or not.
+// Ints appends the values of a repeated field of such numbers, packed or not, to list.
 func (f Field) Ints(list []int) ([]int, error) {
 	values, err := Numbers[uint64](nil, f)
 	for _, v := range values {

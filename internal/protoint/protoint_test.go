@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestIntsReadsBothFormsOfARepeatedField(t *testing.T) {
+func TestIntsPackedAndUnpacked(t *testing.T) {
 	values, err := Field{Value: 7}.Ints(nil)
 	require.NoError(t, err)
 	for f, err := range Fields(AppendInts(nil, 1, []int{1, -2, 300})) {
@@ -19,7 +19,7 @@ func TestIntsReadsBothFormsOfARepeatedField(t *testing.T) {
 	assert.Empty(t, AppendInts(nil, 1, nil))
 }
 
-func TestDamagedFieldsAreErrors(t *testing.T) {
+func TestMalformedFields(t *testing.T) {
 	_, err := Field{Bytes: []byte{}}.Int()
 	assert.ErrorContains(t, err, "instead of a varint")
 	_, err = Field{Value: 1 << 40}.Int()

@@ -1,4 +1,4 @@
-// Package recomputed knows the nodes that GoMLX's checkpointing computes again in the backward pass,
-// which GoMLX keeps to itself. It computes a node again by the node's op, and knows no op of this
-// module: of one it would make an identity.
+// Package recomputed reports which nodes GoMLX's checkpointing computes again in the backward pass.
+// This is private information of GoMLX. It is needed because GoMLX cannot recompute the ops of this
+// module: it would treat them as identity.
 package recomputed

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Of reports whether x stands between Node.Checkpoint and Node.StopCheckpoint. It is false too if
-// this build of GoMLX keeps that elsewhere; the package's test fails then.
+// Of reports whether x is between Node.Checkpoint and Node.StopCheckpoint. It returns false if the
+// field has another name in this version of GoMLX; then the test of this package fails.
 func Of(x *graph.Node) bool {
 	field := reflect.ValueOf(x).Elem().FieldByName("needsRematerialization")
 	if !field.IsValid() || field.Kind() != reflect.Bool {
@@ -17,8 +17,8 @@ func Of(x *graph.Node) bool {
 	return *(*bool)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-// Keep returns y, which an op of this module made of x, as a node that is kept where x is computed
-// again.
+// Keep returns y, the result of an op of this module with input x, as a checkpoint if x is
+// recomputed.
 func Keep(x, y *graph.Node) *graph.Node {
 	if Of(x) {
 		return y.Checkpoint()
@@ -26,8 +26,8 @@ func Keep(x, y *graph.Node) *graph.Node {
 	return y
 }
 
-// Stop returns nodes as they are read where nothing is computed again, and whether one of them is
-// computed again.
+// Stop returns the nodes with StopCheckpoint applied to those that are recomputed, and whether
+// there are any.
 func Stop(list []*graph.Node) (stopped []*graph.Node, any bool) {
 	stopped = make([]*graph.Node, len(list))
 	for i, x := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/recomputed"
 )
 
-func TestNodesThatAreComputedAgain(t *testing.T) {
+func TestRecomputedNodes(t *testing.T) {
 	host, err := gobackend.New("")
 	require.NoError(t, err)
 	defer host.Finalize()

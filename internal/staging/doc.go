@@ -1,4 +1,4 @@
-// Package staging lends host memory to what is on its way to devices, and knows how much of it
-// there is at a time. The memory is taken from the system and given back to it, so that the
-// process's size follows what is on the way.
+// Package staging provides host memory for transfers to devices and limits its size. The memory is
+// allocated from the system and returned to it, so that the size of the process decreases after the
+// transfers.
 package staging

@@ -7,9 +7,9 @@ const (
 	adviseHuge = 14 // MADV_HUGEPAGE
 )
 
-// huge asks for large pages: a small one is faulted in for each 4 kB.
-func huge(block []byte) {
+// huge requests large pages, which reduces the number of page faults.
+func adviseHugePages(block []byte) {
 	if len(block) >= hugePage {
-		_ = syscall.Madvise(block, adviseHuge) // or small ones
+		_ = syscall.Madvise(block, adviseHuge) // an error means small pages
 	}
 }

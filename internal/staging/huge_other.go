@@ -2,4 +2,4 @@
 
 package staging
 
-func huge([]byte) {}
+func adviseHugePages([]byte) {}

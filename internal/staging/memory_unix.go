@@ -8,22 +8,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Take returns n bytes of the system's memory, zeroed and at the start of a page, apart from any
-// pool, for Give to give back.
+// Take allocates n zeroed bytes from the system, aligned to a page and independent of any pool.
+// Give frees them.
 func Take(n int) ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
 	block, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
-		return nil, &errkind.Fault{Op: "staging", Reason: "no memory on the host", Err: err, Class: errkind.ResourceExhaustedError,
-			Hint: "split the variable over more devices"}
+		return nil, &errkind.Fault{Op: "staging", Reason: "there is not enough host memory", Err: err,
+			Class: errkind.ResourceExhaustedError,
+			Hint:  "split the variable over more devices"}
 	}
-	huge(block)
+	adviseHugePages(block)
 	return block, nil
 }
 
-// Give gives the memory of Take back. It must not be used any more.
+// Give frees the memory of Take, which must not be used afterwards.
 func Give(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])

@@ -5,29 +5,29 @@ import (
 	"sync"
 )
 
-// Pool lends memory. No more than its limit is lent at a time, or one block that is larger alone.
-// It is safe for concurrent use.
+// Pool provides blocks of memory. The total size of the blocks in use is at most the limit, except
+// that one block may be larger if no other is in use. A Pool is safe for concurrent use.
 type Pool struct {
 	limit int
 
 	mu    sync.Mutex
-	wait  chan struct{} // closed when something comes back
-	lent  int           // bytes
-	held  int           // bytes, lent or free
-	peak  int           // of held
+	wait  chan struct{} // closed when a block is returned
+	used  int           // bytes in use
+	size  int           // bytes in use or free
+	peak  int           // maximum of size
 	free  [][]byte
 	close bool
 }
 
-// New returns a pool of a limit in bytes.
+// New returns a pool with a limit in bytes.
 func New(limit int) *Pool { return &Pool{limit: limit, wait: make(chan struct{})} }
 
-// Get returns a block of n bytes with undefined contents, when the limit has room for it. The error
-// is the cause of ctx's end, or the system's.
+// Get returns a block of n bytes with undefined contents as soon as the limit permits it. The error
+// is the cause of ctx or an error of the system.
 func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	for {
 		p.mu.Lock()
-		if p.lent == 0 || p.lent+n <= p.limit {
+		if p.used == 0 || p.used+n <= p.limit {
 			block, err := p.take(n)
 			p.mu.Unlock()
 			return block, err
@@ -42,36 +42,36 @@ func (p *Pool) Get(ctx context.Context, n int) ([]byte, error) {
 	}
 }
 
-// take returns a free block that is not much too large, or a new one. Free blocks go back to the
-// system where they would take the pool over its limit.
+// take returns a free block of suitable size or a new one. It frees unused blocks if the pool would
+// exceed its limit.
 func (p *Pool) take(n int) (block []byte, err error) {
 	for i, b := range p.free {
 		if cap(b) >= n && cap(b) <= 2*n {
 			p.free = append(p.free[:i], p.free[i+1:]...)
-			p.lent += cap(b)
+			p.used += cap(b)
 			return b[:n], nil
 		}
 	}
-	for len(p.free) > 0 && p.held+n > p.limit {
+	for len(p.free) > 0 && p.size+n > p.limit {
 		b := p.free[0]
-		p.free, p.held = p.free[1:], p.held-cap(b)
+		p.free, p.size = p.free[1:], p.size-cap(b)
 		Give(b)
 	}
 	if block, err = Take(n); err != nil {
 		return nil, err
 	}
-	p.lent, p.held = p.lent+cap(block), p.held+cap(block)
-	p.peak = max(p.peak, p.held)
+	p.used, p.size = p.used+cap(block), p.size+cap(block)
+	p.peak = max(p.peak, p.size)
 	return block, nil
 }
 
-// Put gives a block of Get back. It must not be used any more.
+// Put returns a block of Get to the pool. The block must not be used afterwards.
 func (p *Pool) Put(block []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lent -= cap(block)
-	if p.close || p.held > p.limit {
-		p.held -= cap(block)
+	p.used -= cap(block)
+	if p.close || p.size > p.limit {
+		p.size -= cap(block)
 		Give(block)
 	} else {
 		p.free = append(p.free, block)
@@ -80,20 +80,20 @@ func (p *Pool) Put(block []byte) {
 	p.wait = make(chan struct{})
 }
 
-// Peak returns the most bytes that the pool had at a time.
+// Peak returns the maximum size of the pool in bytes.
 func (p *Pool) Peak() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.peak
 }
 
-// Close gives all memory back to the system, now or when it comes back.
+// Close frees all memory. Blocks in use are freed when they are returned.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.close = true
 	for _, b := range p.free {
-		p.held -= cap(b)
+		p.size -= cap(b)
 		Give(b)
 	}
 	p.free = nil

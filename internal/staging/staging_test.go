@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 )
 
-func TestAPoolLendsUpToItsLimitOrOneBlock(t *testing.T) {
+func TestPoolLimit(t *testing.T) {
 	ctx := context.Background()
 	p := staging.New(100)
 	defer p.Close()
@@ -33,7 +33,7 @@ func TestAPoolLendsUpToItsLimitOrOneBlock(t *testing.T) {
 	p.Put(a)
 	c := <-got
 	assert.Len(t, c, 50)
-	assert.Equal(t, 100, p.Peak(), "the block that came back is lent again")
+	assert.Equal(t, 100, p.Peak(), "the block that came back is used again")
 	p.Put(b)
 	p.Put(c)
 

@@ -1,6 +1,6 @@
-// Package strictjson decodes the JSON files that users write. Package json keeps the last of two equal
-// keys, and ignores the letter case of keys: a limit that is written twice then has no effect. Decode
-// returns an error for such a file, for an unknown key, and for text after the value.
+// Package strictjson decodes JSON files that users write. Package json accepts duplicate keys and
+// keys that differ only in letter case, so that a limit that is set twice can be ignored silently.
+// This package returns an error for such a file, for unknown keys, and for text after the value.
 package strictjson
 
 import (
@@ -15,49 +15,49 @@ import (
 	"unicode"
 )
 
-// Decode decodes data, which has one JSON value, into the value that into points to. Errors name the
-// key.
-func Decode(data []byte, into any) error {
+// Decode decodes data, which must contain one JSON value, to dst, which must be a pointer. Errors
+// contain the key.
+func Decode(data []byte, dst any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return readable(err)
+	if err := d.Decode(dst); err != nil {
+		return truncationError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON value")
+		return errors.New("there is text after the JSON value")
 	}
-	return keys(json.NewDecoder(bytes.NewReader(data)), reflect.TypeOf(into), true)
+	return checkKeys(json.NewDecoder(bytes.NewReader(data)), reflect.TypeOf(dst), true)
 }
 
-// Unmarshal is json.Unmarshal for a file of another program, in which unknown keys are ignored: a key
-// that an object has twice is an error.
-func Unmarshal(data []byte, into any) error {
-	if err := json.Unmarshal(data, into); err != nil {
+// Unmarshal is like json.Unmarshal, but duplicate keys are an error. It is for files of other
+// programs, so unknown keys are ignored.
+func Unmarshal(data []byte, dst any) error {
+	if err := json.Unmarshal(data, dst); err != nil {
 		return err
 	}
-	return keys(json.NewDecoder(bytes.NewReader(data)), nil, false)
+	return checkKeys(json.NewDecoder(bytes.NewReader(data)), nil, false)
 }
 
-// readable replaces the error of a truncated file by one that names the problem.
-func readable(err error) error {
+// truncationError replaces the errors of truncated files.
+func truncationError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return errors.New("the file ends before the end of its JSON value")
 	}
 	return err
 }
 
-// keys checks the keys of the next value, which is decoded into a value of type t; nil is unknown. With
-// folded set, keys that differ only in letter case are the same.
-func keys(d *json.Decoder, t reflect.Type, folded bool) error {
+// checkKeys checks the keys of the next value. t is the type of its destination, or nil if unknown.
+// If foldCase is true, keys that differ only in letter case are an error.
+func checkKeys(d *json.Decoder, t reflect.Type, foldCase bool) error {
 	token, err := d.Token()
 	open, nested := token.(json.Delim)
 	if err != nil || !nested {
 		return err
 	}
-	t = decoded(t)
+	t = structType(t)
 	seen := map[string]string{}
 	for d.More() {
-		element := elementOf(t)
+		element := elementType(t)
 		if open == '{' {
 			token, err := d.Token()
 			if err != nil {
@@ -65,31 +65,31 @@ func keys(d *json.Decoder, t reflect.Type, folded bool) error {
 			}
 			key, _ := token.(string)
 			same := key
-			if folded {
+			if foldCase {
 				same = fold(key)
 			}
-			if first, twice := seen[same]; twice && first == key {
-				return fmt.Errorf("the key %q is there twice", key)
-			} else if twice {
+			if first, ok := seen[same]; ok && first == key {
+				return fmt.Errorf("the key %q is duplicate", key)
+			} else if ok {
 				return fmt.Errorf("the keys %q and %q differ only in letter case", first, key)
 			}
 			seen[same] = key
 			if t != nil && t.Kind() == reflect.Struct {
-				if element, err = fieldOf(t, key); err != nil {
+				if element, err = fieldType(t, key); err != nil {
 					return err
 				}
 			}
 		}
-		if err := keys(d, element, folded); err != nil {
+		if err := checkKeys(d, element, foldCase); err != nil {
 			return err
 		}
 	}
-	_, err = d.Token() // the end
+	_, err = d.Token() // the closing bracket
 	return err
 }
 
-// decoded returns the type behind pointers, or nil for a type that decodes itself.
-func decoded(t reflect.Type) reflect.Type {
+// structType returns the type behind pointers, or nil for a type that decodes itself.
+func structType(t reflect.Type) reflect.Type {
 	for t != nil {
 		if t.Kind() != reflect.Pointer {
 			if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -102,17 +102,17 @@ func decoded(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// elementOf returns the type of the elements of a list or a map, and nil for other types.
-func elementOf(t reflect.Type) reflect.Type {
+// elementType returns the type of the elements of a list or a map, and nil for other types.
+func elementType(t reflect.Type) reflect.Type {
 	if t != nil && slices.Contains([]reflect.Kind{reflect.Slice, reflect.Array, reflect.Map}, t.Kind()) {
 		return t.Elem()
 	}
 	return nil
 }
 
-// fieldOf returns the type of the field of a key. A field with a name in its tag has that
-// name in that letter case.
-func fieldOf(t reflect.Type, key string) (reflect.Type, error) {
+// fieldType returns the type of the field for a key. The key must have the letter case of the name
+// in the tag of the field.
+func fieldType(t reflect.Type, key string) (reflect.Type, error) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
@@ -125,7 +125,7 @@ func fieldOf(t reflect.Type, key string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// fold returns one text for all texts that differ only in letter case.
+// fold returns the same string for all strings that differ only in letter case.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

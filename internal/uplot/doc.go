@@ -1,3 +1,3 @@
-// Package uplot carries uPlot, the charting library of the pages, as it was published. fetch.sh says
-// where it is from, and a test holds it to its hashes.
+// Package uplot contains uPlot, the charting library of the pages, in unmodified form. fetch.sh
+// contains its source, and a test checks its hashes.
 package uplot

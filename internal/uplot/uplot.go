@@ -16,5 +16,5 @@ var (
 	Style template.CSS
 )
 
-// Program is the library with its license.
+// Program returns the library with its license.
 func Program() template.JS { return template.JS("/*\n" + license + "*/\n" + program) }

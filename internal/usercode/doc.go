@@ -1,3 +1,3 @@
-// Package usercode tells the code of those who use this module from the code of the libraries that
-// build graphs: of a call stack, it knows which frames are a user's.
+// Package usercode distinguishes stack frames of the user's code from frames of the libraries that
+// build graphs.
 package usercode

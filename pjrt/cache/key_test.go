@@ -41,7 +41,7 @@ func TestDefaultKeyIsPrivate(t *testing.T) {
 	assert.EqualValues(t, 1, again.Stats().Hits)
 
 	require.NoError(t, os.Chmod(path, 0o644))
-	openFails(t, dir, cache.Options{}, "others may read it", "chmod 600 "+path)
+	openFails(t, dir, cache.Options{}, "other users can read it", "chmod 600 "+path)
 	require.NoError(t, os.Chmod(path, 0o600))
 	require.NoError(t, os.Truncate(path, 3))
 	_, err = cache.Open(dir, cache.Options{})

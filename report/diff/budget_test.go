@@ -67,8 +67,8 @@ func TestABudgetThatMakesNoSenseIsRefused(t *testing.T) {
 		budgetOf(`{"collectives": [{"count": -3}]}`):                             "count is -3",
 		budgetOf(`{"collectives": [{"moved_bytes": -3}]}`):                       "moved_bytes is -3",
 		budgetOf(`{"collectives": [{"count": 1}, {"moved_bytes": 1}]}`):          "two limits",
-		budgetOf(`{"memory_bytes": 1}`) + "{}":                                   "something follows the JSON value",
-		budgetOf(`{"memory_bytes": 1, "memory_bytes": 2}`):                       `"memory_bytes" is there twice`,
+		budgetOf(`{"memory_bytes": 1}`) + "{}":                                   "text after the JSON value",
+		budgetOf(`{"memory_bytes": 1, "memory_bytes": 2}`):                       `"memory_bytes" is duplicate`,
 		budgetOf(`{"memory_bytes": 1, "Memory_Bytes": 2}`):                       "differ only in letter case",
 		strings.Replace(budgetOf(`{"memory_bytes": 1}`), "{\"v5e", "{\"\x1b", 1): "invalid character",
 	} {

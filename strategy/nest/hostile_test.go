@@ -69,7 +69,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 	}
 	one := []any{float32(1)}
 	for name, c := range map[string]hostileNest{
-		"arguments that hold themselves":       {kind: errkind.ValueError, says: "args: a nest of more than 100 levels, or one that holds itself", args: []any{loop()}},
+		"arguments that hold themselves":       {kind: errkind.ValueError, says: "args: the nest has more than 100 levels or contains itself", args: []any{loop()}},
 		"a closed value":                       {kind: errkind.RuntimeError, path: "args[1].B[0]", args: []any{1, pair{B: []any{closed}}}, is: strategy.ErrClosed},
 		"another strategy's value":             {kind: errkind.RuntimeError, path: "args[0][k]", says: "another strategy", args: []any{map[string]any{"k": theirs}}},
 		"another strategy's variable":          {kind: errkind.RuntimeError, path: "args[0][1]", says: "another strategy", args: []any{[]any{1, foreign}}},
@@ -91,7 +91,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"a pointer to a nest":                  {kind: errkind.ValueError, path: "args[0]", says: "give the nest itself", args: []any{&pair{A: mine}}},
 		"a member that cannot hold a node":     {kind: errkind.TypeError, says: "args[0][0] of type strategy.Value cannot hold a *graph.Node; use a member of type any", args: []any{[]strategy.Value{mine}}},
 		"a static that is not itself":          {kind: errkind.ValueError, says: "NaN", args: []any{1, struct{ x float64 }{math.NaN()}}},
-		"a key that is not itself":             {kind: errkind.ValueError, says: "args[1] has a NaN among its keys", args: []any{1, map[float64]any{math.NaN(): "a"}}},
+		"a key that is not itself":             {kind: errkind.ValueError, says: "args[1] has NaN as a key", args: []any{1, map[float64]any{math.NaN(): "a"}}},
 		"no step":                              {kind: errkind.ValueError, says: "no step function", args: one, step: nil},
 		"a step that panics":                   {says: "at hostile_test.go:", args: one, is: io.ErrNoProgress, step: func(*strategy.ReplicaContext, []any) any { panic(io.ErrNoProgress) }},
 		"a step that returns a nil node":       {kind: errkind.TypeError, says: "result[a] is a nil node", args: one, step: returns(func(*graph.Node) any { return map[string]any{"a": (*graph.Node)(nil)} })},
@@ -104,7 +104,7 @@ func TestHostileNestsAreTypedErrors(t *testing.T) {
 		"a step that returns a pointer":        {kind: errkind.TypeError, says: "result is a *nest_test.pair", args: one, step: returns(func(x *graph.Node) any { return &pair{A: x} })},
 		"a step that returns a value":          {kind: errkind.TypeError, says: "result is a *strategy.Mirrored", args: one, step: returns(func(*graph.Node) any { return mine })},
 		"a step that returns no value":         {kind: errkind.TypeError, says: "result[1] is a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []any{x, (*strategy.PerReplica)(nil)} })},
-		"a result that holds itself":           {kind: errkind.ValueError, says: "result: a nest of more than 100 levels", args: one, step: returns(func(*graph.Node) any { return loop() })},
+		"a result that holds itself":           {kind: errkind.ValueError, says: "result: the nest has more than 100 levels", args: one, step: returns(func(*graph.Node) any { return loop() })},
 		"a result that holds no values":        {kind: errkind.TypeError, says: "cannot hold a *strategy.PerReplica", args: one, step: returns(func(x *graph.Node) any { return []interface{ IsScalar() bool }{x} })},
 	} {
 		t.Run(name, func(t *testing.T) {

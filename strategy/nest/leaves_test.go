@@ -65,7 +65,7 @@ func TestNestsAreDeep(t *testing.T) {
 		out, err := f.Run(ctx, deep(n, float32(n)))
 		if !taken {
 			require.Equal(t, errkind.ValueError, errkind.Of(err))
-			require.ErrorContains(t, err, "args: a nest of more than 100 levels")
+			require.ErrorContains(t, err, "args: the nest has more than 100 levels")
 			continue
 		}
 		require.NoError(t, err, n)

@@ -163,7 +163,7 @@ func TestASecretIsAskedFor(t *testing.T) {
 		for _, other := range []string{"other", ""} {
 			h.Secret = other
 			_, err = h.Connect()(context.Background())
-			require.ErrorContains(t, err, "the secret is another one")
+			require.ErrorContains(t, err, "the secrets of the two sides differ")
 			assert.Equal(t, errkind.PermissionDeniedError, errkind.Of(err))
 			var gone *prochost.MachineError
 			require.ErrorAs(t, err, &gone)
