@@ -277,7 +277,7 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 	var all []string
 	for i, n := range nodes {
 		if n.AcceleratorType != nodes[0].AcceleratorType || len(n.Endpoints) != len(nodes[0].Endpoints) {
-			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %s with %d workers", i,
+			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %q with %d workers", i,
 				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be alike")
 		}
 		hosts, addresses, err := r.workers(n)

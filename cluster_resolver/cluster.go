@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -201,6 +202,9 @@ func (c Cluster) Clone() Cluster {
 func (c Cluster) String() string {
 	var b strings.Builder
 	line := func(name, value string) {
+		if !isPrintable(value) {
+			value = strconv.Quote(value)
+		}
 		if value != "" && value != "0" {
 			fmt.Fprintf(&b, "%s: %s\n", name, value)
 		}

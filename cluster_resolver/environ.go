@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Environment holds the TPU variables of a process, parsed; [Check] judges them. Where two names
@@ -83,9 +84,9 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		ChipsPerProcess: read(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
 		chipsOfHost:     r.text("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
 		VisibleChips:    read(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
-		AcceleratorType: r.text("TPU_ACCELERATOR_TYPE"),
-		Topology:        r.text("TPU_TOPOLOGY"),
-		Name:            r.text("TPU_NAME"),
+		AcceleratorType: read(&r, "", parseName, "TPU_ACCELERATOR_TYPE"),
+		Topology:        read(&r, "", parseName, "TPU_TOPOLOGY"),
+		Name:            read(&r, "", parseName, "TPU_NAME"),
 		SkipMetadata:    read(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.megascale(),
 		pod:             pod{index: read(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.text("HOSTNAME")},
@@ -124,6 +125,20 @@ func read[T any](r *envReader, unset T, parse func(source, text string) (T, erro
 		return value
 	}
 	return unset
+}
+
+// parseName returns a name that can be printed: an error for control characters, such as those of terminal
+// escape codes, and for bytes that are not UTF-8.
+func parseName(source, text string) (string, error) {
+	if !isPrintable(text) {
+		return "", parseError(source, text, "it has a control character, or bytes that are not UTF-8", "remove them")
+	}
+	return text, nil
+}
+
+// isPrintable reports whether a text is UTF-8 without control characters.
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsGraphic(r) })
 }
 
 func parseIndex(source, text string) (int, error) {

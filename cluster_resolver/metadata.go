@@ -178,7 +178,10 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 			return Metadata{}, err
 		}
 	}
-	md.AcceleratorType = cmp.Or(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE"))
+	md.AcceleratorType, err = parseName("accelerator-type", cmp.Or(md.AcceleratorType, md.TPUEnv.Get("ACCELERATOR_TYPE"), md.TPUEnv.Get("TPU_ACCELERATOR_TYPE")))
+	if err != nil {
+		return Metadata{}, err
+	}
 	if endpoints != "" {
 		if md.Endpoints, err = ParseEndpoints(endpoints); err != nil {
 			return Metadata{}, err

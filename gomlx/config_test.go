@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
@@ -115,4 +116,18 @@ func FuzzConfig(f *testing.F) {
 		}
 		require.GreaterOrEqual(t, c.options(Options{}).replica(), 1)
 	})
+}
+
+// A configuration with control characters or terminal escape codes is an error, in each option and however it
+// is quoted, and the error does not print them.
+func TestConfigRejectsControlCharacters(t *testing.T) {
+	for _, evil := range []string{"\x1b[31m", "\x1b]0;title\a", "\x00", "\n", "\r", "\u009b1m", "\u202e", "\xff"} {
+		for _, text := range []string{"rules=megatron%", "rules=%.json", `rules="a%,b"`, "topology=v5e-8%", "topology=%v5e:4x4", "cache=/d%", "plugin=/p%.so", "report=r%",
+			"plan=p%", "precision=%", "devices=8%", "explain=%", "axes=model%:4", "cpu%,devices=8", "unknown%=1"} {
+			text = strings.ReplaceAll(text, "%", evil)
+			_, err := parseConfig(text)
+			require.ErrorIs(t, err, ErrConfig, "%q", text)
+			assert.Equal(t, plain.Line(err.Error()), err.Error(), "%q", text)
+		}
+	}
 }

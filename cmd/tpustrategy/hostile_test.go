@@ -53,9 +53,9 @@ func TestEscapeCodesDoNotReachTheTerminal(t *testing.T) {
 	for _, args := range [][]string{{"watch", dir, "--once"}, {"watch", dir, "--once", "--json"}, {"watch", dir + "none"}, {"curve", table, "-o", filepath.Join(dir, "c.html")},
 		{"curve", bad, "-o", filepath.Join(dir, "c.html")}, {"curve", table, "-o", evil}, {"export", dir, filepath.Join(dir, "o")}, {"report", dir + "none"},
 		{"topology", evil}, {"visualize", evil, "--shape", "8", "--mesh", evil}, {"doctor"}, {"doctor", "--json"}, {evil}, {"--" + evil},
-		{"launch", evil, "--on", "gce", "--dry-run"}, {"accept", "--cpu", "1", "--store", dir + "none/x://" + evil, "--only", evil}} {
+		{"launch", evil, "--on", "gce", "--dry-run"}, {"compile", evil}, {"compile", "--topology", evil, evil}, {"plan", "--topology", evil}, {"plan", evil}, {"accept", "--cpu", "1", "--store", dir + "none/x://" + evil, "--only", evil}} {
 		_, stdout, stderr := commandLine(t, []string{"TPU_NAME=" + evil, "TF_CONFIG=" + evil, "TPUSTRATEGY_CPU_PLUGIN=" + evil, "TPUSTRATEGY_TPU_PLUGIN=" + evil,
-			"TPU_WORKER_HOSTNAMES=" + evil}, args...)
+			"TPU_WORKER_HOSTNAMES=" + evil, "TPU_ACCELERATOR_TYPE=v5e-8" + evil}, args...)
 		text := stdout + stderr
 		assert.NotEmpty(t, text, "%q", args)
 		assert.NotRegexp(t, "[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f\u202e]", text, "%q", args)
