@@ -52,25 +52,38 @@ const (
 	maxConstants = 1 << 40
 )
 
-// readPart reads n bytes, or fewer if r ends before. It writes them to sum, and allocates at most one and
-// a half times the bytes that r has, whatever n is.
-func readPart(r io.Reader, sum io.Writer, n uint64) ([]byte, error) {
-	const first = 1 << 20
-	data := make([]byte, min(n, first))
-	for done := 0; ; {
-		got, err := io.ReadFull(r, data[done:])
-		sum.Write(data[done : done+got])
-		done += got
+// maxChunk is the largest piece in which the first half of a part is read, in bytes.
+const maxChunk = 16 << 20
+
+// readPart reads n bytes and writes them to sum. Whatever n is, it allocates at most maxChunk bytes more
+// than r has until half of the n bytes are read, and then memory for all of them. If r ends before, data has
+// the first piece only, and got is the number of bytes that r had.
+func readPart(r io.Reader, sum io.Writer, n uint64) (data []byte, got uint64, err error) {
+	read := func(p []byte) (ended bool, err error) {
+		k, err := io.ReadFull(r, p)
+		sum.Write(p[:k])
+		got += uint64(k)
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return data[:done], nil
+			return true, nil
 		}
-		if err != nil || uint64(done) == n {
-			return data[:done], err
-		}
-		grown := make([]byte, min(n, 2*uint64(done)))
-		copy(grown, data)
-		data = grown
+		return false, err
 	}
+	var chunks [][]byte
+	for size := uint64(1 << 20); got < n/2 && n > size; size = min(2*size, maxChunk) {
+		chunk := make([]byte, min(size, n-got))
+		ended, err := read(chunk)
+		chunks = append(chunks, chunk)
+		if ended || err != nil {
+			return chunks[0][:min(got, uint64(len(chunks[0])))], got, err
+		}
+	}
+	data = make([]byte, n)
+	at := 0
+	for _, chunk := range chunks {
+		at += copy(data[at:], chunk)
+	}
+	_, err = read(data[at:])
+	return data[:got], got, err
 }
 
 // decode reads a step file up to the end of its last part, so that it does not read other
@@ -80,11 +93,12 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 	fail := func(reason Reason, format string, args ...any) (header, []byte, []byte, error) {
 		return header{}, nil, nil, &Error{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 	}
-	whole, size := sha256.New(), 0
+	whole, size := sha256.New(), uint64(0)
 	take := func(n uint64) (data []byte) { // fewer bytes where the file ends
 		if err == nil {
-			data, err = readPart(r, whole, n)
-			size += len(data)
+			var got uint64
+			data, got, err = readPart(r, whole, n)
+			size += got
 		}
 		return data
 	}
@@ -113,7 +127,7 @@ func decode(r io.Reader, sum string) (h header, text, program []byte, err error)
 		if i > 0 && (headerErr != nil || !known()) {
 			var skipped int64
 			skipped, err = io.CopyN(whole, r, int64(n))
-			size += int(skipped)
+			size += uint64(skipped)
 			if err == io.EOF {
 				err = nil
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -45,6 +46,32 @@ func TestAStepFileIsReadWithinBounds(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, stepfile.Damaged, refused.Reason)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+
+	// Streams with a valid header that end long before the lengths that they name. Memory is bounded by
+	// the bytes that are there.
+	for _, present := range []int{0, 3 << 20, 100 << 20} {
+		for part, sizes := range [][]uint64{{200 << 20}, {13, 2 << 30}, {13, 0, 2 << 30}} {
+			stream := append([]byte{}, file[:17]...)
+			for i, size := range sizes {
+				stream = binary.LittleEndian.AppendUint64(stream, size)
+				if i == 0 && len(sizes) > 1 {
+					stream = append(stream, `{"version":2}`...)
+				}
+			}
+			r := io.MultiReader(bytes.NewReader(stream), io.LimitReader(zero, int64(present)))
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			_, err = stepfile.Load(t.Context(), strat, r, nil)
+			runtime.ReadMemStats(&after)
+			require.ErrorAs(t, err, &refused)
+			assert.Equal(t, stepfile.Damaged, refused.Reason)
+			most := uint64(present + 24<<20)
+			if 2*uint64(present) >= sizes[part] {
+				most += sizes[part]
+			}
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, most, "%d bytes of part %d", present, part)
+		}
+	}
 
 	sum := sha256.Sum256(file)
 	_, err = stepfile.Load(t.Context(), strat, bytes.NewReader(file), nil, stepfile.Options{SHA256: hex.EncodeToString(sum[:])})
