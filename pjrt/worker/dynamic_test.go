@@ -1,9 +1,14 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,44 +20,46 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
 )
 
-// dynamicPrograms are programs whose main function has a dynamic shape after compilation.
-var dynamicPrograms = map[string]pjrt.Program{
-	"bounds of an argument": function("%x: tensor<?xf32, #stablehlo.bounds<8>>", "tensor<?xf32, #stablehlo.bounds<8>>",
-		"return %x : tensor<?xf32, #stablehlo.bounds<8>>"),
-	"bounds as an alias": {Code: []byte(`#b = #stablehlo.bounds<8, ?>
-module { func.func public @main(%x: tensor<?x4xf32, #b>) -> tensor<?x4xf32, #b> { return %x : tensor<?x4xf32, #b> } }`)},
-	"type extensions": function("%x: tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>",
-		"tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>",
-		"return %x : tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>"),
-	"no bounds": function("%x: tensor<?xf32>", "tensor<?xf32>", "return %x : tensor<?xf32>"),
-	"a set dimension size": function("%x: tensor<8xf32>, %n: tensor<i32>", "tensor<?xf32, #stablehlo.bounds<8>>",
-		`%o = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
- return %o : tensor<?xf32, #stablehlo.bounds<8>>`),
-	"a sum of a set dimension size": function("%x: tensor<8x4xf32>, %n: tensor<i32>",
-		"tensor<?x4xf32, #stablehlo.bounds<8, ?>>",
-		`%y = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8x4xf32>, tensor<i32>) -> tensor<?x4xf32, #stablehlo.bounds<8, ?>>
- %o = stablehlo.add %y, %y : tensor<?x4xf32, #stablehlo.bounds<8, ?>>
- return %o : tensor<?x4xf32, #stablehlo.bounds<8, ?>>`),
-	"one of several results": function("%x: tensor<8xf32>, %n: tensor<i32>",
-		"tensor<8xf32>, tensor<?xf32, #stablehlo.bounds<8>>",
-		`%o = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
- return %x, %o : tensor<8xf32>, tensor<?xf32, #stablehlo.bounds<8>>`),
-	"a computed shape": function("%x: tensor<8xf32>, %s: tensor<2xi32>", "tensor<?x?xf32>",
-		"%o = stablehlo.dynamic_reshape %x, %s : (tensor<8xf32>, tensor<2xi32>) -> tensor<?x?xf32>\n return %o : tensor<?x?xf32>"),
-}
-
-// Executing a program whose main function has a dynamic shape would abort this process.
+// Executing a program whose main function has a dynamic shape would abort this process. It is an error as
+// text, as bytecode, and with the same reason as a portable artifact (VHLO). The plugin does not read the
+// bytecode of StableHLO of other versions.
 func TestDynamicShapesReturnErrors(t *testing.T) {
+	ctx := context.Background()
 	client := plugintest.CPU(t, 1)
 	c := newCompiler(t, worker.Options{Timeout: 60 * time.Second})
-	for name, p := range dynamicPrograms {
-		t.Run(name, func(t *testing.T) {
-			x, err := c.Compile(context.Background(), client, p, pjrt.CompileOptions{})
-			if !assert.Error(t, err) {
-				x.Close()
-			}
-			t.Log(err)
-		})
+	texts, err := filepath.Glob("testdata/dynamic/*.mlir")
+	require.NoError(t, err)
+	require.Len(t, texts, 8)
+	for _, text := range texts {
+		errorOfText := ""
+		for _, suffix := range []string{".mlir", ".mlirbc", ".vhlo"} {
+			path := strings.TrimSuffix(text, ".mlir") + suffix
+			t.Run(filepath.Base(path), func(t *testing.T) {
+				code, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Equal(t, suffix != ".mlir", bytes.HasPrefix(code, []byte("ML\xefR")), "the magic of bytecode")
+				program := pjrt.Program{Code: code}
+				_, err = client.Compile(ctx, program, pjrt.CompileOptions{})
+				require.ErrorIs(t, err, pjrt.ErrUntrusted)
+				x, err := c.Compile(ctx, client, program, pjrt.CompileOptions{})
+				if err == nil {
+					x.Close()
+				}
+				require.Error(t, err)
+				var died *worker.Error
+				assert.False(t, errors.As(err, &died), "the worker is not ended: %v", err)
+				switch suffix {
+				case ".mlir":
+					errorOfText = err.Error()
+				case ".vhlo":
+					assert.EqualError(t, err, errorOfText)
+				}
+				program.Trusted = true
+				if x, err := client.Compile(ctx, program, pjrt.CompileOptions{}); !assert.Error(t, err) {
+					x.Close()
+				}
+			})
+		}
 	}
 }
 

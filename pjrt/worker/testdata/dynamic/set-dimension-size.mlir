@@ -1,0 +1,6 @@
+module @m {
+  func.func public @main(%x: tensor<8xf32>, %n: tensor<i32>) -> (tensor<?xf32, #stablehlo.bounds<8>>) {
+    %o = "stablehlo.set_dimension_size"(%x, %n) {dimension = 0 : i64} : (tensor<8xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<8>>
+    return %o : tensor<?xf32, #stablehlo.bounds<8>>
+  }
+}

@@ -1,0 +1,5 @@
+module @m {
+  func.func public @main(%x: tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>) -> (tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>) {
+    return %x : tensor<?xf32, #stablehlo.type_extensions<bounds = [8]>>
+  }
+}
