@@ -32,6 +32,8 @@ func TestPlansThatLieAreRefused(t *testing.T) {
 		"a mesh without end":       of("1", "a=4294967296,b=4294967296", ""),
 		"more devices than count":  of("4611686018427387904", "logical=4", ""),
 		"an axis twice":            of("1", "model=2,model=2", ""),
+		"a key twice":              of("1", "logical=1", `, "replicas": 2`),
+		"keys of another case":     of("1", "logical=1", `, "Replicas": 2`),
 		"many axes":                of("1", strings.Repeat("a=1,", 100_000)+"b=1", ""),
 		"rules that are words":     of("1", "logical=2", `, "rules": "all"`),
 		"a rule of nothing":        of("1", "logical=2", `, "rules": [{}]`),
