@@ -8,22 +8,24 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// Bounds is a grid of chips or processes: its sizes along x, y and z, and the number of devices of
-// a chip, which only some types such as tpu7x give and which is 0 otherwise. The zero value stands
-// for a grid that no source gives.
+// Bounds is a grid of chips or processes: its sizes along x, y and z, and optionally the number of
+// devices per chip. The fourth number is 0 if it is not specified; it is used for tpu7x. The zero
+// value is an unspecified grid.
 type Bounds [4]int
 
-// maxBound bounds one side, and maxChips a grid: no slice is near either.
+// maxBound is the maximum of each size, and maxChips the maximum size of a grid. Both are larger
+// than any slice.
 const (
 	maxBound = 1 << 16
 	maxChips = 1 << 20
 )
 
-// ParseBounds reads a grid such as "2,2,1" or "2,2,1,2", as TPU_PROCESS_BOUNDS and
-// TPU_CHIPS_PER_PROCESS_BOUNDS have it. source names the input in errors, which are [*ParseError]s.
+// ParseBounds parses a grid such as "2,2,1" or "2,2,1,2", the format of TPU_PROCESS_BOUNDS and
+// TPU_CHIPS_PER_PROCESS_BOUNDS. source is the name of the input in errors. Errors are [*ParseError]
+// values.
 func ParseBounds(source, text string) (Bounds, error) {
 	bad := func() error {
-		return parseError(source, text, "not three sides", `write three positive numbers, such as "2,2,1", and for tpu7x a fourth if it has one`)
+		return parseError(source, text, "not a grid of three or four sizes", `write positive numbers such as "2,2,1"`)
 	}
 	var b Bounds
 	i := 0
@@ -41,34 +43,34 @@ func ParseBounds(source, text string) (Bounds, error) {
 	return b, nil
 }
 
-// Size returns the product of all sizes of the grid, including the fourth, and 0 for the zero
-// value.
-func (b Bounds) Size() int { return b.chips() * max(b[3], 1) }
+// Size returns the product of all sizes, including the fourth if it is specified. It returns 0 for
+// the zero value.
+func (b Bounds) Size() int { return b.chipCount() * max(b[3], 1) }
 
-// chips is the size along x, y and z.
-func (b Bounds) chips() int { return b[0] * b[1] * b[2] }
+// chipCount returns the product of the sizes along x, y and z.
+func (b Bounds) chipCount() int { return b[0] * b[1] * b[2] }
 
-// fits says whether the grid has so many cells, with or without its fourth number.
-func (b Bounds) fits(n int) bool { return n == b.chips() || n == b.Size() }
+// matches reports whether the grid has n cells, with or without its fourth size.
+func (b Bounds) matches(n int) bool { return n == b.chipCount() || n == b.Size() }
 
-// told are the numbers that were told.
-func (b Bounds) told() []int {
+// values returns the three or four specified sizes.
+func (b Bounds) values() []int {
 	if b[3] == 0 {
 		return b[:3]
 	}
 	return b[:]
 }
 
-// String returns the form that [ParseBounds] reads, and "" for the zero value.
+// String returns the format of [ParseBounds], or "" for the zero value.
 func (b Bounds) String() string {
 	if b == (Bounds{}) {
 		return ""
 	}
-	return joinInts(b.told())
+	return joinInts(b.values())
 }
 
-// MarshalJSON returns the three or four numbers as a JSON array.
-func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.told()) }
+// MarshalJSON returns a JSON array of three or four numbers.
+func (b Bounds) MarshalJSON() ([]byte, error) { return json.Marshal(b.values()) }
 
 func joinInts(list []int) string {
 	var s []byte
@@ -81,7 +83,7 @@ func joinInts(list []int) string {
 	return string(s)
 }
 
-// parseTopology reads a chip topology such as "4x4" or "2x2x1" into its number of chips.
+// parseTopology parses a chip topology such as "4x4" or "2x2x1" and returns its number of chips.
 func parseTopology(source, text string) (chips int, err error) {
 	bad := func() (int, error) {
 		return 0, parseError(source, text, "not a topology", `write two or three sides, such as "4x4" or "2x2x1"`)
@@ -103,22 +105,22 @@ func parseTopology(source, text string) (chips int, err error) {
 	return chips, nil
 }
 
-// accelerator is what the resolvers infer from an accelerator type, by a table that may be behind
-// the world: what contradicts it is a warning. Package tpu makes more of a type, but only of sizes
-// with a default shape; a slice that was asked for by its topology may have any size.
-type accelerator struct {
+// acceleratorInfo contains the properties inferred from an accelerator type. tpu.ParseAccelerator
+// is not used because it accepts only sizes with a default shape; slices created from a topology
+// can have other sizes.
+type acceleratorInfo struct {
 	generation tpu.Generation
 	chips      int
-	// minHosts and maxHosts bracket the number of machines: a slice of 8 v5e or v6e chips comes on
-	// one machine or on two.
+	// minHosts and maxHosts are the range of the number of hosts. For example, a slice of 8 v5e or
+	// v6e chips has one or two hosts.
 	minHosts, maxHosts int
 }
 
-func parseAccelerator(source, text string) (accelerator, error) {
+func parseAccelerator(source, text string) (acceleratorInfo, error) {
 	name, size, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(size, 10, 32)
 	if !ok || err != nil || n == 0 || n > maxBound {
-		return accelerator{}, parseError(source, text, "not an accelerator type",
+		return acceleratorInfo{}, parseError(source, text, "not an accelerator type",
 			`write generation and size, such as "v4-32" or "v5litepod-16"`)
 	}
 	g, ok := tpu.LookupGeneration(name)
@@ -127,12 +129,12 @@ func parseAccelerator(source, text string) (accelerator, error) {
 		for _, g := range tpu.Generations() {
 			known = append(known, g.TypePrefix)
 		}
-		return accelerator{}, parseError(source, text, "unknown TPU generation", "known: "+strings.Join(known, ", "))
+		return acceleratorInfo{}, parseError(source, text, "unknown TPU generation", "use one of "+strings.Join(known, ", "))
 	}
-	a := accelerator{generation: g, chips: int(n)}
+	a := acceleratorInfo{generation: g, chips: int(n)}
 	if g.CountsCores {
 		if a.chips%g.CoresPerChip != 0 {
-			return accelerator{}, parseError(source, text, "odd number of cores",
+			return acceleratorInfo{}, parseError(source, text, "odd number of cores",
 				"a "+name+" chip has "+strconv.Itoa(g.CoresPerChip)+" cores")
 		}
 		a.chips /= g.CoresPerChip

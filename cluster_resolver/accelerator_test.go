@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestATopologyOfABillionChipsIsNone(t *testing.T) {
+func TestParseTopologyRejectsTooManyChips(t *testing.T) {
 	_, err := parseTopology("TPU_TOPOLOGY", "1000x1000x1000")
 	assert.ErrorContains(t, err, "not a topology")
 	_, err = ParseBounds("TPU_PROCESS_BOUNDS", "65536,65536,65536")
@@ -26,7 +26,7 @@ func TestParseAccelerator(t *testing.T) {
 		"v2-8":         {4, 2, 1, 1},
 		"v3-32":        {16, 2, 4, 4},
 		"v4-32":        {16, 1, 4, 4},
-		"v4-24":        {12, 1, 3, 3}, // no default shape, but a slice of 2x2x3 is this
+		"v4-24":        {12, 1, 3, 3}, // no default shape, but slices of 2x2x3 have this type
 		"v5p-4096":     {2048, 1, 512, 512},
 		"v5litepod-1":  {1, 1, 1, 1},
 		"v5litepod-8":  {8, 1, 1, 2},
@@ -70,7 +70,7 @@ func TestParseBoundsAndTopology(t *testing.T) {
 	}
 	for _, s := range []string{"", "1", "1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,", "0,1,1", "-1,1,1", "a,1,1", "1,1,", "99999999,1,1", "1000,1000,1000", "65536,65536,65536,65536"} {
 		_, err := ParseBounds("X", s)
-		assert.ErrorContains(t, err, "not three sides", s)
+		assert.ErrorContains(t, err, "not a grid of three or four sizes", s)
 	}
 	n, err := parseTopology("X", "4x4")
 	require.NoError(t, err)

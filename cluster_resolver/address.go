@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// The ports in use on TPU hosts.
+// Default ports of TPU hosts.
 const (
-	// DefaultPort is the port of TensorFlow's TPU workers, and of an address without a port.
+	// DefaultPort is the port of TensorFlow's TPU workers. It is used for addresses without a port.
 	DefaultPort = 8470
-	// RuntimePort is the port where a host's TPU runtime listens for the other hosts' runtimes,
-	// unless TPU_PROCESS_ADDRESSES or TPU_PROCESS_PORT gives another.
+	// RuntimePort is the port at which the TPU runtimes of the hosts connect to each other, unless
+	// TPU_PROCESS_ADDRESSES or TPU_PROCESS_PORT is set.
 	RuntimePort = 8471
 )
 
-// maxWorkers bounds any list of hosts: more than the largest slice by far, small enough that a
-// hostile list costs little.
+// maxWorkers is the maximum length of a list of hosts. It is larger than any slice and limits the
+// cost of malformed input.
 const maxWorkers = 1 << 16
 
-// Endpoint is one worker of the metadata value "worker-network-endpoints".
+// Endpoint is one worker of the metadata attribute "worker-network-endpoints".
 type Endpoint struct {
-	// Name and UID are the first two fields, in which the service now writes "unknown".
+	// Name and UID are the first two fields. The service currently sets both to "unknown".
 	Name, UID string
-	// Host is the worker's address or host name, without a port.
+	// Host is the address or host name of the worker, without a port.
 	Host string
 }
 
-// ParseEndpoints reads the metadata value "worker-network-endpoints": workers in the order of their
-// ids, separated by commas, each as "name:uid:host". The host may be an IPv6 address. A worker of
-// one field is a bare host. Errors are [*ParseError]s. A host that is given twice is an error.
+// ParseEndpoints parses the metadata attribute "worker-network-endpoints": the workers in the order
+// of their ids, separated by commas. Each worker has the form "name:uid:host" or "host", where host
+// can be an IPv6 address. Duplicate hosts are an error. Errors are [*ParseError] values.
 func ParseEndpoints(text string) ([]Endpoint, error) {
 	const source = "worker-network-endpoints"
 	text = strings.TrimSpace(text)
@@ -53,10 +53,10 @@ func ParseEndpoints(text string) ([]Endpoint, error) {
 			}
 			e = Endpoint{Name: name, UID: uid, Host: host}
 		}
-		if !validHost(e.Host) {
+		if !isValidHost(e.Host) {
 			return nil, parseError(source, item, "worker has no valid host", `expected "name:uid:address"`)
 		}
-		if key := hostKey(e.Host); seen[key] {
+		if key := canonicalHost(e.Host); seen[key] {
 			return nil, parseError(source, e.Host, "two workers with one address", "")
 		} else {
 			seen[key] = true
@@ -66,12 +66,12 @@ func ParseEndpoints(text string) ([]Endpoint, error) {
 	return list, nil
 }
 
-// ParseHosts reads a comma-separated list of host names or addresses without ports, as
-// TPU_WORKER_HOSTNAMES has it. source names the input in errors, which are [*ParseError]s.
+// ParseHosts parses a comma-separated list of host names or addresses without ports, the format of
+// TPU_WORKER_HOSTNAMES. source is the name of the input in errors. Errors are [*ParseError] values.
 func ParseHosts(source, text string) ([]string, error) {
 	var hosts []string
-	if err := splitList(source, text, hostKey, func(item string) error {
-		if !validHost(item) {
+	if err := forEachItem(source, text, canonicalHost, func(item string) error {
+		if !isValidHost(item) {
 			return parseError(source, item, "not a host name or address",
 				"write hosts separated by commas, without ports")
 		}
@@ -83,13 +83,14 @@ func ParseHosts(source, text string) ([]string, error) {
 	return hosts, nil
 }
 
-// ParseAddresses reads a comma-separated list of "host:port", as TPU_PROCESS_ADDRESSES has it, or
-// of TensorFlow's "grpc://host[:port]", and returns the addresses without the scheme. An address
-// without a port gets defaultPort; if defaultPort is 0, it is an error. Errors are [*ParseError]s.
+// ParseAddresses parses a comma-separated list of "host:port", the format of TPU_PROCESS_ADDRESSES,
+// or of TensorFlow's "grpc://host[:port]". It returns the addresses without the scheme. defaultPort
+// is added to addresses without a port; if it is 0, such addresses are an error. Errors are
+// [*ParseError] values.
 func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	var list []string
-	key := func(item string) string { return addressKey(item, defaultPort) }
-	if err := splitList(source, text, key, func(item string) error {
+	key := func(item string) string { return canonicalAddress(item, defaultPort) }
+	if err := forEachItem(source, text, key, func(item string) error {
 		a, err := parseAddress(source, strings.TrimPrefix(item, DefaultRPCLayer+"://"), defaultPort)
 		list = append(list, a)
 		return err
@@ -99,9 +100,9 @@ func ParseAddresses(source, text string, defaultPort int) ([]string, error) {
 	return list, nil
 }
 
-// splitList calls f for each item. It returns an error for an empty list, an empty item, and two items
-// with the same key, because two workers cannot have one address.
-func splitList(source, text string, key func(item string) string, f func(item string) error) error {
+// forEachItem calls f for each item of a comma-separated list. An empty list, an empty item and two
+// items with the same key are errors.
+func forEachItem(source, text string, key func(item string) string, f func(item string) error) error {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return parseError(source, "", "empty list", "name at least one worker")
@@ -117,7 +118,7 @@ func splitList(source, text string, key func(item string) string, f func(item st
 			return parseError(source, text, "empty item in the list", "remove the stray comma")
 		}
 		if k := key(item); seen[k] {
-			return parseError(source, item, "given twice", "name each worker once")
+			return parseError(source, item, "listed twice", "list each entry once")
 		} else {
 			seen[k] = true
 		}
@@ -130,19 +131,19 @@ func splitList(source, text string, key func(item string) string, f func(item st
 
 func parseAddress(source, text string, defaultPort int) (string, error) {
 	const hint = `write "host:port", with an IPv6 address in brackets`
-	if validHost(text) { // no port, perhaps a bare IPv6 address
+	if isValidHost(text) { // no port, perhaps a bare IPv6 address
 		if defaultPort == 0 {
 			return "", parseError(source, text, "address has no port", hint)
 		}
 		return joinPort(text, defaultPort), nil
 	}
 	if inner, ok := strings.CutPrefix(text, "["); ok && defaultPort != 0 {
-		if inner, ok := strings.CutSuffix(inner, "]"); ok && validHost(inner) {
+		if inner, ok := strings.CutSuffix(inner, "]"); ok && isValidHost(inner) {
 			return joinPort(inner, defaultPort), nil
 		}
 	}
 	host, port, err := net.SplitHostPort(text)
-	if err != nil || !validHost(host) {
+	if err != nil || !isValidHost(host) {
 		return "", parseError(source, text, "not an address", hint)
 	}
 	n, err := parsePort(source, port)
@@ -152,18 +153,19 @@ func parseAddress(source, text string, defaultPort int) (string, error) {
 	return joinPort(host, n), nil
 }
 
-// hostKey returns the same text for all spellings of a host: names are equal in every case and with a
-// dot behind them, and an IP address has several forms.
-func hostKey(host string) string {
+// canonicalHost returns the same text for all spellings of a host: names in any case and with or
+// without a trailing dot, and all forms of an IP address.
+func canonicalHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().String()
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// addressKey returns the same text for all spellings of an address: with and without TensorFlow's
-// scheme, and with and without the default port. Text that is not an address is its own key.
-func addressKey(text string, defaultPort int) string {
+// canonicalAddress returns the same text for all spellings of an address: with and without
+// TensorFlow's scheme, and with and without the default port. Text that is not an address is
+// returned unchanged.
+func canonicalAddress(text string, defaultPort int) string {
 	a, err := parseAddress("", strings.TrimPrefix(text, DefaultRPCLayer+"://"), defaultPort)
 	if err != nil {
 		return text
@@ -172,7 +174,7 @@ func addressKey(text string, defaultPort int) string {
 	if err != nil {
 		return text
 	}
-	return net.JoinHostPort(hostKey(host), port)
+	return net.JoinHostPort(canonicalHost(host), port)
 }
 
 func parsePort(source, text string) (int, error) {
@@ -187,10 +189,9 @@ func joinPort(host string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// validHost accepts an IP address, or a name of letters, digits, '.', '-', '_' that starts and ends
-// with a letter or digit; a name that is rooted has a '.' behind that. An IPv6 zone has the
-// characters of a name.
-func validHost(s string) bool {
+// isValidHost reports whether s is an IP address, or a name of letters, digits, '.', '-' and '_'
+// that starts with a letter or digit and ends with a letter, digit or dot.
+func isValidHost(s string) bool {
 	if s == "" || len(s) > 255 {
 		return false
 	}
@@ -200,7 +201,7 @@ func validHost(s string) bool {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case (c == '-' || c == '.' || c == '_') && i > 0 && i < len(s)-1:
-		case c == '.' && i > 0 && s[i-1] != '.': // of a rooted name
+		case c == '.' && i > 0 && s[i-1] != '.': // trailing dot
 		case c == ':' || c == '%':
 			ipv6 = true
 		default:

@@ -49,7 +49,7 @@ func TestParseAddresses(t *testing.T) {
 		"port too large":      {"a:65536", 0, nil, "not a port"},
 		"empty item":          {"a:1,,b:1", 0, nil, "empty item"},
 		"empty":               {"", 0, nil, "empty list"},
-		"twice":               {"a:1,a:1", 0, nil, "given twice"},
+		"twice":               {"a:1,a:1", 0, nil, "listed twice"},
 		"other scheme":        {"http://a:1", 0, nil, "not an address"},
 		"path":                {"a:1/x", 0, nil, "not a port"},
 		"bad host":            {"-a:1", 0, nil, "not an address"},

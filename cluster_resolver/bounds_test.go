@@ -15,10 +15,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
 )
 
-// longest is the most that any error here may say.
+// longest is the maximum length of an error in these tests.
 const longest = 2000
 
-func TestAMetadataErrorRepeatsLittleOfWhatTheServerSays(t *testing.T) {
+func TestMetadataErrorTruncatesServerMessage(t *testing.T) {
 	client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
 		w.WriteHeader(http.StatusForbidden)
@@ -29,7 +29,7 @@ func TestAMetadataErrorRepeatsLittleOfWhatTheServerSays(t *testing.T) {
 	assert.Less(t, len(err.Error()), longest)
 }
 
-func TestClustersAreBounded(t *testing.T) {
+func TestClusterSizeIsLimited(t *testing.T) {
 	million := make([]string, 1_000_000)
 	for i := range million {
 		million[i] = fmt.Sprintf("h%d:1", i)
@@ -69,7 +69,7 @@ func TestClustersAreBounded(t *testing.T) {
 	assert.Equal(t, maxWorkers, spec.NumTasks("worker"))
 }
 
-// listing is an API whose node and queued resource list as much as it is told.
+// listing is an API whose node and queued resource have the given number of entries.
 type listing struct{ endpoints, nodes int }
 
 func (l listing) Node(_ context.Context, name string) (Node, error) {
@@ -80,7 +80,7 @@ func (l listing) QueuedResource(_ context.Context, name string) (QueuedResource,
 	return QueuedResource{Name: name, State: "ACTIVE", Nodes: make([]string, l.nodes)}, nil
 }
 
-func TestWhatTheAPIListsIsBounded(t *testing.T) {
+func TestAPIResponseSizeIsLimited(t *testing.T) {
 	_, err := CloudTPU{TPU: "n", Project: "p", Zone: "z", API: listing{endpoints: maxWorkers + 1}}.Resolve(t.Context())
 	assert.ErrorContains(t, err, "more than 65536")
 	_, err = CloudTPU{QueuedResource: "q", Project: "p", Zone: "z", API: listing{nodes: maxSlices + 1}}.Resolve(t.Context())

@@ -8,49 +8,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// FindingCode names a kind of [Finding]. Programs may match codes: they do not change.
+// FindingCode identifies the kind of a [Finding]. Codes are stable, so programs can compare them.
 type FindingCode string
 
 // The codes of findings.
 const (
-	// FindingMegascaleStale says that the MEGASCALE_* variables contradict the metadata, as after a
-	// pre-emption that moved the slice. A job that starts with such variables hangs.
+	// FindingMegascaleStale means that the MEGASCALE_* variables contradict the metadata, for
+	// example because a preemption moved the slice. A job with such variables hangs.
 	FindingMegascaleStale FindingCode = "megascale-stale"
-	// FindingMegascaleUnconfirmed says that the metadata knows of no other slice.
+	// FindingMegascaleUnconfirmed means that MEGASCALE_* variables are set, but the metadata
+	// contains no other slice.
 	FindingMegascaleUnconfirmed FindingCode = "megascale-unconfirmed"
-	// FindingMegascaleIncomplete says that some MEGASCALE_* variables are set and others are not.
+	// FindingMegascaleIncomplete means that only some of the MEGASCALE_* variables are set.
 	FindingMegascaleIncomplete FindingCode = "megascale-incomplete"
-	// FindingWorkerCount says that the length of a list of workers disagrees with another list,
-	// with the accelerator type or with the process bounds.
+	// FindingWorkerCount means that the length of a list of workers contradicts another list, the
+	// accelerator type or the process bounds.
 	FindingWorkerCount FindingCode = "worker-count"
-	// FindingWorkerID says that this worker's number is out of range or in doubt.
+	// FindingWorkerID means that the index of this worker is out of range or contradicts another
+	// source.
 	FindingWorkerID FindingCode = "worker-id"
-	// FindingWorkerHosts says that the environment names other hosts than the metadata.
+	// FindingWorkerHosts means that the environment and the metadata contain different hosts.
 	FindingWorkerHosts FindingCode = "worker-hosts"
-	// FindingAcceleratorType says that two sources name different accelerators.
+	// FindingAcceleratorType means that two sources contain different accelerator types.
 	FindingAcceleratorType FindingCode = "accelerator-type"
-	// FindingAcceleratorUnknown says that this package does not know the sizes of the accelerator
-	// type.
+	// FindingAcceleratorUnknown means that the accelerator type is not in the table of this
+	// package.
 	FindingAcceleratorUnknown FindingCode = "accelerator-unknown"
-	// FindingTopology says that the topology does not fit the accelerator type.
+	// FindingTopology means that the topology is malformed, or contradicts the accelerator type or
+	// another source.
 	FindingTopology FindingCode = "topology"
-	// FindingVisibleChips says that TPU_VISIBLE_CHIPS does not fit the chips per process.
+	// FindingVisibleChips means that TPU_VISIBLE_CHIPS contradicts the number of chips per process.
 	FindingVisibleChips FindingCode = "visible-chips"
-	// FindingPreempted says that this machine is being taken away.
+	// FindingPreempted means that this host is being preempted.
 	FindingPreempted FindingCode = "preempted"
 )
 
-// Severity grades a [Finding].
+// Severity is the severity of a [Finding].
 type Severity int
 
-// The severities. An error is a contradiction between facts of the environment and of the metadata:
-// a job that starts in spite of it hangs, or computes on the wrong slice. A warning may be
-// intended, or contradicts only what this package infers from a table of accelerators.
+// The severities of findings. SeverityError is a contradiction between the environment and the
+// metadata that makes a job hang or use the wrong slice. SeverityWarning is a contradiction that
+// can be intended, or that concerns only properties inferred from the accelerator type.
 const (
 	SeverityWarning Severity = iota
 	SeverityError
 )
 
+// String returns "error" or "warning".
 func (s Severity) String() string {
 	if s == SeverityError {
 		return "error"
@@ -58,35 +62,34 @@ func (s Severity) String() string {
 	return "warning"
 }
 
-// MarshalText writes the name.
+// MarshalText returns the result of String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding reports one contradiction between the environment and the metadata, or within the
-// environment or the metadata.
+// Finding reports a contradiction between the environment and the metadata, or within one of them.
 type Finding struct {
 	Code     FindingCode `json:"code"`
 	Severity Severity    `json:"severity"`
-	// Subject is the variable or the key in question, Got its value, and Want the value that the
-	// other source gives.
+	// Subject is the variable or metadata key, Got its value, and Want the expected value.
 	Subject string `json:"subject"`
 	Got     string `json:"got"`
 	Want    string `json:"want"`
-	// Do says what to do about it.
+	// Do is the correction.
 	Do string `json:"do"`
 }
 
+// String returns the finding as one line of text.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s is %s, expected %s; %s", f.Severity, f.Code, f.Subject, f.Got, f.Want, f.Do)
 }
 
-// CheckError reports the findings of severity [SeverityError] because of which a resolver returned
-// no cluster.
+// CheckError reports the findings of severity [SeverityError] that made a resolver fail.
 type CheckError struct {
-	// Resolver is the resolver's name; Findings has at least one entry.
+	// Resolver is the name of the resolver. Findings has at least one entry.
 	Resolver string
 	Findings []Finding
 }
 
+// Error returns a message with one line for each finding.
 func (e *CheckError) Error() string {
 	var b strings.Builder
 	b.WriteString("clusterresolver: " + e.Resolver + ": environment and metadata disagree")
@@ -99,77 +102,77 @@ func (e *CheckError) Error() string {
 // Kind returns ValueError.
 func (*CheckError) Kind() errkind.Kind { return errkind.ValueError }
 
-// Has reports whether the error holds a finding of this code.
+// Has reports whether the error contains a finding with this code.
 func (e *CheckError) Has(code FindingCode) bool {
 	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.Code == code })
 }
 
-// Check compares the environment with the metadata, and each with itself, and returns the
-// contradictions, always in the same order. It returns nil if there are none. A zero Metadata
-// stands for "no metadata server". Check asks nobody: it is a pure function.
+// Check compares the environment with the metadata and checks the consistency of each of them. The
+// findings are in a fixed order. A zero Metadata means that there is no metadata server. Check does
+// not use the network.
 func Check(env Environment, md Metadata) []Finding {
-	c := checker{env: env, md: md, hasMD: md.known()}
-	c.accelerator()
-	c.workers()
-	c.workerID()
-	c.processes()
-	c.pods()
-	c.megascale()
+	c := checker{env: env, md: md, hasMetadata: md.isPresent()}
+	c.checkAccelerator()
+	c.checkWorkers()
+	c.checkWorkerID()
+	c.checkProcesses()
+	c.checkPods()
+	c.checkMegascale()
 	if md.Preempted {
 		c.add(FindingPreempted, SeverityError, "instance/preempted", "TRUE", "FALSE",
-			"save a checkpoint and leave; the machine stops within seconds")
+			"save a checkpoint and exit; the host stops within seconds")
 	}
-	return c.found
+	return c.findings
 }
 
 type checker struct {
-	env   Environment
-	md    Metadata
-	hasMD bool
-	found []Finding
+	env         Environment
+	md          Metadata
+	hasMetadata bool
+	findings    []Finding
 }
 
 func (c *checker) add(code FindingCode, s Severity, subject string, got, want any, do string) {
-	c.found = append(c.found, Finding{code, s, subject, cut(fmt.Sprint(got)), cut(fmt.Sprint(want)), do})
+	c.findings = append(c.findings, Finding{code, s, subject, truncate(fmt.Sprint(got)), truncate(fmt.Sprint(want)), do})
 }
 
-func (c *checker) accelerator() {
+func (c *checker) checkAccelerator() {
 	env, md := c.env, c.md
 	if env.AcceleratorType != "" && md.AcceleratorType != "" && !sameType(env.AcceleratorType, md.AcceleratorType) {
-		c.add(FindingAcceleratorType, c.unlessPart(), "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
-			"unset it, or set it to what the metadata says")
+		c.add(FindingAcceleratorType, c.mismatchSeverity(), "TPU_ACCELERATOR_TYPE", env.AcceleratorType, md.AcceleratorType,
+			"unset it, or set it to the value in the metadata")
 	}
 	topology := md.TPUEnv.Get("TOPOLOGY")
-	if env.Topology != "" && topology != "" && flat(env.Topology) != flat(topology) {
-		c.add(FindingTopology, c.unlessPart(), "TPU_TOPOLOGY", env.Topology, topology,
-			"unset it, or set it to what the metadata says")
+	if env.Topology != "" && topology != "" && trimUnitDimension(env.Topology) != trimUnitDimension(topology) {
+		c.add(FindingTopology, c.mismatchSeverity(), "TPU_TOPOLOGY", env.Topology, topology,
+			"unset it, or set it to the value in the metadata")
 	}
-	c.shape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES", len(env.Hostnames))
-	c.shape("accelerator-type", md.AcceleratorType, "TOPOLOGY in tpu-env", topology, "worker-network-endpoints", len(md.Endpoints))
+	c.checkShape("TPU_ACCELERATOR_TYPE", env.AcceleratorType, "TPU_TOPOLOGY", env.Topology, "TPU_WORKER_HOSTNAMES", len(env.Hostnames))
+	c.checkShape("accelerator-type", md.AcceleratorType, "TOPOLOGY in tpu-env", topology, "worker-network-endpoints", len(md.Endpoints))
 }
 
-// flat drops the third side of a topology of one layer: "4x4x1" is "4x4".
-func flat(topology string) string {
+// trimUnitDimension removes the third size of a topology if it is 1, so that "4x4x1" becomes "4x4".
+func trimUnitDimension(topology string) string {
 	if strings.Count(topology, "x") == 2 {
 		return strings.TrimSuffix(topology, "x1")
 	}
 	return topology
 }
 
-// unlessPart is the severity of what differs from the metadata: an error, unless the environment
-// says that the job is on a part of the slice, by its process grid or by the one name "localhost".
-func (c *checker) unlessPart() Severity {
+// mismatchSeverity returns the severity of a difference from the metadata. It is an error, unless
+// the environment selects a part of the slice by its process bounds or by the host name
+// "localhost".
+func (c *checker) mismatchSeverity() Severity {
 	hosts, all := c.env.Hostnames, len(c.md.Endpoints)
 	fewer := len(hosts) > 0 && len(hosts) < all
-	if c.env.alone() && all > 1 || fewer && (c.env.ProcessBounds.fits(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
+	if c.env.isSingleProcess() && all > 1 || fewer && (c.env.ProcessBounds.matches(len(hosts)) || len(hosts) == 1 && hosts[0] == "localhost") {
 		return SeverityWarning
 	}
 	return SeverityError
 }
 
-// shape holds one source's type against its own topology and number of hosts. What the type says of
-// them is inferred.
-func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hosts int) {
+// checkShape compares the accelerator type, the topology and the number of hosts of one source.
+func (c *checker) checkShape(typeName, typ, topoName, topology, hostsName string, hosts int) {
 	chips := 0
 	if topology != "" {
 		n, err := parseTopology(topoName, topology)
@@ -189,45 +192,45 @@ func (c *checker) shape(typeName, typ, topoName, topology, hostsName string, hos
 	}
 	if chips != 0 && chips != a.chips {
 		c.add(FindingTopology, SeverityWarning, topoName, fmt.Sprintf("%s (%d chips)", topology, chips),
-			fmt.Sprintf("%d chips for %s", a.chips, typ), "correct the one that is wrong")
+			fmt.Sprintf("%d chips for %s", a.chips, typ), "correct the wrong value")
 	}
 	if hosts != 0 && (hosts < a.minHosts || hosts > a.maxHosts) {
 		c.add(FindingWorkerCount, SeverityWarning, hostsName, fmt.Sprintf("%d workers", hosts),
-			fmt.Sprintf("%s for %s", hostRange(a), typ),
-			"if a worker is missing or the list is of another slice, set it again from the slice that is running")
+			fmt.Sprintf("%s for %s", formatHostRange(a), typ),
+			"if a worker is missing or the list belongs to another slice, set it to the workers of the running slice")
 	}
 }
 
-func hostRange(a accelerator) string {
+func formatHostRange(a acceleratorInfo) string {
 	if a.minHosts == a.maxHosts {
 		return fmt.Sprint(a.minHosts)
 	}
 	return fmt.Sprintf("%d to %d", a.minHosts, a.maxHosts)
 }
 
-// sameType sees that "v5e-16" and "v5litepod-16", or "v7x-8" and "tpu7x-8", are one.
+// sameType reports whether two accelerator types are equal, including aliases such as "v5e-16" and
+// "v5litepod-16".
 func sameType(a, b string) bool {
 	x, errX := parseAccelerator("", a)
 	y, errY := parseAccelerator("", b)
 	return a == b || (errX == nil && errY == nil && x == y)
 }
 
-func (c *checker) workers() {
+func (c *checker) checkWorkers() {
 	env, md := c.env, c.md
 	if len(env.Hostnames) == 0 || len(md.Endpoints) == 0 {
 		return
 	}
 	if len(env.Hostnames) != len(md.Endpoints) {
-		// One process on a part of a slice says "localhost" on purpose.
-		c.add(FindingWorkerCount, c.unlessPart(), "TPU_WORKER_HOSTNAMES", fmt.Sprintf("%d workers", len(env.Hostnames)),
+		c.add(FindingWorkerCount, c.mismatchSeverity(), "TPU_WORKER_HOSTNAMES", fmt.Sprintf("%d workers", len(env.Hostnames)),
 			fmt.Sprintf("%d from worker-network-endpoints", len(md.Endpoints)), "unset it, or list the workers of this slice")
 		return
 	}
 	for i, h := range env.Hostnames {
-		// Names and addresses cannot be compared without asking a name server.
+		// A name and an address cannot be compared without a name server.
 		if m := md.Endpoints[i].Host; isIP(h) && isIP(m) && h != m {
 			c.add(FindingWorkerHosts, SeverityError, fmt.Sprintf("worker %d in TPU_WORKER_HOSTNAMES", i), h, m,
-				"the variable is of an earlier slice: unset it")
+				"the variable belongs to an earlier slice; unset it")
 			return
 		}
 	}
@@ -237,34 +240,34 @@ func isIP(s string) bool {
 	return s != "" && (strings.Contains(s, ":") || (s[0] >= '0' && s[0] <= '9' && s[len(s)-1] >= '0' && s[len(s)-1] <= '9'))
 }
 
-func (c *checker) workerID() {
+func (c *checker) checkWorkerID() {
 	env, md := c.env, c.md
 	own := SeverityError
-	if env.alone() {
-		own = SeverityWarning // the number is that of the host in its slice
+	if env.isSingleProcess() {
+		own = SeverityWarning // the index may be the index of the host in its slice
 	}
 	if n := len(env.Hostnames); n > 0 && env.WorkerID >= n {
 		c.add(FindingWorkerID, own, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("0 to %d", n-1),
 			"number the workers from 0 in the order of TPU_WORKER_HOSTNAMES")
 	}
-	if !c.hasMD {
+	if !c.hasMetadata {
 		return
 	}
 	if n := len(md.Endpoints); n > 0 && md.WorkerID >= n {
 		c.add(FindingWorkerID, SeverityError, "agent-worker-number", md.WorkerID, fmt.Sprintf("0 to %d", n-1),
-			"the metadata contradicts itself: delete the node and create it again")
+			"the metadata is inconsistent; delete the node and create it again")
 	}
 	if env.WorkerID >= 0 && md.WorkerID >= 0 && env.WorkerID != md.WorkerID && len(env.Hostnames) == len(md.Endpoints) {
 		c.add(FindingWorkerID, own, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
-			"unset it: every host has its own number, do not copy one host's variables to all")
+			"unset it; each host has a different index, so do not copy the variables of one host to all hosts")
 	}
 	if s := md.TPUEnv.Get("WORKER_ID"); s != "" && md.WorkerID >= 0 && s != fmt.Sprint(md.WorkerID) {
 		c.add(FindingWorkerID, SeverityError, "WORKER_ID in tpu-env", s, fmt.Sprintf("%d from agent-worker-number", md.WorkerID),
-			"the metadata contradicts itself: restart the node")
+			"the metadata is inconsistent; restart the node")
 	}
 }
 
-func (c *checker) processes() {
+func (c *checker) checkProcesses() {
 	env := c.env
 	processes := len(env.ProcessAddresses)
 	if processes > 0 && env.TaskID >= processes {
@@ -277,44 +280,44 @@ func (c *checker) processes() {
 			processes, subject = len(c.md.Endpoints), "worker-network-endpoints"
 		}
 	}
-	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.fits(processes) {
-		severity, do := SeverityError, "list one address a process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
-		if env.alone() {
-			severity, do = SeverityWarning, "this process computes alone, on its own host; unset the bounds for a job of all hosts"
+	if n := env.ProcessBounds.Size(); n > 0 && processes > 0 && !env.ProcessBounds.matches(processes) {
+		severity, do := SeverityError, "list one address per process in TPU_PROCESS_ADDRESSES and set CLOUD_TPU_TASK_ID, or unset the bounds"
+		if env.isSingleProcess() {
+			severity, do = SeverityWarning, "this is a job of one process on this host; unset the bounds for a job on all hosts"
 		}
 		c.add(FindingWorkerCount, severity, subject, fmt.Sprintf("%d processes", processes),
 			fmt.Sprintf("%d for TPU_PROCESS_BOUNDS=%s", n, env.ProcessBounds), do)
 	}
-	if env.alone() && len(env.ProcessAddresses) == 0 && env.TaskID > 0 {
-		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, "0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "make the two agree")
+	if env.isSingleProcess() && len(env.ProcessAddresses) == 0 && env.TaskID > 0 {
+		c.add(FindingWorkerID, SeverityError, "CLOUD_TPU_TASK_ID", env.TaskID, "0 for TPU_PROCESS_BOUNDS="+env.ProcessBounds.String(), "set both to the same value")
 	}
-	told := orBounds(Bounds{}, c.md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
-	if n := len(c.md.Endpoints); n > 0 && told != (Bounds{}) && !told.fits(n) {
+	bounds := boundsOrMetadata(Bounds{}, c.md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
+	if n := len(c.md.Endpoints); n > 0 && bounds != (Bounds{}) && !bounds.matches(n) {
 		c.add(FindingWorkerCount, SeverityError, "worker-network-endpoints", fmt.Sprintf("%d workers", n),
-			fmt.Sprintf("%d for the process bounds %s in tpu-env", told.Size(), told), "the metadata contradicts itself: wait until the node is READY")
+			fmt.Sprintf("%d for the process bounds %s in tpu-env", bounds.Size(), bounds), "the metadata is inconsistent; wait until the node is READY")
 	}
 	chips, visible := env.ChipsPerProcess, len(env.VisibleChips)
-	if chips == (Bounds{}) || env.VisibleChips == nil || chips.fits(visible) {
+	if chips == (Bounds{}) || env.VisibleChips == nil || chips.matches(visible) {
 		return
 	}
 	name, severity := "TPU_CHIPS_PER_PROCESS_BOUNDS", SeverityError
-	if env.chipsOfHost {
-		// A process may see a part of its host's chips.
+	if env.chipsPerHost {
+		// A process can use fewer chips than its host has.
 		name = "TPU_CHIPS_PER_HOST_BOUNDS"
-		if visible < chips.chips() {
+		if visible < chips.chipCount() {
 			severity = SeverityWarning
 		}
 	}
 	c.add(FindingVisibleChips, severity, "TPU_VISIBLE_CHIPS", fmt.Sprintf("%d chips", visible),
-		fmt.Sprintf("%d for %s=%s", chips.chips(), name, chips), "make the two agree")
+		fmt.Sprintf("%d for %s=%s", chips.chipCount(), name, chips), "set both to the same value")
 }
 
-func (c *checker) megascale() {
+func (c *checker) checkMegascale() {
 	m := c.env.Megascale
 	if !m.IsSet() {
 		return
 	}
-	if !m.complete() {
+	if !m.isComplete() {
 		var missing []string
 		for _, v := range []struct {
 			name string
@@ -329,31 +332,31 @@ func (c *checker) megascale() {
 			}
 		}
 		c.add(FindingMegascaleIncomplete, SeverityError, "MEGASCALE_*", "without "+strings.Join(missing, ", "), "all of them or none",
-			"set the missing ones, or unset all for a job of one slice")
+			"set the missing variables, or unset all of them for a job with one slice")
 	}
 	if m.NumSlices > 0 && m.SliceID >= m.NumSlices {
 		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_SLICE_ID", m.SliceID, fmt.Sprintf("0 to %d", m.NumSlices-1),
-			"set MEGASCALE_* again for the slices that are running")
+			"set MEGASCALE_* to the values of the running slices")
 	}
-	if !c.hasMD || c.md.TPUEnv.Len() == 0 {
+	if !c.hasMetadata || c.md.TPUEnv.Len() == 0 {
 		return
 	}
-	told, errs := parseMegascale(c.md.TPUEnv.Get)
-	if len(errs) > 0 || !told.IsSet() {
+	metadata, errs := parseMegascale(c.md.TPUEnv.Get)
+	if len(errs) > 0 || !metadata.IsSet() {
 		if m.NumSlices != 1 || m.Coordinator != "" {
-			c.add(FindingMegascaleUnconfirmed, SeverityWarning, "MEGASCALE_*", "set", "unset: the metadata knows of one slice",
-				"if this job has one slice, unset them: they may be left from an earlier job, and the start would wait for slices that are gone")
+			c.add(FindingMegascaleUnconfirmed, SeverityWarning, "MEGASCALE_*", "set", "unset: the metadata contains one slice",
+				"if this job has one slice, unset them; variables of an earlier job make the start wait for slices that no longer exist")
 		}
 		return
 	}
-	const do = "unset it, or take the metadata's value: it is left from before the slices were made again"
-	if told.NumSlices > 0 && m.NumSlices > 0 && told.NumSlices != m.NumSlices {
-		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_NUM_SLICES", m.NumSlices, told.NumSlices, do)
+	const do = "unset it, or set it to the value in the metadata; it belongs to earlier slices"
+	if metadata.NumSlices > 0 && m.NumSlices > 0 && metadata.NumSlices != m.NumSlices {
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_NUM_SLICES", m.NumSlices, metadata.NumSlices, do)
 	}
-	if told.SliceID >= 0 && m.SliceID >= 0 && told.SliceID != m.SliceID {
-		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_SLICE_ID", m.SliceID, told.SliceID, do)
+	if metadata.SliceID >= 0 && m.SliceID >= 0 && metadata.SliceID != m.SliceID {
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_SLICE_ID", m.SliceID, metadata.SliceID, do)
 	}
-	if told.Coordinator != "" && m.Coordinator != "" && told.Coordinator != m.Coordinator {
-		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_COORDINATOR_ADDRESS", m.Coordinator, told.Coordinator, do)
+	if metadata.Coordinator != "" && m.Coordinator != "" && metadata.Coordinator != m.Coordinator {
+		c.add(FindingMegascaleStale, SeverityError, "MEGASCALE_COORDINATOR_ADDRESS", m.Coordinator, metadata.Coordinator, do)
 	}
 }

@@ -36,7 +36,7 @@ func codes(findings []Finding) []codeSeverity {
 	return out
 }
 
-func TestCheckFindsDisagreement(t *testing.T) {
+func TestCheckFindsContradictions(t *testing.T) {
 	const told = "MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
 	mega := func(coordinator, n, id string) []string {
 		return []string{"MEGASCALE_COORDINATOR_ADDRESS", coordinator, "MEGASCALE_NUM_SLICES", n, "MEGASCALE_SLICE_ID", id}
@@ -86,7 +86,7 @@ func TestCheckFindsDisagreement(t *testing.T) {
 	}
 }
 
-func TestCheckFindsContradictionsInsideTheMetadata(t *testing.T) {
+func TestCheckFindsContradictionsWithinMetadata(t *testing.T) {
 	md := v4Metadata(t, "")
 	md.WorkerID = 7
 	assert.Equal(t, []codeSeverity{{FindingWorkerID, SeverityError}, {FindingWorkerID, SeverityError}}, codes(Check(readEnv(t), md)))
@@ -99,14 +99,14 @@ func TestCheckFindsContradictionsInsideTheMetadata(t *testing.T) {
 	assert.Equal(t, []codeSeverity{{FindingPreempted, SeverityError}}, codes(Check(readEnv(t), md)))
 }
 
-func TestCheckSeesOneTopologyInTwoForms(t *testing.T) {
+func TestCheckTreatsTopologyFormsAsEqual(t *testing.T) {
 	e, err := ParseTPUEnv("TOPOLOGY: '4x4x1'")
 	require.NoError(t, err)
 	assert.Empty(t, Check(readEnv(t, "TPU_TOPOLOGY", "4x4"), Metadata{TPUEnv: e, WorkerID: -1}))
 	assert.Len(t, Check(readEnv(t, "TPU_TOPOLOGY", "4x8"), Metadata{TPUEnv: e, WorkerID: -1}), 1)
 }
 
-func TestCheckSeesOneTypeUnderTwoNames(t *testing.T) {
+func TestCheckTreatsTypeAliasesAsEqual(t *testing.T) {
 	md := Metadata{AcceleratorType: "v5litepod-4", WorkerID: 0}
 	assert.Empty(t, Check(readEnv(t, "TPU_ACCELERATOR_TYPE", "v5e-4"), md))
 	md.AcceleratorType = "v7x-8"

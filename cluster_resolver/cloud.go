@@ -16,33 +16,35 @@ import (
 
 const cloudName = "cloud_tpu"
 
-// apiTimeout bounds one call to the API. The first one fetches a token too.
+// apiTimeout is the timeout of one API call. The first call also fetches a token.
 const apiTimeout = 20 * time.Second
 
 // CloudAPI reads resources of the Cloud TPU API. Names are full resource names, such as
-// "projects/p/locations/z/nodes/n". Errors are [*APIError]s, which say whether to try again.
-// Package tpuapi, a module of its own in the directory below, implements CloudAPI.
+// "projects/p/locations/z/nodes/n". Errors should be [*APIError] values, which specify whether to
+// retry. Package tpuapi, a separate Go module, implements CloudAPI.
 type CloudAPI interface {
+	// Node returns a TPU node.
 	Node(ctx context.Context, name string) (Node, error)
+	// QueuedResource returns a queued resource.
 	QueuedResource(ctx context.Context, name string) (QueuedResource, error)
 }
 
-// Node describes a TPU node as the API reports it. State and Health are the API's words.
+// Node describes a TPU node. State and Health are the values of the API.
 type Node struct {
 	Name, AcceleratorType, Topology, State, Health, HealthDescription string
-	// Endpoints lists the workers in order. A port of 0 means that the API gave none.
+	// Endpoints lists the workers in order. A port of 0 is unspecified.
 	Endpoints []NodeEndpoint
-	// QueuedResource is the name of the request that made the node, or "".
+	// QueuedResource is the name of the queued resource that created the node, or "".
 	QueuedResource string
-	// Maintenance is the status of the upcoming maintenance and the start of its window, or "".
+	// Maintenance is the status of upcoming maintenance and the start of its window, or "".
 	Maintenance string
-	// Multislice is true if the node belongs to a group of slices.
+	// Multislice is true if the node is one of several slices.
 	Multislice bool
 }
 
 // NodeEndpoint is the address of one worker of a node.
 type NodeEndpoint struct {
-	// IP is the internal address, and ExternalIP the external address or "".
+	// IP is the internal address. ExternalIP is the external address, or "".
 	IP, ExternalIP string
 	Port           int
 }
@@ -56,36 +58,36 @@ type QueuedResource struct {
 	Nodes []string
 }
 
-// CloudTPU resolves the workers of a TPU by the TPU's name: TensorFlow's TPUClusterResolver. It
-// works from a machine that is not part of the TPU too. TPU may be:
+// CloudTPU resolves the workers of a TPU by name. It corresponds to TensorFlow's
+// TPUClusterResolver, and also works on a host outside the TPU. TPU is one of:
 //
-//   - a node's name, short or full ("projects/p/locations/z/nodes/n");
-//   - addresses, "grpc://10.1.2.3:8470,grpc://10.1.2.4", for which no API is asked;
-//   - "local", the cluster of this one process;
-//   - "", for the variable KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, or else TPU_NAME.
+//   - the short or full name of a node ("projects/p/locations/z/nodes/n");
+//   - addresses such as "grpc://10.1.2.3:8470,grpc://10.1.2.4", which need no API;
+//   - "local", a cluster with only this process;
+//   - "", which means the variable KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS or TPU_NAME.
 //
-// Instead of TPU, QueuedResource may name a queued resource. The workers of its nodes then make one
-// job, slice by slice. All nodes must be READY and healthy.
+// Alternatively, QueuedResource is the name of a queued resource. The workers of all its nodes form
+// one job, ordered by slice. All nodes must be READY and healthy.
 type CloudTPU struct {
 	TPU, QueuedResource string
-	// Project and Zone complete a short name. If they are "", Metadata is asked.
+	// Project and Zone complete a short name. If they are "", they are read from Metadata.
 	Project, Zone string
-	// API reads the Cloud TPU API. It may be nil if TPU holds addresses.
+	// API reads the Cloud TPU API. It can be nil if TPU contains addresses.
 	API CloudAPI
-	// Metadata gives a project and a zone that are not set. Nil means that it is not asked.
+	// Metadata provides the project and the zone if they are not set. It can be nil.
 	Metadata *MetadataClient
-	// Getenv reads the environment; nil means an empty one.
+	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv
-	// CoordinatorName and CoordinatorAddress add a job of one task. Set both or neither.
+	// CoordinatorName and CoordinatorAddress add a job with one task. Set both or neither.
 	CoordinatorName, CoordinatorAddress string
-	// AllowUnhealthy accepts nodes whose health is bad. Their state must be READY in any case.
+	// AllowUnhealthy accepts unhealthy nodes. Their state must be READY nevertheless.
 	AllowUnhealthy bool
-	// External uses external addresses, for a caller outside the network.
+	// External uses external addresses, for a process outside the network of the TPU.
 	External bool
-	// PollInterval, if positive, waits for a resource that is not ready yet, asking this often
-	// until ctx ends. Zero fails at once with a [*NotReadyError].
+	// PollInterval is the interval at which Resolve checks a resource that is not ready, until ctx
+	// is done. If 0, Resolve returns a [*NotReadyError] immediately.
 	PollInterval time.Duration
-	// Retry says how failed calls are repeated. A Timeout of 0 stands for 20 s here.
+	// Retry configures the repetition of failed calls. Its default Timeout is 20 seconds here.
 	Retry Retry
 	SliceOptions
 }
@@ -93,9 +95,9 @@ type CloudTPU struct {
 // Name returns "cloud_tpu".
 func (CloudTPU) Name() string { return cloudName }
 
-// Resolve asks the API. The task is worker 0, because the caller drives the cluster from outside.
-// The error matches [ErrNotDetected] if no TPU is named, or is a [*ParseError], [*APIError] or
-// [*NotReadyError].
+// Resolve queries the API. The task of the result is worker 0, because this process controls the
+// cluster from outside. The error matches [ErrNotDetected] if no TPU is specified, or is a
+// [*ParseError], [*APIError] or [*NotReadyError].
 func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	tpu, source := strings.TrimSpace(r.TPU), "TPU"
 	if tpu == "" && r.QueuedResource == "" {
@@ -107,24 +109,24 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	}
 	if (r.CoordinatorName == "") != (r.CoordinatorAddress == "") {
 		return Cluster{}, parseError("coordinator", r.CoordinatorName+r.CoordinatorAddress,
-			"name and address must be given together", "set CoordinatorName and CoordinatorAddress, or neither")
+			"only one of name and address is set", "set both CoordinatorName and CoordinatorAddress, or neither")
 	}
 	c := Cluster{Source: cloudName, RPCLayer: r.layer(), Task: Task{r.job(), 0}}
 	var addresses []string
 	var err error
 	switch {
 	case tpu != "" && r.QueuedResource != "":
-		return Cluster{}, parseError("TPU", tpu, "both a TPU and a queued resource are named", "name one")
+		return Cluster{}, parseError("TPU", tpu, "TPU and QueuedResource are both set", "set only one of them")
 	case r.QueuedResource != "":
-		addresses, err = r.queued(ctx, &c)
+		addresses, err = r.queuedResource(ctx, &c)
 	case tpu == "":
-		return Cluster{}, notDetected(cloudName, "no TPU is named: set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
+		return Cluster{}, notDetected(cloudName, "no TPU is specified; set TPU, or one of the variables KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS and TPU_NAME", nil)
 	case tpu == "local":
 		return c, nil
 	case strings.HasPrefix(tpu, DefaultRPCLayer+"://"):
 		addresses, err = ParseAddresses(source, tpu, r.port())
 	case r.API == nil && r.TPU == "":
-		return Cluster{}, notDetected(cloudName, source+" names "+cut(tpu)+", but API is nil, so it cannot be looked up", nil)
+		return Cluster{}, notDetected(cloudName, source+" names "+truncate(tpu)+", but API is nil, so it cannot be looked up", nil)
 	default:
 		addresses, err = r.node(ctx, &c, tpu)
 	}
@@ -134,7 +136,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	jobs := map[string][]string{r.job(): addresses}
 	if r.CoordinatorName != "" {
 		if r.CoordinatorName == r.job() {
-			return Cluster{}, parseError("coordinator", r.CoordinatorName, "coordinator has the name of the TPU job", "give it another name")
+			return Cluster{}, parseError("coordinator", r.CoordinatorName, "coordinator has the name of the TPU job", "use another name")
 		}
 		jobs[r.CoordinatorName] = []string{r.CoordinatorAddress}
 	}
@@ -144,7 +146,7 @@ func (r CloudTPU) Resolve(ctx context.Context) (Cluster, error) {
 	return c, err
 }
 
-// fullName completes "n" to "projects/p/locations/z/kind/n".
+// fullName returns the full name of a resource, such as "projects/p/locations/z/kind/n" for "n".
 func (r CloudTPU) fullName(ctx context.Context, kind, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		p := strings.Split(name, "/")
@@ -153,29 +155,29 @@ func (r CloudTPU) fullName(ctx context.Context, kind, name string) (string, erro
 		}
 		return name, nil
 	}
-	if !validKey(name) {
+	if !isValidKey(name) {
 		return "", parseError(kind, name, "not a resource name", "write letters, digits, '-' and '_'; or addresses as grpc://host:port")
 	}
 	project, zone := r.Project, r.Zone
-	for _, part := range []struct {
+	for _, p := range []struct {
 		to        *string
 		what, key string
 	}{{&project, "project", "project/project-id"}, {&zone, "zone", "instance/zone"}} {
-		if *part.to != "" {
+		if *p.to != "" {
 			continue
 		}
 		if r.Metadata == nil {
-			return "", parseError(kind, name, part.what+" is not known", "set it, or Metadata where this runs on Google Cloud")
+			return "", parseError(kind, name, p.what+" is not set", "set it, or set Metadata on a Google Cloud host")
 		}
-		v, err := r.Metadata.Get(ctx, part.key)
+		v, err := r.Metadata.Get(ctx, p.key)
 		if errors.Is(err, ErrNotDetected) {
-			return "", parseError(kind, name, part.what+" is not known and there is no metadata server here", "set it")
+			return "", parseError(kind, name, p.what+" is not set, and this host has no metadata server", "set it")
 		}
 		if err != nil {
 			return "", err
 		}
 		v = strings.TrimSpace(v)
-		*part.to = v[strings.LastIndexByte(v, '/')+1:]
+		*p.to = v[strings.LastIndexByte(v, '/')+1:]
 	}
 	return "projects/" + project + "/locations/" + zone + "/" + kind + "/" + name, nil
 }
@@ -189,13 +191,13 @@ func (r CloudTPU) node(ctx context.Context, c *Cluster, name string) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	c.TPU = tpuOf(n)
+	c.TPU = tpuOfNode(n)
 	var addresses []string
 	c.TPU.Hosts, addresses, err = r.workers(n)
 	return addresses, err
 }
 
-func tpuOf(n Node) TPU {
+func tpuOfNode(n Node) TPU {
 	t := TPU{AcceleratorType: n.AcceleratorType, Topology: n.Topology, Name: n.Name}
 	if p := strings.Split(n.Name, "/"); len(p) == 6 {
 		t.Project, t.Zone, t.Name = p[1], p[3], p[5]
@@ -203,23 +205,23 @@ func tpuOf(n Node) TPU {
 	return t
 }
 
-// maxSlices bounds the nodes of a queued resource.
+// maxSlices is the maximum number of nodes of a queued resource.
 const maxSlices = 1 << 12
 
-// workers are the hosts of a node, and their addresses with ports.
+// workers returns the hosts of a node, and their addresses with ports.
 func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
 	if len(n.Endpoints) > maxWorkers {
 		return nil, nil, parseError(n.Name, "", "node has "+strconv.Itoa(len(n.Endpoints))+" network endpoints, more than "+strconv.Itoa(maxWorkers), "")
 	}
 	if len(n.Endpoints) == 0 {
-		return nil, nil, parseError(n.Name, "", "node is READY but has no network endpoints", "ask again in a while")
+		return nil, nil, parseError(n.Name, "", "node is READY but has no network endpoints", "try again later")
 	}
 	for i, e := range n.Endpoints {
 		host, port := e.IP, e.Port
 		if r.External {
 			host = e.ExternalIP
 		}
-		if !validHost(host) {
+		if !isValidHost(host) {
 			return nil, nil, parseError(fmt.Sprintf("%s: worker %d", n.Name, i), host, "endpoint has no usable address",
 				"if External is set, the node needs external addresses")
 		}
@@ -234,13 +236,13 @@ func (r CloudTPU) workers(n Node) (hosts, addresses []string, err error) {
 	return hosts, addresses, nil
 }
 
-func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
+func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, error) {
 	full, err := r.fullName(ctx, "queuedResources", r.QueuedResource)
 	if err != nil {
 		return nil, err
 	}
 	var q QueuedResource
-	err = r.await(ctx, "queuedResources.get", func(ctx context.Context) error {
+	err = r.call(ctx, "queuedResources.get", func(ctx context.Context) error {
 		q, err = r.API.QueuedResource(ctx, full)
 		if err == nil && q.State != "ACTIVE" {
 			final := slices.Contains([]string{"FAILED", "DELETING", "SUSPENDING", "SUSPENDED"}, q.State)
@@ -270,15 +272,15 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	c.TPU = tpuOf(nodes[0])
+	c.TPU = tpuOfNode(nodes[0])
 	if len(nodes) > 1 {
 		c.TPU.Multislice = Multislice{NumSlices: len(nodes)}
 	}
 	var all []string
 	for i, n := range nodes {
 		if n.AcceleratorType != nodes[0].AcceleratorType || len(n.Endpoints) != len(nodes[0].Endpoints) {
-			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %q with %d workers", i,
-				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be alike")
+			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %s with %d workers", i,
+				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be equal")
 		}
 		hosts, addresses, err := r.workers(n)
 		if err == nil && len(all)+len(hosts) > maxTasks {
@@ -298,13 +300,13 @@ func (r CloudTPU) queued(ctx context.Context, c *Cluster) ([]string, error) {
 
 func (r CloudTPU) readyNode(ctx context.Context, name string) (Node, error) {
 	var n Node
-	err := r.await(ctx, "nodes.get", func(ctx context.Context) error {
+	err := r.call(ctx, "nodes.get", func(ctx context.Context) error {
 		var err error
 		if n, err = r.API.Node(ctx, name); err != nil {
 			return err
 		}
-		sick := n.Health != "" && n.Health != "HEALTHY" && n.Health != "HEALTH_UNSPECIFIED"
-		if n.State != "READY" || (sick && !r.AllowUnhealthy) {
+		unhealthy := n.Health != "" && n.Health != "HEALTHY" && n.Health != "HEALTH_UNSPECIFIED"
+		if n.State != "READY" || (unhealthy && !r.AllowUnhealthy) {
 			final := slices.Contains([]string{"PREEMPTED", "TERMINATED", "DELETING", "STOPPING", "STOPPED"}, n.State)
 			return &NotReadyError{Name: name, State: n.State, Health: n.Health, Detail: n.HealthDescription, Final: final}
 		}
@@ -313,13 +315,14 @@ func (r CloudTPU) readyNode(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// await calls f with retries, and again while the resource is not ready and waiting is asked for.
-func (r CloudTPU) await(ctx context.Context, op string, f func(context.Context) error) error {
+// call calls f with retries. If the resource is not ready and PollInterval is set, it repeats the
+// call.
+func (r CloudTPU) call(ctx context.Context, op string, f func(context.Context) error) error {
 	if r.API == nil {
-		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Hint: "set it to ask for a TPU by name, or give addresses as grpc://host:port",
-			Class: errkind.ValueError}
+		return &errkind.Fault{Op: "clusterresolver: " + cloudName, Reason: "API is nil", Class: errkind.ValueError,
+			Hint: "set it to find a TPU by name, or use addresses such as grpc://host:port"}
 	}
-	again := func(err error) bool {
+	retryable := func(err error) bool {
 		var t interface{ Temporary() bool }
 		return errors.As(err, &t) && t.Temporary()
 	}
@@ -329,7 +332,7 @@ func (r CloudTPU) await(ctx context.Context, op string, f func(context.Context) 
 	}
 	retry = retry.withDefaults()
 	for {
-		err := retry.do(ctx, op, again, f)
+		err := retry.call(ctx, op, retryable, f)
 		var nr *NotReadyError
 		if r.PollInterval <= 0 || !errors.As(err, &nr) || nr.Final {
 			return err

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeAPI answers from tables; calls counts, and before may fail the nth call.
+// fakeAPI returns resources from tables and counts the calls. before can return an error for the
+// nth call.
 type fakeAPI struct {
 	nodes  map[string]Node
 	queued map[string]QueuedResource
@@ -51,9 +52,9 @@ func ready(accelerator string, ips ...string) Node {
 	return n
 }
 
-// The addresses, masters and jobs are those that TensorFlow's TPUClusterResolver gives for the same
-// input.
-func TestCloudTPUTakesAddressesLikeTensorFlow(t *testing.T) {
+// The expected addresses, masters and jobs are the results of TensorFlow's TPUClusterResolver for
+// the same input.
+func TestCloudTPUAcceptsAddressesLikeTensorFlow(t *testing.T) {
 	for name, c := range map[string]struct {
 		r            CloudTPU
 		spec, master string
@@ -100,7 +101,7 @@ func TestCloudTPUMasterOfOtherTasks(t *testing.T) {
 	assert.ErrorContains(t, err, `no such job in cluster: "ps"`)
 }
 
-func TestCloudTPURefuses(t *testing.T) {
+func TestCloudTPURejectsInvalidInput(t *testing.T) {
 	const full = "projects/p/locations/z/nodes/"
 	sick := ready("v2-8", "10.0.0.1")
 	sick.Health, sick.HealthDescription = "UNHEALTHY_MAINTENANCE", "rescheduled"
@@ -122,15 +123,15 @@ func TestCloudTPURefuses(t *testing.T) {
 		want string
 		is   error
 	}{
-		"no name":            {CloudTPU{}, "no TPU is named", ErrNotDetected},
+		"no name":            {CloudTPU{}, "no TPU is specified", ErrNotDetected},
 		"name, no api, env":  {CloudTPU{Getenv: env("TPU_NAME", "x")}, "TPU_NAME names x, but API is nil", ErrNotDetected},
 		"name, no api":       {CloudTPU{TPU: "x", Project: "p", Zone: "z"}, "API is nil", nil},
-		"no project":         {CloudTPU{TPU: "x", Zone: "z", API: api}, "project is not known", nil},
-		"unknown":            {CloudTPU{TPU: "x", Project: "p", Zone: "z", API: api}, "check name, zone and project", ErrNotFound},
+		"no project":         {CloudTPU{TPU: "x", Zone: "z", API: api}, "project is not set", nil},
+		"unknown":            {CloudTPU{TPU: "x", Project: "p", Zone: "z", API: api}, "check the name, zone and project", ErrNotFound},
 		"bad full name":      {CloudTPU{TPU: "projects/p/nodes/x", API: api}, "not a resource name", nil},
 		"bad short name":     {CloudTPU{TPU: "10.0.0.1:8470", API: api}, "not a resource name", nil},
 		"bad address":        {CloudTPU{TPU: "grpc://a:b:c"}, "TPU: not an address", nil},
-		"one coordinator":    {CloudTPU{TPU: "grpc://a", CoordinatorAddress: "b:1"}, "name and address must be given together", nil},
+		"one coordinator":    {CloudTPU{TPU: "grpc://a", CoordinatorAddress: "b:1"}, "only one of name and address is set", nil},
 		"coordinator's name": {CloudTPU{TPU: "grpc://a", CoordinatorName: "worker", CoordinatorAddress: "b:1"}, "coordinator has the name of the TPU job", nil},
 		"unhealthy":          {CloudTPU{TPU: full + "sick", API: api}, "health UNHEALTHY_MAINTENANCE (rescheduled)", nil},
 		"preempted":          {CloudTPU{TPU: full + "gone", API: api}, "it will not become ready", nil},
@@ -141,7 +142,7 @@ func TestCloudTPURefuses(t *testing.T) {
 		"failed request":     {CloudTPU{QueuedResource: "failed", Project: "p", Zone: "z", API: api}, "state FAILED (no capacity)", nil},
 		"empty request":      {CloudTPU{QueuedResource: "none", Project: "p", Zone: "z", API: api}, "names no node", nil},
 		"unlike slices":      {CloudTPU{QueuedResource: "mixed", Project: "p", Zone: "z", API: api}, "slice 1 differs from slice 0", nil},
-		"both":               {CloudTPU{QueuedResource: "q", TPU: "x"}, "both a TPU and a queued resource", nil},
+		"both":               {CloudTPU{QueuedResource: "q", TPU: "x"}, "TPU and QueuedResource are both set", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.r.Resolve(t.Context())
@@ -157,7 +158,7 @@ func TestCloudTPURefuses(t *testing.T) {
 	assert.Equal(t, 1, got.Spec.Len())
 }
 
-func TestCloudTPUJoinsTheSlicesOfAQueuedResource(t *testing.T) {
+func TestCloudTPUCombinesSlicesOfQueuedResource(t *testing.T) {
 	const full = "projects/p/locations/z/nodes/"
 	api := &fakeAPI{
 		nodes: map[string]Node{full + "s-0": ready("v5litepod-16", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"),
@@ -174,7 +175,7 @@ func TestCloudTPUJoinsTheSlicesOfAQueuedResource(t *testing.T) {
 	assert.Equal(t, 4, got.NumAccelerators)
 }
 
-func TestCloudTPUTakesProjectAndZoneFromMetadata(t *testing.T) {
+func TestCloudTPUReadsProjectAndZoneFromMetadata(t *testing.T) {
 	api := &fakeAPI{nodes: map[string]Node{"projects/my-project/locations/us-central2-b/nodes/n": ready("v2-8", "10.0.0.1")}}
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(v4Values()))})
 	_, err := CloudTPU{TPU: "n", API: api, Metadata: md}.Resolve(t.Context())

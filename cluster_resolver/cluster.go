@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The job names with a meaning, as in TensorFlow's TF_CONFIG. Any other name is allowed.
+// The job names with a special meaning, as in TensorFlow's TF_CONFIG. Other names are allowed.
 const (
 	JobChief     = "chief"
 	JobWorker    = "worker"
@@ -19,14 +19,14 @@ const (
 	jobMaster = "master"
 )
 
-// DefaultRPCLayer is the scheme of a master address.
+// DefaultRPCLayer is the default scheme of master addresses.
 const DefaultRPCLayer = "grpc"
 
-// Getenv returns the value of an environment variable, and "" if the variable is not set, as
-// os.Getenv does. This package reads the environment through a Getenv only.
+// Getenv returns the value of an environment variable, or "" if the variable is not set, like
+// os.Getenv. This package reads the environment only through a Getenv.
 type Getenv func(name string) string
 
-// get takes a nil Getenv for an empty environment.
+// get supports a nil Getenv, which represents an empty environment.
 func (g Getenv) get(name string) string {
 	if g == nil {
 		return ""
@@ -34,22 +34,23 @@ func (g Getenv) get(name string) string {
 	return g(name)
 }
 
-// Resolver finds out where a job runs: TensorFlow's tf.distribute.cluster_resolver.ClusterResolver.
-// Resolve may block on the network, obeys ctx, and returns a value that belongs to the caller. The
-// resolvers of this package are safe for concurrent use and do no work before Resolve is called.
+// Resolver determines the cluster of a job. It corresponds to TensorFlow's
+// tf.distribute.cluster_resolver.ClusterResolver. The resolvers of this package are safe for
+// concurrent use, and do nothing before Resolve is called.
 type Resolver interface {
-	// Name returns a short word for reports that does not change, such as "gke".
+	// Name returns a short, constant name such as "gke" for messages.
 	Name() string
-	// Resolve returns the cluster. The error matches [ErrNotDetected] if this source does not apply
-	// here; it is another error if the source applies but is wrong or fails.
+	// Resolve returns the cluster, which the caller owns. It may block on the network until ctx is
+	// done. The error matches [ErrNotDetected] if the source does not apply. Other errors mean that
+	// the source applies but is invalid or failed.
 	Resolve(ctx context.Context) (Cluster, error)
 }
 
-// Task names one process of a cluster, as the member task of TF_CONFIG does.
+// Task identifies one process of a cluster, like the member task of TF_CONFIG.
 type Task struct {
-	// Type is the job name: TensorFlow's task_type. "" means that the task is not known.
+	// Type is the job name (TensorFlow's task_type), or "" if the task is unknown.
 	Type string `json:"type"`
-	// ID is the index in the job, from 0: TensorFlow's task_id.
+	// ID is the index of the task in its job, from 0 (TensorFlow's task_id).
 	ID int `json:"index"`
 }
 
@@ -64,81 +65,80 @@ func (t Task) String() string {
 	return fmt.Sprintf("/job:%s/task:%d", t.Type, t.ID)
 }
 
-// Cluster is the answer of a resolver: plain data that belongs to the caller. Its methods use
-// neither network nor environment. The zero value is a job of one process.
+// Cluster is the result of a resolver. It is plain data, and its methods use neither the network
+// nor the environment. The zero value is a job with one process.
 type Cluster struct {
 	// Source is the name of the resolver.
 	Source string `json:"source"`
-	// Spec says where each task listens: TensorFlow's cluster_spec. For several slices it covers
-	// this slice only.
+	// Spec contains the address of each task (TensorFlow's cluster_spec). In a job with several
+	// slices it contains only the tasks of this slice.
 	Spec ClusterSpec `json:"cluster"`
-	// Task is this process's place in Spec.
+	// Task is the task of this process in Spec.
 	Task Task `json:"task"`
 	// SessionMaster, if set, is the address that Master returns.
 	SessionMaster string `json:"session_master,omitempty"`
-	// RPCLayer is the scheme of master addresses. "" writes no scheme.
+	// RPCLayer is the scheme of master addresses. If "", addresses have no scheme.
 	RPCLayer string `json:"rpc_layer,omitempty"`
-	// Environment is TensorFlow's environment string: "" outside Google.
+	// Environment is TensorFlow's environment string. It is "" outside Google.
 	Environment string `json:"environment,omitempty"`
-	// NumAccelerators is the number of TPU devices that one task drives, as the runtime counts
-	// devices: cores, or chips where the runtime joins their cores. It is 0 if not known. It is
-	// TensorFlow's num_accelerators.
+	// NumAccelerators is the number of TPU devices of a task (TensorFlow's num_accelerators), or 0
+	// if it is unknown. A device is a core, or a chip if the runtime combines the cores of a chip.
 	NumAccelerators int `json:"num_accelerators,omitempty"`
-	// AcceleratorsInferred is true if this package took NumAccelerators from a table of accelerator
-	// types. If the plugin opens another number of devices, the plugin is right.
+	// AcceleratorsInferred is true if NumAccelerators was inferred from the accelerator type. In
+	// this case the number of devices that the plugin reports takes precedence.
 	AcceleratorsInferred bool `json:"accelerators_inferred,omitempty"`
-	// TPU describes the slice. It is zero if no slice is known.
+	// TPU describes the slice. It is the zero value if no slice is known.
 	TPU TPU `json:"tpu,omitzero"`
-	// Findings holds the findings of [Check] that did not stop the resolver.
+	// Findings contains the findings of [Check] that did not make the resolver fail.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// TPU describes the slice that a task belongs to, as its sources describe it.
+// TPU describes the slice of a task.
 type TPU struct {
-	// AcceleratorType is the type, such as "v5litepod-16". Topology is the grid of chips, such as
-	// "4x4".
+	// AcceleratorType is the accelerator type, such as "v5litepod-16". Topology is the grid of
+	// chips, such as "4x4".
 	AcceleratorType string `json:"accelerator_type,omitempty"`
 	Topology        string `json:"topology,omitempty"`
 	// Name, Zone and Project identify the node in the Cloud TPU API.
 	Name    string `json:"name,omitempty"`
 	Zone    string `json:"zone,omitempty"`
 	Project string `json:"project,omitempty"`
-	// Hosts lists the slice's machines in worker order, without ports.
+	// Hosts lists the hosts of the slice in worker order, without ports.
 	Hosts []string `json:"hosts,omitempty"`
-	// ProcessBounds is the grid of processes, and ChipsPerProcess the grid of chips that each
-	// process drives, both as (x, y, z). They are zero if no source gives them.
+	// ProcessBounds is the grid of processes. ChipsPerProcess is the grid of chips of each process.
+	// They are zero if they are not specified.
 	ProcessBounds   Bounds `json:"process_bounds,omitzero"`
 	ChipsPerProcess Bounds `json:"chips_per_process,omitzero"`
-	// VisibleChips lists the chips of the host that this process may use. Nil stands for all.
+	// VisibleChips lists the chips of the host that this process can use. Nil means all chips.
 	VisibleChips []int `json:"visible_chips,omitempty"`
-	// Multislice is zero for a job of one slice.
+	// Multislice is the zero value for a job with one slice.
 	Multislice Multislice `json:"multislice,omitzero"`
 }
 
-// Multislice says which slice of a job of several slices this is. The slices are joined over the
+// Multislice identifies the slice in a job with several slices, which are connected by the
 // data-center network.
 type Multislice struct {
-	// Coordinator is the host where the slices meet. Port is its port, or 0 for the runtime's own.
+	// Coordinator is the host that coordinates the slices. Port is its port, or 0 for the default
+	// of the runtime.
 	Coordinator string `json:"coordinator,omitempty"`
 	Port        int    `json:"port,omitempty"`
-	// NumSlices is the number of slices, and SliceID the number of this slice, from 0.
+	// NumSlices is the number of slices. SliceID is the index of this slice, from 0.
 	NumSlices int `json:"num_slices"`
 	SliceID   int `json:"slice_id"`
 }
 
-// Global returns a worker's rank over all slices and the number of ranks, if each slice has
-// workersPerSlice workers. Ranks run slice by slice. For a single slice, and for the zero value, it
+// Global returns the rank of a worker over all slices and the number of ranks. Each slice has
+// workersPerSlice workers, and ranks are ordered by slice. For one slice and for the zero value, it
 // returns workerID and workersPerSlice.
 func (m Multislice) Global(workerID, workersPerSlice int) (rank, size int) {
 	n := max(m.NumSlices, 1)
 	return m.SliceID*workersPerSlice + workerID, n * workersPerSlice
 }
 
-// Master returns the address to connect to: ClusterResolver.master in TensorFlow. It returns
-// SessionMaster if that is set. It returns "" for an empty cluster, for an unknown task, and for
-// the only task of a TF_CONFIG, which is this process. Otherwise it returns this task's address
-// with the RPC layer in front, such as "grpc://10.1.2.3:8470". The error of a task
-// that Spec lacks matches [ErrNoTask].
+// Master returns the address to connect to (TensorFlow's ClusterResolver.master). It returns
+// SessionMaster if it is set. It returns "" for an empty cluster, for an unknown task, and for the
+// only task of a TF_CONFIG. Otherwise it returns the address of this task with the RPC layer, such
+// as "grpc://10.1.2.3:8470". The error matches [ErrNoTask] if Spec does not contain the task.
 func (c Cluster) Master() (string, error) {
 	switch {
 	case c.SessionMaster != "":
@@ -149,7 +149,8 @@ func (c Cluster) Master() (string, error) {
 	return c.MasterFor(c.Task)
 }
 
-// MasterFor returns the address of any task, with the RPC layer in front.
+// MasterFor returns the address of the given task with the RPC layer. The error matches [ErrNoTask]
+// if Spec does not contain the task.
 func (c Cluster) MasterFor(t Task) (string, error) {
 	a, err := c.Spec.Address(t.Type, t.ID)
 	if err != nil {
@@ -161,9 +162,9 @@ func (c Cluster) MasterFor(t Task) (string, error) {
 	return a, nil
 }
 
-// IsChief reports whether this task writes checkpoints and summaries: the chief if the cluster has
-// one, and otherwise worker 0. The unknown task of an empty cluster is the only process, and
-// therefore the chief.
+// IsChief reports whether this task writes checkpoints and summaries. This is the chief if the
+// cluster has one, and worker 0 otherwise. An unknown task in an empty cluster is the chief,
+// because it is the only process.
 func (c Cluster) IsChief() bool {
 	switch c.Task.Type {
 	case JobChief, jobMaster:
@@ -176,8 +177,8 @@ func (c Cluster) IsChief() bool {
 	return c.Task.ID == 0 && c.Spec.NumTasks(JobChief) == 0 && c.Spec.NumTasks(jobMaster) == 0
 }
 
-// Leader returns the task that coordinates: the chief if there is one, otherwise task 0 of the
-// worker job, and otherwise task 0 of this task's own job.
+// Leader returns the task that coordinates the cluster: the chief if there is one, otherwise task 0
+// of the job "worker", otherwise task 0 of the job of this task.
 func (c Cluster) Leader() Task {
 	for _, job := range []string{JobChief, jobMaster, JobWorker} {
 		if c.Spec.NumTasks(job) > 0 {
@@ -198,7 +199,7 @@ func (c Cluster) Clone() Cluster {
 	return c
 }
 
-// String returns a report of several lines for people. Programs should not parse it.
+// String returns a description of several lines. The format can change.
 func (c Cluster) String() string {
 	var b strings.Builder
 	line := func(name, value string) {

@@ -27,7 +27,7 @@ func TestClusterJSONIsStable(t *testing.T) {
 	assert.JSONEq(t, `{"source":"","cluster":{},"task":{"type":"","index":0}}`, string(empty))
 }
 
-func TestMasterWritesTheSchemeOnce(t *testing.T) {
+func TestMasterAddsSchemeOnce(t *testing.T) {
 	spec := mustSpec(t, map[string][]string{"trainer": {"grpc://a:1", "b:1"}})
 	for layer, want := range map[string][2]string{"": {"grpc://a:1", "b:1"}, "grpc": {"grpc://a:1", "grpc://b:1"}} {
 		for i := range 2 {
@@ -41,7 +41,7 @@ func TestMasterWritesTheSchemeOnce(t *testing.T) {
 	}
 }
 
-func TestUnknownTaskPrintsAsSuch(t *testing.T) {
+func TestUnknownTaskString(t *testing.T) {
 	assert.Contains(t, Cluster{Source: "simple"}.String(), "task: (unknown task)")
 	assert.Equal(t, "invalid", EventKind(99).String())
 	assert.Equal(t, "watch-ended", EventWatchEnded.String())

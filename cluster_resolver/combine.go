@@ -10,17 +10,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Simple resolves to a cluster that the caller gives: TensorFlow's SimpleClusterResolver.
+// Simple resolves to a given cluster. It corresponds to TensorFlow's SimpleClusterResolver.
 type Simple struct {
-	// Cluster is returned as a copy; an empty Source becomes "simple".
+	// Cluster is the cluster to return. An empty Source is replaced by "simple".
 	Cluster Cluster
 }
 
 // Name returns "simple".
 func (Simple) Name() string { return "simple" }
 
-// Resolve returns the cluster. A known task that a non-empty cluster lacks is an error that matches [ErrNoTask]. It
-// does not block.
+// Resolve returns a copy of the cluster. It does not block. The error matches [ErrNoTask] if the
+// task is known but a non-empty cluster does not contain it.
 func (r Simple) Resolve(context.Context) (Cluster, error) {
 	c := r.Cluster.Clone()
 	if c.Source == "" {
@@ -34,32 +34,32 @@ func (r Simple) Resolve(context.Context) (Cluster, error) {
 	return c, nil
 }
 
-// Union joins the specs of several resolvers: TensorFlow's UnionResolver. It takes over a job that
-// only one resolver has. It concatenates the tasks of a dense job that several resolvers have, in
-// the order of the resolvers. If the job has gaps in one of the specs, it merges the tasks by
-// index; an index that two specs have is an error. The rest of the result, including the task,
-// comes from the first resolver.
+// Union merges the clusters of several resolvers. It corresponds to TensorFlow's UnionResolver. If
+// a job is in several clusters, its tasks are concatenated in the order of the resolvers. If the
+// job has gaps in its indices in one of the clusters, its tasks are merged by index instead, and
+// duplicate indices are an error. All other fields, including the task, are from the first
+// resolver.
 type Union struct {
-	// Resolvers has at least one entry. All of them must resolve.
+	// Resolvers has at least one entry. All resolvers must succeed.
 	Resolvers []Resolver
 }
 
 // Name returns "union".
 func (Union) Name() string { return "union" }
 
-// Resolve asks each resolver in order.
+// Resolve calls the resolvers in order.
 func (r Union) Resolve(ctx context.Context) (Cluster, error) {
 	if len(r.Resolvers) == 0 {
-		return Cluster{}, &errkind.Fault{Op: "clusterresolver: union", Reason: "no resolvers", Hint: "give at least one", Class: errkind.ValueError}
+		return Cluster{}, &errkind.Fault{Op: "clusterresolver: union", Reason: "there are no resolvers", Hint: "set Resolvers", Class: errkind.ValueError}
 	}
 	var first Cluster
 	specs := make([]ClusterSpec, len(r.Resolvers))
-	for i, each := range r.Resolvers {
-		c, err := each.Resolve(ctx)
+	for i, resolver := range r.Resolvers {
+		c, err := resolver.Resolve(ctx)
 		if err != nil {
 			op := "clusterresolver: union"
-			if !strings.HasPrefix(strings.TrimPrefix(err.Error(), "clusterresolver: "), each.Name()) {
-				op += ": " + each.Name()
+			if !strings.HasPrefix(strings.TrimPrefix(err.Error(), "clusterresolver: "), resolver.Name()) {
+				op += ": " + resolver.Name()
 			}
 			return Cluster{}, &errkind.Fault{Op: op, Err: err}
 		}
@@ -76,7 +76,7 @@ func (r Union) Resolve(ctx context.Context) (Cluster, error) {
 	return first, nil
 }
 
-// MergeSpecs joins specs by the rules of [Union].
+// MergeSpecs merges specs as described for [Union].
 func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 	merged := map[string]map[int]string{}
 	sparse := map[string]bool{}
@@ -99,9 +99,9 @@ func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 				offset = len(tasks)
 			}
 			for _, t := range j.tasks {
-				if had, ok := tasks[offset+t.Index]; ok {
+				if existing, ok := tasks[offset+t.Index]; ok {
 					return ClusterSpec{}, parseError("cluster."+j.name, t.Address,
-						fmt.Sprintf("task %d is given twice, also as %q", t.Index, had), "give each index once")
+						fmt.Sprintf("task %d already has the address %q", t.Index, existing), "use each index once")
 				}
 				tasks[offset+t.Index] = t.Address
 			}
@@ -114,40 +114,41 @@ func MergeSpecs(specs ...ClusterSpec) (ClusterSpec, error) {
 	return spec, spec.checkAddresses()
 }
 
-// Chain asks its resolvers in order and takes the first that applies. It passes over a resolver
-// whose error matches [ErrNotDetected]. Any other error ends the search, because a source that is
-// present but wrong must not be replaced by a guess.
+// Chain calls its resolvers in order and returns the result of the first one that applies. It skips
+// a resolver if its error matches [ErrNotDetected]. Any other error stops the chain, so that an
+// invalid source is not replaced by another source.
 type Chain struct {
 	Resolvers []Resolver
 }
 
-// Attempt reports the answer of one resolver to a [Chain].
+// Attempt is the result of one resolver of a [Chain].
 type Attempt struct {
-	// Resolver is the resolver's name. Err says why it did not match, and is nil if it did.
+	// Resolver is the name of the resolver. Err is its error, or nil if it resolved the cluster.
 	Resolver string
 	Err      error
 }
 
-// String returns the resolver's name and its answer.
+// String returns the name of the resolver and its result.
 func (a Attempt) String() string {
 	if a.Err == nil {
 		return a.Resolver + ": matched"
 	}
-	// The error says "clusterresolver: name:" itself, which would be there twice.
+	// Remove the prefix "clusterresolver: name: " of the error to avoid repeating the name.
 	s := strings.TrimPrefix(a.Err.Error(), "clusterresolver: ")
 	return a.Resolver + ": " + strings.TrimPrefix(s, a.Resolver+": ")
 }
 
-// ChainError reports why no resolver of a [Chain] gave a cluster. If no resolver applied, it
-// matches [ErrNotDetected] and the errors of all attempts. Otherwise it matches the error that
-// ended the search.
+// ChainError reports that no resolver of a [Chain] returned a cluster. If a resolver stopped the
+// chain, the ChainError wraps its error. Otherwise it matches [ErrNotDetected] and wraps the errors
+// of all resolvers.
 type ChainError struct {
-	// Attempts holds the answers of the resolvers, in the order in which they were asked.
+	// Attempts lists the results of the resolvers, in the order of the calls.
 	Attempts []Attempt
-	// Stopped is true if the last resolver applied and failed, which ended the search.
+	// Stopped is true if the error of the last resolver stopped the chain.
 	Stopped bool
 }
 
+// Error returns a message with one line for each resolver.
 func (e *ChainError) Error() string {
 	s := "clusterresolver: no resolver matched"
 	if e.Stopped {
@@ -159,12 +160,12 @@ func (e *ChainError) Error() string {
 	return s
 }
 
-// Kind returns the kind of the failure that ended the search, or RuntimeError.
+// Kind returns the kind of the error that stopped the chain, or RuntimeError.
 func (e *ChainError) Kind() errkind.Kind {
 	return errkind.Or(errors.Join(e.Unwrap()...), errkind.RuntimeError)
 }
 
-// Unwrap returns the failure that ended the search, or else the reasons of all resolvers.
+// Unwrap returns the error that stopped the chain, or the errors of all resolvers.
 func (e *ChainError) Unwrap() []error {
 	if e.Stopped {
 		return []error{e.Attempts[len(e.Attempts)-1].Err}
@@ -179,22 +180,22 @@ func (e *ChainError) Unwrap() []error {
 // Name returns "chain".
 func (Chain) Name() string { return "chain" }
 
-// Resolve returns the first cluster found, or a [*ChainError].
+// Resolve returns the first cluster, or a [*ChainError].
 func (r Chain) Resolve(ctx context.Context) (Cluster, error) {
 	c, _, err := r.Explain(ctx)
 	return c, err
 }
 
-// Explain returns what Resolve returns, and for each resolver that was asked why it did not match.
+// Explain is like Resolve, but also returns the results of all resolvers that were called.
 func (r Chain) Explain(ctx context.Context) (Cluster, []Attempt, error) {
 	var attempts []Attempt
-	for _, each := range r.Resolvers {
+	for _, resolver := range r.Resolvers {
 		if err := ctx.Err(); err != nil {
-			attempts = append(attempts, Attempt{each.Name(), err})
+			attempts = append(attempts, Attempt{resolver.Name(), err})
 			return Cluster{}, attempts, &ChainError{slices.Clone(attempts), true}
 		}
-		c, err := each.Resolve(ctx)
-		attempts = append(attempts, Attempt{each.Name(), err})
+		c, err := resolver.Resolve(ctx)
+		attempts = append(attempts, Attempt{resolver.Name(), err})
 		switch {
 		case err == nil:
 			return c, attempts, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChainTakesTheFirstThatAppliesAndSaysWhy(t *testing.T) {
+func TestChainUsesFirstApplicableResolver(t *testing.T) {
 	gke := []string{"TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "0"}
 	tf := []string{"TF_CONFIG", `{"cluster":{"worker":["x:1"]},"task":{"type":"worker","index":0}}`}
 	offCloud := func() *MetadataClient {
@@ -51,7 +51,7 @@ func TestChainTakesTheFirstThatAppliesAndSaysWhy(t *testing.T) {
 	assert.ErrorContains(t, err, "\n\ttf_config: not detected: TF_CONFIG is not set\n\tgke: not detected: ")
 }
 
-func TestChainStopsAtWhatIsPresentButWrong(t *testing.T) {
+func TestChainStopsAtInvalidSource(t *testing.T) {
 	after := Simple{}
 	_, attempts, err := Chain{[]Resolver{TFConfig{Getenv: env("TF_CONFIG", "{")}, after}}.Explain(t.Context())
 	require.ErrorContains(t, err, "a resolver matched but failed")
@@ -66,8 +66,8 @@ func TestChainStopsAtWhatIsPresentButWrong(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// A caller that gives up must not be told that there is no TPU here.
-func TestChainCancelledAtTheNetworkIsNotNotDetected(t *testing.T) {
+// A canceled context must not be reported as an absent TPU.
+func TestCanceledChainIsNotErrNotDetected(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	md := NewMetadataClient(MetadataOptions{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		cancel()
@@ -94,7 +94,7 @@ func TestSimpleReturnsACopy(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNoTask)
 }
 
-func TestUnionJoinsAndKeepsTheFirstTask(t *testing.T) {
+func TestUnionMergesSpecsAndKeepsFirstTask(t *testing.T) {
 	a := Simple{Cluster{Spec: mustSpec(t, map[string][]string{"worker": {"a:1"}}), Task: Task{"worker", 0}}}
 	b := Simple{Cluster{Spec: mustSpec(t, map[string][]string{"worker": {"b:1"}, "ps": {"p:1"}}), Task: Task{"ps", 0}}}
 	got, err := Union{[]Resolver{a, b}}.Resolve(t.Context())
@@ -125,5 +125,5 @@ func TestMergeSpecs(t *testing.T) {
 	assert.Equal(t, `{"worker":{"0":"a:1","1":"b:1","5":"f:1"}}`, got.String())
 
 	_, err = MergeSpecs(sparse(map[string]map[int]string{"worker": {1: "x:1"}}), a)
-	assert.ErrorContains(t, err, "task 1 is given twice")
+	assert.ErrorContains(t, err, "task 1 already has the address")
 }

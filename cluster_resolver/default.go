@@ -1,20 +1,20 @@
 package clusterresolver
 
-// DefaultOptions configures [Default]. The zero value is the default, with an empty environment.
+// DefaultOptions configures [Default]. The zero value uses an empty environment.
 type DefaultOptions struct {
-	// Getenv reads the environment. Nil stands for an empty environment; programs give os.Getenv.
+	// Getenv reads the environment, usually os.Getenv. If nil, the environment is empty.
 	Getenv Getenv
-	// Metadata reads the metadata server. Nil stands for a client with default options.
+	// Metadata reads the metadata server. If nil, a client with default options is used.
 	Metadata *MetadataClient
-	// API looks up the TPU that TPU_NAME names. If it is nil, TPU_NAME must hold addresses.
+	// API looks up the TPU in TPU_NAME. If nil, TPU_NAME must contain addresses.
 	API CloudAPI
-	// First lists resolvers that are asked before all others.
+	// First lists resolvers that are called before all others.
 	First []Resolver
 	SliceOptions
 }
 
-// Default returns the usual chain: First, [TFConfig], [GKE], [TPUVM] and [CloudTPU], in this order.
-// The package documentation gives the reasons for the order.
+// Default returns a chain of First, [TFConfig], [GKE], [TPUVM] and [CloudTPU]. The package
+// documentation explains this order.
 func Default(o DefaultOptions) Chain {
 	md := o.Metadata
 	if md == nil {

@@ -1,81 +1,83 @@
-// Package clusterresolver finds out where a job runs: which processes the job has, which of the
-// processes this one is, and which TPU slice the processes share. It is TensorFlow's
-// tf.distribute.cluster_resolver.
+// Package clusterresolver determines the processes of a job, the task of this process, and the TPU
+// slice that the processes share. It corresponds to TensorFlow's tf.distribute.cluster_resolver.
 //
 // # Resolvers and clusters
 //
-// A [Resolver] has one call that may block, Resolve. It returns a [Cluster]: plain data with the
-// cluster's addresses ([ClusterSpec]), this process's [Task], and the slice ([TPU]). The methods of
-// a Cluster ask nobody. TensorFlow's ClusterResolver queries on each call; here one call gives one
-// consistent answer.
+// A [Resolver] has a method Resolve, which may block on the network. It returns a [Cluster]: plain
+// data with the addresses of the cluster ([ClusterSpec]), the [Task] of this process, and the slice
+// ([TPU]). The methods of a Cluster do not use the network, unlike TensorFlow's ClusterResolver,
+// which sends a request for each call.
 //
-//   - [TFConfig] (TFConfigClusterResolver): the variable TF_CONFIG (chief, worker, ps, evaluator).
-//   - [GKE]: the variables of a TPU pod in Google Kubernetes Engine.
-//   - [TPUVM]: the metadata server of a Cloud TPU VM.
-//   - [CloudTPU] (TPUClusterResolver): the Cloud TPU API, by name of a node or queued resource; or
-//     addresses.
-//   - [Simple] (SimpleClusterResolver): a cluster that the caller gives.
-//   - [Union] (UnionResolver): the clusters of several resolvers in one.
-//   - [Chain]: the first resolver that applies. [Default] returns the usual chain.
+//   - [TFConfig] (TFConfigClusterResolver) reads the variable TF_CONFIG (chief, worker, ps, evaluator).
+//   - [GKE] reads the variables of a TPU pod in Google Kubernetes Engine.
+//   - [TPUVM] reads the metadata server of a Cloud TPU VM.
+//   - [CloudTPU] (TPUClusterResolver) queries the Cloud TPU API for a node or queued resource, or
+//     accepts addresses.
+//   - [Simple] (SimpleClusterResolver) returns a given cluster.
+//   - [Union] (UnionResolver) merges the clusters of several resolvers.
+//   - [Chain] uses the first resolver that applies. [Default] returns the usual chain.
 //
-// # The order of the default chain
+// # Order of the default chain
 //
-// [Default] asks, in this order, TF_CONFIG, which someone set on purpose for this job; the
-// variables of GKE, because a pod's host also has a metadata server, which describes the machine
-// and not the pod; the metadata server; and last the TPU that a variable names, because that needs
-// permissions and describes a TPU elsewhere as well as this one. [Chain.Explain] reports why each
-// resolver before the match did not match.
+// [Default] tries the following sources in order:
 //
-// The chain passes over a source that is absent. A source that is present but malformed, or a
-// server that is in trouble, ends the search with its error: going on would put the process into a
-// cluster that nobody described.
+//  1. TF_CONFIG, because it was set explicitly for this job.
+//  2. The variables of GKE. The host of a pod also has a metadata server, but it describes the host
+//     and not the pod.
+//  3. The metadata server.
+//  4. The TPU in the variable TPU_NAME or KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS. This requires permissions
+//     and can be another TPU than the TPU of this host.
 //
-// # What each place sets
+// The chain skips sources that are absent. If a source is present but malformed, or its server
+// fails, the chain stops with this error instead of using another source. [Chain.Explain] reports
+// why each resolver was skipped.
 //
-//   - Cloud TPU API (nodes and queued resources, spot or not): the attributes accelerator-type,
-//     agent-worker-number, worker-network-endpoints and tpu-env; for several slices of one queued
-//     resource tpu-env also has MEGASCALE_*.
-//   - Compute Engine (instances and managed instance groups): the same attributes, with the number
-//     under worker-id and, on some images, keys of tpu-env that begin with TPU_. An instance whose
-//     metadata has none of them matches no resolver: say with TF_CONFIG that the job is one process.
-//   - GKE (Job and JobSet): TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY,
-//     TPU_ACCELERATOR_TYPE, TPU_HOST_BOUNDS, TPU_CHIPS_PER_HOST_BOUNDS; TPU_PROCESS_ADDRESSES and
-//     TPU_PROCESS_PORT for TPU7x; MEGASCALE_* for several slices. JOB_COMPLETION_INDEX and HOSTNAME
-//     are only held against them.
+// # Sources
 //
-// testdata/script has a case of each, with its source, and what is refused there.
+//   - The Cloud TPU API (nodes and queued resources) sets the metadata attributes accelerator-type,
+//     agent-worker-number, worker-network-endpoints and tpu-env. For several slices of a queued
+//     resource, tpu-env contains MEGASCALE_* variables.
+//   - Compute Engine (instances and managed instance groups) sets the same attributes, but uses
+//     worker-id instead of agent-worker-number. Some images have keys with the prefix TPU_ in tpu-env.
+//     An instance without these attributes matches no resolver. Set TF_CONFIG to run a job of one
+//     process on it.
+//   - GKE (Job and JobSet) sets the variables TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY,
+//     TPU_ACCELERATOR_TYPE, TPU_HOST_BOUNDS and TPU_CHIPS_PER_HOST_BOUNDS; TPU_PROCESS_ADDRESSES and
+//     TPU_PROCESS_PORT for TPU7x; and MEGASCALE_* for several slices. JOB_COMPLETION_INDEX and
+//     HOSTNAME are used only to check TPU_WORKER_ID.
+//
+// The directory testdata/script contains a test for each source.
 //
 // # Errors
 //
-// [ErrNotDetected] says that the source does not apply here. [*ParseError] reports a malformed
-// input: it names the input, the text and what to write. [*CheckError] reports inputs that
-// contradict each other. [*MetadataError] and [*APIError] report a server that failed; they match
-// [ErrNotFound] if the server answered that there is no such thing. [*NotReadyError] reports a TPU
-// that exists but is not up, and [ErrNoTask] says that the cluster does not have a task.
+// An error that matches [ErrNotDetected] means that the source does not apply. A [*ParseError]
+// reports malformed input. A [*CheckError] reports contradictory input. A [*MetadataError] or
+// [*APIError] reports a failed request; it matches [ErrNotFound] if the resource does not exist. A
+// [*NotReadyError] reports a TPU that exists but is not ready. An error that matches [ErrNoTask]
+// reports a task that is not in the cluster.
 //
-// # Cross-checks
+// # Consistency checks
 //
-// [Check] compares the variables with the metadata and returns [Finding] values, each with what to
-// do. Variables that outlive the slice for which they were set, such as MEGASCALE_* after a
-// pre-emption, make a job wait for machines that are gone. Resolvers therefore return findings of
-// severity [SeverityError] as an error, unless [SliceOptions].AllowErrors is set.
+// [Check] compares the environment variables with the metadata. It returns a [Finding] with a
+// correction for each contradiction. For example, MEGASCALE_* variables that were set before a
+// preemption make a job wait for hosts that no longer exist. Resolvers return findings of severity
+// [SeverityError] as an error, unless [SliceOptions].AllowErrors is set.
 //
-// Only facts can contradict each other: the variables, the metadata, and the devices that a plugin
-// opens. The numbers of chips, hosts and devices that belong to an accelerator's type come from a
-// table; a fact that differs from the table is a warning.
+// The number of chips, hosts and devices of an accelerator type is from a built-in table, which can
+// be outdated. A difference from this table is only a warning.
 //
-// # The environment, time and the network
+// # Environment and network
 //
-// Variables are read through a [Getenv] that the caller gives; an empty variable counts as not set.
-// There is one exception: Google's metadata client reads GCE_METADATA_HOST itself. Each network
-// call has a deadline, and is repeated with growing pauses as [Retry] says. Importing the package,
-// or making a resolver, does no work.
+// Environment variables are read with a [Getenv] function of the caller. Empty variables are
+// treated as unset. The only exception is GCE_METADATA_HOST, which Google's metadata client reads
+// itself. Each network request has a timeout and is repeated according to [Retry]. Importing the
+// package and creating a resolver have no side effects.
 //
-// The package bounds everything that comes from outside: answers, lists of workers, slices and
-// chips, and a server's words in an error ([ErrTooLarge]). It does not follow a redirect to another
-// host ([ErrRedirected]).
+// The package limits the size of all external input, such as responses and lists of workers, and of
+// server messages in errors ([ErrTooLarge]). It does not follow redirects to other hosts
+// ([ErrRedirected]).
 //
-// # Notices of pre-emption and maintenance
+// # Preemption and maintenance
 //
-// [MetadataClient.Watch] follows these notices by long poll and sends each on a channel.
+// [MetadataClient.Watch] sends notices of preemption and maintenance on a channel.
 package clusterresolver

@@ -8,68 +8,69 @@ import (
 	"unicode/utf8"
 )
 
-// Environment holds the TPU variables of a process, parsed; [Check] judges them. Where two names
-// are given, the first takes precedence, and the second is the older name.
+// Environment contains the parsed TPU variables of a process. [Check] checks their consistency. If
+// a field has two variables, the first takes precedence; the second is its older name.
 //
-// Sources: "Deploy TPU workloads in GKE Standard" and "TPU Multislice in GKE",
+// The sources are "Deploy TPU workloads in GKE Standard" and "TPU Multislice in GKE",
 // cloud.google.com/kubernetes-engine/docs/how-to/tpus and .../tpu-multislice.
 type Environment struct {
-	// Hostnames is TPU_WORKER_HOSTNAMES: the slice's hosts in worker order.
+	// Hostnames is TPU_WORKER_HOSTNAMES, the hosts of the slice in worker order.
 	Hostnames []string
-	// WorkerID is TPU_WORKER_ID, the place of this host in Hostnames; -1 if not set.
+	// WorkerID is TPU_WORKER_ID, the index of this host in Hostnames, or -1 if it is not set.
 	WorkerID int
-	// ProcessAddresses is TPU_PROCESS_ADDRESSES, "host:port" of every process of the slice. The TPU
-	// runtime itself listens there: do not bind these ports. "local", as Kaggle has it, is this
-	// process alone.
+	// ProcessAddresses is TPU_PROCESS_ADDRESSES, the "host:port" of each process of the slice. The
+	// TPU runtimes listen at these addresses, so programs must not use these ports. The value
+	// "local", which Kaggle sets, is the address of this process.
 	ProcessAddresses []string
-	// ProcessPort is TPU_PROCESS_PORT, the port of this process's TPU runtime; 0 if not set.
-	// Without ProcessAddresses the runtimes of the other hosts have the same port.
+	// ProcessPort is TPU_PROCESS_PORT, the port of the TPU runtime of this process, or 0 if it is
+	// not set. Without ProcessAddresses, the runtimes of the other hosts use the same port.
 	ProcessPort int
-	// TaskID is CLOUD_TPU_TASK_ID, the place of this process in ProcessAddresses; -1 if not set.
+	// TaskID is CLOUD_TPU_TASK_ID, the index of this process in ProcessAddresses, or -1 if it is
+	// not set.
 	TaskID int
 	// ProcessBounds is TPU_PROCESS_BOUNDS or TPU_HOST_BOUNDS.
 	ProcessBounds Bounds
 	// ChipsPerProcess is TPU_CHIPS_PER_PROCESS_BOUNDS or TPU_CHIPS_PER_HOST_BOUNDS.
 	ChipsPerProcess Bounds
-	// chipsOfHost says that ChipsPerProcess was told under the older name, which is the host's.
-	chipsOfHost bool
-	// VisibleChips is TPU_VISIBLE_CHIPS or TPU_VISIBLE_DEVICES; nil if not set.
+	// chipsPerHost is true if ChipsPerProcess is from TPU_CHIPS_PER_HOST_BOUNDS.
+	chipsPerHost bool
+	// VisibleChips is TPU_VISIBLE_CHIPS or TPU_VISIBLE_DEVICES, or nil if neither is set.
 	VisibleChips []int
-	// AcceleratorType is TPU_ACCELERATOR_TYPE, and Topology is TPU_TOPOLOGY, in chips.
+	// AcceleratorType is TPU_ACCELERATOR_TYPE. Topology is TPU_TOPOLOGY, in chips.
 	AcceleratorType, Topology string
 	// Name is TPU_NAME.
 	Name string
-	// SkipMetadata is TPU_SKIP_MDS_QUERY: do not ask the metadata server.
+	// SkipMetadata is TPU_SKIP_MDS_QUERY. If true, the metadata server is not queried.
 	SkipMetadata bool
-	// Megascale holds MEGASCALE_COORDINATOR_ADDRESS, _PORT, _NUM_SLICES, _SLICE_ID.
+	// Megascale contains MEGASCALE_COORDINATOR_ADDRESS, _PORT, _NUM_SLICES and _SLICE_ID.
 	Megascale Megascale
-	pod       pod
+	pod       podInfo
 }
 
-// alone reports that the process grid is this one process, though there may be more hosts: a job on
-// one host of a slice.
-func (e Environment) alone() bool {
+// isSingleProcess reports whether the process grid contains only this process. The slice can have
+// more hosts.
+func (e Environment) isSingleProcess() bool {
 	return e.ProcessBounds.Size() == 1 && len(e.ProcessAddresses) < 2
 }
 
-// Megascale holds the MEGASCALE_* values of the environment or of the metadata, which join several
-// slices.
+// Megascale contains the MEGASCALE_* values of the environment or of the metadata, which describe a
+// job with several slices.
 type Megascale struct {
-	// Coordinator is a host without a port; "" if not set. Port is 0 if not set.
+	// Coordinator is a host without a port, or "" if it is not set. Port is 0 if it is not set.
 	Coordinator string
 	Port        int
-	// NumSlices is 0 if not set. SliceID is -1 if not set.
+	// NumSlices is 0 if it is not set. SliceID is -1 if it is not set.
 	NumSlices, SliceID int
 }
 
-// IsSet reports whether any of the values is set. A slice id of 0 alone does not count, so the zero
-// value is not set.
+// IsSet reports whether any of the values is set. It ignores a slice id of 0, so the zero value is
+// not set.
 func (m Megascale) IsSet() bool {
 	return m.Coordinator != "" || m.Port != 0 || m.NumSlices != 0 || m.SliceID > 0
 }
 
-// complete reports whether a runtime can join the slices with it.
-func (m Megascale) complete() bool {
+// isComplete reports whether all required values are set.
+func (m Megascale) isComplete() bool {
 	return m.Coordinator != "" && m.NumSlices > 0 && m.SliceID >= 0
 }
 
@@ -78,23 +79,23 @@ func (m Megascale) complete() bool {
 func ReadEnvironment(getenv Getenv) (Environment, error) {
 	r := envReader{getenv: getenv}
 	e := Environment{
-		WorkerID:        read(&r, -1, parseIndex, "TPU_WORKER_ID"),
-		TaskID:          read(&r, -1, parseIndex, "CLOUD_TPU_TASK_ID"),
-		ProcessBounds:   read(&r, Bounds{}, ParseBounds, "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"),
-		ChipsPerProcess: read(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
-		chipsOfHost:     r.text("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
-		VisibleChips:    read(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
-		AcceleratorType: read(&r, "", parseName, "TPU_ACCELERATOR_TYPE"),
-		Topology:        read(&r, "", parseName, "TPU_TOPOLOGY"),
-		Name:            read(&r, "", parseName, "TPU_NAME"),
-		SkipMetadata:    read(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
-		Megascale:       r.megascale(),
-		pod:             pod{index: read(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.text("HOSTNAME")},
-		ProcessPort:     read(&r, 0, parsePort, "TPU_PROCESS_PORT"),
-		Hostnames:       read(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
+		WorkerID:        readVariable(&r, -1, parseIndex, "TPU_WORKER_ID"),
+		TaskID:          readVariable(&r, -1, parseIndex, "CLOUD_TPU_TASK_ID"),
+		ProcessBounds:   readVariable(&r, Bounds{}, ParseBounds, "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"),
+		ChipsPerProcess: readVariable(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
+		chipsPerHost:    r.get("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
+		VisibleChips:    readVariable(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
+		AcceleratorType: r.get("TPU_ACCELERATOR_TYPE"),
+		Topology:        r.get("TPU_TOPOLOGY"),
+		Name:            r.get("TPU_NAME"),
+		SkipMetadata:    readVariable(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
+		Megascale:       r.readMegascale(),
+		pod:             podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.get("HOSTNAME")},
+		ProcessPort:     readVariable(&r, 0, parsePort, "TPU_PROCESS_PORT"),
+		Hostnames:       readVariable(&r, nil, ParseHosts, "TPU_WORKER_HOSTNAMES"),
 	}
-	e.ProcessAddresses = read(&r, nil, func(source, text string) ([]string, error) {
-		if text == "local" { // one process, as Kaggle says it
+	e.ProcessAddresses = readVariable(&r, nil, func(source, text string) ([]string, error) {
+		if text == "local" { // set by Kaggle
 			return []string{joinPort("localhost", cmp.Or(e.ProcessPort, RuntimePort))}, nil
 		}
 		return ParseAddresses(source, text, 0)
@@ -102,18 +103,19 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 	return e, errors.Join(r.errs...)
 }
 
-// envReader reads values by name, and collects the errors of those that are malformed.
+// envReader reads variables and collects the errors of malformed values.
 type envReader struct {
 	getenv Getenv
 	errs   []error
 }
 
-func (r *envReader) text(name string) string { return strings.TrimSpace(r.getenv.get(name)) }
+func (r *envReader) get(name string) string { return strings.TrimSpace(r.getenv.get(name)) }
 
-// read parses the first of the names that is set. A value that is not set or malformed is unset.
-func read[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
+// readVariable parses the value of the first variable that is set. It returns unset if no variable
+// is set or the value is malformed.
+func readVariable[T any](r *envReader, unset T, parse func(source, text string) (T, error), names ...string) T {
 	for _, name := range names {
-		text := r.text(name)
+		text := r.get(name)
 		if text == "" {
 			continue
 		}
@@ -160,7 +162,7 @@ func parseFlag(source, text string) (bool, error) {
 }
 
 func parseChips(source, text string) (chips []int, err error) {
-	err = splitList(source, text, strings.TrimSpace, func(item string) error {
+	err = forEachItem(source, text, strings.TrimSpace, func(item string) error {
 		n, err := parseIndex(source, item)
 		chips = append(chips, n)
 		return err
@@ -168,24 +170,24 @@ func parseChips(source, text string) (chips []int, err error) {
 	return chips, err
 }
 
-// parseMegascale reads the four values from an environment or from "tpu-env", which uses the same
+// parseMegascale parses the four values from an environment or from "tpu-env", which uses the same
 // names.
 func parseMegascale(get Getenv) (Megascale, []error) {
 	r := envReader{getenv: get}
-	return r.megascale(), r.errs
+	return r.readMegascale(), r.errs
 }
 
-func (r *envReader) megascale() Megascale {
-	m := read(r, Megascale{}, parseCoordinator, "MEGASCALE_COORDINATOR_ADDRESS")
-	m.Port = cmp.Or(read(r, 0, parsePort, "MEGASCALE_PORT"), m.Port)
-	m.NumSlices = read(r, 0, parseSlices, "MEGASCALE_NUM_SLICES")
-	m.SliceID = read(r, -1, parseIndex, "MEGASCALE_SLICE_ID")
+func (r *envReader) readMegascale() Megascale {
+	m := readVariable(r, Megascale{}, parseCoordinator, "MEGASCALE_COORDINATOR_ADDRESS")
+	m.Port = cmp.Or(readVariable(r, 0, parsePort, "MEGASCALE_PORT"), m.Port)
+	m.NumSlices = readVariable(r, 0, parseSlices, "MEGASCALE_NUM_SLICES")
+	m.SliceID = readVariable(r, -1, parseIndex, "MEGASCALE_SLICE_ID")
 	return m
 }
 
-// parseCoordinator reads a host with or without a port.
+// parseCoordinator parses a host with or without a port.
 func parseCoordinator(source, text string) (m Megascale, err error) {
-	if validHost(text) {
+	if isValidHost(text) {
 		return Megascale{Coordinator: text}, nil
 	}
 	address, err := parseAddress(source, text, 0)

@@ -9,33 +9,34 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ErrNotDetected matches every error that only says "this source does not apply here": a variable
-// is not set, or there is no metadata server. A [Chain] goes on to its next resolver for such an
-// error and for no other.
+// ErrNotDetected is matched by errors that only mean that a source does not apply: a variable is
+// not set, or there is no metadata server. A [Chain] continues with its next resolver only for
+// these errors.
 var ErrNotDetected = errkind.New(errkind.NotFoundError, "clusterresolver: not detected")
 
-// ErrNotFound matches the error of a node, a queued resource or a metadata key that does not exist
-// on a server that did answer.
+// ErrNotFound is matched by errors for a node, queued resource or metadata key that does not exist
+// on a server.
 var ErrNotFound = errkind.New(errkind.NotFoundError, "clusterresolver: not found")
 
-// notDetected says why a resolver does not apply: what was missing and, where it helps, what to set.
+// notDetected returns an error for a resolver that does not apply.
 func notDetected(resolver, reason string, cause error) error {
-	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected, Reason: cut(reason), Err: cause}
+	return &errkind.Fault{Op: "clusterresolver: " + resolver + ": not detected", Match: ErrNotDetected, Reason: truncate(reason), Err: cause}
 }
 
-// ParseError reports an input that is present but malformed. It never matches [ErrNotDetected],
-// because going on to another source would hide the mistake.
+// ParseError reports malformed input. It never matches [ErrNotDetected], so a [Chain] does not hide
+// it by using another source.
 type ParseError struct {
-	// Source names the input: a variable, a metadata key or a JSON path.
+	// Source is the name of the input: a variable, a metadata key or a JSON path.
 	Source string
-	// Value is the offending text, cut to a readable length.
+	// Value is the malformed text, truncated to a readable length.
 	Value string
-	// Reason says what is wrong. Hint says what to write instead; it may be empty.
+	// Reason describes the problem. Hint is the correction and may be empty.
 	Reason, Hint string
 	// Err is the cause, or nil.
 	Err error
 }
 
+// Error returns a message with the source, the problem, the value and the correction.
 func (e *ParseError) Error() string {
 	reason := e.Reason
 	if e.Value != "" {
@@ -50,81 +51,83 @@ func (*ParseError) Kind() errkind.Kind { return errkind.ValueError }
 // Unwrap returns the cause.
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// maxQuoted bounds the input text that an error repeats, in bytes.
+// maxQuoted is the maximum length in bytes of input text in an error.
 const maxQuoted = 120
 
 func parseError(source, value, reason, hint string) *ParseError {
 	if len(value) > maxQuoted {
 		value = strings.ToValidUTF8(value[:maxQuoted], "") + "..."
 	}
-	return &ParseError{Source: cut(source), Value: value, Reason: reason, Hint: hint}
+	return &ParseError{Source: truncate(source), Value: value, Reason: reason, Hint: hint}
 }
 
-// ErrNoTask is matched by the error of a job or a task that a [ClusterSpec] does not have.
+// ErrNoTask is matched by errors for a job or task that a [ClusterSpec] does not contain.
 var ErrNoTask = errkind.New(errkind.ValueError, "clusterresolver")
 
-// noJob is the error of a job that is none of those of a cluster.
-func noJob(job string, jobs []string) error {
-	return &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", cut(job), cut(strings.Join(jobs, ", ")))}
+// noJobError returns an error for a job that the cluster does not contain.
+func noJobError(job string, jobs []string) error {
+	return &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no such job in cluster: %q (jobs: [%s])", truncate(job), truncate(strings.Join(jobs, ", ")))}
 }
 
-// NotReadyError reports a node or a queued resource that exists but cannot be used now.
+// NotReadyError reports a node or queued resource that exists but cannot be used yet.
 type NotReadyError struct {
-	// Name is the resource name. State and Health are the service's own words.
+	// Name is the name of the resource. State and Health are the values of the service.
 	Name, State, Health string
-	// Detail is the service's description of the trouble; it may be empty.
+	// Detail is the service's description of the problem. It may be empty.
 	Detail string
-	// Final is true if waiting does not help, because the resource has to be created again.
+	// Final is true if the resource will never become ready and must be created again.
 	Final bool
 }
 
+// Error returns a message with the name, the state and the correction.
 func (e *NotReadyError) Error() string {
-	reason, hint := "state "+cut(cmp.Or(e.State, "unknown")), "wait for it, or set PollInterval to let the resolver wait"
+	reason, hint := "state "+truncate(cmp.Or(e.State, "unknown")), "wait until it is ready, or set PollInterval so that the resolver waits"
 	if e.Health != "" {
-		reason += ", health " + cut(e.Health)
+		reason += ", health " + truncate(e.Health)
 	}
 	if e.Detail != "" {
-		reason += " (" + cut(e.Detail) + ")"
+		reason += " (" + truncate(e.Detail) + ")"
 	}
 	if e.Final {
 		hint = "it will not become ready: delete it and create it again"
 	}
-	return errkind.Text(fmt.Sprintf("clusterresolver: %s is not ready", cut(e.Name)), reason, nil, hint)
+	return errkind.Text(fmt.Sprintf("clusterresolver: %s is not ready", truncate(e.Name)), reason, nil, hint)
 }
 
 // Kind returns RuntimeError.
 func (*NotReadyError) Kind() errkind.Kind { return errkind.RuntimeError }
 
-// APIError reports a call to the Cloud TPU API that failed.
+// APIError reports a failed call of the Cloud TPU API.
 type APIError struct {
 	// Op is the call, such as "nodes.get". Name is the name of the resource.
 	Op, Name string
-	// Code is the HTTP status, or 0 if no answer came.
+	// Code is the HTTP status, or 0 without a response.
 	Code int
-	// Message is the service's text, and Err the client library's error.
+	// Message is the error text of the service. Err is the error of the client library.
 	Message string
 	Err     error
 }
 
+// Error returns a message with the call, the status, the error text and the correction.
 func (e *APIError) Error() string {
-	what := "clusterresolver: cloud tpu api: " + e.Op + " " + cut(e.Name)
+	subject := "clusterresolver: cloud tpu api: " + e.Op + " " + truncate(e.Name)
 	if e.Code != 0 {
-		what += fmt.Sprintf(": status %d", e.Code)
+		subject += fmt.Sprintf(": status %d", e.Code)
 	}
-	reason, hint := cut(e.Message), ""
+	reason, hint := truncate(e.Message), ""
 	if reason == "" && e.Err != nil {
-		reason = cut(e.Err.Error())
+		reason = truncate(e.Err.Error())
 	}
 	switch e.Code {
 	case 401, 403:
 		hint = "the caller needs tpu.nodes.get on the project"
 	case 404:
-		hint = "check name, zone and project"
+		hint = "check the name, zone and project"
 	}
-	return errkind.Text(what, reason, nil, hint)
+	return errkind.Text(subject, reason, nil, hint)
 }
 
-// Kind returns the kind of the HTTP status, and UnavailableError if no answer came.
+// Kind returns the kind for the HTTP status, or UnavailableError without a response.
 func (e *APIError) Kind() errkind.Kind {
 	if e.Code == 0 || e.Code < 300 {
 		return errkind.Or(e.Err, apiKind(e.Code))
@@ -132,13 +135,13 @@ func (e *APIError) Kind() errkind.Kind {
 	return apiKind(e.Code)
 }
 
-// Is reports whether the target is [ErrNotFound], for status 404.
+// Is reports whether the target is [ErrNotFound] and the status is 404.
 func (e *APIError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
-// Unwrap returns the client library's error.
+// Unwrap returns the error of the client library.
 func (e *APIError) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same call may succeed later.
+// Temporary reports whether a retry may succeed.
 func (e *APIError) Temporary() bool {
 	if errors.Is(e.Err, ErrRedirected) || errors.Is(e.Err, ErrTooLarge) {
 		return false
@@ -150,7 +153,7 @@ func (e *APIError) Temporary() bool {
 	return false
 }
 
-// apiKind is the kind of an HTTP status.
+// apiKind returns the error kind for an HTTP status.
 func apiKind(code int) errkind.Kind {
 	switch code {
 	case 400, 409, 412:

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestErrorsOfAServiceAreCut(t *testing.T) {
+func TestServiceErrorsAreTruncated(t *testing.T) {
 	long := strings.Repeat("word ", 100_000)
 	for _, err := range []error{
 		&APIError{Op: "nodes.get", Name: long, Code: 500, Message: long}, &APIError{Op: "nodes.get", Err: fmt.Errorf("%s", long)},
-		&NotReadyError{Name: long, State: long, Health: long, Detail: long}, noJob(long, []string{long}),
+		&NotReadyError{Name: long, State: long, Health: long, Detail: long}, noJobError(long, []string{long}),
 		&MetadataError{Key: "instance/zone", Err: fmt.Errorf("%s", long)}, notDetected("cloud_tpu", long, nil),
 		parseError("TF_CONFIG", long, "not JSON", ""),
 	} {

@@ -11,13 +11,13 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// getenv stands for os.Getenv.
+// getenv returns a replacement for os.Getenv.
 func getenv(vars map[string]string) clusterresolver.Getenv {
 	return func(name string) string { return vars[name] }
 }
 
-// A program gives os.Getenv and, for names of TPUs, an API client; the chain finds out the rest.
-// Here it runs in a pod of Google Kubernetes Engine.
+// A program passes os.Getenv and, to look up a TPU by name, an API client. In this example the
+// chain runs in a pod of Google Kubernetes Engine.
 func ExampleDefault() {
 	chain := clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: getenv(map[string]string{
 		"TPU_WORKER_HOSTNAMES": "job-0.svc,job-1.svc,job-2.svc,job-3.svc",
@@ -60,7 +60,7 @@ func ExampleTFConfig() {
 	// /job:worker/task:1 localhost:23456
 }
 
-// A malformed variable is an error, not a reason to look elsewhere.
+// A malformed variable is an error; the chain does not continue with another source.
 func ExampleParseError() {
 	r := clusterresolver.Chain{Resolvers: []clusterresolver.Resolver{
 		clusterresolver.TFConfig{Getenv: getenv(map[string]string{"TF_CONFIG": `{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}`})},
@@ -72,7 +72,7 @@ func ExampleParseError() {
 		fmt.Println(pe)
 	}
 	// Output:
-	// clusterresolver: TF_CONFIG.cluster: key given twice: got "worker"; keep one of them
+	// clusterresolver: TF_CONFIG.cluster: duplicate key: got "worker"; remove one of them
 }
 
 func ExampleCloudTPU() {
@@ -101,7 +101,7 @@ func ExampleUnion() {
 	// {"ps":["c:1"],"worker":["a:1","b:1"]}
 }
 
-// The slice was pre-empted and made again; the shell still has the old variables.
+// The slice was preempted and created again, but the shell still has the old variables.
 func ExampleCheck() {
 	env, _ := clusterresolver.ReadEnvironment(getenv(map[string]string{
 		"MEGASCALE_COORDINATOR_ADDRESS": "10.8.0.1", "MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "0",
@@ -114,12 +114,12 @@ func ExampleCheck() {
 	// error megascale-stale MEGASCALE_COORDINATOR_ADDRESS 10.8.0.1 10.9.0.1
 }
 
-// answers stands for the metadata server of a machine that is about to be stopped.
+// answers is the metadata server of a host that is being preempted.
 type answers map[string]string
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	key := strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")
-	if r.URL.Query().Get("wait_for_change") == "true" { // nothing more to tell
+	if r.URL.Query().Get("wait_for_change") == "true" { // no further changes
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}

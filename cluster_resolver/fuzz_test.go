@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parsers has every parser of foreign text, with seeds and what must hold of every input. The fuzz
-// targets and the mutation test below share it.
+// parsers lists every parser of external text, with seeds and a check of each result. The fuzz targets
+// and the mutation test use it.
 var parsers = map[string]struct {
 	seeds []string
-	check func(text string) string // "" or what is wrong
+	check func(text string) string // returns a description of the problem, or ""
 }{
 	"tf_config": {
 		[]string{`{"cluster":{"chief":["c:1"],"worker":["w0:1","w1:1"],"ps":{"3":"p:1"}},"task":{"type":"worker","index":"1"},"rpc_layer":"grpc"}`,
@@ -90,8 +90,8 @@ var parsers = map[string]struct {
 			}
 			again, err := ParseAddresses("x", strings.Join(list, ","), 0)
 			if err != nil {
-				// Only one address written in two ways may collide.
-				if len(list) > 1 && strings.Contains(err.Error(), "given twice") {
+				// Only two spellings of the same address may be reported as duplicates.
+				if len(list) > 1 && strings.Contains(err.Error(), "listed twice") {
 					return ""
 				}
 				return "own form is refused: " + err.Error()
@@ -105,11 +105,11 @@ var parsers = map[string]struct {
 	"environment": {
 		[]string{"4x4", "2,2,1", "0,1,2,3", "host:8081", "1", "true", "a,b"},
 		func(text string) string {
-			// Every variable has the same hostile value.
+			// All variables have the same malformed value.
 			e, err := ReadEnvironment(func(string) string { return text })
 			if err == nil {
 				Check(e, Metadata{})
-				_, err = SliceOptions{}.slice("x", e, Metadata{})
+				_, err = SliceOptions{}.cluster("x", e, Metadata{})
 			}
 			if err != nil && err.Error() == "" {
 				return "error without a text"
@@ -119,7 +119,8 @@ var parsers = map[string]struct {
 	},
 }
 
-// longError refuses errors that repeat a hostile input at length or break the text.
+// longError returns a description of the problem if an error is too long or contains control
+// characters, or "".
 func longError(err error) string {
 	if s := err.Error(); len(s) > 4*maxQuoted+400 || !utf8.ValidString(s) {
 		return "error is longer than its reader or not UTF-8"
@@ -148,8 +149,8 @@ func FuzzEnvironment(f *testing.F) { fuzz(f, "environment") }
 
 var mutations = flag.Int("mutations", 20_000, "inputs for each parser in TestParsersSurviveMutations")
 
-// Fuzzing finds new paths; this runs very many inputs near the valid ones, seeded, so that a
-// failure comes back.
+// In addition to fuzzing, this test parses many seeded mutations of valid inputs, so that failures
+// are reproducible.
 func TestParsersSurviveMutations(t *testing.T) {
 	for name, p := range parsers {
 		t.Run(name, func(t *testing.T) {

@@ -4,15 +4,15 @@ import "context"
 
 const gkeName = "gke"
 
-// GKE resolves a cluster from the variables that Google Kubernetes Engine sets in a pod with TPUs,
-// and that other platforms set to the same effect; [Environment] lists the variables. It applies if
-// TPU_WORKER_HOSTNAMES or TPU_PROCESS_ADDRESSES is set.
+// GKE resolves a cluster from the variables that Google Kubernetes Engine sets in a pod with TPUs;
+// see [Environment]. Other platforms set the same variables. GKE applies if TPU_WORKER_HOSTNAMES or
+// TPU_PROCESS_ADDRESSES is set.
 //
-// A task is a process. With TPU_PROCESS_ADDRESSES there is one task for each entry, and
-// CLOUD_TPU_TASK_ID is the number of this task. Otherwise there is one task for each host, and
-// TPU_WORKER_ID is its number.
+// With TPU_PROCESS_ADDRESSES, there is one task for each address, and CLOUD_TPU_TASK_ID is the
+// index of this task. Otherwise there is one task for each host, and TPU_WORKER_ID is the index of
+// this task.
 type GKE struct {
-	// Getenv reads the environment. Nil stands for an empty environment.
+	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv
 	SliceOptions
 }
@@ -30,5 +30,5 @@ func (r GKE) Resolve(context.Context) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, err
 	}
-	return r.slice(gkeName, env, Metadata{})
+	return r.cluster(gkeName, env, Metadata{})
 }

@@ -54,7 +54,7 @@ func TestGKEResolvesHostsAndProcesses(t *testing.T) {
 	}
 }
 
-func TestGKEMultislicePlacesTheSlice(t *testing.T) {
+func TestGKEResolvesMultislice(t *testing.T) {
 	got, err := GKE{Getenv: env("TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "1",
 		"MEGASCALE_COORDINATOR_ADDRESS", "job-slice-0-0.job:8081", "MEGASCALE_NUM_SLICES", "3", "MEGASCALE_SLICE_ID", "2")}.Resolve(t.Context())
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestGKEMultislicePlacesTheSlice(t *testing.T) {
 	assert.Equal(t, []int{1, 2}, []int{rank, size})
 }
 
-func TestGKERefuses(t *testing.T) {
+func TestGKERejectsInvalidInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  Getenv
 		want string
@@ -76,8 +76,8 @@ func TestGKERefuses(t *testing.T) {
 		"task id out of range":    {env("TPU_PROCESS_ADDRESSES", "a:1,b:1", "CLOUD_TPU_TASK_ID", "2"), "CLOUD_TPU_TASK_ID is 2, expected 0 to 1"},
 		"worker id for processes": {env("TPU_WORKER_HOSTNAMES", "a,b", "TPU_WORKER_ID", "1", "TPU_PROCESS_ADDRESSES", "a:1,a:2,b:1,b:2"), "CLOUD_TPU_TASK_ID: not set, with 4 processes on 2 hosts"},
 		"port in a host name":     {env("TPU_WORKER_HOSTNAMES", "a:1,b:1"), "TPU_WORKER_HOSTNAMES: not a host name"},
-		"bad bounds":              {env("TPU_WORKER_HOSTNAMES", "a", "TPU_PROCESS_BOUNDS", "1,1"), "TPU_PROCESS_BOUNDS: not three sides"},
-		"bad chips":               {env("TPU_WORKER_HOSTNAMES", "a", "TPU_VISIBLE_CHIPS", "0,0"), "TPU_VISIBLE_CHIPS: given twice"},
+		"bad bounds":              {env("TPU_WORKER_HOSTNAMES", "a", "TPU_PROCESS_BOUNDS", "1,1"), "TPU_PROCESS_BOUNDS: not a grid of three or four sizes"},
+		"bad chips":               {env("TPU_WORKER_HOSTNAMES", "a", "TPU_VISIBLE_CHIPS", "0,0"), "TPU_VISIBLE_CHIPS: listed twice"},
 		"bad flag":                {env("TPU_WORKER_HOSTNAMES", "a", "TPU_SKIP_MDS_QUERY", "maybe"), "TPU_SKIP_MDS_QUERY: not a truth value"},
 		"bad megascale":           {env("TPU_WORKER_HOSTNAMES", "a", "MEGASCALE_NUM_SLICES", "0"), "MEGASCALE_NUM_SLICES: not a number of slices"},
 		"missing worker":          {env("TPU_WORKER_HOSTNAMES", "a,b,c", "TPU_WORKER_ID", "1", "TPU_HOST_BOUNDS", "1,1,4"), "3 processes, expected 4 for TPU_PROCESS_BOUNDS=1,1,4"},

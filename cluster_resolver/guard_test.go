@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheMetadataClientFollowsNoRedirectToAnotherHost(t *testing.T) {
+func TestMetadataClientRejectsRedirectToOtherHost(t *testing.T) {
 	var asked atomic.Int32
 	for name, google := range map[string]bool{"a server that calls itself the metadata's": true, "a portal": false} {
 		client := NewMetadataClient(MetadataOptions{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func TestTheMetadataClientFollowsNoRedirectToAnotherHost(t *testing.T) {
 	}
 }
 
-func TestSameHostFollowsWithinTheHost(t *testing.T) {
+func TestSameHostAllowsRedirectWithinHost(t *testing.T) {
 	hits := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hits++; r.URL.Path == "/again" {

@@ -15,53 +15,53 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Metadata holds what the metadata server of a machine says about its TPU slice. The zero value
-// stands for "no metadata server".
+// Metadata contains the values of a host's metadata server that describe its TPU slice. The zero
+// value means that there is no metadata server.
 type Metadata struct {
 	// AcceleratorType is the attribute "accelerator-type", such as "v4-32".
 	AcceleratorType string
-	// WorkerID is the attribute "agent-worker-number", which the Cloud TPU API sets, or "worker-id",
-	// which the machines of a managed instance group have, or WORKER_ID of "tpu-env". It is -1 if all
-	// are absent.
+	// WorkerID is the attribute "agent-worker-number" of the Cloud TPU API, the attribute
+	// "worker-id" of managed instance groups, or WORKER_ID in "tpu-env". It is -1 if all are
+	// absent.
 	WorkerID int
 	// Endpoints is the attribute "worker-network-endpoints", by worker id.
 	Endpoints []Endpoint
 	// TPUEnv is the attribute "tpu-env".
 	TPUEnv TPUEnv
-	// Zone is the machine's zone, such as "us-central2-b". Project is the project's id.
+	// Zone is the zone of the host, such as "us-central2-b". Project is the project id.
 	Zone, Project string
-	// Preempted is the key instance/preempted: the machine is being taken away.
+	// Preempted is the key instance/preempted. If true, the host is being preempted.
 	Preempted bool
 }
 
-// known reports whether a metadata server has spoken.
-func (m Metadata) known() bool {
+// isPresent reports whether the metadata contains a TPU.
+func (m Metadata) isPresent() bool {
 	return m.AcceleratorType != "" || len(m.Endpoints) > 0 || m.TPUEnv.Len() > 0
 }
 
-// MetadataOptions configures a [MetadataClient]. The zero value is the default.
+// MetadataOptions configures a [MetadataClient].
 type MetadataOptions struct {
-	// Transport carries the requests. Nil stands for a transport of the client's own, without a
-	// proxy. The requests name the server's fixed address; a transport may send them elsewhere.
+	// Transport sends the requests. If nil, a new transport without a proxy is used. Requests use
+	// the fixed address of the metadata server; a transport can send them to another address.
 	Transport http.RoundTripper
-	// Retry says how failed requests are repeated.
+	// Retry configures the repetition of failed requests.
 	Retry Retry
-	// Logger receives the failures that are repeated. Nil discards them.
+	// Logger receives the failures that are retried. If nil, they are not logged.
 	Logger *slog.Logger
 }
 
-// MetadataClient reads the metadata server of a Google Cloud machine. It is safe for concurrent
-// use, and does nothing before its first call.
+// MetadataClient reads the metadata server of a Google Cloud host. It is safe for concurrent use,
+// and sends no request before its first call.
 //
-// Source: "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The keys of TPU VMs
-// are those that Google's own frameworks read.
+// The source is "About VM metadata", cloud.google.com/compute/docs/metadata/overview. The keys of
+// TPU VMs are the keys that Google's frameworks read.
 type MetadataClient struct {
 	client *metadata.Client
 	retry  Retry
 	log    *slog.Logger
 }
 
-// NewMetadataClient returns a client.
+// NewMetadataClient returns a client with the given options.
 func NewMetadataClient(o MetadataOptions) *MetadataClient {
 	c := &http.Client{Transport: newMetadataTransport(o.Transport), CheckRedirect: SameHost}
 	log := o.Logger
@@ -73,39 +73,40 @@ func NewMetadataClient(o MetadataOptions) *MetadataClient {
 
 // MetadataError reports a metadata key that could not be read.
 type MetadataError struct {
-	// Key is the path behind computeMetadata/v1/.
+	// Key is the path after computeMetadata/v1/.
 	Key string
 	Err error
 }
 
+// Error returns a message with the key and the cause.
 func (e *MetadataError) Error() string {
-	return errkind.Text("clusterresolver: metadata "+e.Key, cut(e.Err.Error()), nil, "")
+	return errkind.Text("clusterresolver: metadata "+e.Key, truncate(e.Err.Error()), nil, "")
 }
 
-// Kind returns the cause's kind, or UnavailableError.
+// Kind returns the kind of the cause, or UnavailableError.
 func (e *MetadataError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.UnavailableError) }
 
 // Unwrap returns the cause.
 func (e *MetadataError) Unwrap() error { return e.Err }
 
-// Is reports whether the target is [ErrNotFound], for a key that the server does not have, or
-// [ErrNotDetected], if there is no metadata server.
+// Is reports whether the error matches [ErrNotFound], because the key does not exist, or
+// [ErrNotDetected], because there is no metadata server.
 func (e *MetadataError) Is(target error) bool {
 	switch target {
 	case ErrNotFound:
 		var nd metadata.NotDefinedError
 		return errors.As(e.Err, &nd)
 	case ErrNotDetected:
-		return errors.Is(e.Err, errNoServer) || errors.Is(e.Err, errForeign)
+		return errors.Is(e.Err, errNoServer) || errors.Is(e.Err, errNotMetadata)
 	}
 	return false
 }
 
-// Get reads one key, such as "instance/attributes/accelerator-type". It repeats a request that a
-// second attempt may cure. Errors are [*MetadataError]s.
+// Get returns the value of a key, such as "instance/attributes/accelerator-type". It retries
+// temporary failures. Errors are [*MetadataError] values.
 func (c *MetadataClient) Get(ctx context.Context, key string) (string, error) {
 	value := ""
-	err := c.retry.do(ctx, "get", c.again(key), func(ctx context.Context) error {
+	err := c.retry.call(ctx, "get", c.retryable(key), func(ctx context.Context) error {
 		var err error
 		value, err = c.client.GetWithContext(ctx, key)
 		return err
@@ -116,20 +117,20 @@ func (c *MetadataClient) Get(ctx context.Context, key string) (string, error) {
 	return value, nil
 }
 
-func (c *MetadataClient) again(key string) func(error) bool {
+func (c *MetadataClient) retryable(key string) func(error) bool {
 	return func(err error) bool {
-		ok := temporary(err)
+		ok := isTemporary(err)
 		if ok {
-			c.log.Warn("metadata server failed; trying again", "key", key, "error", err)
+			c.log.Warn("metadata server failed; retrying", "key", key, "error", err)
 		}
 		return ok
 	}
 }
 
-func temporary(err error) bool {
+func isTemporary(err error) bool {
 	var status *statusError
 	switch {
-	case errors.Is(err, errNoServer), errors.Is(err, errForeign), errors.Is(err, ErrTooLarge), errors.Is(err, ErrRedirected):
+	case errors.Is(err, errNoServer), errors.Is(err, errNotMetadata), errors.Is(err, ErrTooLarge), errors.Is(err, ErrRedirected):
 		return false
 	case errors.As(err, &status), errors.Is(err, errTransient), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, context.DeadlineExceeded):
@@ -139,8 +140,8 @@ func temporary(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// optional is Get, with "" for a key that is not there.
-func (c *MetadataClient) optional(ctx context.Context, key string) (string, error) {
+// getOptional is like Get, but returns "" if the key does not exist.
+func (c *MetadataClient) getOptional(ctx context.Context, key string) (string, error) {
 	v, err := c.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil
@@ -149,14 +150,14 @@ func (c *MetadataClient) optional(ctx context.Context, key string) (string, erro
 }
 
 // Read reads all fields of [Metadata]. The error matches [ErrNotDetected] if there is no metadata
-// server; a malformed value is a [*ParseError]. For a machine without a TPU it returns a Metadata
-// without accelerator type and endpoints.
+// server, and is a [*ParseError] for a malformed value. On a host without a TPU, the accelerator
+// type and the endpoints of the result are empty.
 func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 	md := Metadata{WorkerID: -1}
 	var err error
 	text := func(key string) (value string) {
 		if err == nil {
-			value, err = c.optional(ctx, key)
+			value, err = c.getOptional(ctx, key)
 		}
 		return value
 	}
@@ -195,7 +196,7 @@ func (c *MetadataClient) Read(ctx context.Context) (Metadata, error) {
 			return Metadata{}, err
 		}
 	}
-	// These only inform; a server that lacks them is no reason to stop.
+	// The following values are optional.
 	zone := text("instance/zone")
 	md.Zone = zone[strings.LastIndexByte(zone, '/')+1:]
 	md.Project = text("project/project-id")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// v4Values are the keys of worker 2 of a v4-32, with the shapes of "About VM metadata".
+// v4Values returns the metadata of worker 2 of a v4-32, in the format of "About VM metadata".
 func v4Values() map[string]string {
 	return map[string]string{
 		"instance/attributes/accelerator-type":         "v4-32",
@@ -57,16 +57,16 @@ func TestMetadataFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    func(http.ResponseWriter, *http.Request, int) bool
 		ctx      func(context.Context) (context.Context, context.CancelFunc)
-		want     string // value, or text of the error
-		err      error  // matched, if want is an error
+		want     string // value, or part of the error
+		err      error  // error to match, or nil
 		ok       bool
 		hits     int
-		min, max time.Duration // of bubbled time
+		min, max time.Duration // duration on the fake clock
 	}{
 		"healthy":       {ok: true, want: "v4-32", hits: 1},
 		"500 then 200":  {fault: first(2, answer(500, "oops")), ok: true, want: "v4-32", hits: 3, min: 150 * time.Millisecond, max: 300 * time.Millisecond},
 		"429 then 200":  {fault: first(1, answer(429, "")), ok: true, want: "v4-32", hits: 2, min: 50 * time.Millisecond, max: 100 * time.Millisecond},
-		"500 for ever":  {fault: first(99, answer(503, "")), want: "metadata server answered status 503", hits: 5, min: 750 * time.Millisecond, max: 1500 * time.Millisecond},
+		"500 for ever":  {fault: first(99, answer(503, "")), want: "metadata server returned status 503", hits: 5, min: 750 * time.Millisecond, max: 1500 * time.Millisecond},
 		"404":           {fault: first(99, answer(404, "")), want: "not defined", err: ErrNotFound, hits: 1},
 		"403":           {fault: first(99, answer(403, "no")), want: "403", hits: 1},
 		"slow for ever": {fault: hang, want: "failed after 5 attempts", err: context.DeadlineExceeded, hits: 5, min: 15 * time.Second, max: 17 * time.Second},
@@ -136,7 +136,7 @@ func TestMetadataFaults(t *testing.T) {
 	}
 }
 
-func TestMetadataGarbageIsAParseError(t *testing.T) {
+func TestMalformedMetadataIsParseError(t *testing.T) {
 	for key, garbage := range map[string]string{
 		"instance/attributes/tpu-env":                  "\x00\xff{]",
 		"instance/attributes/worker-network-endpoints": "{\"a\":1}",

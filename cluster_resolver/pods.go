@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// pod is what Kubernetes itself tells a pod, besides what GKE tells it of its TPU. It is only held
-// against the TPU variables: where these are not set, the pod is not part of a slice.
+// podInfo contains the variables that Kubernetes sets in a pod. They are only used to check the TPU
+// variables. Without the TPU variables, the pod is not part of a slice.
 //
-// Sources: "Pod hostname" of indexed jobs and "JOB_COMPLETION_INDEX", kubernetes.io/docs/concepts/
-// workloads/controllers/job; the names of a JobSet's pods, kubernetes-sigs/jobset,
-// api/jobset/v1alpha2/jobset_types.go.
-type pod struct {
-	// index is JOB_COMPLETION_INDEX plus one, and 0 if that is not set.
+// The sources are "Pod hostname" and "JOB_COMPLETION_INDEX" in
+// kubernetes.io/docs/concepts/workloads/controllers/job, and api/jobset/v1alpha2/jobset_types.go of
+// kubernetes-sigs/jobset for the pod names of a JobSet.
+type podInfo struct {
+	// index is JOB_COMPLETION_INDEX plus one, or 0 if it is not set.
 	index int
-	// name is HOSTNAME: the pod's name, or the machine's where the pod uses its network.
+	// name is HOSTNAME: the name of the pod, or the name of the host if the pod uses the host
+	// network.
 	name string
 }
 
-// pods holds the numbers and names that Kubernetes gives a pod against those of its slice.
-func (c *checker) pods() {
+// checkPods compares the index and name of the pod with the TPU variables.
+func (c *checker) checkPods() {
 	env := c.env
 	hosts := env.Hostnames
 	if n := len(env.ProcessAddresses); n > 0 && n == len(hosts) {
-		// GKE writes both from one list; whoever changes one of them alone gets half a slice.
+		// GKE derives both variables from one list of hosts.
 		for i, address := range env.ProcessAddresses {
 			host, _, err := net.SplitHostPort(address)
 			if err == nil && host != hosts[i] && isIP(host) == isIP(hosts[i]) {
@@ -34,22 +35,22 @@ func (c *checker) pods() {
 			}
 		}
 	}
-	if len(hosts) < 2 || env.WorkerID < 0 || env.alone() {
+	if len(hosts) < 2 || env.WorkerID < 0 || env.isSingleProcess() {
 		return
 	}
 	if env.pod.name != "" {
-		// A worker's own name at another's place: the variables were copied from that pod.
+		// If HOSTNAME is at another index, the variables were copied from another pod.
 		for i, host := range hosts {
 			first, _, _ := strings.Cut(host, ".")
 			if i != env.WorkerID && !isIP(host) && first == env.pod.name {
-				c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d, the place of HOSTNAME=%s in TPU_WORKER_HOSTNAMES", i, env.pod.name),
-					"every pod has its own number: do not write it into the pod's template")
+				c.add(FindingWorkerID, SeverityError, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d, the index of HOSTNAME=%s in TPU_WORKER_HOSTNAMES", i, env.pod.name),
+					"each pod has a different index; do not set it in the pod template")
 				return
 			}
 		}
 	}
 	if index := env.pod.index - 1; index >= 0 && index != env.WorkerID {
 		c.add(FindingWorkerID, SeverityWarning, "TPU_WORKER_ID", env.WorkerID, fmt.Sprintf("%d from JOB_COMPLETION_INDEX", index),
-			"if TPU_WORKER_ID is in the pod's template, take it out: GKE sets it")
+			"if TPU_WORKER_ID is set in the pod template, remove it; GKE sets it")
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Retry says how often and how fast a failed network call is repeated. The zero value is the
-// default. The caller's context bounds all attempts together.
+// Retry configures the repetition of failed network calls. The context of the caller limits all
+// attempts together.
 type Retry struct {
-	// Attempts is the largest number of calls; 0 stands for 5.
+	// Attempts is the maximum number of attempts. 0 means 5.
 	Attempts int
-	// Timeout bounds one call; 0 stands for 3 s.
+	// Timeout is the timeout of one attempt. 0 means 3 seconds.
 	Timeout time.Duration
-	// Base is the pause after the first failure; 0 stands for 100 ms. Each further pause is twice
-	// as long, up to Max; 0 stands for 5 s. Each pause is cut at random by up to a half, so that
-	// the hosts of a slice do not call in step.
+	// Base is the pause after the first failure; 0 means 100 milliseconds. Each further pause is
+	// twice as long, up to Max; 0 means 5 seconds. Each pause is randomly shortened by up to a
+	// half, so that the hosts of a slice do not send requests at the same time.
 	Base, Max time.Duration
-	// Sleep waits between calls, and returns early with ctx's error. Nil stands for a timer.
+	// Sleep waits between attempts, and returns ctx.Err() if ctx is done. If nil, a timer is used.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
@@ -54,8 +54,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pause is the wait after failure number n, from 0. It needs defaults filled in.
-func (r Retry) pause(n int) time.Duration {
+// backoff returns the pause after failure n, counted from 0. The defaults must be set.
+func (r Retry) backoff(n int) time.Duration {
 	d := r.Max
 	if n < 30 && r.Base<<n < r.Max && r.Base<<n > 0 {
 		d = r.Base << n
@@ -63,10 +63,10 @@ func (r Retry) pause(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// gaveUp is the error of a call that failed in all its attempts. The cause is the context's error if
-// that ended the attempts, and otherwise the last failure, which errors.Is does not find in the first
-// case: it says nothing about the server.
-func gaveUp(op string, attempts int, cause, last error) error {
+// retryError returns the error after the last attempt. The cause is the error of the context or the
+// last failure. If it is the error of the context, the last failure is included in the text but
+// cannot be unwrapped.
+func retryError(op string, attempts int, cause, last error) error {
 	reason := fmt.Sprintf("failed after %d attempts", attempts)
 	if last != nil && last != cause {
 		reason += fmt.Sprintf(" (last failure: %v)", last)
@@ -74,30 +74,30 @@ func gaveUp(op string, attempts int, cause, last error) error {
 	return &errkind.Fault{Op: op, Reason: reason, Err: cause, Class: errkind.Or(cause, errkind.UnavailableError)}
 }
 
-// do calls f until it succeeds, fails with an error that again rejects, the attempts are used up or
-// ctx ends. When ctx ends its error is the one that matches.
-func (r Retry) do(ctx context.Context, op string, again func(error) bool, f func(context.Context) error) error {
+// call calls f until it succeeds, returns an error that is not retryable, all attempts are used, or
+// ctx is done. If ctx is done, the error matches ctx.Err().
+func (r Retry) call(ctx context.Context, op string, retryable func(error) bool, f func(context.Context) error) error {
 	r = r.withDefaults()
 	var last error
 	for n := range r.Attempts {
 		if n > 0 {
-			if err := r.Sleep(ctx, r.pause(n-1)); err != nil {
-				return gaveUp(op, n, err, last)
+			if err := r.Sleep(ctx, r.backoff(n-1)); err != nil {
+				return retryError(op, n, err, last)
 			}
 		}
-		call, cancel := context.WithTimeout(ctx, r.Timeout)
-		err := f(call)
+		callCtx, cancel := context.WithTimeout(ctx, r.Timeout)
+		err := f(callCtx)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		if ended := ctx.Err(); ended != nil {
-			return gaveUp(op, n+1, ended, err)
+		if ctxErr := ctx.Err(); ctxErr != nil {
+			return retryError(op, n+1, ctxErr, err)
 		}
-		if !again(err) {
+		if !retryable(err) {
 			return err
 		}
 		last = err
 	}
-	return gaveUp(op, r.Attempts, last, last)
+	return retryError(op, r.Attempts, last, last)
 }

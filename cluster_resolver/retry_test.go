@@ -14,7 +14,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestRetryTakesACallersClock(t *testing.T) {
+func TestRetryUsesSleepOfCaller(t *testing.T) {
 	s := newMetadataServer(v4Values())
 	s.fault = func(w http.ResponseWriter, _ *http.Request, n int) bool {
 		if n < 4 {

@@ -15,12 +15,13 @@ import (
 
 var update = flag.Bool("update", false, "write the scripts' expected outputs anew")
 
-// Scripts set variables and lay out metadata/<key> files, then call
+// TestScripts runs the scripts in testdata/script. Scripts set variables, write files
+// metadata/<key>, and then call
 //
 //	resolve NAME [allow-errors]
 //
-// which prints the cluster, or the reason on stderr with failure. NAME is a resolver's name, or
-// "default" for the chain, which prints its attempts first.
+// which prints the cluster or, on failure, the error on standard error. NAME is the name of a
+// resolver, or "default" for the default chain, which also prints its attempts.
 func TestScripts(t *testing.T) {
 	closed := closedPort(t)
 	testscript.Run(t, testscript.Params{

@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
-// metadataServer answers as "About VM metadata" (cloud.google.com/compute/docs/metadata/overview)
-// and "Query VM metadata" (.../metadata/querying-metadata) show: only with the request header
-// Metadata-Flavor: Google, with that header and an ETag in the answer, 404 for an unknown key, and
-// wait_for_change, last_etag, timeout_sec for a long poll.
+// metadataServer simulates the metadata server as documented in "About VM metadata"
+// (cloud.google.com/compute/docs/metadata/overview) and "Query VM metadata"
+// (.../metadata/querying-metadata). It requires the request header Metadata-Flavor: Google and
+// returns this header with an ETag. It returns 404 for an unknown key, and supports long polls with
+// wait_for_change, last_etag and timeout_sec.
 type metadataServer struct {
 	mu      sync.Mutex
 	values  map[string]string
 	version map[string]int
 	changed chan struct{}
 	hits    map[string]int
-	// fault, if set, may answer in the server's stead; n counts requests from 1.
+	// fault, if set, can respond instead of the server. n counts requests from 1.
 	fault func(w http.ResponseWriter, r *http.Request, n int) bool
 	n     int
 }
@@ -92,7 +93,7 @@ func (s *metadataServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirect sends every request to one server, whatever address it names.
+// redirect sends every request to one server, independent of its address.
 type redirect struct {
 	host string
 	base http.RoundTripper
@@ -104,7 +105,7 @@ func (t redirect) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(r)
 }
 
-// serve starts the handler on a loopback port and returns a transport to it.
+// serve starts the handler on a loopback port and returns a transport that connects to it.
 func serve(t *testing.T, h http.Handler) http.RoundTripper {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -117,7 +118,7 @@ func serve(t *testing.T, h http.Handler) http.RoundTripper {
 	return redirect{s.Listener.Addr().String(), base}
 }
 
-// servePipe does the same over in-memory pipes, which time-bubbled tests need.
+// servePipe is like serve, but uses in-memory pipes, which tests with a fake clock require.
 func servePipe(t *testing.T, h http.Handler) http.RoundTripper {
 	t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -161,7 +162,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
 
-// env turns pairs into a Getenv.
+// env returns a Getenv for the given names and values.
 func env(pairs ...string) Getenv {
 	m := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {

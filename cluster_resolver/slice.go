@@ -5,17 +5,16 @@ import (
 	"strconv"
 )
 
-// SliceOptions holds the options that the resolvers of a TPU slice have in common. The zero value
-// is the default.
+// SliceOptions contains the options shared by the resolvers of TPU slices.
 type SliceOptions struct {
-	// JobName is the name of the TPU workers' job; "" stands for "worker".
+	// JobName is the job name of the TPU workers. "" means "worker".
 	JobName string
-	// Port is the port of a host without a port; 0 stands for [DefaultPort].
+	// Port is the port of hosts without a port. 0 means [DefaultPort].
 	Port int
-	// RPCLayer is the scheme of master addresses; "" stands for "grpc".
+	// RPCLayer is the scheme of master addresses. "" means "grpc".
 	RPCLayer string
-	// AllowErrors lets Resolve succeed in spite of findings of severity [SeverityError], and puts
-	// these findings into Cluster.Findings. Without it Resolve returns them as a [*CheckError].
+	// AllowErrors makes Resolve succeed despite findings of severity [SeverityError]; they are
+	// added to Cluster.Findings. Otherwise Resolve returns them as a [*CheckError].
 	AllowErrors bool
 }
 
@@ -25,9 +24,9 @@ func (o SliceOptions) port() int { return cmp.Or(o.Port, DefaultPort) }
 
 func (o SliceOptions) layer() string { return cmp.Or(o.RPCLayer, DefaultRPCLayer) }
 
-// slice makes the cluster of one slice out of both sources. The environment wins where it speaks,
-// because it belongs to this process; [Check] reports where the two disagree.
-func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Cluster, error) {
+// cluster builds the cluster of one slice from both sources. The environment takes precedence,
+// because it is specific to this process.
+func (o SliceOptions) cluster(resolver string, env Environment, md Metadata) (Cluster, error) {
 	c := Cluster{Source: resolver, RPCLayer: o.layer(), Findings: Check(env, md)}
 	var fatal []Finding
 	for _, f := range c.Findings {
@@ -54,9 +53,9 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 			c.TPU.Hosts = append(c.TPU.Hosts, e.Host)
 		}
 	}
-	c.TPU.ProcessBounds = orBounds(c.TPU.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
-	c.TPU.ChipsPerProcess = orBounds(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS", "CHIPS_PER_HOST_BOUNDS")
-	c.TPU.Multislice = multislice(env, md)
+	c.TPU.ProcessBounds = boundsOrMetadata(c.TPU.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
+	c.TPU.ChipsPerProcess = boundsOrMetadata(c.TPU.ChipsPerProcess, md, "TPU_CHIPS_PER_PROCESS_BOUNDS", "CHIPS_PER_HOST_BOUNDS")
+	c.TPU.Multislice = newMultislice(env, md)
 
 	addresses, id, err := o.tasks(env, md, c.TPU.Hosts)
 	if err != nil {
@@ -69,23 +68,23 @@ func (o SliceOptions) slice(resolver string, env Environment, md Metadata) (Clus
 	}
 	c.Spec = spec
 	processes := len(addresses)
-	if env.alone() {
-		processes = max(processes, len(c.TPU.Hosts)) // the others have their share of the chips
+	if env.isSingleProcess() {
+		processes = max(processes, len(c.TPU.Hosts)) // the chips are distributed over all hosts
 	}
 	c.NumAccelerators = devicesPerTask(c, processes)
 	c.AcceleratorsInferred = c.NumAccelerators > 0
 	return c, nil
 }
 
-// tasks are the addresses of the processes and the place of this one among them.
+// tasks returns the addresses of the processes and the index of this process.
 func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addresses []string, id int, err error) {
 	worker, workerName := env.WorkerID, "TPU_WORKER_ID"
-	if worker < 0 && md.known() {
+	if worker < 0 && md.isPresent() {
 		worker, workerName = md.WorkerID, "agent-worker-number"
 	}
 	addresses = env.ProcessAddresses
 	if len(addresses) == 0 {
-		if env.alone() && len(hosts) > 1 {
+		if env.isSingleProcess() && len(hosts) > 1 {
 			own := "localhost"
 			if worker >= 0 && worker < len(hosts) {
 				own = hosts[worker]
@@ -99,30 +98,30 @@ func (o SliceOptions) tasks(env Environment, md Metadata, hosts []string) (addre
 	n := len(addresses)
 	id, idName := env.TaskID, "CLOUD_TPU_TASK_ID"
 	if id < 0 {
-		// A worker's number is a process's number only where each worker runs one.
+		// The worker index is the process index only if each worker has one process.
 		if len(hosts) > 0 && n != len(hosts) && n > 1 {
 			return nil, 0, parseError("CLOUD_TPU_TASK_ID", "", "not set, with "+strconv.Itoa(n)+" processes on "+
-				strconv.Itoa(len(hosts))+" hosts", "set it to this process's place in TPU_PROCESS_ADDRESSES")
+				strconv.Itoa(len(hosts))+" hosts", "set it to the index of this process in TPU_PROCESS_ADDRESSES")
 		}
 		id, idName = worker, workerName
-		if n == 1 && (env.WorkerID < 0 || env.alone() || len(env.ProcessAddresses) == 1) {
-			id = 0 // a job of one process, whatever the number of its host in the slice
+		if n == 1 && (env.WorkerID < 0 || env.isSingleProcess() || len(env.ProcessAddresses) == 1) {
+			id = 0 // the only process has index 0, independent of the index of its host
 		}
 	}
 	switch {
 	case id < 0:
 		return nil, 0, parseError("TPU_WORKER_ID", "", "not set, with "+strconv.Itoa(n)+" workers",
-			"set it to this worker's place in the list of workers")
+			"set it to the index of this worker in the list of workers")
 	case id >= n:
 		return nil, 0, parseError(idName, strconv.Itoa(id), "out of range, with "+strconv.Itoa(n)+" tasks",
-			"write a number below that")
+			"use a smaller number")
 	}
 	return addresses, id, nil
 }
 
-// orBounds takes the metadata's bounds where the environment has none. They are extra facts: one
-// that does not parse is left out.
-func orBounds(b Bounds, md Metadata, keys ...string) Bounds {
+// boundsOrMetadata returns b, or the bounds in the metadata if b is zero. Malformed bounds in the
+// metadata are ignored.
+func boundsOrMetadata(b Bounds, md Metadata, keys ...string) Bounds {
 	for _, k := range keys {
 		if b != (Bounds{}) {
 			break
@@ -134,20 +133,20 @@ func orBounds(b Bounds, md Metadata, keys ...string) Bounds {
 	return b
 }
 
-func multislice(env Environment, md Metadata) Multislice {
+func newMultislice(env Environment, md Metadata) Multislice {
 	m := env.Megascale
-	if !m.complete() {
-		told, errs := parseMegascale(md.TPUEnv.Get)
-		if len(errs) > 0 || !told.complete() {
+	if !m.isComplete() {
+		fromMetadata, errs := parseMegascale(md.TPUEnv.Get)
+		if len(errs) > 0 || !fromMetadata.isComplete() {
 			return Multislice{}
 		}
-		m = told
+		m = fromMetadata
 	}
 	return Multislice(m)
 }
 
-// devicesPerTask infers the devices that the runtime makes for one task; 0 where the type is not
-// known or the chips do not divide among the tasks.
+// devicesPerTask infers the number of devices that the runtime creates for a task. It returns 0 if
+// the type is unknown or the chips cannot be divided equally among the tasks.
 func devicesPerTask(c Cluster, tasks int) int {
 	a, err := parseAccelerator("", c.TPU.AcceleratorType)
 	if err != nil {
@@ -160,7 +159,7 @@ func devicesPerTask(c Cluster, tasks int) int {
 	case bounds != Bounds{} && bounds[3] > 0:
 		return bounds.Size()
 	case bounds != Bounds{}:
-		return bounds.chips() * perChip
+		return bounds.chipCount() * perChip
 	case tasks > 0 && a.chips%tasks == 0:
 		return a.chips / tasks * perChip
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAllowErrorsKeepsTheFindings(t *testing.T) {
+func TestAllowErrorsKeepsFindings(t *testing.T) {
 	e := env("TPU_WORKER_HOSTNAMES", "a,b,c", "TPU_WORKER_ID", "1", "TPU_HOST_BOUNDS", "1,1,4")
 	got, err := GKE{Getenv: e, SliceOptions: SliceOptions{AllowErrors: true, JobName: "tpu", Port: 99}}.Resolve(t.Context())
 	require.NoError(t, err)
@@ -16,9 +16,9 @@ func TestAllowErrorsKeepsTheFindings(t *testing.T) {
 	assert.Equal(t, `{"tpu":["a:99","b:99","c:99"]}`, got.Spec.String())
 }
 
-// What a process is told of its slice, and what the resolver makes of it: facts that agree, and
-// what a table of accelerators says otherwise.
-func TestWhatIsInferredFromTheTypeIsNoErrorOfTheFacts(t *testing.T) {
+// The tables contain environments that are consistent, although they differ from the values
+// inferred from the accelerator type.
+func TestDifferenceFromInferredValuesIsWarning(t *testing.T) {
 	for name, c := range map[string]struct {
 		env      Getenv
 		spec     string
@@ -107,7 +107,7 @@ func TestWhatIsInferredFromTheTypeIsNoErrorOfTheFacts(t *testing.T) {
 	}
 }
 
-func TestOneHostOfASliceMayComputeAlone(t *testing.T) {
+func TestOneHostOfSliceCanRunAlone(t *testing.T) {
 	values := map[string]string{
 		"instance/attributes/accelerator-type":         "v4-16",
 		"instance/attributes/agent-worker-number":      "1",
@@ -130,7 +130,7 @@ func TestOneHostOfASliceMayComputeAlone(t *testing.T) {
 	}
 }
 
-func TestALocalHostOfASliceComputesAlone(t *testing.T) {
+func TestLocalhostOfSliceRunsAlone(t *testing.T) {
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(v4Values()))})
 	got, err := TPUVM{Metadata: md, Getenv: env("TPU_WORKER_HOSTNAMES", "localhost", "TPU_ACCELERATOR_TYPE", "v4-8")}.Resolve(t.Context())
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestALocalHostOfASliceComputesAlone(t *testing.T) {
 	assert.Equal(t, 4, got.NumAccelerators)
 }
 
-func TestAHostWithoutTheListOfWorkersIsAloneWhereTheGridSaysSo(t *testing.T) {
+func TestHostWithoutWorkerListUsesProcessBounds(t *testing.T) {
 	for tpuEnv, want := range map[string]bool{"HOST_BOUNDS: '1,1,1'\n": true, "HOST_BOUNDS: '1,1,2'\n": false, "TPU_PROCESS_BOUNDS: '1,1,1,1'\n": true} {
 		md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(map[string]string{
 			"instance/attributes/accelerator-type": "tpu9x-32", "instance/attributes/tpu-env": tpuEnv}))})

@@ -12,28 +12,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ClusterSpec says which tasks each job has and where each task listens: TensorFlow's
+// ClusterSpec contains the tasks of each job and their addresses. It corresponds to TensorFlow's
 // tf.train.ClusterSpec. Task indices start at 0 and may have gaps. A ClusterSpec is an immutable
-// value, safe for concurrent use. Its zero value is the empty cluster, of this one process.
+// value and safe for concurrent use. The zero value is an empty cluster, which represents a job
+// with only this process.
 type ClusterSpec struct {
-	jobs []jobSpec // by name
+	jobs []jobSpec // sorted by name
 }
 
 type jobSpec struct {
 	name  string
-	tasks []TaskAddress // by index
+	tasks []TaskAddress // sorted by index
 }
 
 // TaskAddress is the address of one task of a job.
 type TaskAddress struct {
-	// Index is the task's index in its job, from 0.
+	// Index is the index of the task in its job, from 0.
 	Index int
-	// Address is "host:port", or any text that a [Simple] cluster was given.
+	// Address is "host:port", or any text for a [Simple] cluster.
 	Address string
 }
 
-// NewClusterSpec returns a spec whose jobs are dense: position i of a list holds the address of
-// task i. It does not keep the map. A [*ParseError] names an empty job name or address.
+// NewClusterSpec returns a spec in which task i of a job has the address at index i. It copies the
+// map. An empty job name or address is a [*ParseError].
 func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	sparse := make(map[string]map[int]string, len(jobs))
 	for name, addresses := range jobs {
@@ -46,8 +47,8 @@ func NewClusterSpec(jobs map[string][]string) (ClusterSpec, error) {
 	return NewSparseClusterSpec(sparse)
 }
 
-// NewSparseClusterSpec returns a spec from task indices, which may have gaps. It does not keep the
-// maps. A [*ParseError] names an empty job name or address, or a negative index.
+// NewSparseClusterSpec returns a spec from task indices, which may have gaps. It copies the maps.
+// An empty job name, an empty address and a negative index are [*ParseError] values.
 func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 	var s ClusterSpec
 	for _, name := range slices.Sorted(maps.Keys(jobs)) {
@@ -63,10 +64,10 @@ func NewSparseClusterSpec(jobs map[string]map[int]string) (ClusterSpec, error) {
 	return s, s.checkSize()
 }
 
-// maxTasks bounds the tasks of all jobs, and so the jobs.
+// maxTasks is the maximum number of tasks of all jobs, and of jobs.
 const maxTasks = 4 * maxWorkers
 
-// checkSize refuses more tasks than any job has.
+// checkSize returns an error if there are too many jobs or tasks.
 func (s ClusterSpec) checkSize() error {
 	if len(s.jobs) > maxTasks || s.Len() > maxTasks {
 		return parseError("cluster", "", "more than "+strconv.Itoa(maxTasks)+" tasks", "")
@@ -74,15 +75,15 @@ func (s ClusterSpec) checkSize() error {
 	return nil
 }
 
-// checkAddresses returns an error if two tasks, of one job or of two, have the same address. Addresses
-// are compared with the default port, and names in lower case.
+// checkAddresses returns an error if two tasks have the same address. It compares canonical
+// addresses with the default port.
 func (s ClusterSpec) checkAddresses() error {
 	seen := make(map[string]Task, s.Len())
 	for task, address := range s.All() {
-		key := addressKey(address, DefaultPort)
+		key := canonicalAddress(address, DefaultPort)
 		if first, ok := seen[key]; ok {
 			return parseError(fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID), address,
-				fmt.Sprintf("address given twice, also to %s[%d]", first.Type, first.ID), "give each task an address of its own")
+				fmt.Sprintf("%s[%d] has the same address", first.Type, first.ID), "use a different address for each task")
 		}
 		seen[key] = task
 	}
@@ -94,7 +95,7 @@ func (j jobSpec) check() error {
 		return parseError("cluster", "", "empty job name", `name it, such as "worker"`)
 	}
 	if len(j.tasks) > maxWorkers {
-		return parseError("cluster."+cut(j.name), "", "more than "+strconv.Itoa(maxWorkers)+" tasks", "")
+		return parseError("cluster."+truncate(j.name), "", "more than "+strconv.Itoa(maxWorkers)+" tasks", "")
 	}
 	for _, t := range j.tasks {
 		source := "cluster." + j.name
@@ -108,7 +109,7 @@ func (j jobSpec) check() error {
 	return nil
 }
 
-// Jobs returns the job names, sorted. The slice belongs to the caller.
+// Jobs returns the sorted job names in a new slice.
 func (s ClusterSpec) Jobs() []string {
 	names := make([]string, len(s.jobs))
 	for i, j := range s.jobs {
@@ -125,7 +126,7 @@ func (s ClusterSpec) job(name string) (jobSpec, bool) {
 	return s.jobs[i], true
 }
 
-// NumTasks returns the number of a job's tasks, without gaps, and 0 if there is no such job.
+// NumTasks returns the number of tasks of a job, or 0 if the job does not exist.
 func (s ClusterSpec) NumTasks(job string) int {
 	j, _ := s.job(job)
 	return len(j.tasks)
@@ -140,21 +141,21 @@ func (s ClusterSpec) Len() int {
 	return n
 }
 
-// Tasks returns a job's tasks by ascending index, or an error that matches [ErrNoTask]. The slice belongs to the
-// caller.
+// Tasks returns the tasks of a job, sorted by index, in a new slice. The error matches [ErrNoTask]
+// if the job does not exist.
 func (s ClusterSpec) Tasks(job string) ([]TaskAddress, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return nil, noJob(job, s.Jobs())
+		return nil, noJobError(job, s.Jobs())
 	}
 	return slices.Clone(j.tasks), nil
 }
 
-// Address returns the address of one task, or an error that matches [ErrNoTask].
+// Address returns the address of a task. The error matches [ErrNoTask] if the task does not exist.
 func (s ClusterSpec) Address(job string, index int) (string, error) {
 	j, ok := s.job(job)
 	if !ok {
-		return "", noJob(job, s.Jobs())
+		return "", noJobError(job, s.Jobs())
 	}
 	i, ok := slices.BinarySearchFunc(j.tasks, index, func(t TaskAddress, n int) int { return cmp.Compare(t.Index, n) })
 	if !ok {
@@ -165,12 +166,12 @@ func (s ClusterSpec) Address(job string, index int) (string, error) {
 		if len(j.tasks) > 16 {
 			have = append(have, "...")
 		}
-		return "", &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no task with index %d in job %q (indices: [%s])", index, cut(job), strings.Join(have, ", "))}
+		return "", &errkind.Fault{Match: ErrNoTask, Reason: fmt.Sprintf("no task with index %d in job %q (indices: [%s])", index, truncate(job), strings.Join(have, ", "))}
 	}
 	return j.tasks[i].Address, nil
 }
 
-// All iterates over all tasks and their addresses: jobs by name, tasks by index.
+// All iterates over all tasks and their addresses, sorted by job name and index.
 func (s ClusterSpec) All() iter.Seq2[Task, string] {
 	return func(yield func(Task, string) bool) {
 		for _, j := range s.jobs {
@@ -183,14 +184,14 @@ func (s ClusterSpec) All() iter.Seq2[Task, string] {
 	}
 }
 
-// Equal reports whether two specs have the same jobs, tasks and addresses.
+// Equal reports whether both specs have the same jobs, tasks and addresses.
 func (s ClusterSpec) Equal(o ClusterSpec) bool {
 	return slices.EqualFunc(s.jobs, o.jobs, func(a, b jobSpec) bool {
 		return a.name == b.name && slices.Equal(a.tasks, b.tasks)
 	})
 }
 
-// String returns the JSON form.
+// String returns the JSON form of the spec.
 func (s ClusterSpec) String() string {
 	b, err := s.MarshalJSON()
 	if err != nil {

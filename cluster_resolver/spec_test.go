@@ -14,7 +14,7 @@ func mustSpec(t *testing.T, jobs map[string][]string) ClusterSpec {
 	return s
 }
 
-func TestClusterSpecLooksUpByJobAndIndex(t *testing.T) {
+func TestClusterSpecAddress(t *testing.T) {
 	s := mustSpec(t, map[string][]string{"worker": {"w0:1", "w1:1"}, "ps": {"p0:1"}})
 	assert.Equal(t, []string{"ps", "worker"}, s.Jobs())
 	assert.Equal(t, 2, s.NumTasks("worker"))
@@ -24,7 +24,7 @@ func TestClusterSpecLooksUpByJobAndIndex(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "w1:1", a)
 
-	// TensorFlow's texts name job and index the same way.
+	// TensorFlow's messages describe the job and index in the same way.
 	_, err = s.Address("worker", 9)
 	require.ErrorIs(t, err, ErrNoTask)
 	assert.ErrorContains(t, err, `no task with index 9 in job "worker" (indices: [0, 1])`)
@@ -36,7 +36,7 @@ func TestClusterSpecLooksUpByJobAndIndex(t *testing.T) {
 	assert.ErrorContains(t, err, "no task with index -1")
 }
 
-func TestClusterSpecKeepsNothingOfItsInput(t *testing.T) {
+func TestClusterSpecCopiesInput(t *testing.T) {
 	in := map[string][]string{"worker": {"a:1"}}
 	s := mustSpec(t, in)
 	in["worker"][0] = "changed:1"

@@ -10,8 +10,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MarshalJSON writes jobs by name. A dense job is a list of addresses, one with gaps an object from
-// index to address: the two forms that TF_CONFIG knows.
+// MarshalJSON returns the jobs in the format of TF_CONFIG, sorted by name. A job is a list of
+// addresses, or an object from index to address if its indices have gaps.
 func (s ClusterSpec) MarshalJSON() ([]byte, error) {
 	jobs := make(map[string]any, len(s.jobs))
 	for _, j := range s.jobs {
@@ -28,8 +28,8 @@ func (s ClusterSpec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jobs)
 }
 
-// UnmarshalJSON reads both forms that [ClusterSpec.MarshalJSON] writes. A job or an index given
-// twice is a [*ParseError], not a silent last-one-wins.
+// UnmarshalJSON parses the format of [ClusterSpec.MarshalJSON]. A repeated job or index is a
+// [*ParseError].
 func (s *ClusterSpec) UnmarshalJSON(data []byte) error {
 	spec, err := parseSpec(data)
 	if err != nil {
@@ -44,7 +44,7 @@ func parseSpec(data []byte) (ClusterSpec, error) {
 	if len(data) > maxSpec {
 		return s, parseError("cluster", string(data[:maxQuoted+1]), "longer than "+strconv.Itoa(maxSpec>>20)+" MiB", "")
 	}
-	err := eachMember("cluster", data, func(name string, value json.RawMessage) error {
+	err := forEachMember("cluster", data, func(name string, value json.RawMessage) error {
 		j := jobSpec{name: name}
 		if err := parseTasks(&j, value); err != nil {
 			return err
@@ -62,7 +62,7 @@ func parseSpec(data []byte) (ClusterSpec, error) {
 	return s, s.checkSize()
 }
 
-// maxSpec bounds the text of a cluster, in bytes.
+// maxSpec is the maximum length of the JSON form in bytes.
 const maxSpec = 16 << 20
 
 func parseTasks(j *jobSpec, value json.RawMessage) error {
@@ -73,7 +73,7 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 			e.Err = err
 			return e
 		}
-		// One by one, so that a list that is too long is left in the middle.
+		// Decode one address at a time to stop early if the list is too long.
 		d := json.NewDecoder(bytes.NewReader(value))
 		if _, err := d.Token(); err != nil {
 			return bad(err)
@@ -87,9 +87,9 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 		}
 		return nil
 	}
-	err := eachMember(source, value, func(key string, v json.RawMessage) error {
+	err := forEachMember(source, value, func(key string, v json.RawMessage) error {
 		i, err := strconv.Atoi(key)
-		// "01" and "1" would be two keys for one task.
+		// Reject other spellings such as "01", which would be a second key for the same task.
 		if err != nil || i < 0 || strconv.Itoa(i) != key {
 			return parseError(source, key, "task index is not a plain number from 0 up", `write {"0": "host:port", ...}`)
 		}
@@ -106,10 +106,10 @@ func parseTasks(j *jobSpec, value json.RawMessage) error {
 	return err
 }
 
-// eachMember walks the members of one JSON object in order. encoding/json alone keeps the last of
-// two equal keys, which would drop a whole job without a word.
-func eachMember(source string, data []byte, f func(name string, value json.RawMessage) error) error {
-	shape := func(err error) error {
+// forEachMember calls f for the members of a JSON object, in order, and rejects duplicate keys.
+// encoding/json would ignore all but the last of them.
+func forEachMember(source string, data []byte, f func(name string, value json.RawMessage) error) error {
+	objectError := func(err error) error {
 		e := parseError(source, string(data), "not a JSON object", `write {"worker": ["host:port", ...]}`)
 		e.Err = err
 		return e
@@ -117,27 +117,27 @@ func eachMember(source string, data []byte, f func(name string, value json.RawMe
 	d := json.NewDecoder(bytes.NewReader(data))
 	t, err := d.Token()
 	if err != nil {
-		return shape(err)
+		return objectError(err)
 	}
 	if t != json.Delim('{') {
-		return shape(nil)
+		return objectError(nil)
 	}
 	seen := map[string]bool{}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return shape(err)
+			return objectError(err)
 		}
 		name, ok := t.(string)
 		if !ok {
-			return shape(errkind.New(errkind.ValueError, "key is not a string"))
+			return objectError(errkind.New(errkind.ValueError, "key is not a string"))
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return shape(err)
+			return objectError(err)
 		}
 		if seen[name] {
-			return parseError(source, name, "key given twice", "keep one of them")
+			return parseError(source, name, "duplicate key", "remove one of them")
 		}
 		seen[name] = true
 		if err := f(name, value); err != nil {
@@ -145,10 +145,10 @@ func eachMember(source string, data []byte, f func(name string, value json.RawMe
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return shape(err)
+		return objectError(err)
 	}
 	if d.More() {
-		return shape(errkind.New(errkind.ValueError, "text after the object"))
+		return objectError(errkind.New(errkind.ValueError, "text after the object"))
 	}
 	return nil
 }

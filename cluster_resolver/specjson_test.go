@@ -28,10 +28,10 @@ func TestClusterSpecJSONRoundTripsDenseAndSparse(t *testing.T) {
 	}
 }
 
-func TestClusterSpecJSONRefusesWhatWouldLoseTasks(t *testing.T) {
+func TestClusterSpecJSONRejectsDuplicates(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"worker":["a:1"],"worker":["b:1"]}`: "given twice",
-		`{"worker":{"0":"a:1","0":"b:1"}}`:    "given twice",
+		`{"worker":["a:1"],"worker":["b:1"]}`: "duplicate key",
+		`{"worker":{"0":"a:1","0":"b:1"}}`:    "duplicate key",
 		`{"worker":{"00":"a:1"}}`:             "not a plain number",
 		`{"worker":{"-1":"a:1"}}`:             "not a plain number",
 		`{"worker":{"x":"a:1"}}`:              "not a plain number",

@@ -14,25 +14,26 @@ import (
 
 const (
 	tfConfigName = "tf_config"
-	// maxTFConfig bounds the text, in bytes: no environment variable is longer.
+	// maxTFConfig is the maximum length of the variable in bytes.
 	maxTFConfig = 1 << 20
 )
 
-// TFConfig resolves a cluster from the variable TF_CONFIG: TensorFlow's TFConfigClusterResolver.
+// TFConfig resolves a cluster from the variable TF_CONFIG. It corresponds to TensorFlow's
+// TFConfigClusterResolver.
 //
 //	{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222", "host2:2222"]},
 //	 "task": {"type": "worker", "index": 1}, "rpc_layer": "grpc"}
 //
-// If the variable is not set, the error matches [ErrNotDetected]; if it is malformed, the error is
-// a [*ParseError]. An address is a host, with or without a port from 1 to 65535; an error names the
-// entry. Two tasks of the cluster cannot have one address. A task index may be a number or a string of digits. The evaluator need not be in the
-// cluster; every other task must be.
+// The error matches [ErrNotDetected] if the variable is not set, and is a [*ParseError] if it is
+// malformed. An address is a host with or without a port. Tasks must have different addresses. The
+// task index can be a number or a string. The task must be in the cluster, unless it is the
+// evaluator.
 type TFConfig struct {
-	// Getenv reads the environment. Nil stands for an empty environment.
+	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv
-	// Task, if its Type is set, replaces the task in the variable.
+	// Task overrides the task in the variable if its Type is set.
 	Task Task
-	// RPCLayer, if set, replaces rpc_layer of the variable, whose default is "grpc".
+	// RPCLayer overrides rpc_layer in the variable, whose default is "grpc".
 	RPCLayer string
 }
 
@@ -61,14 +62,14 @@ func (r TFConfig) Resolve(context.Context) (Cluster, error) {
 	return c, nil
 }
 
-// ParseTFConfig reads the text of a TF_CONFIG; "{}" is the empty cluster. It ignores unknown keys,
-// because other tools put their own keys there. Errors are [*ParseError]s.
+// ParseTFConfig parses the value of TF_CONFIG. "{}" is an empty cluster. Unknown keys are ignored
+// because other tools use them. Errors are [*ParseError] values.
 func ParseTFConfig(text string) (Cluster, error) {
 	c := Cluster{Source: tfConfigName, RPCLayer: DefaultRPCLayer}
 	if len(text) > maxTFConfig {
 		return Cluster{}, parseError("TF_CONFIG", text, "longer than 1 MiB", "")
 	}
-	err := eachMember("TF_CONFIG", []byte(text), func(name string, value json.RawMessage) error {
+	err := forEachMember("TF_CONFIG", []byte(text), func(name string, value json.RawMessage) error {
 		var err error
 		switch name {
 		case "cluster":
@@ -76,11 +77,11 @@ func ParseTFConfig(text string) (Cluster, error) {
 		case "task":
 			c.Task, err = parseTask(value)
 		case "rpc_layer":
-			err = stringMember(name, value, &c.RPCLayer)
+			err = parseString(name, value, &c.RPCLayer)
 		case "environment":
-			err = stringMember(name, value, &c.Environment)
+			err = parseString(name, value, &c.Environment)
 		case "session_master":
-			err = stringMember(name, value, &c.SessionMaster)
+			err = parseString(name, value, &c.SessionMaster)
 		}
 		return err
 	})
@@ -96,11 +97,11 @@ func ParseTFConfig(text string) (Cluster, error) {
 	return c, nil
 }
 
-func stringMember(name string, value json.RawMessage, to *string) error {
+func parseString(name string, value json.RawMessage, dst *string) error {
 	if bytes.Equal(value, []byte("null")) {
 		return nil
 	}
-	if err := json.Unmarshal(value, to); err != nil {
+	if err := json.Unmarshal(value, dst); err != nil {
 		return parseError(name, string(value), "not a string", "")
 	}
 	return nil
@@ -109,10 +110,10 @@ func stringMember(name string, value json.RawMessage, to *string) error {
 func parseTask(value json.RawMessage) (Task, error) {
 	var t Task
 	hasIndex := false
-	err := eachMember("task", value, func(name string, v json.RawMessage) error {
+	err := forEachMember("task", value, func(name string, v json.RawMessage) error {
 		switch name {
 		case "type":
-			return stringMember("task.type", v, &t.Type)
+			return parseString("task.type", v, &t.Type)
 		case "index":
 			digits := string(v)
 			if s, err := strconv.Unquote(digits); err == nil {
@@ -129,7 +130,7 @@ func parseTask(value json.RawMessage) (Task, error) {
 		return Task{}, err
 	case t.Type == "" && hasIndex:
 		return Task{}, parseError("task", string(value), "index without a type", `write {"type": "worker", "index": 0}`)
-	case t.Type != "" && !hasIndex: // every worker would be worker 0, and the chief
+	case t.Type != "" && !hasIndex: // with a default of 0, every worker would be worker 0
 		return Task{}, parseError("task", string(value), "type without an index", `write {"type": "worker", "index": 0}`)
 	}
 	return t, nil
@@ -142,15 +143,16 @@ func checkTFCluster(c Cluster) error {
 		}
 	}
 	for task, address := range c.Spec.All() {
-		// The text stays as it is: a port is not put in, and a scheme is not taken away.
-		if _, err := parseAddress(fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID), strings.TrimPrefix(address, DefaultRPCLayer+"://"), DefaultPort); err != nil {
+		// The address is only validated; it keeps its scheme and gets no default port.
+		source := fmt.Sprintf("cluster.%s[%d]", task.Type, task.ID)
+		if _, err := parseAddress(source, strings.TrimPrefix(address, DefaultRPCLayer+"://"), DefaultPort); err != nil {
 			return err
 		}
 	}
 	if err := c.Spec.checkAddresses(); err != nil {
 		return err
 	}
-	if c.RPCLayer != "" && !layerForm.MatchString(c.RPCLayer) {
+	if c.RPCLayer != "" && !schemePattern.MatchString(c.RPCLayer) {
 		return parseError("rpc_layer", c.RPCLayer, "not the name of a protocol", `write "grpc"`)
 	}
 	if strings.ContainsFunc(c.SessionMaster, func(r rune) bool {
@@ -161,8 +163,8 @@ func checkTFCluster(c Cluster) error {
 	return checkTask(c)
 }
 
-// layerForm is the form of a URL's scheme.
-var layerForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+// schemePattern matches the scheme of a URL.
+var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 func checkTask(c Cluster) error {
 	if !c.Task.Known() || c.Spec.Len() == 0 || (c.Task.Type == JobEvaluator && c.Spec.NumTasks(JobEvaluator) == 0) {

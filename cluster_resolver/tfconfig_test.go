@@ -42,7 +42,7 @@ func TestTFConfigResolvesTaskAndMaster(t *testing.T) {
 			assert.Equal(t, c.master, m)
 		})
 	}
-	// The evaluator stands outside of the cluster.
+	// The evaluator need not be in the cluster.
 	got, err := ParseTFConfig(`{` + cluster + `,"task":{"type":"evaluator","index":0}}`)
 	require.NoError(t, err)
 	assert.False(t, got.IsChief())
@@ -50,7 +50,7 @@ func TestTFConfigResolvesTaskAndMaster(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNoTask)
 }
 
-func TestTFConfigMalformedNamesThePlace(t *testing.T) {
+func TestTFConfigErrorContainsLocation(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:                                      "TF_CONFIG: not a JSON object",
 		`worker`:                                 "TF_CONFIG: not a JSON object",
@@ -64,7 +64,7 @@ func TestTFConfigMalformedNamesThePlace(t *testing.T) {
 		`{"task":{"type":"worker","index":1.5}}`: "TF_CONFIG.task.index: not an index",
 		`{"task":{"type":7,"index":0}}`:          "TF_CONFIG.task.type: not a string",
 		`{"rpc_layer":1}`:                        "TF_CONFIG.rpc_layer: not a string",
-		`{"cluster":{},"cluster":{}}`:            "TF_CONFIG: key given twice",
+		`{"cluster":{},"cluster":{}}`:            "TF_CONFIG: duplicate key",
 		`{"cluster":{"chief":["a:1","b:1"]}}`:    "TF_CONFIG.cluster.chief: at most one task",
 		`{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":1}}`:        "task is not in the cluster",
 		`{"cluster":{"worker":["a:1"]},"task":{"type":"trainer","index":0}}`:       "no such job in cluster",
@@ -81,7 +81,7 @@ func TestTFConfigMalformedNamesThePlace(t *testing.T) {
 	}
 }
 
-func TestTFConfigRefusesWhatIsNoAddress(t *testing.T) {
+func TestTFConfigRejectsInvalidAddresses(t *testing.T) {
 	for address, want := range map[string]string{
 		"b:1\r\nHost: x":     "not an address",
 		"b\r\n:1":            "not an address",
@@ -138,7 +138,7 @@ func TestTFConfigUnsetIsNotDetected(t *testing.T) {
 	}
 }
 
-func TestTFConfigTaskCanBeReplaced(t *testing.T) {
+func TestTFConfigTaskCanBeOverridden(t *testing.T) {
 	e := env("TF_CONFIG", `{"cluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":0}}`)
 	got, err := TFConfig{Getenv: e, Task: Task{"worker", 1}, RPCLayer: "http"}.Resolve(t.Context())
 	require.NoError(t, err)
@@ -149,23 +149,23 @@ func TestTFConfigTaskCanBeReplaced(t *testing.T) {
 	assert.ErrorContains(t, err, "task is not in the cluster")
 }
 
-// Two tasks cannot have one address, however it is spelled, in one job or in two, in TF_CONFIG and in
-// every other list of hosts.
-func TestOneAddressBelongsToOneTask(t *testing.T) {
+// All spellings of an address are equal, within a job and between jobs, in TF_CONFIG and in all
+// other lists of hosts.
+func TestTasksMustHaveDifferentAddresses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"worker":["n1:2222","n1:2222"]}`:                              "TF_CONFIG.cluster.worker[1]: address given twice, also to worker[0]",
-		`{"worker":{"0":"n1:1","7":"n1:1"}}`:                            "worker[7]: address given twice, also to worker[0]",
-		`{"chief":["n1:1"],"worker":["n2:1","n1:1"]}`:                   "worker[1]: address given twice, also to chief[0]",
-		`{"ps":["n1:1"],"worker":["n1:1"]}`:                             "worker[0]: address given twice, also to ps[0]",
-		`{"evaluator":["n1:1"],"worker":["n1:1"]}`:                      "worker[0]: address given twice, also to evaluator[0]",
-		`{"worker":["Host-1:2222","host-1:2222"]}`:                      "given twice",
-		`{"worker":["n1","n1:8470"]}`:                                   "given twice",
-		`{"worker":["grpc://n1:1","n1:1"]}`:                             "given twice",
-		`{"worker":["n1:80","n1:0080"]}`:                                "given twice",
-		`{"worker":["n1.:1","n1:1"]}`:                                   "given twice",
-		`{"worker":["[::1]:1","[0:0::1]:1"]}`:                           "given twice",
-		`{"worker":["::1","[::1]:8470"]}`:                               "given twice",
-		`{"worker":["10.0.0.1:1","[::ffff:10.0.0.1]:1"]}`:               "given twice",
+		`{"worker":["n1:2222","n1:2222"]}`:                              "TF_CONFIG.cluster.worker[1]: worker[0] has the same address",
+		`{"worker":{"0":"n1:1","7":"n1:1"}}`:                            "worker[7]: worker[0] has the same address",
+		`{"chief":["n1:1"],"worker":["n2:1","n1:1"]}`:                   "worker[1]: chief[0] has the same address",
+		`{"ps":["n1:1"],"worker":["n1:1"]}`:                             "worker[0]: ps[0] has the same address",
+		`{"evaluator":["n1:1"],"worker":["n1:1"]}`:                      "worker[0]: evaluator[0] has the same address",
+		`{"worker":["Host-1:2222","host-1:2222"]}`:                      "has the same address",
+		`{"worker":["n1","n1:8470"]}`:                                   "has the same address",
+		`{"worker":["grpc://n1:1","n1:1"]}`:                             "has the same address",
+		`{"worker":["n1:80","n1:0080"]}`:                                "has the same address",
+		`{"worker":["n1.:1","n1:1"]}`:                                   "has the same address",
+		`{"worker":["[::1]:1","[0:0::1]:1"]}`:                           "has the same address",
+		`{"worker":["::1","[::1]:8470"]}`:                               "has the same address",
+		`{"worker":["10.0.0.1:1","[::ffff:10.0.0.1]:1"]}`:               "has the same address",
 		`{"worker":["n1:1","n1:2"],"ps":["n1:3"],"chief":["n1:4"]}`:     "",
 		`{"worker":["n1:8470","n2:8470"],"evaluator":["n3"]}`:           "",
 		`{"worker":["10.0.0.1:1","10.0.0.11:1"],"ps":["10.0.0.1:11"]}`:  "",
@@ -183,11 +183,11 @@ func TestOneAddressBelongsToOneTask(t *testing.T) {
 	}
 	for _, list := range []string{"n1,n1", "n1,N1", "n1,n1.", "::1,0::1"} {
 		_, err := ParseHosts("TPU_WORKER_HOSTNAMES", list)
-		assert.ErrorContains(t, err, "given twice", list)
+		assert.ErrorContains(t, err, "listed twice", list)
 	}
 	for _, list := range []string{"n1:1,N1:1", "n1,n1:5", "grpc://n1:1,n1:1"} {
 		_, err := ParseAddresses("TPU_PROCESS_ADDRESSES", list, 5)
-		assert.ErrorContains(t, err, "given twice", list)
+		assert.ErrorContains(t, err, "listed twice", list)
 	}
 	_, err := ParseEndpoints("a:b:Host,c:d:host")
 	assert.ErrorContains(t, err, "two workers with one address")
@@ -196,5 +196,5 @@ func TestOneAddressBelongsToOneTask(t *testing.T) {
 	two, err := NewClusterSpec(map[string][]string{"ps": {"N1:1"}})
 	require.NoError(t, err)
 	_, err = MergeSpecs(one, two)
-	assert.ErrorContains(t, err, "given twice")
+	assert.ErrorContains(t, err, "has the same address")
 }

@@ -6,53 +6,53 @@ import (
 	"strings"
 )
 
-// TPUEnv is the metadata attribute "tpu-env", which describes the slice to the TPU VM as keys and
-// values. It is an immutable value.
+// TPUEnv is the metadata attribute "tpu-env", which describes a slice as keys and values. It is an
+// immutable value.
 type TPUEnv struct{ values map[string]string }
 
-// maxTPUEnv bounds the text, in bytes; real ones have a few thousand.
+// maxTPUEnv is the maximum length of the attribute in bytes. Real values have a few thousand bytes.
 const maxTPUEnv = 1 << 20
 
-// ParseTPUEnv reads the attribute. Its format is the part of YAML that the service writes: one
-// "KEY: value" a line, the value plain or in single or double quotes; a line that starts with a
-// space goes on with the plain value above it. Blank lines and lines starting with '#' are skipped.
-// Errors are [*ParseError]; a key given twice is one.
+// ParseTPUEnv parses the attribute "tpu-env". The format is the subset of YAML that the service
+// writes: one "KEY: value" per line, with a plain or quoted value. A line that starts with a space
+// continues the plain value of the previous line. Blank lines and lines that start with '#' are
+// ignored. Malformed lines and duplicate keys are [*ParseError] values.
 func ParseTPUEnv(text string) (TPUEnv, error) {
 	if len(text) > maxTPUEnv {
 		return TPUEnv{}, parseError("tpu-env", text, "longer than 1 MiB", "")
 	}
 	values := map[string]string{}
-	last, plain := "", false // the last key, and whether its value may go on in the next line
+	lastKey, isPlain := "", false // only plain values can continue on the next line
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		if trimmed == "" || trimmed[0] == '#' || trimmed == "---" {
 			continue
 		}
 		if line[0] == ' ' || line[0] == '\t' {
-			if !plain {
+			if !isPlain {
 				return TPUEnv{}, parseError("tpu-env", line, "indented line without a plain value above it", "")
 			}
-			values[last] = strings.TrimSpace(values[last] + " " + trimmed)
+			values[lastKey] = strings.TrimSpace(values[lastKey] + " " + trimmed)
 			continue
 		}
 		key, value, ok := strings.Cut(trimmed, ":")
 		key = strings.TrimSpace(key)
-		if !ok || !validKey(key) {
+		if !ok || !isValidKey(key) {
 			return TPUEnv{}, parseError("tpu-env", line, "line is not KEY: value", "")
 		}
-		if _, twice := values[key]; twice {
-			return TPUEnv{}, parseError("tpu-env", key, "key given twice", "")
+		if _, exists := values[key]; exists {
+			return TPUEnv{}, parseError("tpu-env", key, "duplicate key", "")
 		}
 		var err error
-		if values[key], plain, err = unquote(strings.TrimSpace(value)); err != nil {
+		if values[key], isPlain, err = unquote(strings.TrimSpace(value)); err != nil {
 			return TPUEnv{}, err
 		}
-		last = key
+		lastKey = key
 	}
 	return TPUEnv{values}, nil
 }
 
-func validKey(s string) bool {
+func isValidKey(s string) bool {
 	if s == "" {
 		return false
 	}
@@ -72,11 +72,11 @@ func unquote(s string) (value string, plain bool, err error) {
 	quote, body := s[0], s[1:]
 	end := len(body) - 1
 	if end < 0 || body[end] != quote {
-		return "", false, parseError("tpu-env", s, "value has an opening quote only", "")
+		return "", false, parseError("tpu-env", s, "missing closing quote", "")
 	}
 	body = body[:end]
 	if quote == '\'' {
-		// A quote inside is written twice; what is left over is a stray one.
+		// A quote inside a single-quoted value is escaped by doubling it.
 		if strings.IndexByte(body, '\'') < 0 {
 			return body, false, nil
 		}
@@ -94,7 +94,7 @@ func unquote(s string) (value string, plain bool, err error) {
 		if c == '\\' {
 			i++
 			if i == len(body) {
-				return "", false, parseError("tpu-env", s, "value has an opening quote only", "")
+				return "", false, parseError("tpu-env", s, "missing closing quote", "")
 			}
 			switch body[i] {
 			case 'n':
@@ -112,16 +112,16 @@ func unquote(s string) (value string, plain bool, err error) {
 	return b.String(), false, nil
 }
 
-// Get returns the value of a key, and "" if the key is absent.
+// Get returns the value of a key, or "" if the key does not exist.
 func (e TPUEnv) Get(key string) string { return e.values[key] }
 
-// Keys returns the keys, sorted. The slice belongs to the caller.
+// Keys returns the sorted keys in a new slice.
 func (e TPUEnv) Keys() []string { return slices.Sorted(maps.Keys(e.values)) }
 
 // Len returns the number of keys.
 func (e TPUEnv) Len() int { return len(e.values) }
 
-// String returns the pairs, sorted by key, in the form that [ParseTPUEnv] reads.
+// String returns the entries, sorted by key, in the format of [ParseTPUEnv].
 func (e TPUEnv) String() string {
 	var b strings.Builder
 	for _, key := range e.Keys() {

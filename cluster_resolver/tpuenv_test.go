@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tpuEnvV4 has the keys and the quoting of a v4-32's attribute.
+// tpuEnvV4 has the keys and the quoting of the attribute of a v4-32.
 const tpuEnvV4 = `ACCELERATOR_TYPE: 'v4-32'
 ALT: 'false'
 CHIPS_PER_HOST_BOUNDS: '2,2,1'
@@ -48,13 +48,13 @@ func TestParseTPUEnv(t *testing.T) {
 		"<html>: x":                "not KEY: value",
 		" indented: x":             "indented line",
 		"A: 'x'\n more":            "indented line",
-		"A: 1\nA: 2":               "key given twice",
-		"A: 'x":                    "opening quote only",
-		"A: '":                     "opening quote only",
+		"A: 1\nA: 2":               "duplicate key",
+		"A: 'x":                    "missing closing quote",
+		"A: '":                     "missing closing quote",
 		"A: 'x'y'":                 "stray quote",
 		`A: "x"y"`:                 "stray quote",
 		`A: "\q"`:                  "unknown escape",
-		`A: "x\"`:                  "opening quote only",
+		`A: "x\"`:                  "missing closing quote",
 		strings.Repeat("A", 1<<21): "longer than 1 MiB",
 	} {
 		_, err := ParseTPUEnv(text)

@@ -7,13 +7,13 @@ import (
 
 const tpuVMName = "tpu_vm"
 
-// TPUVM resolves a cluster on a Cloud TPU VM, from the VM's metadata server. A variable of this
-// process takes precedence over the metadata. TPUVM applies if there is a metadata server that
-// knows of a TPU, unless TPU_SKIP_MDS_QUERY is set.
+// TPUVM resolves a cluster on a Cloud TPU VM from its metadata server. Environment variables take
+// precedence over the metadata. TPUVM applies if the metadata server describes a TPU and
+// TPU_SKIP_MDS_QUERY is not set.
 type TPUVM struct {
-	// Getenv reads the environment. Nil stands for an empty environment.
+	// Getenv reads the environment. If nil, the environment is empty.
 	Getenv Getenv
-	// Metadata reads the metadata server. Nil stands for a client with default options.
+	// Metadata reads the metadata server. If nil, a client with default options is used.
 	Metadata *MetadataClient
 	SliceOptions
 }
@@ -21,9 +21,9 @@ type TPUVM struct {
 // Name returns "tpu_vm".
 func (TPUVM) Name() string { return tpuVMName }
 
-// Resolve asks the metadata server. It blocks for as long as the client's [Retry] allows, or until
-// ctx ends. The error is a [*MetadataError], a [*ParseError] or, if variables contradict the
-// metadata, a [*CheckError].
+// Resolve queries the metadata server. It blocks for at most the duration of the client's [Retry],
+// or until ctx is done. The error is a [*MetadataError], a [*ParseError], or a [*CheckError] if
+// variables contradict the metadata.
 func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 	env, err := ReadEnvironment(r.Getenv)
 	if err != nil {
@@ -42,19 +42,19 @@ func (r TPUVM) Resolve(ctx context.Context) (Cluster, error) {
 		return Cluster{}, notDetected(tpuVMName, "no metadata server", err)
 	case err != nil:
 		return Cluster{}, err
-	case !md.known():
-		return Cluster{}, notDetected(tpuVMName, "the metadata server knows of no TPU on this machine", nil)
+	case !md.isPresent():
+		return Cluster{}, notDetected(tpuVMName, "the metadata server describes no TPU", nil)
 	}
 	if len(md.Endpoints) == 0 && len(env.Hostnames) == 0 && len(env.ProcessAddresses) == 0 {
-		// A TPU of one machine may come without the list. How many there are is told by the process
-		// grid; without one it is inferred.
-		bounds := orBounds(env.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
+		// The list can be absent for a TPU with one host. The number of hosts is the size of the
+		// process grid, or is inferred from the accelerator type.
+		bounds := boundsOrMetadata(env.ProcessBounds, md, "TPU_PROCESS_BOUNDS", "HOST_BOUNDS")
 		a, err := parseAccelerator("accelerator-type", md.AcceleratorType)
 		if bounds.Size() > 1 || bounds == (Bounds{}) && err == nil && a.minHosts > 1 {
-			return Cluster{}, parseError("worker-network-endpoints", "", "absent, though "+md.AcceleratorType+" has several workers",
+			return Cluster{}, parseError("worker-network-endpoints", "", "absent, but "+md.AcceleratorType+" has several workers",
 				"set TPU_WORKER_HOSTNAMES, or wait until the node is READY")
 		}
 		md.Endpoints = []Endpoint{{Host: "localhost"}}
 	}
-	return r.slice(tpuVMName, env, md)
+	return r.cluster(tpuVMName, env, md)
 }

@@ -26,7 +26,7 @@ func TestTPUVMResolvesFromMetadata(t *testing.T) {
 	assert.Equal(t, 1, s.count("instance/attributes/tpu-env"))
 }
 
-func TestTPUVMLaysTheEnvironmentOver(t *testing.T) {
+func TestTPUVMEnvironmentTakesPrecedence(t *testing.T) {
 	values := v4Values()
 	values["instance/attributes/tpu-env"] += "MEGASCALE_COORDINATOR_ADDRESS: '10.9.0.1'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(values))})
@@ -45,7 +45,7 @@ func TestTPUVMLaysTheEnvironmentOver(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNotDetected)
 }
 
-func TestTPUVMOfOneHostNeedsNoEndpoints(t *testing.T) {
+func TestTPUVMWithOneHostNeedsNoEndpoints(t *testing.T) {
 	md := NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(map[string]string{
 		"instance/attributes/accelerator-type": "v5litepod-4"}))})
 	got, err := TPUVM{Metadata: md}.Resolve(t.Context())
@@ -56,10 +56,10 @@ func TestTPUVMOfOneHostNeedsNoEndpoints(t *testing.T) {
 	md = NewMetadataClient(MetadataOptions{Transport: serve(t, newMetadataServer(map[string]string{
 		"instance/attributes/accelerator-type": "v4-32"}))})
 	_, err = TPUVM{Metadata: md}.Resolve(t.Context())
-	assert.ErrorContains(t, err, "worker-network-endpoints: absent, though v4-32 has several workers")
+	assert.ErrorContains(t, err, "worker-network-endpoints: absent, but v4-32 has several workers")
 }
 
-// counting counts the requests for each URL.
+// counting is a transport that counts the requests for each URL.
 type counting struct {
 	inner http.RoundTripper
 	mu    sync.Mutex
@@ -73,7 +73,7 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.inner.RoundTrip(r)
 }
 
-func TestTPUVMIsNotDetectedElsewhere(t *testing.T) {
+func TestTPUVMIsNotDetectedOnOtherHosts(t *testing.T) {
 	refused := redirect{closedPort(t), &http.Transport{}}
 	foreign := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("welcome")) }))
 	plainVM := serve(t, newMetadataServer(map[string]string{"instance/zone": "projects/1/zones/z"}))
@@ -83,7 +83,7 @@ func TestTPUVMIsNotDetectedElsewhere(t *testing.T) {
 	}{
 		"nothing listens":    {refused, "no metadata server"},
 		"some other server":  {foreign, "not a metadata server"},
-		"a VM without a TPU": {plainVM, "knows of no TPU"},
+		"a VM without a TPU": {plainVM, "describes no TPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			counted := &counting{inner: c.transport, asked: map[string]int{}}

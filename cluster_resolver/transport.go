@@ -15,25 +15,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// maxMetadata bounds one answer of the metadata server, in bytes.
+// maxMetadata is the maximum size of a response of the metadata server in bytes.
 const maxMetadata = 1 << 20
 
-// statusError is an answer of the metadata server that is worth another try. It hides the status
-// from the client library, whose own tries would multiply with ours.
+// statusError is a temporary HTTP error of the metadata server. It hides the status from the client
+// library, which would otherwise retry in addition to this package.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("metadata server answered status %d", e.code)
+	return fmt.Sprintf("metadata server returned status %d", e.code)
 }
 
 var (
-	errNoServer  = errkind.New(errkind.NotFoundError, "no metadata server at this address")
-	errForeign   = errkind.New(errkind.NotFoundError, "the server does not answer with Metadata-Flavor: Google, so it is not a metadata server")
-	errTransient = errkind.New(errkind.UnavailableError, "connection failed")
+	errNoServer    = errkind.New(errkind.NotFoundError, "no metadata server at this address")
+	errNotMetadata = errkind.New(errkind.NotFoundError, "the response has no header Metadata-Flavor: Google, so the server is not a metadata server")
+	errTransient   = errkind.New(errkind.UnavailableError, "connection failed")
 )
 
-// opaqueError is a failed connection. It cannot be unwrapped, and matches its kind and a context's
-// error only: the client library looks for network errors inside to decide on tries of its own.
+// opaqueError is a failed connection. It matches only its kind and context errors, and cannot be
+// unwrapped, because the client library retries network errors that it finds by unwrapping.
 type opaqueError struct{ kind, cause error }
 
 func (e *opaqueError) Error() string { return e.kind.Error() + ": " + e.cause.Error() }
@@ -43,27 +43,27 @@ func (e *opaqueError) Is(target error) bool {
 		((target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(e.cause, target))
 }
 
-// etagKey carries a *string that the transport fills with the answer's ETag.
+// etagKey is the context key of a *string that the transport sets to the ETag of the response.
 type etagKey struct{}
 
 func withETag(ctx context.Context, etag *string) context.Context {
 	return context.WithValue(ctx, etagKey{}, etag)
 }
 
-// metadataTransport stands between the client library and the network: it keeps all tries in one
-// place, tells "not on Google Cloud" from "server in trouble", and hands out the ETag, which the
-// library's Get does not.
+// metadataTransport is the transport of the client library. It prevents retries by the library,
+// distinguishes a missing metadata server from a failing one, and provides the ETag of a response,
+// which the library's Get does not return.
 type metadataTransport struct {
 	base http.RoundTripper
-	// answered is set by the first answer of a metadata server: from then on a failing connection
-	// is a failure, not a sign of another kind of machine.
+	// answered is true after the first response of a metadata server. From then on, connection
+	// errors are temporary failures and do not mean that there is no metadata server.
 	answered atomic.Bool
 }
 
 func newMetadataTransport(base http.RoundTripper) *metadataTransport {
 	if base == nil {
 		base = &http.Transport{
-			// No proxy: the address is link-local.
+			// Without a proxy, because the address is link-local.
 			DialContext:            (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 			IdleConnTimeout:        60 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
@@ -90,23 +90,23 @@ func (t *metadataTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
 		res.Body.Close()
 		return nil, &statusError{res.StatusCode}
-	case res.StatusCode < 400 && res.Header.Get("Metadata-Flavor") != "Google": // also a portal that sends all requests to its own page
+	case res.StatusCode < 400 && res.Header.Get("Metadata-Flavor") != "Google": // for example a captive portal
 		res.Body.Close()
-		return nil, errForeign
+		return nil, errNotMetadata
 	}
 	if to, err := res.Location(); err == nil && res.StatusCode < 400 && (to.Host != req.URL.Host || to.Scheme != req.URL.Scheme) {
-		// The client library would go on with the answer that SameHost refuses.
+		// The client library ignores the error of SameHost and returns this response.
 		res.Body.Close()
-		return nil, redirected(to.Host)
+		return nil, redirectError(to.Host)
 	}
 	if etag, ok := req.Context().Value(etagKey{}).(*string); ok {
 		*etag = res.Header.Get("ETag")
 	}
-	res.Body = bounded(opaqueBody{res.Body}, maxMetadata)
+	res.Body = limitBody(opaqueBody{res.Body}, maxMetadata)
 	return res, nil
 }
 
-// opaqueBody hides the network's errors from the client library, as opaqueError says.
+// opaqueBody hides network errors from the client library; see opaqueError.
 type opaqueBody struct{ io.ReadCloser }
 
 func (b opaqueBody) Read(p []byte) (int, error) {
@@ -117,13 +117,13 @@ func (b opaqueBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cut shortens a text from outside to what an error can repeat.
-func cut(s string) string {
+// truncate limits the length of external text in an error.
+func truncate(s string) string {
 	if len(s) <= maxText {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxText], "") + "..."
 }
 
-// maxText bounds a service's own words in an error, in bytes.
+// maxText is the maximum length in bytes of server messages in an error.
 const maxText = 400

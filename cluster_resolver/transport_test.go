@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMetadataServerThatGoesAwayIsAFailure(t *testing.T) {
+func TestMetadataServerThatStopsIsTemporaryFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMetadataServer(v4Values())
 		pipe := servePipe(t, s)

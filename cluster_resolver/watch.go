@@ -13,24 +13,25 @@ type EventKind int
 
 // The kinds of events.
 const (
-	// EventPreempted says that the machine is being pre-empted and stops in about 30 seconds.
+	// EventPreempted means that the host is being preempted and stops in about 30 seconds.
 	EventPreempted EventKind = iota + 1
-	// EventMaintenanceTerminate says that host maintenance will stop the machine. TPU VMs cannot
-	// move while they run, so this is their usual notice.
+	// EventMaintenanceTerminate means that host maintenance will stop the VM. This is the usual
+	// notice for TPU VMs, which cannot be migrated while they run.
 	EventMaintenanceTerminate
-	// EventMaintenanceMigrate says that host maintenance will move the machine while it runs.
+	// EventMaintenanceMigrate means that host maintenance will migrate the VM while it runs.
 	EventMaintenanceMigrate
-	// EventMaintenanceEnd says that an announced maintenance is over or was called off.
+	// EventMaintenanceEnd means that an announced maintenance has ended or was canceled.
 	EventMaintenanceEnd
-	// EventUnknown says that the server gave a value that this package does not know.
+	// EventUnknown means that the server returned an unknown value.
 	EventUnknown
-	// EventWatchEnded says that no more events of this key will come, because the server does not
-	// offer the key, or because there is no server. Err says why.
+	// EventWatchEnded means that there will be no more events for the key. Err is the reason: the
+	// server does not have the key, or there is no server.
 	EventWatchEnded
 )
 
 var eventNames = [...]string{"", "preempted", "maintenance-terminate", "maintenance-migrate", "maintenance-end", "unknown", "watch-ended"}
 
+// String returns the name of the kind, such as "preempted".
 func (k EventKind) String() string {
 	if k < 1 || int(k) >= len(eventNames) {
 		return "invalid"
@@ -38,36 +39,36 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// Event is a notice about this machine.
+// Event is a notice about this host.
 type Event struct {
 	Kind EventKind
-	// Key is the metadata key, and Value its text.
+	// Key is the metadata key, and Value its value.
 	Key, Value string
 	// Err is set for EventWatchEnded.
 	Err error
 }
 
-// Keys that Watch follows.
+// Keys that Watch polls.
 const (
 	keyPreempted   = "instance/preempted"
 	keyMaintenance = "instance/maintenance-event"
 )
 
-// pollTimeout is how long the server holds one request. It ends well before what proxies and
-// connection tracking on the way would cut.
+// pollTimeout is the maximum duration of a long poll. It is shorter than typical timeouts of
+// proxies and connection tracking.
 const pollTimeout = 60 * time.Second
 
-// Watch follows pre-emption and maintenance notices by long poll, and sends them on the channel
-// that it returns. It closes the channel when ctx has ended and its goroutines are gone, or when no
-// key is left to follow. It sends a notice that is there at the start, and nothing if there is
-// none. It logs failures and repeats the request for ever, with growing pauses.
+// Watch sends notices of preemption and maintenance on the returned channel. It sends a notice that
+// already exists at the start. It uses long polls, logs failures, and retries them indefinitely
+// with growing pauses. It closes the channel when ctx is done and its goroutines have exited, or
+// when no key is left to poll.
 //
-// The channel is not buffered. While nobody receives, a newer value of a key replaces the older,
-// because the server gives only the latest.
+// The channel is not buffered. If the receiver is slow, it gets only the latest value of a key.
 //
-// The server announces maintenance 60 seconds ahead only to a machine that has asked since the last
-// maintenance, so start watching early. Source: "Query metadata server for maintenance event
-// notices" and "Preemptible VM instances", cloud.google.com/compute/docs.
+// The server announces maintenance 60 seconds ahead only to hosts that have queried the key since
+// the last maintenance, so call Watch at the start of the program. The sources are "Query metadata
+// server for maintenance event notices" and "Preemptible VM instances",
+// cloud.google.com/compute/docs.
 func (c *MetadataClient) Watch(ctx context.Context) <-chan Event {
 	events := make(chan Event)
 	var wg sync.WaitGroup
@@ -85,31 +86,31 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 	retry := c.retry.withDefaults()
 	last, etag, failures := "", "", 0
 	for ctx.Err() == nil {
-		asked := time.Now()
+		start := time.Now()
 		value, next, err := c.poll(ctx, key, etag)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !temporary(err):
-			send(ctx, events, Event{Kind: EventWatchEnded, Key: key, Err: err})
+		case err != nil && !isTemporary(err):
+			sendEvent(ctx, events, Event{Kind: EventWatchEnded, Key: key, Err: err})
 			return
 		case err != nil:
-			c.log.Warn("metadata watch failed; trying again", "key", key, "error", err)
-			if retry.Sleep(ctx, retry.pause(failures)) != nil {
+			c.log.Warn("metadata watch failed; retrying", "key", key, "error", err)
+			if retry.Sleep(ctx, retry.backoff(failures)) != nil {
 				return
 			}
 			failures++
 			continue
 		}
 		failures = 0
-		// The same value comes back when the server's own time is up.
+		// The server returns the same value if the long poll times out.
 		if value != last {
-			if e, ok := eventOf(key, last, value); ok && !send(ctx, events, e) {
+			if e, ok := newEvent(key, last, value); ok && !sendEvent(ctx, events, e) {
 				return
 			}
 		}
-		// A server that does not hold requests must not be asked in a loop.
-		if next == "" || (next == etag && time.Since(asked) < time.Second) {
+		// Do not poll in a busy loop if the server does not support long polls.
+		if next == "" || (next == etag && time.Since(start) < time.Second) {
 			if retry.Sleep(ctx, retry.Max) != nil {
 				return
 			}
@@ -118,7 +119,7 @@ func (c *MetadataClient) watch(ctx context.Context, key string, events chan<- Ev
 	}
 }
 
-func send(ctx context.Context, events chan<- Event, e Event) bool {
+func sendEvent(ctx context.Context, events chan<- Event, e Event) bool {
 	select {
 	case events <- e:
 		return true
@@ -127,7 +128,8 @@ func send(ctx context.Context, events chan<- Event, e Event) bool {
 	}
 }
 
-// poll asks once: at once if there is no ETag yet, else for a change since it.
+// poll sends one request. Without an ETag the server responds immediately; with an ETag it responds
+// when the value changes.
 func (c *MetadataClient) poll(ctx context.Context, key, etag string) (value, next string, err error) {
 	limit := c.retry.withDefaults().Timeout
 	query := key
@@ -144,8 +146,8 @@ func (c *MetadataClient) poll(ctx context.Context, key, etag string) (value, nex
 	return strings.TrimSpace(value), next, nil
 }
 
-// eventOf turns a change of a key into an event; quiet values at the start are none.
-func eventOf(key, last, value string) (Event, bool) {
+// newEvent returns the event for a change of a key, or false if the change is not a notice.
+func newEvent(key, last, value string) (Event, bool) {
 	e := Event{Key: key, Value: value, Kind: EventUnknown}
 	switch key + "=" + value {
 	case keyPreempted + "=FALSE":

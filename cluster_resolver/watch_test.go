@@ -17,7 +17,7 @@ func watchServer(t *testing.T, s *metadataServer) (events <-chan Event, stop fun
 	events = client.Watch(ctx)
 	return events, func() {
 		cancel()
-		for range events { // until closed: no goroutine is left
+		for range events { // until the channel is closed
 		}
 	}
 }
@@ -31,12 +31,12 @@ func quietFor(t *testing.T, events <-chan Event, d time.Duration) {
 	}
 }
 
-func TestWatchSendsChangesAndOnlyChanges(t *testing.T) {
+func TestWatchSendsOnlyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMetadataServer(v4Values())
 		events, stop := watchServer(t, s)
 		quietFor(t, events, time.Hour)
-		// A request a minute for each key, held by the server: no polling in a loop.
+		// There is one long poll per minute and key.
 		assert.InDelta(t, 61, s.count(keyPreempted), 2)
 
 		start := time.Now()
@@ -57,7 +57,7 @@ func TestWatchSendsChangesAndOnlyChanges(t *testing.T) {
 	})
 }
 
-func TestWatchTellsWhatIsAlreadyThere(t *testing.T) {
+func TestWatchSendsExistingNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := v4Values()
 		values[keyPreempted] = "TRUE"
@@ -67,7 +67,7 @@ func TestWatchTellsWhatIsAlreadyThere(t *testing.T) {
 	})
 }
 
-func TestWatchOutlivesFailures(t *testing.T) {
+func TestWatchRetriesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMetadataServer(v4Values())
 		down := true
@@ -94,11 +94,11 @@ func TestWatchOutlivesFailures(t *testing.T) {
 	})
 }
 
-func TestWatchEndsForKeysThatAreNotOffered(t *testing.T) {
+func TestWatchEndsForMissingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events, _ := watchServer(t, newMetadataServer(map[string]string{}))
 		keys := map[string]bool{}
-		for e := range events { // closed once both have ended
+		for e := range events { // closed after both keys have ended
 			assert.Equal(t, EventWatchEnded, e.Kind)
 			assert.ErrorIs(t, e.Err, ErrNotFound)
 			keys[e.Key] = true
@@ -107,7 +107,7 @@ func TestWatchEndsForKeysThatAreNotOffered(t *testing.T) {
 	})
 }
 
-func TestWatchEndsWhereItIsRefused(t *testing.T) {
+func TestWatchEndsOnPermanentError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMetadataServer(v4Values())
 		s.fault = func(w http.ResponseWriter, _ *http.Request, _ int) bool { answer(403, "concealed")(w); return true }
@@ -120,14 +120,14 @@ func TestWatchEndsWhereItIsRefused(t *testing.T) {
 	})
 }
 
-func TestWatchStopsWithANonReceivingCaller(t *testing.T) {
+func TestWatchStopsWithoutReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := v4Values()
 		values[keyPreempted] = "TRUE"
 		client := NewMetadataClient(MetadataOptions{Transport: servePipe(t, newMetadataServer(values))})
 		ctx, cancel := context.WithCancel(t.Context())
 		events := client.Watch(ctx)
-		synctest.Wait() // blocked in the send
+		synctest.Wait() // Watch is blocked in the send
 		cancel()
 		synctest.Wait()
 		n := 0
@@ -138,7 +138,7 @@ func TestWatchStopsWithANonReceivingCaller(t *testing.T) {
 	})
 }
 
-func TestWatchDoesNotSpinOnAServerThatDoesNotHoldRequests(t *testing.T) {
+func TestWatchDoesNotPollInBusyLoop(t *testing.T) {
 	for _, etag := range []string{"", "always the same"} {
 		t.Run(etag, func(t *testing.T) { testNoSpin(t, etag) })
 	}
@@ -156,7 +156,7 @@ func testNoSpin(t *testing.T, etag string) {
 		}
 		events, stop := watchServer(t, s)
 		select {
-		case e := <-events: // maintenance-event=FALSE is no value we know
+		case e := <-events: // maintenance-event=FALSE is an unknown value
 			assert.Equal(t, EventUnknown, e.Kind)
 		case <-time.After(time.Minute):
 			t.Fatal("no event")

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/cluster_resolver/tpuapi"
 )
 
-// Programs call New without options and get Application Default Credentials; here a local server
-// stands for the API.
+// Programs usually call New without options and get Application Default Credentials. In this
+// example a local server replaces the API.
 func ExampleNew() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"acceleratorType": "v5litepod-4", "state": "READY", "health": "HEALTHY",

@@ -10,14 +10,14 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// maxBody bounds one answer of the service, in bytes: that of the largest slice has some hundred
-// kilobytes.
+// maxBody is the maximum size of a response in bytes. The response for the largest slice has a few
+// hundred kilobytes.
 const maxBody = 8 << 20
 
-// newService makes the service with a client that follows no redirect to another host, which would
-// get the caller's credentials, and reads bounded answers.
+// newService returns a service whose client follows no redirects to other hosts, because they would
+// receive the caller's credentials, and limits the size of responses.
 func newService(ctx context.Context, options []option.ClientOption) (*tpu.Service, error) {
-	asked, err := tpu.NewService(ctx, options...) // it knows where the service is
+	defaultService, err := tpu.NewService(ctx, options...) // determines BasePath
 	if err != nil {
 		return nil, err
 	}
@@ -25,13 +25,13 @@ func newService(ctx context.Context, options []option.ClientOption) (*tpu.Servic
 	if err != nil {
 		return nil, err
 	}
-	guarded := *client
-	guarded.CheckRedirect = clusterresolver.SameHost
-	guarded.Transport = clusterresolver.Bounded(client.Transport, maxBody)
-	service, err := tpu.NewService(ctx, option.WithHTTPClient(&guarded))
+	limited := *client
+	limited.CheckRedirect = clusterresolver.SameHost
+	limited.Transport = clusterresolver.Bounded(client.Transport, maxBody)
+	service, err := tpu.NewService(ctx, option.WithHTTPClient(&limited))
 	if err != nil {
 		return nil, err
 	}
-	service.BasePath = asked.BasePath
+	service.BasePath = defaultService.BasePath
 	return service, nil
 }

@@ -17,7 +17,7 @@ import (
 
 const anyNode = "projects/p/locations/z/nodes/n"
 
-// withToken adds a token to every request, as the transports of credentials do.
+// withToken is a transport that adds a token to every request, like transports with credentials.
 type withToken struct{}
 
 func (withToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -26,7 +26,7 @@ func (withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestARedirectToAnotherHostDoesNotTakeTheToken(t *testing.T) {
+func TestRedirectToOtherHostDoesNotSendToken(t *testing.T) {
 	asked := 0
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
@@ -48,7 +48,7 @@ func TestARedirectToAnotherHostDoesNotTakeTheToken(t *testing.T) {
 	assert.Zero(t, asked)
 }
 
-func TestAnswersAreBounded(t *testing.T) {
+func TestResponseSizeIsLimited(t *testing.T) {
 	endpoint := `{"ipAddress":"10.0.0.1"}`
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"without end": func(w http.ResponseWriter) {
@@ -86,7 +86,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, clusterresolver.ErrTooLarge)
 }
 
-func TestTheServiceIsWhereItsOwnClientSays(t *testing.T) {
+func TestServiceUsesConfiguredEndpoint(t *testing.T) {
 	client, err := New(t.Context(), option.WithoutAuthentication())
 	require.NoError(t, err)
 	assert.Equal(t, "https://tpu.googleapis.com/", client.service.BasePath)

@@ -15,26 +15,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Client asks the Cloud TPU API, version 2. It implements [clusterresolver.CloudAPI] and is safe
-// for concurrent use. It does not repeat a failed call; [clusterresolver.CloudTPU] does.
+// Client reads the Cloud TPU API, version 2. It implements [clusterresolver.CloudAPI] and is safe
+// for concurrent use. It does not retry failed calls; [clusterresolver.CloudTPU] does.
 type Client struct{ service *tpu.Service }
 
 var _ clusterresolver.CloudAPI = (*Client)(nil)
 
 // New returns a client. Without options it uses Application Default Credentials, which it looks up
-// at once; ctx bounds the look-up. The client does not follow redirects to another host
-// ([clusterresolver.ErrRedirected]) and bounds the size of answers ([clusterresolver.ErrTooLarge]),
-// with an HTTP client of the caller's too.
+// before it returns; ctx limits this lookup. With any HTTP client, redirects to other hosts are not
+// followed ([clusterresolver.ErrRedirected]) and the size of responses is limited
+// ([clusterresolver.ErrTooLarge]).
 func New(ctx context.Context, options ...option.ClientOption) (*Client, error) {
 	s, err := newService(ctx, options)
 	if err != nil {
 		return nil, &errkind.Fault{Op: "tpuapi: new client", Err: err,
-			Hint: "give credentials as an option, or set up Application Default Credentials", Class: errkind.Or(err, errkind.PermissionDeniedError)}
+			Hint:  "pass credentials as an option, or set up Application Default Credentials",
+			Class: errkind.Or(err, errkind.PermissionDeniedError)}
 	}
 	return &Client{s}, nil
 }
 
-// Node reads one node. Errors are [*clusterresolver.APIError].
+// Node returns a node. Errors are [*clusterresolver.APIError] values.
 func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, error) {
 	n, err := c.service.Projects.Locations.Nodes.Get(name).Context(ctx).Do()
 	if err != nil {
@@ -52,7 +53,7 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 		out.Maintenance = m.MaintenanceStatus + " " + m.WindowStartTime
 	}
 	if len(n.NetworkEndpoints) > maxEndpoints {
-		return clusterresolver.Node{}, tooMany("nodes.get", name, len(n.NetworkEndpoints), "network endpoints")
+		return clusterresolver.Node{}, tooManyError("nodes.get", name, len(n.NetworkEndpoints), "network endpoints")
 	}
 	for _, e := range n.NetworkEndpoints {
 		if e == nil { // JSON null in the list
@@ -67,19 +68,20 @@ func (c *Client) Node(ctx context.Context, name string) (clusterresolver.Node, e
 	return out, nil
 }
 
-// maxSlices bounds the nodes of one request, and maxEndpoints the workers of a node, against an
-// answer that asks for more memory than there is.
+// maxSlices is the maximum number of nodes of a queued resource, and maxEndpoints the maximum
+// number of workers of a node. They limit the memory that a malformed response can allocate.
 const (
 	maxSlices    = 1 << 12
 	maxEndpoints = 1 << 16
 )
 
-// tooMany is an answer that lists more than makes sense.
-func tooMany(op, name string, n int, what string) error {
-	return &clusterresolver.APIError{Op: op, Name: name, Code: 200, Message: "answer names " + strconv.Itoa(n) + " " + what, Err: clusterresolver.ErrTooLarge}
+// tooManyError returns an error for a response with too many entries.
+func tooManyError(op, name string, n int, unit string) error {
+	return &clusterresolver.APIError{Op: op, Name: name, Code: 200, Err: clusterresolver.ErrTooLarge,
+		Message: "the response contains " + strconv.Itoa(n) + " " + unit}
 }
 
-// QueuedResource reads one request. Errors are [*clusterresolver.APIError].
+// QueuedResource returns a queued resource. Errors are [*clusterresolver.APIError] values.
 func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolver.QueuedResource, error) {
 	q, err := c.service.Projects.Locations.QueuedResources.Get(name).Context(ctx).Do()
 	if err != nil {
@@ -100,7 +102,7 @@ func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolv
 			continue
 		}
 		if len(out.Nodes) > maxSlices {
-			return clusterresolver.QueuedResource{}, tooMany("queuedResources.get", name, len(out.Nodes), "nodes")
+			return clusterresolver.QueuedResource{}, tooManyError("queuedResources.get", name, len(out.Nodes), "nodes")
 		}
 		if spec.NodeId != "" {
 			out.Nodes = append(out.Nodes, spec.Parent+"/nodes/"+spec.NodeId)
@@ -110,7 +112,7 @@ func (c *Client) QueuedResource(ctx context.Context, name string) (clusterresolv
 			continue
 		}
 		if m.NodeCount > maxSlices {
-			return clusterresolver.QueuedResource{}, tooMany("queuedResources.get", name, int(m.NodeCount), "nodes")
+			return clusterresolver.QueuedResource{}, tooManyError("queuedResources.get", name, int(m.NodeCount), "nodes")
 		}
 		prefix := cmp.Or(m.NodeIdPrefix, name[strings.LastIndexByte(name, '/')+1:])
 		for i := range m.NodeCount {

@@ -17,13 +17,13 @@ import (
 	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
 )
 
-// server answers as "REST Resource: projects.locations.nodes" and
-// "projects.locations.queuedResources" (cloud.google.com/tpu/docs/reference/rest/v2) show: the
-// resource as JSON, or Google's error body.
+// server simulates the API as documented in "REST Resource: projects.locations.nodes" and
+// "projects.locations.queuedResources" (cloud.google.com/tpu/docs/reference/rest/v2). It returns
+// resources as JSON, or Google's error body.
 type server struct {
 	mu        sync.Mutex
 	resources map[string]string
-	// fault may answer in the server's stead; n counts requests from 1.
+	// fault, if set, can respond instead of the server. n counts requests from 1.
 	fault func(w http.ResponseWriter, r *http.Request, n int) bool
 	n     int
 }
@@ -95,7 +95,7 @@ const (
 	queues = "projects/my-project/locations/us-central2-b/queuedResources/"
 )
 
-func TestNodeByNameBecomesACluster(t *testing.T) {
+func TestResolveNode(t *testing.T) {
 	c := start(t, &server{resources: map[string]string{nodes + "my-tpu": node}})
 	r := clusterresolver.CloudTPU{TPU: "my-tpu", Project: "my-project", Zone: "us-central2-b", API: c}
 	got, err := r.Resolve(t.Context())
@@ -115,7 +115,7 @@ func TestNodeByNameBecomesACluster(t *testing.T) {
 	assert.Equal(t, "PENDING 2026-01-02T03:04:05Z", n.Maintenance)
 }
 
-func TestQueuedResourceBecomesACluster(t *testing.T) {
+func TestResolveQueuedResource(t *testing.T) {
 	second := strings.NewReplacer("10.130.0.3", "10.130.1.3", "my-tpu", "slice-1").Replace(node)
 	s := &server{resources: map[string]string{
 		queues + "my-request": queued(`{"state": "ACTIVE", "activeData": {}}`),
@@ -136,7 +136,7 @@ func TestQueuedResourceBecomesACluster(t *testing.T) {
 	assert.Equal(t, "no capacity", nr.Detail)
 }
 
-func TestQueuedResourceNamesItsNodes(t *testing.T) {
+func TestQueuedResourceListsNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec string
 		want []string
@@ -154,7 +154,7 @@ func TestQueuedResourceNamesItsNodes(t *testing.T) {
 	}
 	hostile := start(t, &server{resources: map[string]string{queues + "q": `{"tpu":{"nodeSpec":[{"multisliceParams":{"nodeCount":2000000000}}]}}`}})
 	_, err := hostile.QueuedResource(t.Context(), queues+"q")
-	assert.ErrorContains(t, err, "answer names 2000000000 nodes")
+	assert.ErrorContains(t, err, "the response contains 2000000000 nodes")
 }
 
 func TestFaults(t *testing.T) {
