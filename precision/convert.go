@@ -10,8 +10,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// converted is a tensor on the host in another dtype. All are floats that models are computed in.
-func converted(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
+// convertTensor returns a copy of a host tensor in another dtype. Both dtypes must be supported by
+// isFloat.
+func convertTensor(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 	var numbers []float64
 	var failed error
 	err := t.ConstFlatData(func(flat any) {
@@ -19,13 +20,13 @@ func converted(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 		case []float64:
 			numbers = flat
 		case []float32:
-			numbers = each(flat, func(x float32) float64 { return float64(x) })
+			numbers = toFloat64s(flat, func(x float32) float64 { return float64(x) })
 		case []bfloat16.BFloat16:
-			numbers = each(flat, func(x bfloat16.BFloat16) float64 { return float64(x.Float32()) })
+			numbers = toFloat64s(flat, func(x bfloat16.BFloat16) float64 { return float64(x.Float32()) })
 		case []float16.Float16:
-			numbers = each(flat, func(x float16.Float16) float64 { return float64(x.Float32()) })
+			numbers = toFloat64s(flat, func(x float16.Float16) float64 { return float64(x.Float32()) })
 		default:
-			failed = wrong("", "give it a float", "its value is %s", t.Shape())
+			failed = invalid("", "use a float dtype", "its value is %s", t.Shape())
 		}
 	})
 	if err != nil || failed != nil {
@@ -37,17 +38,17 @@ func converted(t *tensors.Tensor, dtype dtypes.DType) (*tensors.Tensor, error) {
 		case []float64:
 			copy(flat, numbers)
 		case []float32:
-			fill(flat, numbers, func(x float64) float32 { return float32(x) })
+			fromFloat64s(flat, numbers, func(x float64) float32 { return float32(x) })
 		case []bfloat16.BFloat16:
-			fill(flat, numbers, func(x float64) bfloat16.BFloat16 { return bfloat16.FromFloat32(float32(x)) })
+			fromFloat64s(flat, numbers, func(x float64) bfloat16.BFloat16 { return bfloat16.FromFloat32(float32(x)) })
 		case []float16.Float16:
-			fill(flat, numbers, func(x float64) float16.Float16 { return float16.FromFloat32(float32(x)) })
+			fromFloat64s(flat, numbers, func(x float64) float16.Float16 { return float16.FromFloat32(float32(x)) })
 		}
 	})
 	return out, err
 }
 
-func each[T any](all []T, number func(T) float64) []float64 {
+func toFloat64s[T any](all []T, number func(T) float64) []float64 {
 	out := make([]float64, len(all))
 	for i, x := range all {
 		out[i] = number(x)
@@ -55,7 +56,7 @@ func each[T any](all []T, number func(T) float64) []float64 {
 	return out
 }
 
-func fill[T any](to []T, from []float64, number func(float64) T) {
+func fromFloat64s[T any](to []T, from []float64, number func(float64) T) {
 	for i, x := range from {
 		to[i] = number(x)
 	}

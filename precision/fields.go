@@ -14,20 +14,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// For the time of a trace a policy changes what a GoMLX store says of its variables: the dtype of one,
-// and which there are. GoMLX keeps both to itself.
+// During a trace, a policy changes the dtypes of variables and the list of variables of a GoMLX store.
+// GoMLX does not export these fields.
 
-// field is a field of a struct of GoMLX's. A test fails if a build of GoMLX keeps it elsewhere.
+// field returns a pointer to an unexported field of a GoMLX struct. A test fails if the field does
+// not exist in the required version of GoMLX.
 func field[T any](of any, name string) (*T, error) {
 	f := reflect.ValueOf(of).Elem().FieldByName(name)
 	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() {
-		return nil, &errkind.Fault{Op: "precision: variables of a store", Reason: "this build of GoMLX has no field " + name,
-			Hint: "use the version of GoMLX that go.mod names", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
+		return nil, &errkind.Fault{Op: "precision: variables of a store", Reason: "this version of GoMLX has no field " + name,
+			Hint: "use the version of GoMLX in go.mod", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
 	}
 	return (*T)(unsafe.Pointer(f.UnsafeAddr())), nil
 }
 
-// setDType makes a variable say that it has a dtype. Its value stays what it is.
+// setDType changes the dtype in a variable's shape without converting its value.
 func setDType(v *model.Variable, dtype dtypes.DType) error {
 	shape, err := field[shapes.Shape](v, "shape")
 	if err == nil {
@@ -36,14 +37,13 @@ func setDType(v *model.Variable, dtype dtypes.DType) error {
 	return err
 }
 
-// variableList is a store's list of variables.
+// variableList is the list of variables of a store.
 type variableList struct {
 	byPath *map[string]*model.Variable
 	all    *[]*model.Variable
 }
 
-// variablesOf returns the list of a store.
-func variablesOf(store *model.Store) (*variableList, error) {
+func variableListOf(store *model.Store) (*variableList, error) {
 	byPath, err := field[map[string]*model.Variable](store, "variablesMap")
 	if err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func variablesOf(store *model.Store) (*variableList, error) {
 	return &variableList{byPath, all}, err
 }
 
-// hide takes the chosen variables out of the store, with their values. restore brings
-// the store back to what it was and returns the variables that were made meanwhile, in their order.
+// hide removes the selected variables from the store. The function restore adds them again, and
+// returns the variables that were created in the meantime, in order.
 func (l *variableList) hide(chosen func(v *model.Variable) bool) (restore func() (made []*model.Variable)) {
 	byPath, all := maps.Clone(*l.byPath), slices.Clone(*l.all)
 	before := map[*model.Variable]bool{}
@@ -78,7 +78,7 @@ func (l *variableList) hide(chosen func(v *model.Variable) bool) (restore func()
 	}
 }
 
-// add puts a variable into the store, behind the others.
+// add appends a variable to the store.
 func (l *variableList) add(v *model.Variable) {
 	(*l.byPath)[v.Path()] = v
 	*l.all = append(*l.all, v)

@@ -18,7 +18,7 @@ func paths(store *model.Store) (all []string) {
 	return all
 }
 
-func TestSetDTypeLeavesTheValue(t *testing.T) {
+func TestSetDTypeKeepsValue(t *testing.T) {
 	v := model.NewStore().VariableWithValue("/w", []float32{1, 2})
 	require.NoError(t, setDType(v, dtypes.BFloat16))
 	require.Equal(t, shapes.Make(dtypes.BFloat16, 2), v.Shape())
@@ -28,7 +28,7 @@ func TestSetDTypeLeavesTheValue(t *testing.T) {
 func TestHideAndRestore(t *testing.T) {
 	store := model.NewStore()
 	a, b := store.VariableWithValue("/a", float32(1)), store.VariableWithValue("/b", int32(2))
-	l, err := variablesOf(store)
+	l, err := variableListOf(store)
 	require.NoError(t, err)
 	restore := l.hide(func(v *model.Variable) bool { return v.DType() == dtypes.Float32 })
 	require.Equal(t, []string{"/b"}, paths(store))

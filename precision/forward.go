@@ -8,34 +8,36 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Target is the interface of a graph's backend that lets a policy say in what it adds up.
+// Target is implemented by graph backends that support the dtypes of sums.
 type Target interface {
-	// SumIn sets the dtypes in which the ops that follow add up numbers of half precision:
-	// reductions in accumulate, and the parts that logical devices have of a product in partial.
+	// SumIn sets the dtypes in which the following ops accumulate half-precision numbers:
+	// accumulate for reductions, and partial for partial products on several logical devices.
 	SumIn(accumulate, partial dtypes.DType)
-	// Observe records the ops that follow until stop is called. used reports whether one of them
-	// computes with floats of the dtype. other describes the first product of floats of another
-	// dtype, or the first such op, with its line; it is empty if there is no such op.
+	// Observe observes the following ops until stop is called. The result used of stop reports
+	// whether an op computes with floats of the dtype. The result other describes the first product
+	// of floats in another dtype, or else the first op in another dtype, with its source line. It
+	// is empty if there is no such op.
 	Observe(dtype dtypes.DType) (stop func() (used bool, other string))
 }
 
-// Forward runs f, the forward part of a step, such as a model and its loss, by the policy, and
-// returns what f returns in the policy's Output. f gets the arguments in, the floats among them in
-// Compute. Within f the variables of the graph's store that are in Parameters are in Compute for
-// every layer that asks for them so, which it does if its input is; a layer that is given a float32
-// input has its variables in float32. Layers and initializers are GoMLX's, unchanged.
+// Forward runs f, the forward part of a step, with the policy. f usually contains a model and its
+// loss. Forward passes the arguments to f with floats converted to Compute, and returns the results
+// of f with floats converted to Output. Within f, layers that request a variable in Compute receive
+// a cast of the variable, which is stored in Parameters. A layer requests its variables in the
+// dtype of its input, so a layer with a float32 input reads them in float32.
 //
-// Outside of f the variables are what they are in the store, in Parameters: gradients, the
-// optimizer, checkpoints. A gradient is taken through the cast: its parts are computed in Compute
-// and arrive in Parameters. What a layer writes to a variable within f, such as an average, is
-// computed once more in Parameters if it is made of sums, products, quotients, powers, minima and
-// maxima of the variable's old value and of numbers; otherwise the layer's own value is converted.
+// Outside of f, variables, gradients, the optimizer and checkpoints use Parameters. Gradients are
+// computed in Compute and converted to Parameters by the gradient of the cast. If f updates a
+// variable with an elementwise formula of its old value and other numbers (sums, products,
+// quotients, powers, minima, maxima), as for a moving average, the update is computed again in
+// Parameters. Otherwise the new value is converted to Parameters.
 //
-// The code of f runs twice in a step's first trace. Forward may be called several times in a step,
-// but not within f. A zero policy calls f and nothing else. Forward panics with an
-// [*errkind.Fault] for an invalid policy, for a policy whose Compute no operation of f computes in
-// although others compute in another float dtype, for a trainable variable that the store has in
-// Compute itself, and for a graph that is none of package strategy's or of a [TraceState]'s.
+// f runs twice in the first trace of a step. A step can call Forward several times, but not within
+// f. A zero policy only calls f.
+//
+// Forward panics with an [*errkind.Fault] if the policy is invalid, if all float operations of f
+// use another dtype than Compute, if a trainable variable is stored in Compute, or if the graph
+// belongs neither to package strategy nor to a [TraceState].
 func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	if p == (Policy{}) {
 		return f(in)
@@ -44,18 +46,19 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 		panic(err)
 	}
 	p = p.Filled()
-	t := tracedOf(g)
+	t := graphStateOf(g)
 	switch {
 	case t == nil:
-		panic(wrong("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph", "the graph is none of a step's"))
+		panic(invalid("Forward", "call it in a step of package strategy, or attach a precision.TraceState to the graph",
+			"the graph does not belong to a step"))
 	case t.running:
-		panic(wrong("Forward", "give the whole forward part one policy", "called in the forward part of another policy"))
+		panic(invalid("Forward", "use one policy for the complete forward part", "called in the forward part of another policy"))
 	case !g.IsMainFunc():
-		panic(wrong("Forward", "call it around the loop or the branch", "called inside a closure (a loop body or a branch)"))
+		panic(invalid("Forward", "call it around the loop or branch", "called inside a closure (a loop body or a branch)"))
 	}
 	t.policy, t.running = p, true
 	defer func() { t.running = false }()
-	target := p.sums(g)
+	target := p.setSumDTypes(g)
 	inside := make([]*graph.Node, len(in))
 	for i, x := range in {
 		inside[i] = x
@@ -64,23 +67,23 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 			t.exact[inside[i]] = x
 		}
 	}
-	call := t.next()
+	call := t.nextPart()
 	var out []*graph.Node
 	run := func() {
 		stop := target.Observe(p.Compute)
 		defer stop() // also if f panics
 		out = f(inside)
 		if used, other := stop(); !used && other != "" {
-			panic(p.unused(other))
+			panic(p.unusedComputeError(other))
 		}
 	}
 	switch store := model.GetStore(g); {
 	case store == nil || p.Compute == p.Parameters:
 		run()
 	case !call.known:
-		call.discover(p, g, store, run)
+		call.discoverDTypes(p, g, store, run)
 	default:
-		call.with(p, g, store, run)
+		call.traceWithCasts(p, g, store, run)
 	}
 	results := make([]*graph.Node, len(out))
 	for i, y := range out {
@@ -89,20 +92,20 @@ func (p Policy) Forward(g *graph.Graph, in []*graph.Node, f func(in []*graph.Nod
 	return results
 }
 
-// unused returns an error for a policy whose Compute dtype no operation uses.
-func (p Policy) unused(other string) error {
-	return wrong("policy with Compute "+p.Compute.String(),
+// unusedComputeError returns an error for a policy whose Compute dtype no operation uses.
+func (p Policy) unusedComputeError(other string) error {
+	return invalid("policy with Compute "+p.Compute.String(),
 		"a layer computes in the dtype of its input: convert the input of that layer with precision.Compute, as in x = precision.Compute(x)",
 		"no operation of the model computes in %s; the first one in another dtype is the %s", p.Compute, other)
 }
 
-// sums sets the dtypes in which the backend adds up.
-func (p Policy) sums(g *graph.Graph) Target {
+// setSumDTypes sets the dtypes in which the backend accumulates sums.
+func (p Policy) setSumDTypes(g *graph.Graph) Target {
 	if target, ok := g.Backend().(Target); ok {
 		target.SumIn(p.Accumulate, p.Partial)
 		return target
 	}
-	panic(&errkind.Fault{Op: "precision:", Subject: "Forward", Reason: "the backend of the graph cannot be told in what to add up",
+	panic(&errkind.Fault{Op: "precision:", Subject: "Forward", Reason: "the backend of the graph does not support the dtypes of sums",
 		Hint: "trace the step with package strategy", Class: errkind.NotImplementedError})
 }
 
@@ -119,51 +122,51 @@ func (p Policy) output(t *graphState, y *graph.Node) *graph.Node {
 	return y
 }
 
-// Of returns the policy of the forward part of the graph that is being traced, and the zero Policy
-// without one.
+// Of returns the policy of the forward part that is being traced, or the zero Policy outside of a
+// forward part.
 func Of(g *graph.Graph) Policy {
-	if t := tracedOf(g); t != nil && t.running {
+	if t := graphStateOf(g); t != nil && t.running {
 		return t.policy
 	}
 	return Policy{}
 }
 
-// Applied returns the policy of the last forward part of the graph, also when that part is complete, and
-// the zero Policy for a graph without one. It is for programs whose policy is an option of the command
-// line.
+// Applied returns the policy of the last forward part of the graph, even if that part is complete,
+// or the zero Policy if there is none. Programs use it to check that a policy from the command line
+// has an effect.
 func Applied(g *graph.Graph) Policy {
-	if t := tracedOf(g); t != nil {
+	if t := graphStateOf(g); t != nil {
 		return t.policy
 	}
 	return Policy{}
 }
 
-// Output returns a float in the Output of the graph's policy: write it around the logits of a
-// model, and around float labels, so that the loss is computed in float32. An argument that the
-// policy has cast is returned as it was before. Without a policy it returns x.
+// Output converts a float to the Output dtype of the graph's policy. Apply it to the logits of a
+// model and to float labels to compute the loss in float32. For an argument that the policy has
+// cast, it returns the original argument. Without a policy it returns x.
 func Output(x *graph.Node) *graph.Node {
-	if t := tracedOf(x.Graph()); t != nil && t.policy != (Policy{}) {
+	if t := graphStateOf(x.Graph()); t != nil && t.policy != (Policy{}) {
 		return t.policy.output(t, x)
 	}
 	return x
 }
 
-// Compute returns a float in the Compute of the graph's policy: write it around what is made in
-// another dtype in the middle of a model, and around variables of the strategy, which are read as
-// they are. Without a policy it returns x.
+// Compute converts a float to the Compute dtype of the graph's policy. Apply it to floats that a
+// model computes in another dtype, and to variables of the strategy, which are not cast. Without a
+// policy it returns x.
 func Compute(x *graph.Node) *graph.Node {
-	t := tracedOf(x.Graph())
+	t := graphStateOf(x.Graph())
 	if t == nil || t.policy == (Policy{}) || !isFloat(x.DType()) || x.DType() == t.policy.Compute {
 		return x
 	}
 	return graph.ConvertDType(x, t.policy.Compute)
 }
 
-// Full runs f, a layer or a few, in Parameters: it gets x in that dtype, has its variables in it,
-// and its result is converted to the dtype of x. Batch normalisations are more exact so. Without a
-// policy it calls f.
+// Full runs f, one or several layers, in Parameters: f receives x in Parameters, its layers read
+// their variables in Parameters, and the result is converted to the dtype of x. This makes batch
+// normalizations more accurate. Without a policy it only calls f.
 func Full(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
-	t := tracedOf(x.Graph())
+	t := graphStateOf(x.Graph())
 	if t == nil || t.policy == (Policy{}) || !isFloat(x.DType()) || x.DType() == t.policy.Parameters {
 		return f(x)
 	}
@@ -174,7 +177,7 @@ func Full(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	return graph.ConvertDType(y, x.DType())
 }
 
-// ToReduce returns a gradient in the policy's Reduce, to be added up over the replicas.
+// ToReduce converts a gradient to the policy's Reduce dtype, before it is summed over the replicas.
 func (p Policy) ToReduce(gradient *graph.Node) *graph.Node {
 	if p.Reduce == dtypes.InvalidDType || !isFloat(gradient.DType()) {
 		return gradient

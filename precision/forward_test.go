@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 )
 
-// traced is a step over a float32 argument of 4 x 8.
+// graphState is the traced state of a step with a float32 argument of shape [4 8].
 type graphState struct {
 	graph *graph.Graph
 	text  string
@@ -29,7 +29,7 @@ type graphState struct {
 	err   error
 }
 
-// trace traces a step as package strategy does. build returns the step's results.
+// trace traces a step like package strategy. build returns the results of the step.
 func trace(t *testing.T, store *model.Store, build func(g *graph.Graph, x *graph.Node) []*graph.Node) (out graphState) {
 	t.Helper()
 	seen := &precision.TraceState{}
@@ -85,7 +85,7 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// forward is a step whose results are those of a forward part.
+// forward returns a step whose results are the results of a forward part.
 func forward(p precision.Policy, part func(scope *model.Scope, x *graph.Node) *graph.Node) func(g *graph.Graph, x *graph.Node) []*graph.Node {
 	return func(g *graph.Graph, x *graph.Node) []*graph.Node {
 		return p.Forward(g, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
@@ -106,14 +106,14 @@ func shapesOf(store *model.Store) map[string]string {
 	return all
 }
 
-// count is how often a pattern is in the program's text.
+// count returns the number of matches of a pattern in the program's text.
 func (out graphState) count(pattern string) int {
 	return len(regexp.MustCompile(pattern).FindAllString(out.text, -1))
 }
 
 const product = `(?s)dot_general.{0,400}?\(tensor<4x8xbf16>, tensor<8x2xbf16>\) -> tensor<4x2xbf16>`
 
-func TestForwardComputesInBFloat16WithMastersInFloat32(t *testing.T) {
+func TestForwardComputesInBFloat16AndStoresFloat32(t *testing.T) {
 	store := model.NewStore()
 	step := func(g *graph.Graph, x *graph.Node) []*graph.Node {
 		y := forward(precision.MixedBFloat16, dense)(g, x)
@@ -135,7 +135,7 @@ func TestForwardComputesInBFloat16WithMastersInFloat32(t *testing.T) {
 	require.Equal(t, shapesOf(store)["/hidden/dense/weights"], "(Float32)[8, 2]")
 }
 
-func TestForwardWithoutAPolicyChangesNothing(t *testing.T) {
+func TestForwardWithZeroPolicyChangesNothing(t *testing.T) {
 	store := model.NewStore()
 	with := trace(t, store, forward(precision.Policy{}, dense))
 	without := trace(t, model.NewStore(), func(g *graph.Graph, x *graph.Node) []*graph.Node {
@@ -147,7 +147,7 @@ func TestForwardWithoutAPolicyChangesNothing(t *testing.T) {
 	require.Equal(t, without.text, full.text, "float32 in, float32 out")
 }
 
-func TestLayersOfAFloat32InputKeepTheirVariables(t *testing.T) {
+func TestLayersWithFloat32InputUseFloat32Variables(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		store := model.NewStore()
 		if known { // as a checkpoint leaves it
@@ -170,7 +170,7 @@ func TestLayersOfAFloat32InputKeepTheirVariables(t *testing.T) {
 	}
 }
 
-func TestVariablesThatTheCodeHoldsOrLooksUp(t *testing.T) {
+func TestForwardCastsVariablesThatCodeHoldsOrLooksUp(t *testing.T) {
 	store := model.NewStore()
 	held := store.VariableWithValue("/held", float32(2))
 	store.VariableWithValue("/looked", float32(3))
@@ -191,7 +191,7 @@ func TestVariablesThatTheCodeHoldsOrLooksUp(t *testing.T) {
 	require.Equal(t, float32(2), held.MustValue().Value())
 }
 
-// kept is a loader of one variable.
+// kept is a loader with one variable.
 type kept struct{ path string }
 
 func (k kept) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) {
@@ -199,7 +199,7 @@ func (k kept) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) 
 }
 func (k kept) DeleteVariable(*model.Store, string) error { return nil }
 
-func TestMastersComeFromTheStoresLoader(t *testing.T) {
+func TestForwardReadsVariablesFromLoader(t *testing.T) {
 	store := model.NewStore()
 	store.SetLoader(kept{"/hidden/dense/biases"})
 	out := trace(t, store, forward(precision.MixedBFloat16, dense))
@@ -208,7 +208,7 @@ func TestMastersComeFromTheStoresLoader(t *testing.T) {
 	require.Equal(t, kept{"/hidden/dense/biases"}, store.Loader())
 }
 
-func TestVariablesWithAValueAreMadeInFloat32(t *testing.T) {
+func TestNewVariablesWithValueAreStoredInFloat32(t *testing.T) {
 	store := model.NewStore()
 	out := trace(t, store, forward(precision.MixedBFloat16, func(scope *model.Scope, x *graph.Node) *graph.Node {
 		return norm.DynamicTanh(scope, x).Done()
@@ -226,7 +226,7 @@ func TestVariablesWithAValueAreMadeInFloat32(t *testing.T) {
 	require.Equal(t, float32(0.5), store.GetVariable(alpha).MustValue().Value())
 }
 
-func TestOutputGivesArgumentsBackAsTheyWere(t *testing.T) {
+func TestOutputReturnsOriginalArguments(t *testing.T) {
 	trace(t, model.NewStore(), func(g *graph.Graph, x *graph.Node) []*graph.Node {
 		return precision.MixedBFloat16.Forward(g, []*graph.Node{x, graph.Const(g, int32(1))}, func(in []*graph.Node) []*graph.Node {
 			require.Equal(t, dtypes.BFloat16, in[0].DType())
@@ -250,7 +250,7 @@ func TestOutputGivesArgumentsBackAsTheyWere(t *testing.T) {
 	require.Same(t, x, precision.Full(x, same))
 }
 
-func TestSumsAreInFloat32(t *testing.T) {
+func TestSumsAccumulateInFloat32(t *testing.T) {
 	sum := func(scope *model.Scope, x *graph.Node) *graph.Node {
 		table := graph.ScatterSum(graph.ZerosLike(x), graph.Const(x.Graph(), [][]int32{{0}, {1}, {1}, {1}}), x, false, false)
 		return graph.Add(graph.CumSum(graph.Softmax(table, -1), 1), graph.ReduceAllSum(x))
@@ -261,14 +261,14 @@ func TestSumsAreInFloat32(t *testing.T) {
 	require.NotZero(t, narrow.count(`stablehlo.add"?\(?.* tensor<bf16>`), narrow.text)
 }
 
-func TestPartialSumsOfProductsHaveTheDtypeOfThePolicy(t *testing.T) {
+func TestPartialProductsUsePartialDtype(t *testing.T) {
 	p := precision.MixedBFloat16
 	p.Partial = dtypes.Float32
 	out := trace(t, model.NewStore(), forward(p, dense))
 	require.Equal(t, 1, out.count(`(?s)dot_general.{0,400}?\(tensor<4x8xbf16>, tensor<8x2xbf16>\) -> tensor<4x2xf32>`), out.text)
 }
 
-func TestHostileForwards(t *testing.T) {
+func TestForwardErrors(t *testing.T) {
 	wide := func() *model.Store {
 		store := model.NewStore()
 		v := store.VariableWithShape("/hidden/dense/weights", shapes.Make(dtypes.BFloat16, 8, 2), initializer.Zero)
@@ -292,7 +292,7 @@ func TestHostileForwards(t *testing.T) {
 				n++
 				return layers.Dense(scope.In("layer_%d", n), x, false, 2)
 			})
-		}(), text: "not asked for when the step was traced first"},
+		}(), text: "not requested in the first trace of the step"},
 		"a panic of the model's": {build: forward(mixed, func(*model.Scope, *graph.Node) *graph.Node { panic(errors.New("the model's own")) }), text: "the model's own"},
 		"another shape":          {store: storeOf(t, "/hidden/dense/weights", []float32{1}), build: forward(mixed, dense), text: "different shape"},
 	}
@@ -315,7 +315,7 @@ func TestHostileForwards(t *testing.T) {
 	err := caught(func() { mixed.Forward(g, nil, func([]*graph.Node) []*graph.Node { return nil }) })
 	var fault *errkind.Fault
 	require.ErrorAs(t, err, &fault)
-	require.ErrorContains(t, err, "the graph is none of a step's")
+	require.ErrorContains(t, err, "the graph does not belong to a step")
 }
 
 func storeOf(t *testing.T, path string, value any) *model.Store {

@@ -6,30 +6,33 @@ import (
 	"math"
 )
 
-// LossScale multiplies the loss before its gradients are taken, and divides the gradients by as
-// much, so that the small numbers between are not lost in float16: TensorFlow's
-// tf.keras.mixed_precision.LossScaleOptimizer. The zero value does nothing.
+// LossScale is a factor that multiplies the loss before its gradients are computed and divides the
+// gradients, so that small gradients do not underflow in float16. It corresponds to TensorFlow's
+// tf.keras.mixed_precision.LossScaleOptimizer. The zero value does not scale.
 type LossScale struct {
-	// Initial is the first scale, 1 at least; 32,768 if zero and another field is set.
+	// Initial is the first scale, at least 1. If it is 0 and another field is set, it is 32,768.
 	Initial float64
-	// Interval makes the scale dynamic: it is multiplied by Factor after that many steps in a row
-	// whose gradients are finite, and divided by it, down to 1, after a step whose gradients are
-	// not, which is not taken. 0 fixes the scale: every step is taken.
+	// Interval makes the scale dynamic if it is positive. After this number of consecutive steps
+	// with finite gradients, the scale is multiplied by Factor. After a step with gradients that
+	// are not finite, which is skipped, the scale is divided by Factor, down to 1. If 0, the scale
+	// is fixed and no step is skipped.
 	Interval int
-	// Factor is above 1; 2 if zero.
+	// Factor is the factor of a dynamic scale. It must be greater than 1. 0 means 2.
 	Factor float64
 }
 
-// DynamicLossScale is TensorFlow's default: 32,768 at first, doubled after each 2,000 good steps.
+// DynamicLossScale is TensorFlow's default: initially 32,768, doubled after 2,000 consecutive steps
+// with finite gradients.
 var DynamicLossScale = LossScale{Initial: 1 << 15, Interval: 2000, Factor: 2}
 
-// FixedLossScale is a scale that never changes.
+// FixedLossScale returns a constant scale.
 func FixedLossScale(scale float64) LossScale { return LossScale{Initial: scale} }
 
-// Dynamic reports whether steps change the scale.
+// Dynamic reports whether the scale changes during training.
 func (s LossScale) Dynamic() bool { return s.Interval > 0 }
 
-// Filled returns the loss scale with its defaults in the place of zeros. The zero value stays zero.
+// Filled returns the loss scale with zero fields replaced by their defaults. The zero value is
+// returned unchanged.
 func (s LossScale) Filled() LossScale {
 	if s == (LossScale{}) {
 		return s
@@ -38,23 +41,23 @@ func (s LossScale) Filled() LossScale {
 	return s
 }
 
-// Validate returns an [*errkind.Fault] of kind ValueError that names a field that cannot be.
+// Validate returns an [*errkind.Fault] of kind ValueError for the first invalid field.
 func (s LossScale) Validate() error {
 	f := s.Filled()
 	switch {
 	case f == (LossScale{}):
 		return nil
 	case !(f.Initial >= 1) || f.Initial > math.MaxFloat32:
-		return wrong("LossScale.Initial", "use a finite number from 1, such as 32768", "the scale is %v", s.Initial)
+		return invalid("LossScale.Initial", "use a finite number from 1, such as 32768", "the scale is %v", s.Initial)
 	case f.Interval < 0:
-		return wrong("LossScale.Interval", "use 2000, or 0 for a scale that never changes", "the scale grows after %d steps", s.Interval)
+		return invalid("LossScale.Interval", "use 2000, or 0 for a scale that never changes", "the scale grows after %d steps", s.Interval)
 	case !(f.Factor > 1) || f.Factor > math.MaxFloat32:
-		return wrong("LossScale.Factor", "use a finite number above 1, such as 2", "the scale is multiplied by %v", s.Factor)
+		return invalid("LossScale.Factor", "use a finite number above 1, such as 2", "the scale is multiplied by %v", s.Factor)
 	}
 	return nil
 }
 
-// String returns, for instance, "32768, times 2 after 2000 steps" or "1024, fixed".
+// String returns a description such as "32768, times 2 after 2000 steps" or "1024, fixed".
 func (s LossScale) String() string {
 	s = s.Filled()
 	switch {

@@ -6,9 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ParsePolicy returns the policy that a command line calls by a name: "f32" is [Float32], "bf16" is
-// [MixedBFloat16] and "f16" is [MixedFloat16]; Keras's names "float32", "mixed_bfloat16" and
-// "mixed_float16" are the same. Another name is an error of kind ValueError.
+// ParsePolicy returns the policy with the given command-line name: "f32" is [Float32], "bf16" is
+// [MixedBFloat16] and "f16" is [MixedFloat16]. It also accepts Keras's names "float32",
+// "mixed_bfloat16" and "mixed_float16". Any other name is an error of kind ValueError.
 func ParsePolicy(name string) (Policy, error) {
 	switch name {
 	case "f32", "float32":

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/precision"
 )
 
-func TestPoliciesHaveNames(t *testing.T) {
+func TestParsePolicy(t *testing.T) {
 	for name, want := range map[string]precision.Policy{
 		"f32": precision.Float32, "bf16": precision.MixedBFloat16, "f16": precision.MixedFloat16,
 		"float32": precision.Float32, "mixed_bfloat16": precision.MixedBFloat16, "mixed_float16": precision.MixedFloat16,

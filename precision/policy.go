@@ -9,48 +9,49 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Policy says in which dtypes a model keeps its variables, computes, and adds up: TensorFlow's
-// tf.keras.mixed_precision.Policy. All are floats. A field that is zero has the default that its
-// comment names. The zero Policy asks for nothing: all is as the model's code says. Policies are
-// values and compare with ==.
+// Policy is a set of float dtypes for storing variables, computing and accumulating. It corresponds
+// to TensorFlow's tf.keras.mixed_precision.Policy. Zero fields have defaults. The zero Policy
+// changes nothing. Policies can be compared with ==.
 type Policy struct {
-	// Parameters is the dtype of the variables in the store, on the devices and in checkpoints, and
-	// of their gradients and what the optimizer makes of them; Float32 if zero.
+	// Parameters is the dtype of the variables in the store, on the devices and in checkpoints, of
+	// their gradients, and of the optimizer state. The default is Float32.
 	Parameters dtypes.DType
-	// Compute is the dtype of the float arguments and of the variables as the model sees them, and
-	// so of its activations; Parameters if zero.
+	// Compute is the dtype of float arguments and variables within the model, and therefore of its
+	// activations. The default is Parameters.
 	Compute dtypes.DType
-	// Output is the dtype of the results of a forward part, such as the loss, and of what [Output]
-	// gives; Parameters if zero.
+	// Output is the dtype of the results of a forward part, such as the loss, and of the function
+	// [Output]. The default is Parameters.
 	Output dtypes.DType
-	// Accumulate is the dtype in which elements of half precision are added up by reductions,
-	// windows, running sums and scatters; Float32 if zero, or Compute if that is wider. The products
-	// of a dot product are added up in float32 whatever it is.
+	// Accumulate is the dtype in which reductions, windows, cumulative sums and scatters accumulate
+	// half-precision numbers. The default is Float32, or Compute if it is wider. Dot products
+	// always accumulate in float32.
 	Accumulate dtypes.DType
-	// Partial is the dtype of a product's parts on several logical devices, which these add up;
-	// Compute if zero. A wider one costs more bytes on the interconnect.
+	// Partial is the dtype in which several logical devices sum their partial results of a product.
+	// The default is Compute. A wider dtype increases communication.
 	Partial dtypes.DType
-	// Reduce is the dtype in which a training step adds up gradients over the replicas; that of the
-	// gradient if zero, which is Parameters. BFloat16 sends half the bytes of Float32.
+	// Reduce is the dtype in which a training step sums gradients over the replicas. The default is
+	// the dtype of the gradient, Parameters. BFloat16 sends half as many bytes as Float32.
 	Reduce dtypes.DType
-	// LossScale is how a training step scales its loss, which float16 needs; not at all if zero. A
-	// forward part alone has no gradients, and nothing is scaled.
+	// LossScale is the loss scale of a training step, which float16 needs. By default the loss is
+	// not scaled. It has no effect on a forward part without gradients.
 	LossScale LossScale
 }
 
-// The policies of Keras's names float32, mixed_bfloat16 and mixed_float16.
+// The policies with Keras's names float32, mixed_bfloat16 and mixed_float16.
 var (
-	// Float32 keeps and computes all in float32, also what the arguments have in other floats.
+	// Float32 stores variables and computes in float32. Arguments of other float dtypes are
+	// converted.
 	Float32 = Policy{Parameters: dtypes.Float32}
-	// MixedBFloat16 keeps variables in float32 and computes in bfloat16.
+	// MixedBFloat16 stores variables in float32 and computes in bfloat16.
 	MixedBFloat16 = Policy{Parameters: dtypes.Float32, Compute: dtypes.BFloat16}
-	// MixedFloat16 keeps variables in float32, computes in float16 and scales the loss. Float16 has
-	// no numbers beyond 65,504, and below 6e-5 only coarse ones: without a loss scale small gradients
-	// become zeros.
+	// MixedFloat16 stores variables in float32, computes in float16 and scales the loss. The range
+	// of float16 is small: it ends at 65,504, and values below 6e-5 lose precision. Without a loss
+	// scale, small gradients would become zero.
 	MixedFloat16 = Policy{Parameters: dtypes.Float32, Compute: dtypes.Float16, LossScale: DynamicLossScale}
 )
 
-// Filled returns the policy with its defaults in the place of zeros. The zero Policy stays zero.
+// Filled returns the policy with zero fields replaced by their defaults. The zero Policy is
+// returned unchanged.
 func (p Policy) Filled() Policy {
 	if p == (Policy{}) {
 		return p
@@ -66,7 +67,7 @@ func (p Policy) Filled() Policy {
 	return p
 }
 
-// Validate returns an [*errkind.Fault] of kind ValueError that names a field that cannot be.
+// Validate returns an [*errkind.Fault] of kind ValueError for the first invalid field.
 func (p Policy) Validate() error {
 	if p == (Policy{}) {
 		return nil
@@ -80,7 +81,7 @@ func (p Policy) Validate() error {
 		{"Accumulate", f.Accumulate}, {"Partial", f.Partial}, {"Reduce", f.Reduce},
 	} {
 		if field.dtype != dtypes.InvalidDType && !isFloat(field.dtype) {
-			return wrong("Policy."+field.name, "use Float32, BFloat16, Float16 or Float64",
+			return invalid("Policy."+field.name, "use Float32, BFloat16, Float16 or Float64",
 				"%s is not a dtype that a model can be computed in", field.dtype)
 		}
 	}
@@ -89,14 +90,14 @@ func (p Policy) Validate() error {
 		dtype dtypes.DType
 	}{{"Accumulate", f.Accumulate}, {"Partial", f.Partial}} {
 		if field.dtype != f.Compute && !(field.dtype.Bits() > f.Compute.Bits()) {
-			return wrong("Policy."+field.name, fmt.Sprintf("use %s or a wider dtype", f.Compute),
+			return invalid("Policy."+field.name, fmt.Sprintf("use %s or a wider dtype", f.Compute),
 				"sums in %s do not hold the terms, which are %s", field.dtype, f.Compute)
 		}
 	}
 	return p.LossScale.Validate()
 }
 
-// String returns the dtypes of the fields, such as "parameters float32, compute bfloat16, ...".
+// String returns the dtypes of the fields, such as "parameters Float32, compute BFloat16, ...".
 func (p Policy) String() string {
 	if p == (Policy{}) {
 		return "no policy"
@@ -112,13 +113,13 @@ func (p Policy) String() string {
 	return text
 }
 
-// isFloat reports whether models are computed in a dtype: the narrower floats have too few numbers,
-// and complex numbers have no policy.
+// isFloat reports whether models can compute in d. Narrower floats have too few values, and complex
+// numbers are not supported.
 func isFloat(d dtypes.DType) bool {
 	return d == dtypes.Float64 || d == dtypes.Float32 || d == dtypes.BFloat16 || d == dtypes.Float16
 }
 
-// wrong returns the error of a value that cannot be.
-func wrong(subject, hint, reason string, args ...any) *errkind.Fault {
+// invalid returns an error for an invalid value.
+func invalid(subject, hint, reason string, args ...any) *errkind.Fault {
 	return &errkind.Fault{Op: "precision:", Subject: subject, Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
 }

@@ -25,7 +25,7 @@ func TestFilledPolicies(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatCannotBe(t *testing.T) {
+func TestValidateRejectsInvalidPolicies(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy precision.Policy
 		text   string

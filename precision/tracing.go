@@ -7,76 +7,76 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Layers make their variables in the dtype of what they are given, so which variables are seen in
-// which dtype is known when the model's code has run. Until then the graph has parameters of the
-// wrong dtype. So the code of a forward part runs twice: in the first trace to see what it asks the
-// store for, in the second for the graph.
+// A layer requests its variables in the dtype of its input, so the dtype of each variable is known only
+// after the model's code has run. Therefore a forward part is traced twice: the first trace records the
+// requested dtypes, and the second trace builds the graph.
 
-// TraceState is what the traces of one step know of its forward parts. What traces a step attaches
-// it to each graph, and traces the step once more with a new graph whenever [TraceState.Again] says
-// so. Package strategy does that for all its functions. The zero TraceState is ready to use. It is
-// not safe for concurrent use.
+// TraceState is the state of the forward parts of a step across its traces. The code that traces a
+// step must attach it to each graph, and must trace the step again with a new graph while
+// [TraceState.Again] returns true. Package strategy does this for all functions. The zero
+// TraceState is ready to use. It is not safe for concurrent use.
 type TraceState struct {
-	parts []*part // in the order of the calls of Forward in a graph
-	again bool
+	forwardParts []*forwardPart // one for each call of Forward in a graph, in order
+	retrace      bool
 }
 
-// part is what is known of one call of Forward.
-type part struct {
-	// known is set once dtypes is. dtypes are those in which the part sees the variables.
+// forwardPart is the information about one call of Forward.
+type forwardPart struct {
+	// known is true once dtypes is set. dtypes are the dtypes in which the part reads the
+	// variables.
 	known  bool
 	dtypes map[string]dtypes.DType
-	// looked are variables that the part looks up before any layer asks for them.
-	looked map[string]bool
+	// lookedUp contains the variables that the part looks up before a layer requests them.
+	lookedUp map[string]bool
 }
 
-// graphState is what a graph knows.
+// graphState is the state of a graph.
 type graphState struct {
 	tracing *TraceState
-	calls   int // of Forward
-	// policy is that of the last call, running is set during one. exact are the arguments that
-	// nodes were cast from.
+	calls   int // number of calls of Forward
+	// policy is the policy of the last call of Forward, and running is true during the call. exact
+	// maps cast arguments to the original arguments.
 	policy  Policy
 	running bool
 	exact   map[*graph.Node]*graph.Node
 }
 
-type tracedKey struct{}
+type graphStateKey struct{}
 
-// Attach makes a new graph one of the step's traces.
+// Attach adds the state to a new graph of the step.
 func (t *TraceState) Attach(g *graph.Graph) {
-	g.AttachState(tracedKey{}, &graphState{tracing: t, exact: map[*graph.Node]*graph.Node{}})
+	g.AttachState(graphStateKey{}, &graphState{tracing: t, exact: map[*graph.Node]*graph.Node{}})
 }
 
-func tracedOf(g *graph.Graph) *graphState {
-	t, _ := g.State(tracedKey{}).(*graphState)
+func graphStateOf(g *graph.Graph) *graphState {
+	t, _ := g.State(graphStateKey{}).(*graphState)
 	return t
 }
 
-// next is the part that a call of Forward in the graph is.
-func (t *graphState) next() *part {
-	if t.calls == len(t.tracing.parts) {
-		t.tracing.parts = append(t.tracing.parts, &part{looked: map[string]bool{}})
+// nextPart returns the forwardPart of the next call of Forward.
+func (t *graphState) nextPart() *forwardPart {
+	if t.calls == len(t.tracing.forwardParts) {
+		t.tracing.forwardParts = append(t.tracing.forwardParts, &forwardPart{lookedUp: map[string]bool{}})
 	}
 	t.calls++
-	return t.tracing.parts[t.calls-1]
+	return t.tracing.forwardParts[t.calls-1]
 }
 
-// errAgain ends a trace that has seen what it was to see.
-var errAgain = errkind.New(errkind.InternalError, "precision: the dtypes of the variables are known now, and the step is to be traced again")
+// errRetrace stops a trace that has recorded the requested dtypes.
+var errRetrace = errkind.New(errkind.InternalError, "precision: the dtypes of the variables are known; the step must be traced again")
 
-// Again reports whether the last trace served to see what the step's code asks for: the step is to
-// be traced again, whatever came of it.
+// Again reports whether the last trace only recorded the requested dtypes. In this case the step
+// must be traced again, and the result or error of the last trace is meaningless.
 func (t *TraceState) Again() bool {
-	again := t.again
-	t.again = false
+	again := t.retrace
+	t.retrace = false
 	return again
 }
 
-// Mark returns a function that makes the calls of [Policy.Forward] in the graph since Mark as if
-// they had never been: for code that gives up the trace of a part of a step and traces it again.
+// Mark returns a function that undoes the calls of [Policy.Forward] in the graph since Mark. It is
+// used by code that abandons the trace of a part of a step and traces it again.
 func Mark(g *graph.Graph) (rewind func()) {
-	t := tracedOf(g)
+	t := graphStateOf(g)
 	if t == nil {
 		return func() {}
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// view is a variable in Compute for the time of a forward part. GoMLX knows the node of a variable
-// in a graph by the variable's path, so the cast is what every layer gets that asks for it.
-type view struct {
-	variable  *model.Variable
-	was, cast *graph.Node
+// castVariable is a variable that is cast to Compute during a forward part. GoMLX finds the node of
+// a variable by its path, so all layers that request the variable receive the cast.
+type castVariable struct {
+	variable       *model.Variable
+	original, cast *graph.Node
 }
 
-// with runs f with the store's variables seen as the part sees them.
-func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
-	var views []*view
+// traceWithCasts runs f with the variables cast as recorded in c.dtypes.
+func (c *forwardPart) traceWithCasts(p Policy, g *graph.Graph, store *model.Store, f func()) {
+	var views []*castVariable
 	before := map[*model.Variable]bool{}
 	for v := range store.IterVariables() {
 		before[v] = true
@@ -29,9 +29,9 @@ func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
 			continue
 		}
 		was := v.NodeValue(g)
-		views = append(views, &view{v, was, graph.ConvertDType(was, p.Compute)})
+		views = append(views, &castVariable{v, was, graph.ConvertDType(was, p.Compute)})
 	}
-	defer func() { // also if f panics: the step may recover from it and go on
+	defer func() { // also restore the dtypes if f panics, because the step may recover
 		for _, w := range views {
 			must(setDType(w.variable, p.Parameters))
 		}
@@ -43,15 +43,15 @@ func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	f()
 	for v := range store.IterVariables() {
 		if !before[v] && v.DType() == p.Compute {
-			panic(wrong(fmt.Sprintf("variable %q", v.Path()), "let the step's code ask for the same variables each time that it runs",
-				"it was not asked for when the step was traced first"))
+			panic(invalid(fmt.Sprintf("variable %q", v.Path()), "request the same variables in every trace of the step",
+				"it was not requested in the first trace of the step"))
 		}
 	}
 	p.checkStored(g, store, views)
-	states := written(views)
+	states := updatedStates(views)
 	for _, w := range views {
 		must(setDType(w.variable, p.Parameters))
-		now := w.was
+		now := w.original
 		if value, ok := states[w]; ok {
 			now = value
 		}
@@ -59,29 +59,29 @@ func (c *part) with(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	}
 }
 
-// checkStored refuses variables to train that the store itself has in Compute.
-func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*view) {
+// checkStored panics if a trainable variable is stored in Compute.
+func (p Policy) checkStored(g *graph.Graph, store *model.Store, views []*castVariable) {
 	viewed := map[*model.Variable]bool{}
 	for _, w := range views {
 		viewed[w.variable] = true
 	}
 	for v := range store.IterVariables() {
 		if !viewed[v] && v.DType() == p.Compute && v.Trainable && v.InUseByGraph(g) {
-			panic(wrong(fmt.Sprintf("variable %q", v.Path()), fmt.Sprintf("give the store its value in %s, or set Policy.Parameters to %s", p.Parameters, p.Compute),
+			panic(invalid(fmt.Sprintf("variable %q", v.Path()), fmt.Sprintf("give the store its value in %s, or set Policy.Parameters to %s", p.Parameters, p.Compute),
 				"the store has it in %s, and the policy keeps parameters in %s", p.Compute, p.Parameters))
 		}
 	}
 }
 
-// discover runs f to see what it asks the store for. Variables in Parameters are out of its way, so
-// that it makes anew what it wants, in the dtype that it wants. The graph is of no use afterwards:
-// discover always panics, with the error of f, or so that the step is traced again.
-func (c *part) discover(p Policy, g *graph.Graph, store *model.Store, f func()) {
+// discoverDTypes runs f to record the requested dtypes. It hides the variables in Parameters, so
+// that f creates them again in the requested dtypes. The graph cannot be used afterwards.
+// discoverDTypes always panics: with the error of f, or with errRetrace.
+func (c *forwardPart) discoverDTypes(p Policy, g *graph.Graph, store *model.Store, f func()) {
 	again := func() {
-		tracedOf(g).tracing.again = true
-		panic(errAgain)
+		graphStateOf(g).tracing.retrace = true
+		panic(errRetrace)
 	}
-	list, err := variablesOf(store)
+	list, err := variableListOf(store)
 	must(err)
 	var kept []*model.Variable // in Parameters
 	hidden := map[string]*model.Variable{}
@@ -90,28 +90,28 @@ func (c *part) discover(p Policy, g *graph.Graph, store *model.Store, f func()) 
 			continue
 		}
 		kept = append(kept, v)
-		if !c.looked[v.Path()] {
+		if !c.lookedUp[v.Path()] {
 			hidden[v.Path()] = v
 		}
 	}
 	for _, v := range kept { // for code that holds one, or looks it up
 		must(setDType(v, p.Compute))
 	}
-	loader, missed := store.Loader(), &misses{}
+	loader, missed := store.Loader(), &recordingLoader{}
 	store.SetLoader(missed)
 	restore := list.hide(func(v *model.Variable) bool { return hidden[v.Path()] == v })
 	whole := false
-	defer func() { // a panic of f goes on from here
+	defer func() { // a panic of f continues after this function
 		made := restore()
 		store.SetLoader(loader)
 		for _, v := range kept {
 			must(setDType(v, p.Parameters))
 		}
-		if c.lookedUp(missed.paths, made, hidden) {
+		if c.recordLookups(missed.paths, made, hidden) {
 			again()
 		}
 		if whole {
-			c.learn(p, g, store, kept, made, hidden)
+			c.recordDTypes(p, g, store, kept, made, hidden)
 			again()
 		}
 	}()
@@ -119,28 +119,28 @@ func (c *part) discover(p Policy, g *graph.Graph, store *model.Store, f func()) 
 	whole = true
 }
 
-// lookedUp reports whether the code looked for variables that were out of the way and that no layer
-// had made before. They are in the store in the next run.
-func (c *part) lookedUp(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
+// recordLookups reports whether the code lookedUp up hidden variables that no layer had created
+// before. These variables are not hidden in the next run.
+func (c *forwardPart) recordLookups(missed []string, made []*model.Variable, hidden map[string]*model.Variable) bool {
 	found := false
 	for _, path := range missed {
-		if hidden[path] != nil && !c.looked[path] && !slices.ContainsFunc(made, func(v *model.Variable) bool { return v.Path() == path }) {
-			c.looked[path], found = true, true
+		if hidden[path] != nil && !c.lookedUp[path] && !slices.ContainsFunc(made, func(v *model.Variable) bool { return v.Path() == path }) {
+			c.lookedUp[path], found = true, true
 		}
 	}
 	return found
 }
 
-// learn takes from a run in which dtypes the part sees the variables, and gives the store those
-// that it lacks, in Parameters.
-func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable, hidden map[string]*model.Variable) {
+// recordDTypes records the dtypes in which the part reads the variables, and adds new variables to
+// the store in Parameters.
+func (c *forwardPart) recordDTypes(p Policy, g *graph.Graph, store *model.Store, kept, made []*model.Variable, hidden map[string]*model.Variable) {
 	c.known, c.dtypes = true, map[string]dtypes.DType{}
 	for _, v := range kept {
 		if v.InUseByGraph(g) {
 			c.dtypes[v.Path()] = p.Compute
 		}
 	}
-	list, err := variablesOf(store)
+	list, err := variableListOf(store)
 	must(err)
 	for _, v := range made {
 		path := v.Path()
@@ -149,26 +149,26 @@ func (c *part) learn(p Policy, g *graph.Graph, store *model.Store, kept, made []
 			continue
 		}
 		if v.DType() == p.Compute {
-			must(widen(v, p.Parameters))
+			must(convertVariable(v, p.Parameters))
 		}
 		list.add(v)
 	}
 }
 
-// misses is a loader that has nothing, and keeps what it was asked for.
-type misses struct{ paths []string }
+// recordingLoader is a loader without variables that records the requested paths.
+type recordingLoader struct{ paths []string }
 
 // LoadVariable implements [model.Loader].
-func (m *misses) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) {
+func (m *recordingLoader) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, bool) {
 	m.paths = append(m.paths, path)
 	return nil, false
 }
 
 // DeleteVariable implements [model.Loader].
-func (m *misses) DeleteVariable(*model.Store, string) error { return nil }
+func (m *recordingLoader) DeleteVariable(*model.Store, string) error { return nil }
 
-// widen gives a variable a dtype, and its value too, if it has one.
-func widen(v *model.Variable, dtype dtypes.DType) error {
+// convertVariable changes the dtype of a variable and converts its value, if it has one.
+func convertVariable(v *model.Variable, dtype dtypes.DType) error {
 	if !v.HasValue() {
 		return setDType(v, dtype)
 	}
@@ -176,7 +176,7 @@ func widen(v *model.Variable, dtype dtypes.DType) error {
 	if err != nil {
 		return err
 	}
-	value, err := converted(old, dtype)
+	value, err := convertTensor(old, dtype)
 	if err != nil {
 		return &errkind.Fault{Op: "precision:", Subject: fmt.Sprintf("variable %q", v.Path()), Err: err}
 	}

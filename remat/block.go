@@ -9,15 +9,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// Block runs f on x as a block of the step, of which the backward pass keeps what the policy says
-// and computes the rest again. It returns what f returns, a node of any shape.
+// Block runs f on x as a block of the step. For the backward pass, the step keeps the values that
+// the policy selects and recomputes all others. Block returns the result of f, a node of any shape.
 //
-// f may write variables of the strategy. The backward pass, which computes values again, does not
-// write again.
-//
-// f may read variables, integers and constants from outside. Pass any other node from outside as an
-// argument (see [BlockMany]). A block has a gradient but no second one. Block panics with an
-// [*errkind.Fault], as GoMLX's graph functions panic with their errors.
+// f may read and write variables of the strategy; recomputing does not repeat the writes. f may
+// also use integers and constants from outside. Pass any other outside node as an argument (see
+// [BlockMany]). The gradient of a block cannot be differentiated again. Like GoMLX's graph
+// functions, Block panics with its errors, which are [*errkind.Fault] values.
 func Block(keep Policy, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
 	if f == nil {
 		return BlockMany(keep, []*graph.Node{x}, nil)[0]
@@ -25,11 +23,11 @@ func Block(keep Policy, x *graph.Node, f func(x *graph.Node) *graph.Node) *graph
 	return BlockMany(keep, []*graph.Node{x}, func(in []*graph.Node) []*graph.Node { return []*graph.Node{f(in[0])} })[0]
 }
 
-// BlockMany runs a block as [Block] does, with several arguments and results. It needs at least one
-// argument and one result.
+// BlockMany is like [Block], but with several arguments and results. At least one argument and one
+// result are required.
 func BlockMany(keep Policy, inputs []*graph.Node, f func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	if f == nil {
-		fail("there is no function", "pass the function that builds the block")
+		fail("the function is nil", "pass the function that builds the block")
 	}
 	if len(inputs) == 0 {
 		fail("there are no arguments", "pass the nodes that the block reads")
@@ -78,59 +76,60 @@ func fail(reason, hint string) {
 	panic(&errkind.Fault{Op: "remat", Reason: reason, Hint: hint, Class: errkind.ValueError})
 }
 
-// Name gives x a name, by which policies know it, and returns x as a node to go on with. Outside of
-// blocks and loops it is x. Several tensors may have one name. Name panics with an [*errkind.Fault]
-// if the name is empty.
+// Name gives x a name for policies, and returns a node with the same value. Several tensors can
+// have the same name. Outside of blocks and loops it has no effect. Name panics with an
+// [*errkind.Fault] if the name is empty.
 func Name(x *graph.Node, name string) *graph.Node {
 	switch {
 	case x == nil:
-		fail("a nil node has no name", "pass a node of the step")
+		fail("the node is nil", "pass a node of the step")
 	case name == "":
-		fail("a name is empty", "give the tensor a name")
+		fail("the name is empty", "pass a name for the tensor")
 	}
 	target, ok := x.Graph().Backend().(region.Target)
 	if !ok {
 		return x
 	}
-	if seen, ok := x.Graph().State(seenKey{}).(*nameScope); ok {
-		for ; seen != nil; seen = seen.around {
+	if seen, ok := x.Graph().State(nameScopeKey{}).(*nameScope); ok {
+		for ; seen != nil; seen = seen.outer {
 			seen.names[name] = true
 		}
 	}
 	return target.EmitBorder(x, region.Name{Name: name}, func(v *graph.Node) *graph.Node { return v })
 }
 
-// nameScope are the names that tensors of the block at hand have, and of the blocks around it.
+// nameScope contains the names of the tensors in a block. outer is the scope of the enclosing
+// block.
 type nameScope struct {
-	names  map[string]bool
-	around *nameScope
+	names map[string]bool
+	outer *nameScope
 }
 
-type seenKey struct{}
+type nameScopeKey struct{}
 
-// Check builds a block and panics if a name of the policy is that of no tensor of it. It is for
-// packages that have blocks of their own; op is how they begin their errors, such as "loop:".
+// Check calls build, which builds a block, and panics if no tensor of the block has a name that the
+// policy selects. It is for packages that implement blocks. op is the start of their error
+// messages, such as "loop:".
 func (p Policy) Check(op string, g *graph.Graph, build func()) {
-	around, _ := g.State(seenKey{}).(*nameScope)
-	now := &nameScope{names: map[string]bool{}, around: around}
-	g.AttachState(seenKey{}, now)
-	defer g.AttachState(seenKey{}, around)
+	outer, _ := g.State(nameScopeKey{}).(*nameScope)
+	scope := &nameScope{names: map[string]bool{}, outer: outer}
+	g.AttachState(nameScopeKey{}, scope)
+	defer g.AttachState(nameScopeKey{}, outer)
 	before := len(g.Nodes())
 	build()
 	if (p.keep.Some || p.keep.Host) && len(g.Nodes()) > before {
 		g.AttachState(appliedKey{}, true)
 	}
 	for _, name := range p.keep.Names {
-		if !now.names[name] {
+		if !scope.names[name] {
 			panic(&errkind.Fault{Op: op, Subject: "policy " + p.String(), Reason: fmt.Sprintf("no tensor of the block has the name %q", name),
-				Hint: "give it to one by remat.Name, or leave it out of the policy", Class: errkind.NotFoundError})
+				Hint: "name a tensor with remat.Name, or remove the name from the policy", Class: errkind.NotFoundError})
 		}
 	}
 }
 
 type appliedKey struct{}
 
-// Applied reports whether a block or a layer loop of the graph with operations in it has another policy
-// than [Everything]. It is for programs whose policy is an option of the command line, which has no
-// effect on a model without blocks.
+// Applied reports whether a nonempty block or layer loop of the graph has another policy than
+// [Everything]. Programs use it to check that a policy from the command line has an effect.
 func Applied(g *graph.Graph) bool { return g.State(appliedKey{}) != nil }

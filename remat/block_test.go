@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// regression is a model of two layers, which wrap makes blocks of. They hold an annotation and a
-// collective.
+// regression is a model with two layers in blocks built by wrap. The layers contain an annotation
+// and a collective.
 func regression(p int, wrap func(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x := in[0]
@@ -46,7 +46,7 @@ func losses(t *testing.T, s *strategy.TPUStrategy, loss train.Loss) []float64 {
 	return strategytest.Losses(t, step, 0, 5)
 }
 
-func TestBlocksDoWhatTheirOpsDo(t *testing.T) {
+func TestBlocksDoNotChangeResults(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.On(t, sys, strategy.Options{Replicas: mesh[0], LogicalDevices: mesh[1]})
@@ -64,7 +64,7 @@ func TestBlocksDoWhatTheirOpsDo(t *testing.T) {
 	}
 }
 
-func TestPoliciesAddUp(t *testing.T) {
+func TestPolicyAnd(t *testing.T) {
 	for want, p := range map[string]remat.Policy{
 		"Everything()":                    remat.Nothing().And(remat.Everything()),
 		"Nothing()":                       remat.Nothing().And(remat.Nothing()),
@@ -77,20 +77,20 @@ func TestPoliciesAddUp(t *testing.T) {
 	assert.Equal(t, remat.Policy{}, remat.Everything())
 }
 
-func TestHostileBlocks(t *testing.T) {
+func TestBlockErrors(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	same := func(x *graph.Node) *graph.Node { return x }
 	many := func(in []*graph.Node) []*graph.Node { return in }
 	for want, build := range map[string]func(x *graph.Node) *graph.Node{
-		"there is no function":                       func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), x, nil) },
+		"the function is nil":                        func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), x, nil) },
 		"there are no arguments":                     func(x *graph.Node) *graph.Node { return remat.BlockMany(remat.Nothing(), nil, many)[0] },
 		"argument 0 is nil":                          func(x *graph.Node) *graph.Node { return remat.Block(remat.Nothing(), nil, same) },
 		`no tensor of the block has the name "lost"`: func(x *graph.Node) *graph.Node { return remat.Block(remat.Names("lost"), x, same) },
 		"what a block keeps is not taken to the host's memory": func(x *graph.Node) *graph.Node {
 			return remat.Block(remat.Nothing().OnHost(), x, same)
 		},
-		"a name is empty":        func(x *graph.Node) *graph.Node { return remat.Name(x, "") },
-		"a nil node has no name": func(*graph.Node) *graph.Node { return remat.Name(nil, "x") },
+		"the name is empty": func(x *graph.Node) *graph.Node { return remat.Name(x, "") },
+		"the node is nil":   func(*graph.Node) *graph.Node { return remat.Name(nil, "x") },
 		"it returns nothing": func(x *graph.Node) *graph.Node {
 			remat.BlockMany(remat.Nothing(), []*graph.Node{x}, func([]*graph.Node) []*graph.Node { return nil })
 			return x

@@ -22,9 +22,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestCheckpointsOfGoMLX has the ops of this module between Node.Checkpoint and Node.StopCheckpoint:
-// GoMLX computes nodes again by GoMLX's ops, which would lose an annotation or a collective.
-func TestCheckpointsOfGoMLX(t *testing.T) {
+// GoMLX recomputes nodes between Node.Checkpoint and Node.StopCheckpoint with GoMLX's ops, which
+// would lose annotations and collectives. The ops of this module must therefore be kept.
+func TestGoMLXCheckpointKeepsModuleOps(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	of := func(p int, checkpoints bool) train.Loss {
 		return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {

@@ -1,6 +1,6 @@
-// Package remat computes values of a step's forward pass again in its backward pass instead of
-// keeping them: rematerialisation, also known as gradient checkpointing. A step then needs less
-// memory and more time.
+// Package remat recomputes values of the forward pass in the backward pass instead of storing them.
+// This technique is called rematerialization or gradient checkpointing. It reduces the memory of a
+// step but increases its time.
 //
 //	y := remat.Block(remat.Products(), x, func(x *graph.Node) *graph.Node {
 //		h := activation.Gelu(layers.Dense(scope.In("up"), x, true, 4*width))
@@ -9,24 +9,27 @@
 //
 // # Policies
 //
-// A [Policy] says what of a block is kept for its backward pass:
+// A [Policy] selects the values of a block that are kept for its backward pass:
 //
-//   - [Everything]: all that the backward pass reads, as without a block.
-//   - [Products]: the results of dot products and of convolutions. Elementwise ops, normalisations
-//     and softmaxes run again, which costs little time where products dominate.
-//   - [Names]: the tensors that [Name] gave one of some names.
-//   - [Nothing]: nothing but what enters the block. The block's forward pass runs again, which
-//     costs about a third of the step's time where the whole model is made of blocks.
+//   - [Everything] keeps all values that the backward pass reads, as without a block.
+//   - [Products] keeps the results of dot products and convolutions. Elementwise ops, normalizations
+//     and softmaxes are recomputed, which takes little time if products dominate.
+//   - [Names] keeps the tensors with the given names (see [Name]).
+//   - [Nothing] keeps only the inputs of the block. The forward pass of the block is recomputed. This
+//     increases the time of a step by about a third if the complete model consists of blocks.
 //
-// What enters a block is always kept. So are random numbers: the same are drawn again, because
-// their state enters the block. The same policies are an option of package loop, which keeps stacks
-// of what its layers keep.
+// The inputs of a block are always kept. They include the state of the random number generator, so
+// that recomputing draws the same random numbers. The layers of package loop use the same policies.
 //
-// # What may stand in a block
+// # Contents of a block
 //
-// Annotations and regions of package logical, collectives, variables, and other blocks and loops. A
-// logical.On region is kept or computed again as a whole: [Everything] keeps what its backward pass
-// reads, on the region's device; other policies do not see the products and names in it. A
-// collective that is computed again is communicated again; keep it by its name, or by [Products]
-// what comes after it, where that costs too much. What a block writes to variables is written once.
+// A block can contain annotations and regions of package logical, collectives, variables, and other
+// blocks and loops. Writes to variables are not repeated.
+//
+// A logical.On region is kept or recomputed as a unit. [Everything] keeps the values that its
+// backward pass reads, on the device of the region. Other policies cannot select products and names
+// inside the region.
+//
+// A recomputed collective communicates again. To avoid this, give its result a name and keep it
+// with [Names], or keep the products that use it with [Products].
 package remat

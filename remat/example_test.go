@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A block of which the backward pass keeps one tensor, by its name, besides the argument.
+// For the backward pass, the policy keeps the named tensor of the block in addition to the input.
 func ExampleBlock() {
 	strat, done := strategytest.Example(1, 1)
 	defer done()
@@ -40,7 +40,6 @@ func ExampleBlock() {
 	// Output: true
 }
 
-// What a policy keeps can be put together.
 func ExamplePolicy_And() {
 	fmt.Println(remat.Products().And(remat.Names("attention")))
 	// Output: Products().And(Names("attention"))

@@ -28,7 +28,7 @@ func mlp(scope *model.Scope, x *graph.Node) *graph.Node {
 	return graph.Add(x, graph.Tanh(layers.Dense(scope.In("down"), h, true, 64)))
 }
 
-// temporary is the bytes that a training step of some layers needs besides its arguments and results.
+// temporary returns the bytes of temporary memory of a training step with the given layers.
 func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node) int64 {
 	step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.StochasticGradientDescent().Done(), func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		return graph.ReduceAllMean(graph.Square(layers(rc, in[0])))
@@ -40,8 +40,8 @@ func temporary(t *testing.T, s *strategy.TPUStrategy, rows int, layers func(rc *
 	return r.Memory.Temporaries
 }
 
-// temporaries are the bytes that a training step of 12 layers needs besides its arguments and
-// results, with its layers in blocks one after another and in a loop.
+// temporaries returns the bytes of temporary memory of a training step with 12 layers, with the
+// layers in consecutive blocks and in a loop.
 func temporaries(t *testing.T, s *strategy.TPUStrategy, rows int, keep remat.Policy) (blocks, looped int64) {
 	blocks = temporary(t, s, rows, func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		for i := range 12 {
@@ -56,8 +56,9 @@ func temporaries(t *testing.T, s *strategy.TPUStrategy, rows int, keep remat.Pol
 	return blocks, looped
 }
 
-// falls holds compilers to policies: they could find that a value is made twice, and keep it. most
-// says which part of the temporaries without a policy there may be with it.
+// falls checks that the compiler does not undo the policies by storing values that are computed
+// twice. most contains the maximum temporary memory for each policy, relative to the memory without
+// a policy.
 func falls(t *testing.T, s *strategy.TPUStrategy, rows int, most map[string]float64) {
 	blocks, looped := temporaries(t, s, rows, remat.Everything())
 	for _, keep := range []remat.Policy{remat.Products(), remat.Nothing()} {
@@ -73,7 +74,7 @@ func TestMemoryFalls(t *testing.T) {
 	falls(t, strategytest.New(t, 1, 1), 512, map[string]float64{"Products()": 0.6, "Nothing()": 0.25})
 }
 
-func TestAOTLargeLoopKeptOnTheHost(t *testing.T) {
+func TestAOTLargeLoopOnHost(t *testing.T) {
 	plugintest.Large(t)
 	if plugintest.TPUChild(t) {
 		s := strategytest.Ahead(t, "v5e:2x2", strategy.Options{})

@@ -21,9 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestAOTLargeOneDeviceInLayers compiles a training step with parts of its layers on one logical device,
-// in a loop and in a block.
-func TestAOTLargeOneDeviceInLayers(t *testing.T) {
+// The training step runs parts of its layers on one logical device, in a loop and in a block.
+func TestAOTLargeOnInLayers(t *testing.T) {
 	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ParsePolicy returns the policy that a command line calls by a name: "none" is [Everything], as
-// nothing is computed again, "products" is [Products], and "full" is [Nothing], as all is computed
-// again. Another name is an error of kind ValueError.
+// ParsePolicy returns the policy with the given command-line name: "none" (no rematerialization) is
+// [Everything], "products" is [Products], and "full" (full rematerialization) is [Nothing]. Any
+// other name is an error of kind ValueError.
 func ParsePolicy(name string) (Policy, error) {
 	switch name {
 	case "none":

@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/remat"
 )
 
-func TestPoliciesHaveNames(t *testing.T) {
+func TestParsePolicy(t *testing.T) {
 	for name, want := range map[string]remat.Policy{"none": remat.Everything(), "products": remat.Products(), "full": remat.Nothing()} {
 		got, err := remat.ParsePolicy(name)
 		require.NoError(t, err)

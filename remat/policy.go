@@ -7,26 +7,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// Policy says which values of a forward pass are kept for its backward pass, which computes the
-// others again. The zero value is [Everything]. A Policy is immutable.
+// Policy selects the values of a forward pass that are kept for the backward pass. All other values
+// are recomputed. The zero value is [Everything]. A Policy is immutable.
 type Policy struct{ keep region.Keep }
 
-// Everything keeps all that the backward pass reads.
+// Everything keeps all values that the backward pass reads.
 func Everything() Policy { return Policy{} }
 
-// Nothing keeps nothing but what enters the block.
+// Nothing keeps only the inputs of the block.
 func Nothing() Policy { return Policy{region.Keep{Some: true}} }
 
-// Products keeps the results of dot products and of convolutions.
+// Products keeps the results of dot products and convolutions.
 func Products() Policy { return Policy{region.Keep{Some: true, Products: true}} }
 
-// Names keeps the tensors that [Name] gave one of the names. Each of them must be the name of a
-// tensor of the block.
+// Names keeps the tensors with one of the given names (see [Name]). It is an error if no tensor of
+// the block has one of these names.
 func Names(names ...string) Policy {
 	return Policy{region.Keep{Some: true, Names: slices.Clone(names)}}
 }
 
-// And returns a policy that keeps what either policy keeps, on the host if either does.
+// And returns a policy that keeps all values that either policy keeps. The values are kept on the
+// host if one of the policies is OnHost.
 func (p Policy) And(other Policy) Policy {
 	if !p.keep.Some || !other.keep.Some {
 		return Policy{region.Keep{Host: p.keep.Host || other.keep.Host}}
@@ -40,24 +41,24 @@ func (p Policy) And(other Policy) Policy {
 	return Policy{k}
 }
 
-// OnHost returns the policy with what it keeps in the host's memory, pinned, instead of the devices'.
-// It is for loops of layers (package loop): each layer's kept values are copied there in the forward
-// pass and back in the backward pass, with what entered the layer, while the devices compute.
-// Numbers stay. Blocks refuse it, and so do loops on CPU devices, whose memory is the host's: with an
-// error that matches errors.ErrUnsupported.
+// OnHost returns a policy that keeps the selected values in pinned host memory instead of device
+// memory. It is only for loops over layers (package loop). The values of each layer and its inputs
+// are copied to the host in the forward pass and back in the backward pass, while the devices
+// compute. Results do not change. Blocks do not support OnHost, and neither do loops on CPU
+// devices, whose memory is host memory: they fail with an error that matches errors.ErrUnsupported.
 func (p Policy) OnHost() Policy {
 	p.keep.Host = true
 	return p
 }
 
-// Keep returns the policy in the form of the packages that trace regions.
+// Keep returns the policy as a region.Keep, for packages that trace regions.
 func (p Policy) Keep() region.Keep {
 	k := p.keep
 	k.Names = slices.Clone(k.Names)
 	return k
 }
 
-// String returns how the policy is written, such as Products() or Names("attention").
+// String returns the Go expression of the policy, such as Products() or Names("attention").
 func (p Policy) String() string {
 	var parts []string
 	if p.keep.Products {

@@ -264,7 +264,7 @@ func TestMixedPrecisionOfUnevenBatches(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatCannotBeAreErrorsOfTheStep(t *testing.T) {
+func TestValidateRejectsInvalidPoliciesAreErrorsOfTheStep(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	for text, policy := range map[string]precision.Policy{
 		"Policy.Compute: Int32":                {Compute: dtypes.Int32},
