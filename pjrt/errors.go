@@ -27,7 +27,7 @@ var (
 	ErrBorrowed = errkind.New(errkind.RuntimeError, "it belongs to another object")
 )
 
-// opError returns the error of an operation for a cause that does not name the operation.
+// opError adds the operation and its subject to a cause that does not name the operation.
 func opError(op, subject string, cause error) error {
 	return &errkind.Fault{Op: "pjrt: " + op, Subject: subject, Err: cause}
 }

@@ -39,8 +39,9 @@ func checkInstalled(path string) error {
 		return pluginError(path, PluginMissing, "", err)
 	}
 	if found != pin.LibrarySHA256 {
-		e := pluginError(path, PluginDamaged, fmt.Sprintf("it has %d bytes with the SHA-256 %s, not the library of %s %s with the SHA-256 %s",
-			info.Size(), found, pin.Package, pin.Version, pin.LibrarySHA256), nil)
+		e := pluginError(path, PluginDamaged,
+			fmt.Sprintf("it has %d bytes with the SHA-256 %s, not the library of %s %s with the SHA-256 %s",
+				info.Size(), found, pin.Package, pin.Version, pin.LibrarySHA256), nil)
 		e.Hint = fmt.Sprintf("run `%s` to install it again", installCommand(pin.Kind))
 		return e
 	}

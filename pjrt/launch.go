@@ -131,7 +131,7 @@ func (h *loadedHandle) otherLaunch(devices, args, results int) (*launch, error) 
 	return l, nil
 }
 
-// launchError returns the error of a call for which getLaunch failed.
+// launchError adds the operation to an error of getLaunch.
 func (h *loadedHandle) launchError(op string, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return opError(op, "executable", err)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// pipe passes messages of fixed size from threads of the plugin to a goroutine. The plugin may call
-// from within a call of this package, so that the threads must not do more than write.
+// pipe passes messages of fixed size from threads of the plugin to a goroutine. A thread may be
+// inside a call of this package, so it must do nothing except write.
 type pipe struct {
 	r, w    *os.File
 	fd      uintptr // the writing end, in blocking mode

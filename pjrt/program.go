@@ -28,8 +28,8 @@ const (
 	FormatHLOWithConfig = "hlo_with_config"
 )
 
-// check returns the program with its default format, or an error if this process must not compile
-// it.
+// check validates the program and returns it with its default format. It returns an error if this
+// process must not compile the program.
 func (p Program) check() (Program, error) {
 	switch p.Format {
 	case "":

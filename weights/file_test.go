@@ -48,7 +48,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		says  string
 		kind  errkind.Kind
 	}{
-		"an empty file":                {map[string]string{weights.SingleName: ""}, "too few", errkind.DataLossError},
+		"an empty file":                {map[string]string{weights.SingleName: ""}, "too short", errkind.DataLossError},
 		"a header beyond the file":     {map[string]string{weights.SingleName: raw(one("[1]", "[0,4]"), "1234")[:20]}, "in a file of 20", errkind.DataLossError},
 		"a header of 2^63 bytes":       {map[string]string{weights.SingleName: "\xff\xff\xff\xff\xff\xff\xff\x7f{}"}, "at most 100000000", errkind.DataLossError},
 		"a header of all the allowed":  {map[string]string{weights.SingleName: "\x00\xe1\xf5\x05\x00\x00\x00\x00{}"}, "in a file of 10", errkind.DataLossError},
@@ -56,9 +56,9 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		"more data than tensors":       {map[string]string{weights.SingleName: raw(one("[1]", "[0,4]"), "12345678")}, "belong to no tensor", errkind.DataLossError},
 		"overlapping tensors":          {map[string]string{weights.SingleName: raw(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, "123")}, "inside the one", errkind.DataLossError},
 		"an unknown dtype":             {map[string]string{weights.SingleName: raw(`{"x":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}}`, "1234")}, "F31", errkind.DataLossError},
-		"a shape that overflows":       {map[string]string{weights.SingleName: raw(one("[4294967296,4294967296,4]", "[0,4]"), "1234")}, "more bytes than can be counted", errkind.DataLossError},
+		"a shape that overflows":       {map[string]string{weights.SingleName: raw(one("[4294967296,4294967296,4]", "[0,4]"), "1234")}, "overflows int64", errkind.DataLossError},
 		"a shape of other bytes":       {map[string]string{weights.SingleName: raw(one("[3]", "[0,4]"), "1234")}, "12 bytes", errkind.DataLossError},
-		"a tensor named twice":         {map[string]string{weights.SingleName: raw(`{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, "12")}, "twice", errkind.DataLossError},
+		"a tensor named twice":         {map[string]string{weights.SingleName: raw(`{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, "12")}, "duplicate", errkind.DataLossError},
 		"no weights":                   {map[string]string{"config.json": "{}"}, "a directory without weights", errkind.NotFoundError},
 		"an index that is no JSON":     {map[string]string{weights.IndexName: "{"}, "no index", errkind.DataLossError},
 		"an index of nothing":          {map[string]string{weights.IndexName: "{}"}, "names no tensors", errkind.DataLossError},

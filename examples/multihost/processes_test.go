@@ -57,7 +57,7 @@ func TestProcessesTrainToTheSameLossesAsOne(t *testing.T) {
 func TestAMissingProcessIsNamed(t *testing.T) {
 	cfg := small(t, 4, 2, "-missing 2 -wait 1s")
 	_, err := asProcesses(context.Background(), asTest(cfg, "-wait 20s"), &bytes.Buffer{}, &bytes.Buffer{})
-	require.ErrorContains(t, err, "waited in vain for host 2")
+	require.ErrorContains(t, err, "timed out waiting for host 2")
 	require.ErrorContains(t, err, "missing: /job:worker/task:2")
 }
 

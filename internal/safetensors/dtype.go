@@ -7,11 +7,11 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// DType is the name of an element type, as the format writes it.
+// DType is the name of an element type in the format.
 type DType string
 
-// The element types of the format. The values of F4 and of the F6 types are packed: their tensors
-// have to fill whole bytes.
+// These are the element types of the format. Values of F4 and of the F6 types are packed, and their
+// tensors must fill complete bytes.
 const (
 	Bool       DType = "BOOL"
 	F4         DType = "F4"
@@ -37,27 +37,29 @@ const (
 	U64        DType = "U64"
 )
 
-// types are, of each element type, the bits of an element and the dtype of GoMLX whose bytes in
-// memory are those of a file, if there is one.
+// types has for each element type the size of an element in bits and the GoMLX dtype with the same
+// representation in memory, if there is one.
 var types = map[DType]struct {
 	bits int
 	same dtypes.DType
 }{
-	Bool: {8, dtypes.Bool}, I8: {8, dtypes.Int8}, U8: {8, dtypes.Uint8}, I16: {16, dtypes.Int16}, U16: {16, dtypes.Uint16},
+	Bool: {8, dtypes.Bool}, I8: {8, dtypes.Int8}, U8: {8, dtypes.Uint8}, I16: {16, dtypes.Int16},
+	U16: {16, dtypes.Uint16},
 	I32: {32, dtypes.Int32}, U32: {32, dtypes.Uint32}, I64: {64, dtypes.Int64}, U64: {64, dtypes.Uint64},
-	F16: {16, dtypes.Float16}, BF16: {16, dtypes.BFloat16}, F32: {32, dtypes.Float32}, F64: {64, dtypes.Float64}, C64: {64, dtypes.Complex64},
-	F4: {bits: 4}, F6E2M3: {bits: 6}, F6E3M2: {bits: 6},
+	F16: {16, dtypes.Float16}, BF16: {16, dtypes.BFloat16}, F32: {32, dtypes.Float32}, F64: {64, dtypes.Float64},
+	C64: {64, dtypes.Complex64},
+	F4:  {bits: 4}, F6E2M3: {bits: 6}, F6E3M2: {bits: 6},
 	F8E5M2: {bits: 8}, F8E4M3: {bits: 8}, F8E8M0: {bits: 8}, F8E4M3FNUZ: {bits: 8}, F8E5M2FNUZ: {bits: 8},
 }
 
-// Bits returns the size of one element in bits, and 0 for a type that the format does not have.
+// Bits returns the size of one element in bits, or 0 for an unknown type.
 func (d DType) Bits() int { return types[d].bits }
 
-// GoMLX returns the dtype whose bytes in memory are those of the file, and dtypes.InvalidDType if
-// there is none.
+// GoMLX returns the dtype with the same representation in memory, or dtypes.InvalidDType if there
+// is none.
 func (d DType) GoMLX() dtypes.DType { return types[d].same }
 
-// Of is the inverse of [DType.GoMLX]; it returns "" if there is no such type.
+// Of is the inverse of [DType.GoMLX]. It returns "" if there is no such type.
 func Of(dtype dtypes.DType) DType {
 	for d, t := range types {
 		if t.same == dtype && dtype != dtypes.InvalidDType {
@@ -67,7 +69,7 @@ func Of(dtype dtypes.DType) DType {
 	return ""
 }
 
-// size is the number of bytes of a tensor.
+// size returns the number of bytes of a tensor.
 func (d DType) size(shape []int) (int64, error) {
 	width := d.Bits()
 	if width == 0 {
@@ -86,12 +88,12 @@ func (d DType) size(shape []int) (int64, error) {
 	for _, dim := range shape {
 		hi, lo := bits.Mul64(n, uint64(dim))
 		if hi != 0 || lo > math.MaxInt64 {
-			return 0, invalid("%s of shape %v has more bytes than can be counted", d, shape)
+			return 0, invalid("the size of %s of shape %v overflows int64", d, shape)
 		}
 		n = lo
 	}
 	if n%8 != 0 {
-		return 0, invalid("%s of shape %v does not fill whole bytes", d, shape)
+		return 0, invalid("%s of shape %v does not fill complete bytes", d, shape)
 	}
 	return int64(n / 8), nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// MaxHeaderBytes is the longest header the format allows.
+// MaxHeaderBytes is the maximum size of a header in the format.
 const MaxHeaderBytes = 100_000_000
 
 const (
@@ -22,16 +22,16 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// ErrFormat matches every error about bytes or tensors that do not follow the format.
+// ErrFormat is matched by all errors for files or tensors that violate the format.
 var ErrFormat = errkind.New(errkind.DataLossError, "safetensors: invalid")
 
-// invalid is an error that matches ErrFormat.
+// invalid returns an error that matches ErrFormat.
 func invalid(format string, args ...any) error {
 	return &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf(format, args...)}
 }
 
-// doing puts what was done, and to what, before an error of the file system.
-func doing(op, subject string, err error) error {
+// ioError adds the operation and its subject to an error of the file system.
+func ioError(op, subject string, err error) error {
 	return &errkind.Fault{Op: "safetensors: " + op, Subject: subject, Err: err}
 }
 
@@ -42,19 +42,19 @@ type Spec struct {
 	Shape []int // row-major, none for a scalar
 }
 
-// Bytes returns the length of the tensor's data. The error says that there is no such tensor: its
-// dtype is unknown, a dimension is negative, or it has more bytes than can be counted.
+// Bytes returns the size of the tensor's data. It returns an error if the dtype is unknown, a
+// dimension is negative, or the size overflows.
 func (s Spec) Bytes() (int64, error) { return s.DType.size(s.Shape) }
 
-// Info describes a tensor and its place in the data.
+// Info describes a tensor and its position in the data.
 type Info struct {
 	Spec
 	Offset int64 // from the start of the data, in bytes
 	Bytes  int64
 }
 
-// parseHeader reads the JSON header of a file whose data has the given number of bytes. The tensors
-// come back in the order of their data.
+// parseHeader decodes the header of a file with a number of data bytes. The tensors are in the
+// order of their data.
 func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, invalid("the header does not start with {")
@@ -79,12 +79,12 @@ func parseHeader(header []byte, data int64) ([]Info, map[string]string, error) {
 		return nil, nil, err
 	}
 	if rest := bytes.Trim(header[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return nil, nil, invalid("the header goes on after its object")
+		return nil, nil, invalid("there is text after the JSON object of the header")
 	}
 	return tensors, metadata, checkCover(tensors, data)
 }
 
-// checkCover sorts tensors by their place and checks that they cover the data exactly.
+// checkCover sorts tensors by position and checks that they cover the data without gaps.
 func checkCover(tensors []Info, data int64) error {
 	slices.SortFunc(tensors, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Name, b.Name))
@@ -108,8 +108,7 @@ func checkCover(tensors []Info, data int64) error {
 	return nil
 }
 
-// decoder walks the header by tokens, which unlike decoding into a map shows keys that are there
-// twice.
+// decoder reads the header token by token, which unlike decoding to a map detects duplicate keys.
 type decoder struct{ *json.Decoder }
 
 func (d *decoder) token() (json.Token, error) {
@@ -126,12 +125,12 @@ func (d *decoder) token() (json.Token, error) {
 func (d *decoder) expect(delim json.Delim, what string) error {
 	t, err := d.token()
 	if err == nil && t != delim {
-		err = invalid("%s: found %v where %v belongs", what, t, delim)
+		err = invalid("%s: found %v instead of %v", what, t, delim)
 	}
 	return err
 }
 
-// object calls field for every key, which has to consume the value.
+// object calls field for each key. field must read the value.
 func (d *decoder) object(what string, field func(key string) error) error {
 	if err := d.expect('{', what); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (d *decoder) object(what string, field func(key string) error) error {
 		}
 		key, ok := t.(string)
 		if !ok || seen[key] {
-			return invalid("%s: key %v is there twice or no string", what, t)
+			return invalid("%s: key %v is duplicate or not a string", what, t)
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
@@ -175,7 +174,7 @@ func (d *decoder) metadata() (map[string]string, error) {
 	return out, err
 }
 
-// counts reads an array of whole numbers from 0.
+// counts reads an array of non-negative integers.
 func (d *decoder) counts(what string) ([]int, error) {
 	if err := d.expect('[', what); err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func (d *decoder) counts(what string) ([]int, error) {
 		number, _ := t.(json.Number)
 		v, err := strconv.ParseUint(number.String(), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, invalid("%s holds %v, not a whole number from 0", what, t)
+			return nil, invalid("%s contains %v, which is not a non-negative integer", what, t)
 		}
 		out = append(out, int(v))
 	}
@@ -229,22 +228,23 @@ func (d *decoder) tensor(name string) (Info, error) {
 		return Info{}, &errkind.Fault{Op: "safetensors: read", Subject: what, Err: err}
 	}
 	if size != t.Bytes {
-		return Info{}, invalid("%s is %s of shape %v, which is %d bytes, its data_offsets %v span %d", what, t.DType, t.Shape, size, offsets, t.Bytes)
+		return Info{}, invalid("%s is %s of shape %v with %d bytes, but its data_offsets %v contain %d", what, t.DType,
+			t.Shape, size, offsets, t.Bytes)
 	}
 	return t, nil
 }
 
-// arrange returns the tensors in the order in which they are written, with their places.
+// arrange returns the tensors in the order in which they are written, with their positions.
 func arrange(tensors []Spec) ([]Info, error) {
 	out := make([]Info, len(tensors))
 	seen := map[string]bool{}
 	for i, s := range tensors {
 		size, err := s.DType.size(s.Shape)
 		if err != nil {
-			return nil, &errkind.Fault{Op: "safetensors: lay out", Subject: fmt.Sprintf("tensor %q", s.Name), Err: err}
+			return nil, &errkind.Fault{Op: "safetensors: write", Subject: fmt.Sprintf("tensor %q", s.Name), Err: err}
 		}
 		if s.Name == metadataKey || seen[s.Name] || !utf8.ValidString(s.Name) {
-			return nil, invalid("tensor name %q is there twice, reserved or not UTF-8", s.Name)
+			return nil, invalid("tensor name %q is duplicate, reserved or not UTF-8", s.Name)
 		}
 		seen[s.Name] = true
 		s.Shape = slices.Clone(s.Shape)
@@ -257,15 +257,15 @@ func arrange(tensors []Spec) ([]Info, error) {
 	for i := range out {
 		out[i].Offset = end
 		if end += out[i].Bytes; end < 0 {
-			return nil, invalid("the tensors have more bytes than can be counted")
+			return nil, invalid("the total size of the tensors overflows int64")
 		}
 	}
 	return out, nil
 }
 
-// Header returns the beginning of a file up to its data, which starts at a multiple of align bytes,
-// and the places of the tensors in the data, in the order in which they are written: larger element
-// types first, so that all values are aligned, and tensors of one type by name.
+// Header returns the bytes of a file before its data, and the tensors in the order in which they
+// are written. The data starts at a multiple of align bytes. Tensors are sorted by descending
+// element size, so that all values are aligned, and then by name.
 func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []Info, error) {
 	layout, err := arrange(tensors)
 	if err != nil {
@@ -297,14 +297,15 @@ func Header(tensors []Spec, metadata map[string]string, align int) ([]byte, []In
 	header = append(header, bytes.Repeat([]byte{' '}, (align-len(header)%align)%align)...)
 	length := len(header) - lengthBytes
 	if length > MaxHeaderBytes {
-		return nil, nil, &errkind.Fault{Match: ErrFormat, Reason: fmt.Sprintf("a header of %d bytes, at most %d are allowed", length, MaxHeaderBytes),
-			Hint: "use fewer or shorter names, or several files"}
+		return nil, nil, &errkind.Fault{Match: ErrFormat,
+			Reason: fmt.Sprintf("the header has %d bytes, but at most %d are allowed", length, MaxHeaderBytes),
+			Hint:   "use fewer or shorter names, or several files"}
 	}
 	binary.LittleEndian.PutUint64(header, uint64(length))
 	return header, layout, nil
 }
 
-// appendJSON appends a value of texts and numbers, with no escapes that the format does not need.
+// appendJSON appends a value of strings and numbers in JSON without unnecessary escapes.
 func appendJSON(dst []byte, v any) []byte {
 	out := bytes.NewBuffer(dst)
 	e := json.NewEncoder(out)

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestInvalidFilesAreRefused(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	x := func(dtype, shape, offsets string) string {
 		return `{"x":{"dtype":` + dtype + `,"shape":` + shape + `,"data_offsets":` + offsets + `}}`
 	}
 	two := func(a, b string) string {
-		return `{"a":{"dtype":"U8","shape":[2],"data_offsets":` + a + `},"b":{"dtype":"U8","shape":[2],"data_offsets":` + b + `}}`
+		return `{"a":{"dtype":"U8","shape":[2],"data_offsets":` + a +
+			`},"b":{"dtype":"U8","shape":[2],"data_offsets":` + b + `}}`
 	}
 	for name, file := range map[string][]byte{
 		"empty file":            {},
@@ -65,7 +66,7 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnusualButValidFilesAreRead(t *testing.T) {
+func TestUnusualValidFiles(t *testing.T) {
 	for name, file := range map[string][]byte{
 		"nothing":           raw("{}", ""),
 		"blanks":            raw("{ }   \n", ""),

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// File is a safetensors file whose header was read. Any number of goroutines may use it.
+// File is a safetensors file with a decoded header. It is safe for concurrent use.
 type File struct {
 	src      io.ReaderAt
-	base     int64 // where the data starts
+	base     int64 // offset of the data in the file
 	tensors  []Info
 	byName   map[string]int
 	metadata map[string]string
 }
 
-// New reads the header of a file of size bytes, whose tensors are then read from src.
+// New reads the header of a file of size bytes. src must stay open while tensors are read.
 func New(src io.ReaderAt, size int64) (*File, error) {
 	if size < lengthBytes {
-		return nil, invalid("%d bytes are too few for a file", size)
+		return nil, invalid("a file of %d bytes is too short", size)
 	}
 	var length [lengthBytes]byte
 	if err := readFull(src, length[:], 0); err != nil {
@@ -27,7 +27,7 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > MaxHeaderBytes {
-		return nil, invalid("a header of %d bytes, at most %d are allowed", n, MaxHeaderBytes)
+		return nil, invalid("the header has %d bytes, but at most %d are allowed", n, MaxHeaderBytes)
 	}
 	if int64(n) > size-lengthBytes {
 		return nil, invalid("a header of %d bytes in a file of %d", n, size)
@@ -48,19 +48,19 @@ func New(src io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readFull reads all of p; a source that is shorter than it was said to be is an invalid file.
+// readFull reads len(p) bytes. If src is too short, the error matches ErrFormat.
 func readFull(src io.ReaderAt, p []byte, at int64) error {
 	n, err := src.ReadAt(p, at)
 	if n == len(p) {
 		return nil
 	}
 	if err == io.EOF {
-		return invalid("the file ends at byte %d, before its end", at+int64(n))
+		return invalid("the file is truncated at byte %d", at+int64(n))
 	}
-	return doing("read", "", err)
+	return ioError("read", "", err)
 }
 
-// Tensors lists the tensors in the order of their data.
+// Tensors returns the tensors in the order of their data.
 func (f *File) Tensors() []Info {
 	out := slices.Clone(f.tensors)
 	for i := range out {
@@ -69,7 +69,7 @@ func (f *File) Tensors() []Info {
 	return out
 }
 
-// Tensor finds a tensor by name.
+// Tensor returns the tensor with a name.
 func (f *File) Tensor(name string) (Info, bool) {
 	i, ok := f.byName[name]
 	if !ok {
@@ -80,14 +80,14 @@ func (f *File) Tensor(name string) (Info, bool) {
 	return t, true
 }
 
-// DataOffset is where the data begins in the file, in bytes.
+// DataOffset returns the offset of the data in the file, in bytes.
 func (f *File) DataOffset() int64 { return f.base }
 
-// Metadata returns a copy of the file's metadata, and nil if it has none.
+// Metadata returns a copy of the metadata, or nil if there is none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// ReadAt fills p with the bytes of a tensor, from an offset within the tensor. If the range is not
-// in the tensor, it reads nothing and the error matches [ErrFormat].
+// ReadAt fills p with bytes of a tensor, starting at offset in the tensor. If the range is not
+// inside the tensor, ReadAt reads nothing, and the error matches [ErrFormat].
 func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	i, ok := f.byName[name]
 	if !ok {
@@ -95,7 +95,8 @@ func (f *File) ReadAt(name string, p []byte, offset int64) error {
 	}
 	t := f.tensors[i]
 	if offset < 0 || offset > t.Bytes || int64(len(p)) > t.Bytes-offset {
-		return invalid("no bytes %d to %d in tensor %q of %d", offset, offset+int64(len(p)), name, t.Bytes)
+		return invalid("bytes %d to %d are outside of tensor %q, which has %d bytes", offset, offset+int64(len(p)),
+			name, t.Bytes)
 	}
 	if len(p) == 0 {
 		return nil

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPartOfATensorIsReadAlone(t *testing.T) {
-	file := write(t, []Spec{{"x", U8, []int{10}}, {"y", U16, []int{1}}}, nil, map[string][]byte{"x": []byte("0123456789"), "y": {1, 2}})
+func TestReadAt(t *testing.T) {
+	file := write(t, []Spec{{"x", U8, []int{10}}, {"y", U16, []int{1}}}, nil,
+		map[string][]byte{"x": []byte("0123456789"), "y": {1, 2}})
 	f, err := New(&counting{r: bytes.NewReader(file)}, int64(len(file)))
 	require.NoError(t, err)
 	before := f.src.(*counting).bytes

@@ -10,17 +10,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/files"
 )
 
-// Write writes a file of tensors and metadata. It calls data for each tensor, in the order of
-// [Header], which writes the tensor's bytes to w, in any number of pieces; a tensor of no bytes is
-// left out. The errors of dtypes, shapes and names that the format does not have, of a header that
-// is too long, and of tensors of more or fewer bytes, match [ErrFormat].
+// Write writes tensors and metadata. It calls data for each tensor that is not empty, in the order
+// of [Header]. data must write all bytes of the tensor to w. Errors match [ErrFormat] if a dtype, a
+// shape, a name or the size of the header is not permitted, or if data writes more or fewer bytes
+// than the tensor has.
 func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	header, layout, err := Header(tensors, metadata, 8)
 	if err != nil {
 		return err
 	}
 	if _, err := w.Write(header); err != nil {
-		return doing("write", "header", err)
+		return ioError("write", "header", err)
 	}
 	for _, t := range layout {
 		if t.Bytes == 0 {
@@ -31,13 +31,13 @@ func Write(w io.Writer, tensors []Spec, metadata map[string]string, data func(t 
 			return err
 		}
 		if s.done < t.Bytes {
-			return invalid("tensor %q has %d of its %d bytes", t.Name, s.done, t.Bytes)
+			return invalid("only %[2]d of the %[3]d bytes of tensor %[1]q were written", t.Name, s.done, t.Bytes)
 		}
 	}
 	return nil
 }
 
-// tensorWriter writes the bytes of one tensor, and no more.
+// tensorWriter writes the bytes of one tensor and returns an error for additional bytes.
 type tensorWriter struct {
 	w      io.Writer
 	tensor Info
@@ -46,18 +46,18 @@ type tensorWriter struct {
 
 func (s *tensorWriter) Write(p []byte) (int, error) {
 	if int64(len(p)) > s.tensor.Bytes-s.done {
-		return 0, invalid("tensor %q has %d bytes, more were written", s.tensor.Name, s.tensor.Bytes)
+		return 0, invalid("tensor %q has %d bytes, but more were written", s.tensor.Name, s.tensor.Bytes)
 	}
 	n, err := s.w.Write(p)
 	s.done += int64(n)
 	if err != nil {
-		err = doing("write", fmt.Sprintf("tensor %q", s.tensor.Name), err)
+		err = ioError("write", fmt.Sprintf("tensor %q", s.tensor.Name), err)
 	}
 	return n, err
 }
 
-// WriteFile is [Write] to a file, which appears under its path, in the place of one that is there,
-// when it is complete and on the disk. After an error the path is unchanged.
+// WriteFile is like [Write], but writes a file atomically. It returns when the file is on the disk.
+// After an error, an existing file is unchanged.
 func WriteFile(path string, tensors []Spec, metadata map[string]string, data func(t Info, w io.Writer) error) error {
 	var failed error
 	err := files.Replace(path, func(w io.Writer) error {
@@ -65,19 +65,19 @@ func WriteFile(path string, tensors []Spec, metadata map[string]string, data fun
 		return failed
 	})
 	if failed != nil {
-		return failed // as it is: Replace keeps of an error what is about the file
+		return failed // Replace would change the error
 	}
 	if err == nil {
-		err = syncFolder(path)
+		err = syncDir(path)
 	}
 	if err != nil {
-		return doing("write", "", err)
+		return ioError("write", "", err)
 	}
 	return nil
 }
 
-// syncFolder makes the name of a file last through a loss of power.
-func syncFolder(path string) error {
+// syncDir syncs the directory of a file, so that its name survives a power failure.
+func syncDir(path string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}

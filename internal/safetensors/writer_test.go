@@ -26,7 +26,7 @@ func pieces(sizes ...int) func(Info, io.Writer) error {
 	}
 }
 
-func TestWriteRefusesWhatDoesNotFollowTheFormat(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	tensors := []Spec{{"", U8, []int{2}}, {"b", U8, []int{2}}, {"none", U8, []int{0}}}
 	require.NoError(t, Write(io.Discard, tensors, nil, pieces(2)))
 	require.NoError(t, Write(io.Discard, tensors, nil, pieces(1, 0, 1)))
@@ -45,7 +45,8 @@ func TestWriteRefusesWhatDoesNotFollowTheFormat(t *testing.T) {
 		assert.ErrorIs(t, Write(io.Discard, bad, nil, pieces()), ErrFormat, name)
 	}
 	assert.ErrorIs(t, Write(io.Discard, nil, map[string]string{"a": "\xff"}, nil), ErrFormat)
-	assert.ErrorIs(t, Write(io.Discard, nil, map[string]string{"a": strings.Repeat("x", MaxHeaderBytes)}, nil), ErrFormat)
+	assert.ErrorIs(t, Write(io.Discard, nil, map[string]string{"a": strings.Repeat("x", MaxHeaderBytes)}, nil),
+		ErrFormat)
 }
 
 type failing struct{ after int }
@@ -59,13 +60,13 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestAFailedWriteIsTheError(t *testing.T) {
+func TestWriteReturnsErrorOfWriter(t *testing.T) {
 	for after := range 2 {
 		assert.ErrorIs(t, Write(&failing{after: after}, []Spec{{"a", U8, []int{2}}}, nil, pieces(1, 1)), errDisk)
 	}
 }
 
-func TestFileAppearsCompleteOrNotAtAll(t *testing.T) {
+func TestWriteFileIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.safetensors")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))

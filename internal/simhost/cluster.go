@@ -16,22 +16,22 @@ import (
 
 // Options configure a cluster.
 type Options struct {
-	// Processes is the number of processes; it divides the number of devices.
+	// Processes is the number of processes. It must divide the number of devices.
 	Processes int
-	// Names are the processes' names in errors, such as host names; if nil they are "process 0" and
+	// Names are the names of the processes in errors, such as host names. nil means "process 0" and
 	// so on.
 	Names []string
-	// MeshShape is the grid of the devices, as in [tpu.LogicalOptions].
+	// MeshShape is the shape of the device mesh, as in [tpu.LogicalOptions].
 	MeshShape []int
-	// Patience bounds waits for other processes whose context has no earlier deadline; 0 is a
-	// minute.
+	// Patience is the timeout for other processes if the context has no earlier deadline. 0 means
+	// one minute.
 	Patience time.Duration
-	// Compiler compiles in place of the base's runtime, such as a cache of compiled programs; nil is
-	// the runtime.
+	// Compiler, if not nil, compiles instead of the base system's runtime, such as a cache of
+	// compiled programs.
 	Compiler pjrt.Compiler
 }
 
-// Cluster is a number of simulated processes. It is safe for concurrent use.
+// Cluster is a group of simulated processes. It is safe for concurrent use.
 type Cluster struct {
 	base     *system.System
 	opts     Options
@@ -46,15 +46,17 @@ type Cluster struct {
 	start     chan struct{} // closed when all processes are open
 	waiting   map[int]*arrival
 	broken    error
-	failed    chan struct{} // closed when it is broken
+	failed    chan struct{} // closed when broken is set
 }
 
-// New returns a cluster over the devices of a system that one process has to itself. The system
-// stays the caller's, to be closed after the processes.
+// New returns a cluster on the devices of a system with one process. The caller must close the
+// system after all processes.
 func New(base *system.System, opts Options) (*Cluster, error) {
 	devices := base.Topology().NumDevices()
 	if opts.Processes < 1 || devices%opts.Processes != 0 {
-		return nil, &errkind.Fault{Op: "simhost: new", Reason: fmt.Sprintf("%d processes on %d devices", opts.Processes, devices), Hint: "give a number that divides them", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "simhost: new",
+			Reason: fmt.Sprintf("%d processes on %d devices", opts.Processes, devices),
+			Hint:   "use a number of processes that divides the number of devices", Class: errkind.ValueError}
 	}
 	if opts.Names == nil {
 		for i := range opts.Processes {
@@ -72,21 +74,23 @@ func New(base *system.System, opts Options) (*Cluster, error) {
 		shape := base.Topology().MeshShape()
 		opts.MeshShape = shape[:]
 	}
-	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: devices, MeshShape: opts.MeshShape, Tasks: opts.Processes})
+	topology, err := tpu.LogicalTopology(tpu.LogicalOptions{Devices: devices, MeshShape: opts.MeshShape,
+		Tasks: opts.Processes})
 	if err != nil {
 		return nil, &errkind.Fault{Op: "simhost: new", Err: err}
 	}
 	return &Cluster{
 		base: base, opts: opts, topology: topology, programs: map[string]*program{},
-		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{}, failed: make(chan struct{}),
+		processes: make([]*process, opts.Processes), start: make(chan struct{}), waiting: map[int]*arrival{},
+		failed: make(chan struct{}),
 	}, nil
 }
 
-// Topology returns where the devices are; each task is a process.
+// Topology returns the topology of the devices. Each task is a process.
 func (c *Cluster) Topology() tpu.Topology { return c.topology }
 
-// Open starts a process and returns its system. It waits until all processes are open, as a slice's
-// runtime does. Errors: [*MissingError].
+// Open starts a process and returns its system. It waits until all processes are open, like the
+// runtime of a slice. The error is a [*MissingError] if other processes do not start.
 func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error) {
 	rt, err := c.Connect(process)(ctx)
 	if err != nil {
@@ -99,8 +103,8 @@ func (c *Cluster) Open(ctx context.Context, process int) (*system.System, error)
 	return sys, nil
 }
 
-// Connect returns a function that opens a process's devices, for [system.Options]. Each process
-// opens them once.
+// Connect returns a function that opens the devices of a process, for [system.Options]. A process
+// can open them only once.
 func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, error) {
 	return func(ctx context.Context) (system.Runtime, error) {
 		p, err := c.join(process)
@@ -117,7 +121,8 @@ func (c *Cluster) Connect(process int) func(context.Context) (system.Runtime, er
 // join adds a process that starts.
 func (c *Cluster) join(i int) (*process, error) {
 	if i < 0 || i >= c.opts.Processes {
-		return nil, &errkind.Fault{Op: "simhost: open", Reason: fmt.Sprintf("process %d of %d", i, c.opts.Processes), Hint: "processes count from 0", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "simhost: open", Reason: fmt.Sprintf("process %d of %d", i, c.opts.Processes),
+			Hint: "processes are numbered from 0", Class: errkind.ValueError}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +130,8 @@ func (c *Cluster) join(i int) (*process, error) {
 		return nil, c.broken
 	}
 	if c.processes[i] != nil {
-		return nil, &errkind.Fault{Op: "simhost: open", Reason: c.opts.Names[i] + " is open", Hint: "a process opens its devices once", Class: errkind.RuntimeError}
+		return nil, &errkind.Fault{Op: "simhost: open", Reason: c.opts.Names[i] + " is already open",
+			Hint: "a process can open its devices only once", Class: errkind.RuntimeError}
 	}
 	p := newProcess(c, i)
 	c.processes[i] = p
@@ -135,7 +141,7 @@ func (c *Cluster) join(i int) (*process, error) {
 	return p, nil
 }
 
-// await waits for all processes to start.
+// await waits until all processes have started.
 func (c *Cluster) await(ctx context.Context, here int) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
 	defer cancel()
@@ -157,7 +163,7 @@ func (c *Cluster) await(ctx context.Context, here int) error {
 		}
 	}
 	if missing == nil {
-		return nil // the last one came at the same time
+		return nil // the last process started at the same time
 	}
 	err := c.missing("start-up", here, missing, context.Cause(ctx))
 	c.fail(err)
@@ -172,8 +178,8 @@ func (c *Cluster) missing(op string, here int, missing []int, cause error) *Miss
 	return e
 }
 
-// Kill ends a process without a word, as a crash does. A process that counts on it gets a
-// [*LostError]: at a launch, or where not all processes are open yet.
+// Kill simulates a crash of a process. Other processes that wait for it get a [*LostError], in a
+// launch or during start-up.
 func (c *Cluster) Kill(process int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +203,7 @@ func (c *Cluster) lost(x *program, p *process) *LostError {
 	return &LostError{Op: x.op(), Process: p.index, Name: c.opts.Names[p.index], Launches: p.launches}
 }
 
-// fail breaks the cluster and ends all waits. It is called under mu.
+// fail marks the cluster as broken and ends all waits. The caller holds mu.
 func (c *Cluster) fail(err error) {
 	if c.broken == nil {
 		c.broken = err

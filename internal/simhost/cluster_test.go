@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
+func TestDevicesOfProcesses(t *testing.T) {
 	c, err := simhost.New(plugintest.System(t, 8), simhost.Options{Processes: 4})
 	require.NoError(t, err)
 	for i, sys := range open(t, c, 4) {
@@ -27,7 +27,7 @@ func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
 			device, _ := sys.Device(id)
 			b, err := sys.Runtime().BufferFromHost(context.Background(), make([]byte, 4), pjrt.F32, nil, device)
 			if id/2 != i {
-				require.ErrorContains(t, err, "is not of process")
+				require.ErrorContains(t, err, "does not belong to process")
 				continue
 			}
 			require.NoError(t, err)
@@ -36,13 +36,14 @@ func TestProcessesSeeAllDevicesAndAddressTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
+func TestMissingProcess(t *testing.T) {
 	var c *simhost.Cluster
 	var errs []error
 	// On a machine that does other work too, more than one may be missing when a short time is over.
 	for _, limit := range []time.Duration{150 * time.Millisecond, 1500 * time.Millisecond, 15 * time.Second} {
 		var err error
-		c, err = simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
+		c, err = simhost.New(plugintest.System(t, 4),
+			simhost.Options{Processes: 4, Names: []string{"red", "green", "blue", "grey"}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
@@ -67,13 +68,13 @@ func TestAMissingProcessIsNamedAtTheDeadline(t *testing.T) {
 		require.ErrorAs(t, err, &missing)
 		assert.Equal(t, []int{2}, missing.Missing)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "waited in vain for blue")
+		assert.ErrorContains(t, err, "timed out waiting for blue")
 	}
 	_, err := c.Open(context.Background(), 2)
 	assert.ErrorContains(t, err, "blue", "a cluster that failed to start stays so")
 }
 
-func TestALateProcessIsNamedAndTheClusterBroken(t *testing.T) {
+func TestLateProcessBreaksCluster(t *testing.T) {
 	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2, Patience: 100 * time.Millisecond})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
@@ -87,9 +88,10 @@ func TestALateProcessIsNamedAndTheClusterBroken(t *testing.T) {
 	assert.Equal(t, err, again)
 }
 
-func TestWrongUsesAreRefused(t *testing.T) {
+func TestInvalidCalls(t *testing.T) {
 	b := plugintest.System(t, 4)
-	for _, o := range []simhost.Options{{}, {Processes: 3}, {Processes: -1}, {Processes: 8}, {Processes: 2, Names: []string{"one"}}, {Processes: 2, MeshShape: []int{3, 1, 1, 1}}} {
+	for _, o := range []simhost.Options{{}, {Processes: 3}, {Processes: -1}, {Processes: 8},
+		{Processes: 2, Names: []string{"one"}}, {Processes: 2, MeshShape: []int{3, 1, 1, 1}}} {
 		_, err := simhost.New(b, o)
 		assert.Error(t, err, "%+v", o)
 	}
@@ -100,7 +102,8 @@ func TestWrongUsesAreRefused(t *testing.T) {
 	systems := open(t, c, 2)
 	_, err = c.Open(context.Background(), 0)
 	assert.ErrorContains(t, err, "once")
-	x, err := systems[0].Runtime().Compile(context.Background(), pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir", Trusted: true},
+	x, err := systems[0].Runtime().Compile(context.Background(),
+		pjrt.Program{Code: []byte(replaceAll(sum, "%NAME", "sum")), Format: "mlir", Trusted: true},
 		pjrt.CompileOptions{Partitions: 4, DeviceAssignment: [][]int{{0, 1, 2, 3}}, SPMD: true, Shardy: true})
 	require.NoError(t, err)
 	assert.ErrorContains(t, systems[0].Close(), "1 executables are open")
@@ -109,7 +112,7 @@ func TestWrongUsesAreRefused(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-func TestADeathInTheStartUpEndsTheWaitOfTheOthers(t *testing.T) {
+func TestKillDuringStartup(t *testing.T) {
 	for _, dead := range []int{0, 2} { // one that is open, and one that never was
 		c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 4})
 		require.NoError(t, err)

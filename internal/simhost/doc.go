@@ -1,25 +1,26 @@
-// Package simhost simulates the processes of a slice on one CPU client, so that what hosts do
-// together can be run on one machine.
+// Package simhost simulates the processes of a slice on one CPU client, so that code for several
+// hosts can be tested on one machine.
 //
-// # What is simulated
+// # Simulation
 //
-// A [Cluster] deals the devices of an open system to its processes. Each process is a
-// [system.Runtime] that sees all devices and addresses its own: it compiles for all, copies to and
-// from its own, and launches with its own arguments. A launch of a program that spans processes
-// waits until each of them has launched it, and runs once, with everybody's arguments. The tensors,
-// the compiler and the collectives are the real ones.
+// A [Cluster] distributes the devices of an open system over its processes. Each process is a
+// [system.Runtime] that has all devices and can address its own. It compiles for all devices,
+// transfers data to and from its own devices, and launches programs with its own arguments. A
+// launch of a program that spans processes waits until all of them have launched it, and runs once
+// with the arguments of all processes. Tensors, compiler and collectives are real.
 //
-// # What is not
+// # Differences from a slice
 //
-// There is one address space and one client. A launch blocks until the others arrive, where a TPU's
-// returns at once and its results wait. Equal programs are compiled once. There is no network that
-// is slow or loses anything; a process that dies is noticed at once.
+// All processes share one address space and one client. A launch blocks until the other processes
+// have launched the program; on a TPU, a launch returns at once, and its results wait. Equal
+// programs are compiled once. The network has no delays or losses, and the end of a process is
+// detected at once.
 //
-// # Faults
+// # Errors
 //
-// Where a slice would hang, a wait here ends at the deadline of its context, or after
-// [Options.Patience], with an error that names the processes: [*MissingError] for those that did
-// not come, [*ProgramError] for those that launch something else, [*LostError] for one that ended.
-// After the first such error the cluster is broken, as a slice is, and every further launch over
-// processes repeats it.
+// A slice hangs if a process is missing. In a cluster, a wait ends at the deadline of its context
+// or after [Options.Patience], with an error that names the processes: [*MissingError] for
+// processes that did not arrive, [*ProgramError] for processes that launch a different program, and
+// [*LostError] for a process that ended. The cluster is broken then, and every later launch over
+// several processes returns the same error.
 package simhost

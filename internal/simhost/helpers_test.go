@@ -49,9 +49,11 @@ func open(t testing.TB, c *simhost.Cluster, n int) []*system.System {
 // sum adds the devices' numbers: each device has one, each receives the total.
 const sum = `module @%NAME attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 4 : i32} {
   sdy.mesh @mesh = <["d"=4]>
-  func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) -> (tensor<f32> {sdy.sharding = #sdy.sharding<@mesh, []>}) {
+  func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh,
+	[{"d"}]>}) -> (tensor<f32> {sdy.sharding = #sdy.sharding<@mesh, []>}) {
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
-    %y = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+    %y = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>,
+	tensor<f32>) -> tensor<f32>
     return %y : tensor<f32>
   }
 }
@@ -60,9 +62,10 @@ const sum = `module @%NAME attributes {mhlo.num_replicas = 1 : i32, mhlo.num_par
 func compile(t testing.TB, sys *system.System, name string, ids ...int) system.Executable {
 	t.Helper()
 	code := []byte(replaceAll(sum, "%NAME", name))
-	x, err := sys.Runtime().Compile(context.Background(), pjrt.Program{Code: code, Format: "mlir", Trusted: true}, pjrt.CompileOptions{
-		Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true,
-	})
+	x, err := sys.Runtime().Compile(context.Background(), pjrt.Program{Code: code, Format: "mlir", Trusted: true},
+		pjrt.CompileOptions{
+			Replicas: 1, Partitions: len(ids), DeviceAssignment: [][]int{ids}, SPMD: true, Shardy: true,
+		})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
 	return x

@@ -9,22 +9,23 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// arrival is a process that waits for the others of its launch.
+// arrival is a process that waits for the other processes of its launch.
 type arrival struct {
 	program       *program
 	rows          []int
 	args, results [][]*pjrt.Buffer
 	opts          pjrt.ExecuteOptions
-	done          chan error // room for one
+	done          chan error // has a buffer for one error
 }
 
 func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// Execute launches the program with this process's arguments. It blocks until all processes of the
-// program have launched it or ctx ends.
+// Execute launches the program with the arguments of this process. It blocks until all processes of
+// the program have launched it or ctx ends.
 func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer, opts pjrt.ExecuteOptions) error {
 	if len(args) != len(e.rows) || len(results) != len(e.rows) {
-		return fault(e.program.op(), "%d and %d lists for the %d devices of this process", len(args), len(results), len(e.rows))
+		return fault(e.program.op(), "%d and %d lists for the %d devices of this process", len(args), len(results),
+			len(e.rows))
 	}
 	p, c := e.process, e.process.cluster
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Patience)
@@ -33,7 +34,8 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return &errkind.Fault{Op: "simhost: " + e.program.op(), Reason: "waiting for an earlier launch", Err: context.Cause(ctx)}
+		return &errkind.Fault{Op: "simhost: " + e.program.op(), Reason: "timed out waiting for an earlier launch",
+			Err: context.Cause(ctx)}
 	}
 	a := &arrival{program: e.program, rows: e.rows, args: args, results: results, opts: opts, done: make(chan error, 1)}
 	c.arrive(p, a)
@@ -42,11 +44,11 @@ func (e *executable) Execute(ctx context.Context, args, results [][]*pjrt.Buffer
 		return err
 	case <-ctx.Done():
 	}
-	c.giveUp(p, a, context.Cause(ctx))
+	c.abandon(p, a, context.Cause(ctx))
 	return <-a.done
 }
 
-// arrive adds a process to its launch, and launches if it is the last one.
+// arrive adds a process to its launch, and runs the program when all processes have arrived.
 func (c *Cluster) arrive(p *process, a *arrival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,10 +76,10 @@ func (c *Cluster) arrive(p *process, a *arrival) {
 			together = false
 		case other.program == a.program && slices.Equal(other.opts.Donate, a.opts.Donate):
 		case slices.Contains(other.program.processes, p.index):
-			c.fail(c.different()) // each waits for the other
+			c.fail(c.programError()) // the two processes wait for each other
 			return
 		default:
-			together = false // it runs something else with others first
+			together = false // it first runs another program with other processes
 		}
 	}
 	if together {
@@ -85,12 +87,13 @@ func (c *Cluster) arrive(p *process, a *arrival) {
 	}
 }
 
-// different is the error for processes that will never meet.
-func (c *Cluster) different() *ProgramError {
+// programError returns the error for processes that launch different programs.
+func (c *Cluster) programError() *ProgramError {
 	e := &ProgramError{}
 	for _, i := range sortedKeys(c.waiting) {
 		x := c.waiting[i].program
-		e.Launching = append(e.Launching, Launch{Process: i, Name: c.opts.Names[i], Program: x.name, Fingerprint: x.fingerprint})
+		e.Launching = append(e.Launching, Launch{Process: i, Name: c.opts.Names[i], Program: x.name,
+			Fingerprint: x.fingerprint})
 	}
 	return e
 }
@@ -102,11 +105,11 @@ func (c *Cluster) launch(x *program, opts pjrt.ExecuteOptions) {
 	for _, i := range x.processes {
 		a := c.waiting[i]
 		for j, row := range a.rows {
-			// The rows are the processes' own: the results arrive in them.
+			// The lists belong to the processes, which receive the results in them.
 			args[row], results[row] = a.args[j], a.results[j]
 		}
 	}
-	// What bounds the wait for the others does not bound the work.
+	// The timeout of the wait does not apply to the execution.
 	err := x.compiled.Execute(context.Background(), args, results, opts)
 	for _, i := range x.processes {
 		c.waiting[i].done <- err
@@ -117,12 +120,12 @@ func (c *Cluster) launch(x *program, opts pjrt.ExecuteOptions) {
 	}
 }
 
-// giveUp ends a process's wait, if nobody has yet.
-func (c *Cluster) giveUp(p *process, a *arrival, cause error) {
+// abandon ends the wait of a process unless it has already ended.
+func (c *Cluster) abandon(p *process, a *arrival, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting[p.index] != a {
-		return // its outcome is under way
+		return // the wait has ended
 	}
 	var missing []int
 	for _, i := range a.program.processes {

@@ -13,16 +13,16 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// errEnded is matched by what a process does after its Close or Kill.
+// errEnded is matched by the errors of a process after Close or Kill.
 var errEnded = errkind.New(errkind.FailedPreconditionError, "the process has ended")
 
-// process is one of a cluster. It implements [system.Runtime].
+// process is a process of a cluster. It implements [system.Runtime].
 type process struct {
 	cluster *Cluster
 	index   int
 	ids     []int // of its devices
 	open    atomic.Int64
-	turn    chan struct{} // held by the launch under way
+	turn    chan struct{} // held by the running launch
 
 	gone     bool // guarded by cluster.mu
 	launches int  // likewise
@@ -36,7 +36,7 @@ func newProcess(c *Cluster, index int) *process {
 
 func (p *process) name() string { return p.cluster.opts.Names[p.index] }
 
-// ended is the error of what a process does after its end.
+// ended returns the error of a process after its end.
 func (p *process) ended() error {
 	return &errkind.Fault{Op: "simhost", Reason: p.name(), Err: errEnded}
 }
@@ -45,15 +45,15 @@ func (p *process) PlatformName() string { return p.cluster.base.Platform() }
 
 func (p *process) Devices() []*pjrt.Device { return p.cluster.base.Runtime().Devices() }
 
-// Topology says where the devices are.
+// Topology returns the topology of the cluster.
 func (p *process) Topology() tpu.Topology { return p.cluster.topology }
 
 func (p *process) Addressable(id int) bool { return slices.Contains(p.ids, id) }
 
-// check refuses a device of another process, as a client does.
+// check rejects a device of another process, like a client.
 func (p *process) check(d *pjrt.Device) error {
 	if d != nil && !p.Addressable(d.ID()) {
-		return fault("transfer", "device %d is not of %s, which has devices %v", d.ID(), p.name(), p.ids)
+		return fault("transfer", "device %d does not belong to %s, which has devices %v", d.ID(), p.name(), p.ids)
 	}
 	return p.alive()
 }
@@ -67,21 +67,23 @@ func (p *process) alive() error {
 	return nil
 }
 
-func (p *process) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) (*pjrt.Buffer, error) {
+func (p *process) BufferFromHost(ctx context.Context, data []byte, dtype pjrt.DType, dims []int,
+	d *pjrt.Device) (*pjrt.Buffer, error) {
 	if err := p.check(d); err != nil {
 		return nil, err
 	}
 	return p.cluster.base.Runtime().BufferFromHost(ctx, data, dtype, dims, d)
 }
 
-func (p *process) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int, d *pjrt.Device) error {
+func (p *process) RefillFromHost(ctx context.Context, into *pjrt.Buffer, data []byte, dtype pjrt.DType, dims []int,
+	d *pjrt.Device) error {
 	if err := p.check(d); err != nil {
 		return err
 	}
 	return p.cluster.base.Runtime().RefillFromHost(ctx, into, data, dtype, dims, d)
 }
 
-// Compile compiles for any devices, some of which are the process's.
+// Compile compiles for any devices, which must include a device of the process.
 func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.CompileOptions) (system.Executable, error) {
 	if err := p.alive(); err != nil {
 		return nil, err
@@ -100,21 +102,22 @@ func (p *process) Compile(ctx context.Context, code pjrt.Program, opts pjrt.Comp
 	return e, nil
 }
 
-// Close ends the process. It fails while programs of it are open.
+// Close ends the process. It returns an error while programs of the process are open.
 func (p *process) Close() error {
 	if n := p.open.Load(); n > 0 {
-		return &errkind.Fault{Op: "simhost: close", Reason: fmt.Sprintf("%s: %d executables are open", p.name(), n), Hint: "close them first", Class: errkind.FailedPreconditionError}
+		return &errkind.Fault{Op: "simhost: close", Reason: fmt.Sprintf("%s: %d executables are open", p.name(), n),
+			Hint: "close them first", Class: errkind.FailedPreconditionError}
 	}
 	p.cluster.Kill(p.index)
 	return nil
 }
 
-// executable is a program as a process sees it.
+// executable is a program of a process.
 type executable struct {
 	process *process
 	program *program
 	devices []*pjrt.Device
-	rows    []int // of the whole launch
+	rows    []int // positions of devices in the whole launch
 
 	closing sync.Once
 	result  error

@@ -16,7 +16,7 @@ import (
 // program is a compiled program of the cluster.
 type program struct {
 	name, fingerprint string
-	processes         []int // those with devices of it, ascending
+	processes         []int // the processes that have devices of the program, ascending
 	compiled          system.Executable
 	loaded            *pjrt.LoadedExecutable
 	users             int // guarded by Cluster.compiling
@@ -26,10 +26,12 @@ func (x *program) op() string { return fmt.Sprintf("launch of %q", x.name) }
 
 var moduleName = regexp.MustCompile(`(?m)^\s*module @([\w.\-]+)`)
 
-// compile returns the program of a text and options, compiling what is new.
-func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, opts pjrt.CompileOptions) (*program, error) {
+// compile returns the program for a text and options. It compiles each program once.
+func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, opts pjrt.CompileOptions) (*program,
+	error) {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %v\n", code.Format, opts.Replicas, opts.Partitions, opts.DeviceAssignment, opts.SPMD, opts.Shardy, opts.Overrides)
+	fmt.Fprintf(hash, "%s\n%d %d %v %t %t %v\n", code.Format, opts.Replicas, opts.Partitions, opts.DeviceAssignment,
+		opts.SPMD, opts.Shardy, opts.Overrides)
 	hash.Write(code.Code)
 	key := hex.EncodeToString(hash.Sum(nil))
 	c.compiling.Lock()
@@ -56,16 +58,17 @@ func (c *Cluster) compile(ctx context.Context, p *process, code pjrt.Program, op
 		c.programs[key] = x
 	}
 	if !slices.Contains(x.processes, p.index) {
-		return nil, fault("compile", "%q: %s has none of its devices", x.name, p.name())
+		return nil, fault("compile", "%q uses no device of %s", x.name, p.name())
 	}
 	x.users++
 	return x, nil
 }
 
-// participants are the processes that have devices of an assignment.
+// participants returns the processes that have devices of an assignment.
 func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]int, error) {
 	if assignment == nil {
-		return nil, &errkind.Fault{Op: "simhost: compile", Reason: fmt.Sprintf("%q has no device assignment", name), Hint: "with several processes a program names its devices", Class: errkind.ValueError}
+		return nil, &errkind.Fault{Op: "simhost: compile", Reason: fmt.Sprintf("%q has no device assignment", name),
+			Hint: "set DeviceAssignment, which is required for several processes", Class: errkind.ValueError}
 	}
 	var processes []int
 	for task, ids := range c.topology.DeviceIDs() {
@@ -79,12 +82,12 @@ func (c *Cluster) participants(p *process, name string, assignment [][]int) ([]i
 	}
 	processes = slices.Compact(processes)
 	if !slices.Contains(processes, p.index) {
-		return nil, fault("compile", "%q: %s has none of its devices %v", name, p.name(), assignment)
+		return nil, fault("compile", "%q uses the devices %v, but none of %s", name, assignment, p.name())
 	}
 	return processes, nil
 }
 
-// release closes a program that nobody uses any more.
+// release closes a program after its last use.
 func (c *Cluster) release(x *program) error {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()

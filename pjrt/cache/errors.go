@@ -5,7 +5,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// opError returns the error of an operation for a cause that contains a hint.
+// opError adds the operation to cause.
 func opError(op string, cause error) error { return &errkind.Fault{Op: "cache: " + op, Err: cause} }
 
 // errZero is the error of a zero Cache.

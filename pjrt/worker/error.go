@@ -108,5 +108,5 @@ func runError(ctx context.Context, timeout time.Duration, err error) error {
 	return opError("compile", err)
 }
 
-// opError returns the error of an operation for a cause that contains a hint.
+// opError adds the operation to cause.
 func opError(op string, cause error) error { return &errkind.Fault{Op: "worker: " + op, Err: cause} }

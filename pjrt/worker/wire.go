@@ -71,7 +71,8 @@ func (resp *response) err() error {
 	switch {
 	case resp.Protocol != protocol:
 		return &errkind.Fault{Op: "worker: compile",
-			Reason: fmt.Sprintf("the worker's program uses protocol version %d, but this program uses %d", resp.Protocol,
+			Reason: fmt.Sprintf("the worker's program uses protocol version %d, but this program uses %d",
+				resp.Protocol,
 				protocol),
 			Hint: "build both programs from the same version", Class: errkind.FailedPreconditionError}
 	case resp.Error != nil:

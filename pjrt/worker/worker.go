@@ -194,7 +194,8 @@ func (c *Compiler) compile(ctx context.Context, platform string, r request) (a r
 var tpuEnv = []string{"ALLOW_MULTIPLE_LIBTPU_LOAD=1", "TPU_SKIP_MDS_QUERY=1", "TPU_ACCELERATOR_TYPE=v5litepod-8",
 	"TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0"}
 
-// environ returns the environment of a worker. The last of several values of a variable is used.
+// environ returns the environment of a worker. If a variable occurs several times, its last value
+// applies.
 func (c *Compiler) environ(platform string) []string {
 	env := os.Environ()
 	if platform == "tpu" {

@@ -40,7 +40,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// These types are addresses of objects of the plugin. Go code does not dereference them.
+// The handle types are addresses of objects of the plugin. Go code does not dereference them.
 type (
 	Client      unsafe.Pointer
 	Device      unsafe.Pointer
