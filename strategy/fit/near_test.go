@@ -75,10 +75,10 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 	// A shard of the newest checkpoint on the hosts cannot be read. One copy of it suffices; without
 	// one, all hosts fall back to the checkpoint before.
 	newest := func() int64 {
-		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*"))
+		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*", "checkpoint.json")) // complete ones
 		require.NoError(t, err)
 		slices.Sort(kept)
-		step, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(kept[len(kept)-1]), "step-"), 10, 64)
+		step, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(filepath.Dir(kept[len(kept)-1])), "step-"), 10, 64)
 		require.NoError(t, err)
 		return step
 	}
@@ -87,8 +87,9 @@ func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
 			shards, err := filepath.Glob(filepath.Join(folder(host), "*", fmt.Sprintf("step-%010d", step), "*", "host-0003.safetensors"))
 			require.NoError(t, err)
 			require.Len(t, shards, 1, "host %d", host)
-			require.NoError(t, os.Remove(shards[0]))
+			require.NoError(t, os.RemoveAll(shards[0]))
 			require.NoError(t, os.Mkdir(shards[0], 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(shards[0], "file"), nil, 0o600)) // empty folders are removed
 		}
 	}
 	last := newest()

@@ -40,7 +40,7 @@ import (
 const programVariable = "TRAINER_TEST_PROGRAM"
 
 // program trains a small model. In the phase of -wait it prints "waiting", waits for a signal and prints
-// "signalled".
+// "signaled".
 func program(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("program", flag.ContinueOnError)
 	f := trainer.AddFlags(flags, trainer.Defaults{Steps: 40, Devices: 2})
