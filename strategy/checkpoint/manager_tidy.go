@@ -184,11 +184,11 @@ func (m *Manager) tidy(ctx context.Context, number int, keep Retention, late str
 	return errors.Join(errs...)
 }
 
-// foreignFolder reports whether a name of a [storage.Sweeper] is a folder's and not that of a step.
+// foreignFolder reports whether a name of a [storage.Sweeper] is a folder's and not that of a step or a save.
 func foreignFolder(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	_, ok := parseStep(first)
-	return !ok && strings.HasSuffix(name, "/")
+	return strings.HasSuffix(name, "/") && (!ok || strings.Count(name, "/") > 2)
 }
 
 // removeEmptyFolders removes folders of steps that have no files, as an interrupted save leaves. Folders
