@@ -25,11 +25,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// long compiles, in the place of each program, one that takes the compiler more than a minute:
-// thousands of sorts one after another.
-type long struct{}
+// slowCompiler compiles, instead of each program, thousands of sorts, which takes more than a minute.
+type slowCompiler struct{}
 
-func (long) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program,
+func (slowCompiler) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program,
 	_ pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {
 	const sorts = 7000
 	var b strings.Builder
@@ -47,14 +46,14 @@ func (long) Compile(ctx context.Context, client *pjrt.Client, _ pjrt.Program,
 	return client.Compile(ctx, pjrt.Program{Code: []byte(b.String()), Trusted: true}, pjrt.CompileOptions{})
 }
 
-// step is a program as its users write it: what it opens is closed by defer.
+// step is a typical program, which closes its objects with defer.
 func step(ctx context.Context) (err error) {
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 2})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close()) }()
-	strat, err := strategy.New(sys, strategy.Options{Compiler: long{}})
+	strat, err := strategy.New(sys, strategy.Options{Compiler: slowCompiler{}})
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func TestSignalStopsCompilation(t *testing.T) {
 	}
 }
 
-// signaled is how long a program that compiles lives on after a signal.
+// signaled returns the time from a signal to the exit of a program that compiles.
 func signalled(t *testing.T, program string, s syscall.Signal, code int) time.Duration {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCompilingProgram$")

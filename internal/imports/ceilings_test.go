@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Limits are the counts of size.txt: how large the module, its packages and their types may be.
+// Limits are the limits in size.txt for the sizes of the module, its packages and their types.
 type Limits []Limit
 
-// Limit holds one subject to some counts.
+// Limit contains the limits of one subject.
 type Limit struct {
 	// Subject is a package, a package and a type of it ("strategy.TPUStrategy"), Whole, Harness or
 	// Other.
@@ -36,7 +36,7 @@ const (
 	Other   = "other"
 )
 
-// ParseLimits reads the counts: a line for each subject, a colon, then words and numbers in turn.
+// ParseLimits parses limits. A line has a subject, a colon, and pairs of a count and a number.
 func ParseLimits(text string) (limits Limits, err error) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -132,7 +132,7 @@ func (l Limits) Check(found map[string]Size) (now Limits, faults []string) {
 	return now, faults
 }
 
-// InHarness reports whether a package lies in a folder internal/test.
+// InHarness reports whether a package is in a folder internal/test.
 func InHarness(path string) bool { return strings.Contains("/"+path, "/"+Harness+"/") }
 
 // of returns a count of a package, or of one of its types.

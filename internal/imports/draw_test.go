@@ -9,9 +9,9 @@ import (
 // width is the widest line of the picture.
 const width = 96
 
-// Draw returns the law as a picture, the top first, without the packages for tests and those that
-// are being built. An arrow is drawn where no other arrows lead the same way. The lowest layer,
-// whose packages have no arrows to them in the picture, is a list.
+// Draw returns the law as a picture, with the top layer first. Packages for tests and packages in
+// development are omitted. An arrow is omitted if other arrows lead to the same package. The lowest
+// layer is a list, because its packages have no arrows in the picture.
 func (l Law) Draw() string {
 	var b strings.Builder
 	arrows := map[string][]string{}
@@ -69,7 +69,7 @@ func (l Law) Draw() string {
 	return b.String()
 }
 
-// direct are the arrows of a package that no other of its arrows makes needless.
+// direct returns the arrows of a package that are not implied by its other arrows.
 func direct(from string, arrows map[string][]string, ground map[string]bool) (list []string) {
 	for _, to := range slices.Backward(arrows[from]) {
 		if _, drawn := arrows[to]; !drawn && to != C || ground[to] {
@@ -88,7 +88,7 @@ func reaches(from, to string, arrows map[string][]string) bool {
 	return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || reaches(next, to, arrows) })
 }
 
-// wrap joins words by two spaces into lines of at most so many bytes.
+// wrap joins words by two spaces to lines of at most limit bytes.
 func wrap(words []string, limit int) (lines []string) {
 	for _, w := range words {
 		if n := len(lines); n > 0 && len(lines[n-1])+2+len(w) <= limit {

@@ -159,7 +159,7 @@ func (s *Size) count(file *ast.File) {
 	}
 }
 
-// receiver is the name of a receiver's type.
+// receiver returns the name of the type of a receiver.
 func receiver(e ast.Expr) string {
 	for {
 		switch t := e.(type) {
@@ -177,12 +177,13 @@ func receiver(e ast.Expr) string {
 	}
 }
 
-// outside stands for the packages that a package imports: what is theirs is no arrow between files.
+// outside represents imported packages, whose names cause no arrows between files.
 type outside struct{}
 
 func (outside) Import(string) (*types.Package, error) { return nil, errors.New("not read") }
 
-// arrows finds who uses whose names, fields and methods among a package's files.
+// arrows returns the pairs of files of a package in which the first uses a name, a field or a method of the
+// second.
 func (s *Size) arrows(set *token.FileSet, files []*ast.File) {
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	config := types.Config{Importer: outside{}, Error: func(error) {}, FakeImportC: true}
@@ -206,10 +207,10 @@ func (s *Size) arrows(set *token.FileSet, files []*ast.File) {
 	s.Up = up(targets)
 }
 
-// up returns how many arrows run against the order of the files, which it makes as Eades, Lin and
-// Smyth do ("A fast and effective heuristic for the feedback arc set problem", 1993): files that
-// nobody uses come first, files that use nobody last, and of the others first the one that uses the
-// most more files than use it.
+// up returns the number of arrows that point against the order of the files. The order is computed
+// with the heuristic of Eades, Lin and Smyth ("A fast and effective heuristic for the feedback arc
+// set problem", 1993): files without users come first, files without uses last, and of the others
+// first the file with the largest difference between uses and users.
 func up(targets map[string]map[string]bool) int {
 	left, users := map[string]bool{}, map[string]map[string]bool{}
 	for from, list := range targets {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// C is the arrow of import "C".
+// C represents import "C".
 const C = "C"
 
-// Law is the table of law.txt: the order of the packages, and what each may import.
+// Law is the contents of law.txt: the order of the packages and their permitted imports.
 type Law struct {
 	Layers []Layer // from the ground up
 }
@@ -21,19 +21,19 @@ type Layer struct {
 	Rooms []Room // from the ground up
 }
 
-// Room is one package of the law. Paths are relative to the module's root.
+// Room is a package in the law. Paths are relative to the root of the module.
 type Room struct {
 	Path string
-	// ForTests says that the tests of every package may import this one.
+	// ForTests means that the tests of all packages may import this package.
 	ForTests bool
-	// May are the packages that the sources import, and C where they use it.
+	// May are the permitted imports of the sources, including C.
 	May []string
-	// TestsAlso are the packages that are not lower, and that the tests import nevertheless.
+	// TestsAlso are the permitted imports of the tests that are not in a lower layer.
 	TestsAlso []string
 }
 
-// Parse reads the table. A line without an indent names a layer; an indented line is a package, a
-// colon, what it imports, and after a bar what only its tests import from above.
+// Parse parses a law. A line without an indent is the name of a layer. An indented line is a
+// package, a colon, its permitted imports and, after a bar, the additional imports of its tests.
 func Parse(text string) (Law, error) {
 	var law Law
 	seen := map[string]bool{}
@@ -66,13 +66,13 @@ func Parse(text string) (Law, error) {
 	return law, nil
 }
 
-// Imports are what the files of a package import of the module, each path once.
+// Imports are the packages of the module that a package imports, without duplicates.
 type Imports struct {
 	Sources, Tests map[string]bool
 }
 
-// Check returns what is wrong, one sentence each: a package that the law lacks, an import that it
-// does not allow, and an arrow or a package of the law that is not there.
+// Check returns one sentence for each violation: a package that is not in the law, an import that the
+// law does not permit, and a permitted import or package that does not exist.
 func (l Law) Check(found map[string]Imports) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	place, kit := map[string]int{}, map[string]bool{}
@@ -128,7 +128,7 @@ func (l Law) Check(found map[string]Imports) (faults []string) {
 	return faults
 }
 
-// line is the room's line if the law allowed what is there.
+// line returns the line of the room for a law that permits its imports.
 func (r Room) line(got Imports) string {
 	line := r.Path + ": " + strings.Join(slices.Sorted(maps.Keys(got.Sources)), " ")
 	if len(r.TestsAlso) > 0 {

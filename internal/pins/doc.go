@@ -1,8 +1,8 @@
-// Package pins names the PJRT plugin builds that this module is tested against, and says where the
-// installer leaves them, the script install.sh beside this file.
+// Package pins contains the PJRT plugin builds that this module is tested with, and the paths at
+// which the installer (install.sh) stores them.
 //
-// The package holds facts only: nothing here reads the environment, the disk or the network. The
-// installer, the plugin search and the doctor command all read the one table pins.tsv, so they
-// cannot disagree about a version. The hash of a wheel keys the cache directory, so that several
-// checkouts share one copy and a new pin never meets an old file.
+// The package contains only data: it does not read the environment, the disk or the network. The
+// installer, the search for plugins and the doctor command all use the table pins.tsv, so that they
+// use the same versions. The hash of a wheel is the name of its cache directory. Several clones
+// share one copy, and a new pin uses a new directory.
 package pins

@@ -11,29 +11,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// Pin is one pinned plugin build, as a wheel on PyPI.
+// Pin is one pinned plugin build, which is a wheel on PyPI.
 type Pin struct {
-	// Kind is "cpu", "tpu" or "cuda", or of the programs that one of them calls "cuda-tools".
+	// Kind is "cpu", "tpu" or "cuda", or "cuda-tools" for the programs that the CUDA plugin runs.
 	Kind string
-	// GOARCH is the machine kind that the wheel is for.
+	// GOARCH is the architecture of the wheel.
 	GOARCH string
-	// Package and Version name the wheel exactly.
+	// Package and Version identify the wheel.
 	Package, Version string
-	// SHA256 is the wheel's hash in hex. It keys the cache directory, so that clones share one copy
-	// and a new pin never meets an old file.
+	// SHA256 is the hash of the wheel in hexadecimal digits. It is the name of the cache directory.
 	SHA256 string
-	// Library is the path of the shared library inside the wheel, and Header that of the wheel's
-	// own pjrt_c_api.h, empty if it ships none.
+	// Library is the path of the shared library in the wheel. Header is the path of pjrt_c_api.h in
+	// the wheel, or empty if there is none.
 	Library, Header string
-	// LibrarySHA256 is the hash of the shared library in hex: a file at LibraryPath with another
-	// hash is not what the installer put there.
+	// LibrarySHA256 is the hash of the shared library in hexadecimal digits. A file at LibraryPath
+	// with another hash was modified or is incomplete.
 	LibrarySHA256 string
 }
 
 //go:embed pins.tsv
 var table string
 
-// All returns every pin, in the order of the table.
+// All returns all pins in the order of the table.
 func All() []Pin {
 	var pins []Pin
 	for line := range strings.Lines(table) {
@@ -49,8 +48,8 @@ func All() []Pin {
 	return pins
 }
 
-// For returns the pin of a plugin kind on a machine kind (a GOARCH). The error says what there is
-// instead.
+// For returns the pin for a kind and a GOARCH. The error reports whether the kind
+// or the architecture is unsupported.
 func For(kind, goarch string) (Pin, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Pin) bool { return p.Kind == kind && p.GOARCH == goarch })
@@ -63,14 +62,15 @@ func For(kind, goarch string) (Pin, error) {
 	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu", "tpu" and "cuda"`, Class: errkind.ValueError}
 }
 
-// Dir returns the pin's directory, <user cache>/tpustrategy/plugins/<sha256>, where userCacheDir is
-// what os.UserCacheDir returns.
+// Dir returns the directory of the pin, <user cache>/tpustrategy/plugins/<sha256>. userCacheDir is
+// the result of os.UserCacheDir.
 func (p Pin) Dir(userCacheDir string) string {
 	return filepath.Join(userCacheDir, "tpustrategy", "plugins", p.SHA256)
 }
 
-// LibraryPath returns where the installer puts the shared library: of one that calls other programs in
-// a folder of its own, beside which they are.
+// LibraryPath returns the path at which the installer stores the shared library. A library that
+// runs other programs is in the subdirectory "plugin", because it expects them in the parent of its
+// directory.
 func (p Pin) LibraryPath(userCacheDir string) string {
 	dir := p.Dir(userCacheDir)
 	if _, err := For(p.Kind+"-tools", p.GOARCH); err == nil {
@@ -91,8 +91,8 @@ func (p Pin) Record(info fs.FileInfo) string {
 	return fmt.Sprintf("%s %d %d.%09d", p.LibrarySHA256, info.Size(), t.Unix(), t.Nanosecond())
 }
 
-// HeaderPath returns where the installer puts the wheel's pjrt_c_api.h, or "" if the wheel ships
-// none.
+// HeaderPath returns the path at which the installer stores pjrt_c_api.h, or "" if the wheel does
+// not contain it.
 func (p Pin) HeaderPath(userCacheDir string) string {
 	if p.Header == "" {
 		return ""

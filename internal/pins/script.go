@@ -2,8 +2,8 @@ package pins
 
 import _ "embed"
 
-// Script is the installer, install.sh, for programs that carry it with them. It
-// reads [Table] from a file pins.tsv beside it.
+// Script is the source of install.sh, for programs that contain it. The script reads [Table] from a
+// file pins.tsv in its directory.
 //
 //go:embed install.sh
 var Script string

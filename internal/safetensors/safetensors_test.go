@@ -17,13 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw puts a header and data together without any check.
+// raw concatenates a header and data without any check.
 func raw(header, data string) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(out, header...), data...)
 }
 
-// write makes a file of tensors and their bytes.
+// write returns a file with these tensors.
 func write(t testing.TB, tensors []Spec, metadata map[string]string, data map[string][]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -34,10 +34,10 @@ func write(t testing.TB, tensors []Spec, metadata map[string]string, data map[st
 	return out.Bytes()
 }
 
-// parse reads a file that is in memory.
+// parse reads a file from memory.
 func parse(file []byte) (*File, error) { return New(bytes.NewReader(file), int64(len(file))) }
 
-// load reads a file.
+// load opens and reads a file.
 func load(path string) (*File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pieces writes a tensor in pieces of so many bytes.
+// pieces writes a tensor in several writes of n bytes.
 func pieces(sizes ...int) func(Info, io.Writer) error {
 	return func(_ Info, w io.Writer) error {
 		for _, n := range sizes {

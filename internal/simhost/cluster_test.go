@@ -39,7 +39,7 @@ func TestDevicesOfProcesses(t *testing.T) {
 func TestMissingProcess(t *testing.T) {
 	var c *simhost.Cluster
 	var errs []error
-	// On a machine that does other work too, more than one may be missing when a short time is over.
+	// On a busy machine, several processes may be missing when a short timeout ends.
 	for _, limit := range []time.Duration{150 * time.Millisecond, 1500 * time.Millisecond, 15 * time.Second} {
 		var err error
 		c, err = simhost.New(plugintest.System(t, 4),
@@ -50,7 +50,7 @@ func TestMissingProcess(t *testing.T) {
 		start := time.Now()
 		errs = each(4, func(i int) error {
 			if i == 2 {
-				return nil // does not start
+				return nil // this process does not start
 			}
 			_, err := c.Open(ctx, i)
 			return err

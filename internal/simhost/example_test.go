@@ -11,8 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Two processes of four devices each: what they exchange goes through a collective
-// on all eight.
+// This example runs a collective over two processes with four devices each.
 func Example() {
 	ctx := context.Background()
 	base, err := system.Open(ctx, system.Options{CPUDevices: 8})

@@ -22,7 +22,7 @@ func bytesOf(x float32) []byte { return binary.LittleEndian.AppendUint32(nil, ma
 
 func floatOf(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// each runs a function for every process at once and returns their errors.
+// each runs a function for all processes concurrently and returns their errors.
 func each(n int, f func(process int) error) []error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -46,7 +46,7 @@ func open(t testing.TB, c *simhost.Cluster, n int) []*system.System {
 	return systems
 }
 
-// sum adds the devices' numbers: each device has one, each receives the total.
+// sum adds the numbers of all devices. Each device receives the total.
 const sum = `module @%NAME attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 4 : i32} {
   sdy.mesh @mesh = <["d"=4]>
   func.func public @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh,
@@ -71,7 +71,7 @@ func compile(t testing.TB, sys *system.System, name string, ids ...int) system.E
 	return x
 }
 
-// launch runs the sum over the process's numbers and returns the total.
+// launch runs the sum with the numbers of the process and returns the total.
 func launch(ctx context.Context, sys *system.System, x system.Executable, value float32) (float32, error) {
 	var args, results [][]*pjrt.Buffer
 	for _, d := range x.AddressableDevices() {

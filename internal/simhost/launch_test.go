@@ -18,7 +18,7 @@ func TestLaunchUsesArgumentsOfAllProcesses(t *testing.T) {
 	c, err := simhost.New(plugintest.System(t, 4), simhost.Options{Processes: 2})
 	require.NoError(t, err)
 	systems := open(t, c, 2)
-	// The order of the assignment is not that of the processes.
+	// The order of the assignment differs from the order of the processes.
 	x := []system.Executable{compile(t, systems[0], "sum", 3, 0, 2, 1), compile(t, systems[1], "sum", 3, 0, 2, 1)}
 	for round := range 3 {
 		for i, err := range each(2, func(i int) error {

@@ -5,5 +5,5 @@ package staging
 // Take allocates n zeroed bytes. Give frees them.
 func Take(n int) ([]byte, error) { return make([]byte, n), nil }
 
-// Give frees the memory of Take.
+// Give frees memory that was returned by Take.
 func Give([]byte) {}

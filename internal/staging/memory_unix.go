@@ -24,7 +24,7 @@ func Take(n int) ([]byte, error) {
 	return block, nil
 }
 
-// Give frees the memory of Take, which must not be used afterwards.
+// Give frees memory that was returned by Take. The memory must not be used afterwards.
 func Give(block []byte) {
 	if cap(block) > 0 {
 		_ = syscall.Munmap(block[:cap(block)])
