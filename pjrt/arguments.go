@@ -36,7 +36,7 @@ func (l *LoadedExecutable) acquireArguments(s *launch, args, results [][]*Buffer
 				} else {
 					b.owner.Store(s.id) // a result of this launch may reuse the buffer
 				}
-				s.Drop[drop] = b.h.c
+				s.Drop[drop] = b.handle.c
 				drop++
 			} else {
 				if err := b.acquire(); err != nil {
@@ -47,10 +47,10 @@ func (l *LoadedExecutable) acquireArguments(s *launch, args, results [][]*Buffer
 					keep++
 				}
 			}
-			s.Args[n] = b.h.c
+			s.Args[n] = b.handle.c
 			n++
 			have := b.shape.Load()
-			if b.dev.Load() != device || params != nil && params[i] != have && !params[i].accepts(have) {
+			if b.device.Load() != device || params != nil && params[i] != have && !params[i].accepts(have) {
 				return n, 0, 0, l.mismatchError(params, d, i, b)
 			}
 		}
@@ -71,7 +71,7 @@ func foreignBufferError(b *Buffer, result bool, device, index int) error {
 // shape.
 func (l *LoadedExecutable) mismatchError(params []*shape, d, i int, b *Buffer) error {
 	e := &ArgumentError{Device: d, Index: i}
-	if have, want := b.dev.Load(), l.devices[d]; have != want {
+	if have, want := b.device.Load(), l.devices[d]; have != want {
 		e.Reason = fmt.Sprintf("it is on device %d, but this position of the launch is device %d", have.ID(), want.ID())
 		e.Hint = "copy it with CopyToDevice"
 	} else {
@@ -248,8 +248,8 @@ func (l *LoadedExecutable) releaseAfterFailure(s *launch, args, results [][]*Buf
 				continue
 			}
 			b.owner.Store(0)
-			if gone, err := l.core.api.BufferIsDeleted(b.h.c); err == nil && gone {
-				_ = b.h.destroy()
+			if gone, err := l.core.api.BufferIsDeleted(b.handle.c); err == nil && gone {
+				_ = b.handle.destroy()
 				b.releaseExclusive(bufDonated)
 			} else {
 				b.releaseExclusive(0)

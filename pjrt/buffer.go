@@ -28,9 +28,9 @@ type Buffer struct {
 	status atomic.Uint32
 	owner  atomic.Uint64 // id of the launch that uses the buffer exclusively; see arguments.go
 	shape  atomic.Pointer[shape]
-	dev    atomic.Pointer[Device]
-	mem    atomic.Pointer[Memory]
-	h      *bufferHandle
+	device atomic.Pointer[Device]
+	memory atomic.Pointer[Memory]
+	handle *bufferHandle
 }
 
 // bufferHandle owns the C buffer of a Buffer; the cleanup of the Buffer refers to it. c is not nil
@@ -54,12 +54,12 @@ const (
 // newBuffer returns a Buffer for a live C buffer. The caller must have retained the client
 // (childBuffer); the Buffer releases it.
 func newBuffer(c *core, handle capi.Buffer, s *shape, d *Device, m *Memory) *Buffer {
-	b := &Buffer{core: c, h: &bufferHandle{c, handle}}
+	b := &Buffer{core: c, handle: &bufferHandle{c, handle}}
 	b.shape.Store(s)
-	b.dev.Store(d)
-	b.mem.Store(m)
+	b.device.Store(d)
+	b.memory.Store(m)
 	live.Add(live.Buffer, unsafe.Pointer(handle))
-	runtime.AddCleanup(b, (*bufferHandle).reclaim, b.h)
+	runtime.AddCleanup(b, (*bufferHandle).reclaim, b.handle)
 	return b
 }
 
@@ -81,13 +81,13 @@ func (h *bufferHandle) destroy() error {
 }
 
 // stateError returns the error for a status in which a buffer cannot be used exclusively, or nil.
-func stateError(w uint32) error {
+func stateError(status uint32) error {
 	switch {
-	case w&(bufClosed|bufClosing) != 0:
+	case status&(bufClosed|bufClosing) != 0:
 		return ErrClosed
-	case w&bufDonated != 0:
+	case status&bufDonated != 0:
 		return ErrDonated
-	case w&bufExclusive != 0:
+	case status&bufExclusive != 0:
 		return ErrBusy
 	}
 	return nil
@@ -112,7 +112,7 @@ func (b *Buffer) acquire() error {
 // release undoes acquire. The last call after a Close frees the buffer.
 func (b *Buffer) release() {
 	if w := b.status.Add(^uint32(0)); w == bufClosing && b.status.CompareAndSwap(w, bufExclusive|bufClosing) {
-		_ = b.h.destroy()
+		_ = b.handle.destroy()
 		b.status.Store(bufClosed)
 	}
 }
@@ -154,15 +154,15 @@ func (b *Buffer) acquireForRefill() (state uint32, err error) {
 // and has retained the client. The caller updates the count of live buffers.
 func (b *Buffer) fill(handle capi.Buffer, s *shape, d *Device, m *Memory) {
 	live.Track(live.Buffer, unsafe.Pointer(handle))
-	b.h.c = handle
+	b.handle.c = handle
 	if b.shape.Load() != s {
 		b.shape.Store(s)
 	}
-	if b.dev.Load() != d {
-		b.dev.Store(d)
+	if b.device.Load() != d {
+		b.device.Store(d)
 	}
-	if b.mem.Load() != m {
-		b.mem.Store(m)
+	if b.memory.Load() != m {
+		b.memory.Store(m)
 	}
 	b.releaseExclusive(0)
 }
@@ -174,7 +174,7 @@ func (b *Buffer) releaseExclusive(state uint32) {
 		w := b.status.Load()
 		if w&bufClosing != 0 {
 			if state == 0 {
-				_ = b.h.destroy()
+				_ = b.handle.destroy()
 			}
 			b.status.Store(bufClosed)
 			return
@@ -209,7 +209,7 @@ func (b *Buffer) Close() error {
 			}
 		case w == 0:
 			if b.status.CompareAndSwap(0, bufExclusive|bufClosing) {
-				err := b.h.destroy()
+				err := b.handle.destroy()
 				b.status.Store(bufClosed)
 				return b.core.wrap("close buffer", err)
 			}
@@ -269,25 +269,25 @@ func (b *Buffer) lastShape() *shape {
 }
 
 // Device returns the device of the last contents.
-func (b *Buffer) Device() *Device { return b.dev.Load() }
+func (b *Buffer) Device() *Device { return b.device.Load() }
 
 // Memory returns the memory that contains the buffer. For a donated or closed buffer, it returns
 // the memory of the last contents if Memory was called while they were live, and the default memory
 // of the device otherwise. It returns nil if the plugin does not report memories.
 func (b *Buffer) Memory() *Memory {
-	if m := b.mem.Load(); m != nil {
+	if m := b.memory.Load(); m != nil {
 		return m
 	}
 	if b.acquire() == nil {
 		defer b.release()
-		if h, err := b.core.api.BufferMemory(b.h.c); err == nil {
+		if h, err := b.core.api.BufferMemory(b.handle.c); err == nil {
 			if m := b.core.memories[h]; m != nil {
-				b.mem.Store(m)
+				b.memory.Store(m)
 				return m
 			}
 		}
 	}
-	if d := b.dev.Load(); d != nil {
+	if d := b.device.Load(); d != nil {
 		return d.defaultMemory
 	}
 	return nil
@@ -298,7 +298,7 @@ func (b *Buffer) String() string {
 	if b.core == nil {
 		return "zero-value buffer"
 	}
-	s := fmt.Sprintf("%v on device %d", b.shape.Load(), b.dev.Load().ID())
+	s := fmt.Sprintf("%v on device %d", b.shape.Load(), b.device.Load().ID())
 	if state := b.State(); state != Live {
 		s += " (" + state.String() + ")"
 	}
@@ -317,7 +317,7 @@ func (b *Buffer) withHandle(op string, f func() error) error {
 // OnDeviceSize returns the size on the device in bytes, including padding.
 func (b *Buffer) OnDeviceSize() (n int, err error) {
 	err = b.withHandle("buffer size", func() error {
-		n, err = b.core.api.BufferSize(b.h.c)
+		n, err = b.core.api.BufferSize(b.handle.c)
 		return err
 	})
 	return n, err
@@ -329,7 +329,7 @@ func (b *Buffer) poll(op string) (capi.Event, error) {
 	if err := b.acquire(); err != nil {
 		return nil, opError(op, b.String(), err)
 	}
-	event, err := b.core.api.BufferPoll(b.h.c)
+	event, err := b.core.api.BufferPoll(b.handle.c)
 	b.release()
 	return event, b.core.wrap(op, err)
 }

@@ -107,11 +107,11 @@ func (l *LoadedExecutable) finishArguments(s *launch, args, results [][]*Buffer,
 			case donate == nil || !donate[i]:
 				b.release()
 			case i < len(dst) && dst[i] == b:
-				live.Untrack(unsafe.Pointer(b.h.c))
+				live.Untrack(unsafe.Pointer(b.handle.c))
 				b.fill(s.Outs[d*s.results+i], l.outputs[i], l.devices[d], nil)
 			default:
-				live.Untrack(unsafe.Pointer(b.h.c))
-				b.h.c = nil
+				live.Untrack(unsafe.Pointer(b.handle.c))
+				b.handle.c = nil
 				gone++
 				if b.owner.Load() == s.id { // no result reuses the Buffer
 					b.owner.Store(0)

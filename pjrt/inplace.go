@@ -30,9 +30,9 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 				l.releaseArguments(args, o.Donate, n)
 				return false, nil
 			}
-			s.Args[n] = b.h.c
+			s.Args[n] = b.handle.c
 			n++
-			if b.shape.Load() != s.params[i] || b.dev.Load() != device {
+			if b.shape.Load() != s.params[i] || b.device.Load() != device {
 				l.releaseArguments(args, o.Donate, n)
 				return false, nil
 			}
@@ -56,13 +56,13 @@ func (l *LoadedExecutable) executeInPlace(s *launch, args, results [][]*Buffer, 
 	for _, row := range args {
 		for _, b := range row {
 			if recording {
-				live.Untrack(unsafe.Pointer(b.h.c))
+				live.Untrack(unsafe.Pointer(b.handle.c))
 				live.Track(live.Buffer, unsafe.Pointer(s.Args[n]))
 			}
-			b.h.c = s.Args[n]
+			b.handle.c = s.Args[n]
 			n++
-			if b.mem.Load() != nil {
-				b.mem.Store(nil) // a result is in the default memory of the device
+			if b.memory.Load() != nil {
+				b.memory.Store(nil) // a result is in the default memory of the device
 			}
 			if !b.status.CompareAndSwap(bufExclusive, 0) {
 				b.releaseExclusive(0)

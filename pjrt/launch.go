@@ -172,9 +172,9 @@ func (h *loadedHandle) release() {
 	}
 }
 
-// shut closes the executable, and destroys it if no call is running. first is true for the first
+// closeOnce closes the executable, and destroys it if no call is running. first is true for the first
 // call.
-func (h *loadedHandle) shut() (first bool, err error) {
+func (h *loadedHandle) closeOnce() (first bool, err error) {
 	first, last := h.close()
 	if first && h.firstState.Swap(firstRetired) == firstIdle {
 		h.launches.Lock()

@@ -126,7 +126,7 @@ func (c *Client) newLoaded(x capi.Loaded, params []*shape) (*LoadedExecutable, e
 	}
 	runtime.AddCleanup(l, func(h *loadedHandle) {
 		x := unsafe.Pointer(h.x)
-		if first, _ := h.shut(); first {
+		if first, _ := h.closeOnce(); first {
 			live.Reclaimed(live.Executable, x)
 		}
 	}, l.loadedHandle)
@@ -272,7 +272,7 @@ func (l *LoadedExecutable) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if first, err := l.shut(); first {
+	if first, err := l.closeOnce(); first {
 		l.closeErr = l.core.wrap("close executable", err)
 	}
 	return l.closeErr

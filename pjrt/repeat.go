@@ -66,13 +66,13 @@ func (l *LoadedExecutable) Repeat(ctx context.Context, state [][]*Buffer, n int)
 	launched, done, err := l.core.api.Floor(&s.Launch, n)
 	for d, row := range state {
 		for i, b := range row {
-			live.Remove(live.Buffer, unsafe.Pointer(b.h.c))
-			b.h.c = s.Args[d*width+i]
-			live.Add(live.Buffer, unsafe.Pointer(b.h.c))
+			live.Remove(live.Buffer, unsafe.Pointer(b.handle.c))
+			b.handle.c = s.Args[d*width+i]
+			live.Add(live.Buffer, unsafe.Pointer(b.handle.c))
 			b.owner.Store(0)
-			b.mem.Store(nil)
-			if gone, e := l.core.api.BufferIsDeleted(b.h.c); e == nil && gone {
-				_ = b.h.destroy()
+			b.memory.Store(nil)
+			if gone, e := l.core.api.BufferIsDeleted(b.handle.c); e == nil && gone {
+				_ = b.handle.destroy()
 				b.releaseExclusive(bufDonated)
 				continue
 			}

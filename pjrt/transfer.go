@@ -225,7 +225,7 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	if err := b.core.api.BufferToHost(b.h.c, len(s.dims), address(dst), len(dst)); err != nil {
+	if err := b.core.api.BufferToHost(b.handle.c, len(s.dims), address(dst), len(dst)); err != nil {
 		return b.core.wrap(op, err)
 	}
 	signExtend(dst, s.dtype)
@@ -286,7 +286,7 @@ func (b *Buffer) copyTo(ctx context.Context, op string, d *Device, m *Memory,
 	if err := b.core.retain(childBuffer); err != nil {
 		return nil, opError(op, "", err)
 	}
-	h, err := f(b.h.c)
+	h, err := f(b.handle.c)
 	if err != nil {
 		b.core.release(childBuffer)
 		return nil, b.core.wrap(op, err)

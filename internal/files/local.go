@@ -14,9 +14,8 @@ var (
 // with the name "gs:". A directory with such a name can be passed as "./gs:/...".
 func Local(path string) error {
 	if scheme.MatchString(path) || known.MatchString(path) {
-		return &Error{Path: path, Reason: URL,
-			Hint: "only local paths are supported; copy the files, or mount the bucket " +
-				"(for example with gcsfuse) and use its path"}
+		return &Error{Path: path, Reason: URL, Hint: "copy the files to this machine, or mount the bucket " +
+			"(for example with gcsfuse) and use its path"}
 	}
 	return nil
 }

@@ -33,12 +33,12 @@ func Dial(network, address, secret string) *Remote {
 
 // Get waits until the key has a value, and returns the value.
 func (r *Remote) Get(ctx context.Context, key string) ([]byte, error) {
-	return r.call(ctx, "get", message{what: opGet, key: key})
+	return r.call(ctx, "get", message{code: opGet, key: key})
 }
 
 // TryGet returns the value of a key, or an error that matches [pjrt.NotFound].
 func (r *Remote) TryGet(ctx context.Context, key string) ([]byte, error) {
-	return r.call(ctx, "try to get", message{what: opTryGet, key: key})
+	return r.call(ctx, "try to get", message{code: opTryGet, key: key})
 }
 
 // Put sets the value of a key.
@@ -46,7 +46,7 @@ func (r *Remote) Put(ctx context.Context, key string, value []byte) error {
 	if len(key) > MaxKey || len(value) > MaxValue {
 		return sizeError(key, value)
 	}
-	_, err := r.call(ctx, "put", message{what: opPut, key: key, value: value})
+	_, err := r.call(ctx, "put", message{code: opPut, key: key, value: value})
 	return err
 }
 
@@ -57,7 +57,7 @@ var errTimeout = errkind.New(errkind.DeadlineExceededError, "keyvalue: the serve
 func (r *Remote) call(ctx context.Context, op string, q message) ([]byte, error) {
 	subject := fmt.Sprintf("%q at %s", q.key, r.address)
 	caller := ctx
-	if _, ok := ctx.Deadline(); !ok && q.what != opGet {
+	if _, ok := ctx.Deadline(); !ok && q.code != opGet {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, errTimeout)
 		defer cancel()
@@ -72,9 +72,9 @@ func (r *Remote) call(ctx context.Context, op string, q message) ([]byte, error)
 	case err != nil:
 		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: "the server does not respond",
 			Err: err, Match: pjrt.Unavailable}
-	case a.what != uint32(pjrt.OK):
+	case a.code != uint32(pjrt.OK):
 		return nil, &errkind.Fault{Op: "keyvalue: " + op, Subject: subject, Reason: string(a.value),
-			Err: pjrt.Code(a.what)}
+			Err: pjrt.Code(a.code)}
 	}
 	return a.value, nil
 }
@@ -87,7 +87,7 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := q.write(conn); err != nil || q.what != opGet {
+	if err := q.write(conn); err != nil || q.code != opGet {
 		if err == nil {
 			a, err = read(conn)
 		}
@@ -100,7 +100,7 @@ func (r *Remote) exchange(ctx context.Context, q message) (a message, err error)
 		if ctx.Err() != nil { // SetReadDeadline may have overwritten the deadline that AfterFunc set
 			return a, ctx.Err()
 		}
-		if a, err = read(conn); err != nil || a.what != stillWaiting {
+		if a, err = read(conn); err != nil || a.code != stillWaiting {
 			return a, err
 		}
 	}

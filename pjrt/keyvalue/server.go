@@ -77,7 +77,7 @@ func (s *Server) serve(conn net.Conn) {
 		return // not a valid request
 	}
 	var value []byte
-	switch q.what {
+	switch q.code {
 	case opGet:
 		_ = conn.SetReadDeadline(time.Time{})
 		s.serving.Go(func() { // cancels the wait when the client disconnects
@@ -95,7 +95,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	a := message{value: value}
 	if err != nil {
-		a.what, a.value = uint32(codeOf(err)), []byte(err.Error())
+		a.code, a.value = uint32(codeOf(err)), []byte(err.Error())
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
 	_ = a.write(conn) // an error means that the client has disconnected
@@ -116,7 +116,7 @@ func (s *Server) wait(ctx context.Context, conn net.Conn, key string) (value []b
 			return value, err
 		case <-every.C:
 			_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
-			if (message{what: stillWaiting}).write(conn) != nil {
+			if (message{code: stillWaiting}).write(conn) != nil {
 				_ = conn.Close() // cancels the wait
 				<-got
 				return value, err

@@ -26,7 +26,7 @@ const (
 // message is a request or a response. A request has an operation, a key and a value. A response has
 // a code and, as its value, the value or the text of an error.
 type message struct {
-	what  uint32
+	code  uint32
 	key   string
 	value []byte
 }
@@ -34,7 +34,7 @@ type message struct {
 func (m message) write(w io.Writer) error {
 	b := make([]byte, 0, len(wireMagic)+3*4+len(m.key)+len(m.value))
 	b = append(b, wireMagic...)
-	b = binary.BigEndian.AppendUint32(b, m.what)
+	b = binary.BigEndian.AppendUint32(b, m.code)
 	for _, part := range []string{m.key, string(m.value)} {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
 		b = append(b, part...)
@@ -52,7 +52,7 @@ func read(r io.Reader) (m message, err error) {
 		return m, &errkind.Fault{Op: "keyvalue: message",
 			Reason: fmt.Sprintf("it starts with %q instead of %q", head[:4], wireMagic), Err: pjrt.InvalidArgument}
 	}
-	m.what = binary.BigEndian.Uint32(head[4:])
+	m.code = binary.BigEndian.Uint32(head[4:])
 	var parts [2][]byte
 	for i, limit := range []uint32{MaxKey, MaxValue} {
 		var size [4]byte
