@@ -46,11 +46,11 @@ func TestHostileLoops(t *testing.T) {
 	}
 	count := 0
 	for name, c := range map[string]hostile{
-		"no layers":       {"it is to run 0 times", of(0, dense)},
-		"negative layers": {"it is to run -3 times", of(-3, dense)},
-		"endless layers":  {fmt.Sprintf("it is to run %d times; use at most 65536", math.MaxInt), of(math.MaxInt, dense)},
-		"2^31 layers":     {"it is to run 2147483648 times; use at most 65536", of(1<<31, dense)},
-		"no block":        {"there is no block", of(2, nil)},
+		"no layers":       {"the number of layers is 0", of(0, dense)},
+		"negative layers": {"the number of layers is -3", of(-3, dense)},
+		"endless layers":  {fmt.Sprintf("the number of layers is %d; use at most 65536", math.MaxInt), of(math.MaxInt, dense)},
+		"2^31 layers":     {"the number of layers is 2147483648; use at most 65536", of(1<<31, dense)},
+		"no block":        {"the block is nil", of(2, nil)},
 		"no arguments": {"nothing is carried", func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 			return loop.Run(rc.Scope("layers"), 2, loop.Arguments{}, func(*loop.Layer) loop.Results { return loop.Results{} }, loop.Options{}).Carried[0]
 		}},

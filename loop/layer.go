@@ -17,28 +17,29 @@ type layer struct {
 	writes  *region.Writes
 	store   *model.Store // has the layer's variables
 	outside *model.Store // the graph's store
-	// before are the nodes of the variables outside, given those inside.
-	before []*graph.Node
-	given  []*graph.Node
-	state  *graph.Node // of random numbers outside, nil if they are not in use
+	// outerNodes are the nodes of the stacked variables outside of the loop, and innerNodes the
+	// nodes inside.
+	outerNodes []*graph.Node
+	innerNodes []*graph.Node
+	state      *graph.Node // random state outside of the loop, nil if unused
 
-	results Results
-	ends    []func() // see restore
-	// rewindScopes restores which scopes of the step were in use before the trace.
-	rewindScopes func()
-	changed      []*stack // have another value after the layer
-	lost         []*loss  // were added to
-	learned      bool     // of variables of the step that the block writes
+	results  Results
+	cleanups []func() // called by restore
+	// rewindScopes marks the scopes that the trace has used as unused.
+	rewindScopes  func()
+	changed       []*stack // stacks that the layer updates
+	changedLosses []*loss  // losses to which the layer adds
+	foundWrites   bool     // found variables of the step that the block writes
 }
 
-// newLayer makes the store of a trace.
+// newLayer returns a layer with a new store for one trace.
 func (r *run) newLayer() *layer {
 	l := &layer{run: r, writes: region.Watch(r.target, r.graph), store: model.NewStore(), outside: model.GetStore(r.graph)}
 	for path, value := range r.scope.Store().IterParams() {
 		l.store.SetParam(path, value)
 	}
 	for _, s := range r.stacks {
-		l.before = append(l.before, s.variable.NodeValue(r.graph))
+		l.outerNodes = append(l.outerNodes, s.variable.NodeValue(r.graph))
 	}
 	if r.state.InUseByGraph(r.graph) {
 		l.state = r.state.NodeValue(r.graph)
@@ -46,17 +47,17 @@ func (r *run) newLayer() *layer {
 	return l
 }
 
-// ask refuses parameters for variables of the layer that have no stack.
-func (l *layer) ask(name string) error {
+// checkParameter returns an error for a variable of the layer that has no stack yet.
+func (l *layer) checkParameter(name string) error {
 	if l.store.GetVariable(name) == nil {
 		return nil
 	}
-	l.asked = true
+	l.abandoned = true
 	return &errkind.Fault{Op: "loop:", Subject: fmt.Sprintf("variable %q", name), Reason: "it has no stack yet",
 		Hint: "let the error pass: the loop traces the block again", Class: errkind.InternalError}
 }
 
-// build traces the block inside of the region.
+// build traces the block inside the region.
 func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	take := func(n int) (list []*graph.Node) {
 		list, in = in[:n:n], in[n:]
@@ -69,19 +70,19 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		if s.layer != nil {
 			value = region.Leaf(l.target, s.layer(slices))
 		}
-		l.given = append(l.given, value)
+		l.innerNodes = append(l.innerNodes, value)
 		s.variable.SetNodeValue(value)
 	}
 	if l.run.random != nil {
 		l.run.random.variable.SetNodeValue(take(1)[0])
 	}
-	for _, h := range l.held {
+	for _, h := range l.written {
 		l.writes.Begin(h, take(1)[0])
 	}
-	l.begin()
+	l.enter()
 	of.Scope = l.store.Scope(l.scope.Scope()).WithInitializer(l.scope.Initializer())
 	l.opts.Keep.Check("loop:", l.graph, func() { l.results = l.block(of) })
-	if l.asked || l.unknown() || l.wrote() {
+	if l.abandoned || l.needsRetrace() || l.recordWrites() {
 		panic("loop: the block is traced again") // see trace
 	}
 	l.check()
@@ -95,7 +96,7 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 	add("stacked", sliced, l.results.Stacked...)
 	add("summed", region.Same{}, l.results.Summed...)
 	for i, s := range l.stacks {
-		if now := s.variable.NodeValue(l.graph); now != l.given[i] {
+		if now := s.variable.NodeValue(l.graph); now != l.innerNodes[i] {
 			if !now.Shape().Equal(s.shape) {
 				l.fail(fmt.Sprintf("variable %q", s.path), fmt.Sprintf("a layer sets it to a value of %s, and it is %s", now.Shape(), s.shape), "set it to a value of its own shape")
 			}
@@ -104,69 +105,69 @@ func (l *layer) build(in []*graph.Node) (results []region.Result) {
 		}
 	}
 	for _, loss := range l.losses {
-		if sum := loss.inside(); sum != nil {
-			l.lost = append(l.lost, loss)
+		if sum := loss.layerSum(); sum != nil {
+			l.changedLosses = append(l.changedLosses, loss)
 			add(loss.name, region.Same{}, sum)
 		}
 	}
-	for _, h := range l.held {
+	for _, h := range l.written {
 		add("variable "+h.Name(), region.Carry{}, h.Now())
 	}
 	return results
 }
 
-// wrote reports whether the block wrote variables of the step that are not yet known to be written,
-// and makes them known.
-func (l *layer) wrote() bool {
+// recordWrites reports whether the block writes variables of the step that were not known to be
+// written, and records them.
+func (l *layer) recordWrites() bool {
 	for _, h := range l.writes.Written() {
-		if !slices.Contains(l.held, h) {
-			l.run.held, l.asked, l.learned = append(l.run.held, h), true, true
+		if !slices.Contains(l.written, h) {
+			l.run.written, l.abandoned, l.foundWrites = append(l.run.written, h), true, true
 		}
 	}
-	return l.learned
+	return l.foundWrites
 }
 
-// unknown reports whether the block used a variable that is no stack's, or random numbers that are
-// the same in each layer.
-func (l *layer) unknown() bool {
+// needsRetrace reports whether the block uses a variable without a stack, or random numbers before
+// the layers have their own generators.
+func (l *layer) needsRetrace() bool {
 	for v := range l.store.IterVariables() {
-		if v.Path() == randomPath && l.run.random == nil || v.Path() != randomPath && !l.stacked(v.Path()) && v.InUseByGraph(l.graph) {
+		if v.Path() == rngPath && l.run.random == nil || v.Path() != rngPath && !l.hasStack(v.Path()) && v.InUseByGraph(l.graph) {
 			return true
 		}
 	}
 	return false
 }
 
-// begin makes the graph the layer's.
-func (l *layer) begin() {
+// enter sets the state of the graph for the trace of the layer.
+func (l *layer) enter() {
 	model.SetStore(l.graph, l.store)
 	around := l.graph.State(runKey{})
 	if around == nil {
 		around = (*run)(nil)
 	}
 	l.graph.AttachState(runKey{}, l.run)
-	l.ends = append(l.ends, func() { l.graph.AttachState(runKey{}, around) })
+	l.cleanups = append(l.cleanups, func() { l.graph.AttachState(runKey{}, around) })
 	l.rewindScopes = func() {}
 	if mark, ok := l.graph.State(scopesKey{}).(func() func()); ok {
 		l.rewindScopes = mark()
 	}
 	for _, loss := range l.losses {
-		loss.begin()
+		loss.startLayer()
 	}
 }
 
-// restore makes the graph the step's again.
+// restore restores the state of the graph for the step.
 func (l *layer) restore() {
-	for _, end := range l.ends {
+	for _, end := range l.cleanups {
 		end()
 	}
-	l.ends = nil
+	l.cleanups = nil
 	model.SetStore(l.graph, l.outside)
-	for i, s := range l.stacks[:len(l.before)] {
-		s.variable.SetNodeValue(l.before[i])
+	for i, s := range l.stacks[:len(l.outerNodes)] {
+		s.variable.SetNodeValue(l.outerNodes[i])
 	}
-	if l.state == nil { // the layer was the first to use random numbers, if it did
-		l.state = l.graph.GetParameterByName(randomPath)
+	if l.state == nil { // the layer may be the first to use random numbers
+		l.state = l.graph.GetParameterByName(rngPath)
 	}
 	if l.state != nil {
 		l.run.state.SetNodeValue(l.state)
@@ -177,7 +178,7 @@ func (l *layer) restore() {
 	l.writes.Restore()
 }
 
-// check checks what the block returned and what it left behind.
+// check validates the results of the block and its changes to the graph.
 func (l *layer) check() {
 	for _, list := range []struct {
 		role  string
@@ -185,7 +186,7 @@ func (l *layer) check() {
 	}{{"carried", l.results.Carried}, {"stacked", l.results.Stacked}, {"summed", l.results.Summed}} {
 		for i, y := range list.nodes {
 			if y == nil || y.Graph() != l.graph {
-				l.fail(fmt.Sprintf("%s result %d", list.role, i), "it is not a node of this graph", "return nodes made from the layer's")
+				l.fail(fmt.Sprintf("%s result %d", list.role, i), "it is not a node of this graph", "return nodes computed from the layer's inputs")
 			}
 		}
 	}
@@ -195,13 +196,13 @@ func (l *layer) check() {
 	for i, y := range l.results.Carried {
 		if x := l.arguments.Carried[i]; !x.Shape().Equal(y.Shape()) {
 			l.fail(fmt.Sprintf("carried result %d", i), fmt.Sprintf("a layer gets %s and returns %s", x.Shape(), y.Shape()),
-				"return the shape and the dtype that came in: the next layer gets it")
+				"return the shape and dtype of the layer's input")
 		}
 	}
-	l.compare()
+	l.checkVariables()
 	for path, value := range graphParams(l.store, l.graph) {
 		before, had := l.params[path]
-		if had && same(before, value) || l.lossAt(path) {
+		if had && equalParams(before, value) || l.lossAt(path) {
 			continue
 		}
 		switch value.(type) {

@@ -14,13 +14,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// run is one call of Run. GoMLX's layers make their variables in a store. A loop gives them a store
-// of its own, whose variables have a layer's shapes and the paths of the stacks: GoMLX knows a
-// variable's node in a graph by its path, so that the layers find the slices there. Which variables
-// there are is not known before the block has run. The block is therefore traced, and asks for a
-// variable that has no stack, or finds the node of a stack that the graph uses already; that trace
-// is given up, the stack is made, and the block is traced again, until there is nothing that it
-// asks for.
+// run is one call of Run. GoMLX's layers create their variables in a store, and GoMLX finds the
+// graph node of a variable by its path. A loop therefore uses a store with variables that have the
+// shapes of a layer and the paths of the stacks, and sets the graph nodes of these paths to the
+// slices of the stacks. The variables are only known after the block has run. If a trace requests a
+// variable without a stack, the trace is abandoned, the stack is created, and the block is traced
+// again.
 type run struct {
 	scope     *model.Scope
 	n         int
@@ -30,44 +29,43 @@ type run struct {
 
 	graph  *graph.Graph
 	target region.Target
-	index  *graph.Node // the layers' numbers
-	stacks []*stack    // in the order in which the block asked for them
-	random *generators // nil while the block draws nothing
-	// state stands for the random numbers of whatever store the loop is in: their node goes by the
-	// path.
-	state  *model.Variable
-	losses []*loss
-	held   []region.StepVariable // variables of the step that the block writes
-	params map[string]any        // of the graph, before
-	depth  int                   // how many loops are around this one
-	bare   bool                  // there is no scope for variables
-	// asked is set when a trace was given up, with the variable that it asked for.
-	asked bool
+	index  *graph.Node // indices of the layers
+	stacks []*stack    // in the order of the requests
+	random *generators // nil if the block draws no random numbers
+	// state finds the node of the random state, which has the same path in every store.
+	state      *model.Variable
+	losses     []*loss
+	written    []region.StepVariable // variables of the step that the block writes
+	params     map[string]any        // parameters of the graph before the loop
+	depth      int                   // number of enclosing loops
+	hasNoScope bool                  // Run was called without a scope
+	// abandoned is true if the trace was abandoned.
+	abandoned bool
 }
 
-// maxRuns bounds the runs of a loop: their numbers, and the first values of their variables, are in
-// the program and in memory.
+// maxRuns is the maximum number of layers. It limits the memory for the indices and initial values
+// of the layers.
 const maxRuns = 1 << 16
 
-// runKey is the loop at hand of a graph, for those inside of it.
+// runKey is the key of the graph state with the innermost enclosing loop.
 type runKey struct{}
 
 func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *Layer) Results, opts Options) *run {
 	r := &run{scope: scope, n: n, arguments: arguments, block: block, opts: opts}
 	if scope == nil {
-		r.scope, r.bare = model.NewStore().RootScope(), true
+		r.scope, r.hasNoScope = model.NewStore().RootScope(), true
 	}
 	switch {
 	case n < 1:
-		r.fail("", fmt.Sprintf("it is to run %d times", n), "use at least one layer")
+		r.fail("", fmt.Sprintf("the number of layers is %d", n), "use at least one layer")
 	case n > maxRuns:
-		r.fail("", fmt.Sprintf("it is to run %d times", n), fmt.Sprintf("use at most %d", maxRuns))
+		r.fail("", fmt.Sprintf("the number of layers is %d", n), fmt.Sprintf("use at most %d", maxRuns))
 	case block == nil:
-		r.fail("", "there is no block", "pass the function that builds a layer")
+		r.fail("", "the block is nil", "pass the function that builds a layer")
 	case len(arguments.Carried) == 0:
-		r.fail("", "nothing is carried from layer to layer", "give Arguments.Carried the first layer's input")
+		r.fail("", "nothing is carried from layer to layer", "set Arguments.Carried to the input of the first layer")
 	}
-	for _, list := range r.lists() {
+	for _, list := range r.argumentLists() {
 		for i, x := range list.nodes {
 			if x == nil {
 				r.fail(fmt.Sprintf("%s argument %d", list.role, i), "it is nil", "pass a node of the step")
@@ -83,26 +81,26 @@ func newRun(scope *model.Scope, n int, arguments Arguments, block func(layer *La
 	if around, ok := r.graph.State(runKey{}).(*run); ok && around != nil {
 		r.depth = around.depth + 1
 	}
-	r.state = generator(model.NewStore())
+	r.state = rngVariable(model.NewStore())
 	r.params = graphParams(r.scope.Store(), r.graph)
 	r.losses = newLosses(r.graph)
 	r.index = graph.Iota(r.graph, shapes.Make(dtypes.Int32, n), 0)
 	return r
 }
 
-// list is a list of arguments that cross alike.
-type list struct {
+// argumentList is a list of arguments of the same kind.
+type argumentList struct {
 	role     string
 	crossing region.Crossing
 	nodes    []*graph.Node
 }
 
-func (r *run) lists() []list {
-	return []list{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Same{}, r.arguments.Same},
+func (r *run) argumentLists() []argumentList {
+	return []argumentList{{"carried", region.Carry{}, r.arguments.Carried}, {"same", region.Same{}, r.arguments.Same},
 		{"sliced", region.Slice{N: r.n}, r.arguments.Sliced}}
 }
 
-// fail panics with what is wrong.
+// fail panics with a ValueError.
 func (r *run) fail(subject, reason, hint string) { r.failOf(errkind.ValueError, subject, reason, hint) }
 
 func (r *run) failOf(kind errkind.Kind, subject, reason, hint string) {
@@ -113,12 +111,12 @@ func (r *run) failOf(kind errkind.Kind, subject, reason, hint string) {
 	panic(&errkind.Fault{Op: op, Subject: subject, Reason: reason, Hint: hint, Class: kind})
 }
 
-// attempt traces the block. It reports false if the block asked for a variable that has a stack by
-// now.
-func (r *run) attempt() (results Results, ok bool) {
+// tryTrace traces the block. It reports false if the trace was abandoned because the block
+// requested a new variable.
+func (r *run) tryTrace() (results Results, ok bool) {
 	layer := r.newLayer()
 	all := r.trace(layer)
-	if r.asked {
+	if r.abandoned {
 		return Results{}, false
 	}
 	take := func(n int) (list []*graph.Node) {
@@ -129,20 +127,20 @@ func (r *run) attempt() (results Results, ok bool) {
 	for _, s := range layer.changed {
 		s.variable.SetNodeValue(take(1)[0])
 	}
-	for _, l := range layer.lost {
+	for _, l := range layer.changedLosses {
 		l.add(take(1)[0])
 	}
-	for _, h := range r.held {
+	for _, h := range r.written {
 		h.Set(take(1)[0])
 	}
-	layer.settle()
-	r.visit()
+	layer.finish()
+	r.markScopesUsed()
 	return results, true
 }
 
-// visit marks the scopes of the stacks as used, as [model.Scope.In] does, so that GoMLX refuses another
-// layer or another loop there.
-func (r *run) visit() {
+// markScopesUsed marks the scopes of the stacks as used, as [model.Scope.In] does, so that GoMLX
+// rejects another layer or loop in the same scope.
+func (r *run) markScopesUsed() {
 	seen := map[string]bool{}
 	for _, s := range r.stacks {
 		rest := strings.TrimPrefix(strings.TrimPrefix(s.path, r.scope.Scope()), model.ScopeSeparator)
@@ -153,22 +151,23 @@ func (r *run) visit() {
 	}
 }
 
-// trace traces the block and returns the region's results. It sets asked if it gave up.
+// trace traces the block and returns the results of the region. It sets r.abandoned if the trace is
+// abandoned.
 func (r *run) trace(l *layer) (all []*graph.Node) {
-	r.asked = false
-	done := r.target.Ask(l.ask)
+	r.abandoned = false
+	done := r.target.Ask(l.checkParameter)
 	defer func() {
 		done()
 		l.restore()
-		if r.asked || l.unknown() {
-			r.asked = true
-			_ = recover() // whatever GoMLX and the block made of it
+		if r.abandoned || l.needsRetrace() {
+			r.abandoned = true
+			_ = recover() // ignore errors that follow from the missing variable
 			l.rewindScopes()
-			r.learn(l)
+			r.addStacks(l)
 		}
 	}()
 	var in []region.Argument
-	for _, list := range r.lists() {
+	for _, list := range r.argumentLists() {
 		for i, x := range list.nodes {
 			in = append(in, region.Argument{Node: x, Crossing: list.crossing, Name: fmt.Sprintf("%s %d", list.role, i)})
 		}
@@ -182,13 +181,13 @@ func (r *run) trace(l *layer) (all []*graph.Node) {
 	if r.random != nil {
 		in = append(in, region.Argument{Node: r.random.states, Crossing: region.Slice{N: r.n}, Name: "random numbers"})
 	}
-	for _, h := range r.held {
+	for _, h := range r.written {
 		in = append(in, region.Argument{Node: l.writes.Outside(h), Crossing: region.Carry{}, Name: "variable " + h.Name()})
 	}
 	return region.Trace(r.target, region.Loop{N: r.n, Keep: r.opts.Keep.Keep()}, in, l.build)
 }
 
-// graphParams are the parameters that layers have set on the graph.
+// graphParams returns the parameters that layers have set on the graph.
 func graphParams(store *model.Store, g *graph.Graph) map[string]any {
 	all := map[string]any{}
 	for p := range store.IterGraphParams(g) {
@@ -197,8 +196,9 @@ func graphParams(store *model.Store, g *graph.Graph) map[string]any {
 	return all
 }
 
-// same reports whether two parameters are the same: nodes by identity.
-func same(a, b any) bool {
+// equalParams reports whether two parameters are equal. Nodes and functions are compared by
+// identity.
+func equalParams(a, b any) bool {
 	x, ok := a.(*graph.Node)
 	y, also := b.(*graph.Node)
 	if ok || also {

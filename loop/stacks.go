@@ -14,45 +14,45 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// stack is a variable of the layers: one tensor of all, in the store.
+// stack is a variable of the layers, stacked in one tensor of the store.
 type stack struct {
 	path     string
-	shape    shapes.Shape    // a layer's
-	variable *model.Variable // the stack
-	nodes    []*graph.Node   // that layers get slices of
+	shape    shapes.Shape    // shape in a layer
+	variable *model.Variable // stacked variable
+	nodes    []*graph.Node   // nodes whose slices a layer receives
 	layer    func(slices []*graph.Node) *graph.Node
 }
 
-// learn makes stacks of the variables of a trace that have none.
-func (r *run) learn(l *layer) {
-	l.compare()
-	if l.learned {
+// addStacks creates stacks for the variables of a trace that have none.
+func (r *run) addStacks(l *layer) {
+	l.checkVariables()
+	if l.foundWrites {
 		return
 	}
-	if r.bare {
+	if r.hasNoScope {
 		r.fail("", "the block makes variables or draws random numbers, and the loop has no scope", "pass the scope of the layers' variables, such as rc.Scope(\"layers\")")
 	}
 	found := false
-	if l.store.GetVariable(randomPath) != nil && r.random == nil {
+	if l.store.GetVariable(rngPath) != nil && r.random == nil {
 		r.random, found = r.newGenerators(), true
 	}
 	for v := range l.store.IterVariables() {
-		if v.Path() != randomPath && !r.stacked(v.Path()) {
+		if v.Path() != rngPath && !r.hasStack(v.Path()) {
 			r.stacks = append(r.stacks, r.newStack(v))
 			found = true
 		}
 	}
 	if !found {
-		r.failOf(errkind.InternalError, "", "a trace was given up for no variable", "report this as a fault of tpustrategy")
+		r.failOf(errkind.InternalError, "", "a trace was abandoned without a new variable", "report this as a defect of tpustrategy")
 	}
 }
 
-func (r *run) stacked(path string) bool {
+func (r *run) hasStack(path string) bool {
 	return slices.ContainsFunc(r.stacks, func(s *stack) bool { return s.path == path })
 }
 
-// compare checks that the block made the variables that it made before.
-func (l *layer) compare() {
+// checkVariables checks that the block creates the same variables as in earlier traces.
+func (l *layer) checkVariables() {
 	for _, s := range l.stacks {
 		v := l.store.GetVariable(s.path)
 		switch {
@@ -66,14 +66,15 @@ func (l *layer) compare() {
 	}
 }
 
-// settle makes stacks of variables that the block made and did not read, and hands on what it set.
-func (l *layer) settle() {
+// finish creates stacks for variables that the block created without reading them, and copies the
+// parameters that the block set.
+func (l *layer) finish() {
 	store := l.scope.Store()
 	for v := range l.store.IterVariables() {
-		if v.Path() == randomPath {
+		if v.Path() == rngPath {
 			continue
 		}
-		if !l.stacked(v.Path()) {
+		if !l.hasStack(v.Path()) {
 			l.newVariable(v)
 		}
 		if !v.Trainable {
@@ -81,44 +82,45 @@ func (l *layer) settle() {
 		}
 	}
 	for path, value := range l.store.IterParams() {
-		if old, ok := store.GetParam(path); !ok || !same(old, value) {
+		if old, ok := store.GetParam(path); !ok || !equalParams(old, value) {
 			store.SetParam(path, value)
 		}
 	}
 }
 
-// newStack makes the stack of a layer's variable and gives it to the graph.
+// newStack creates the stack of a layer's variable and adds it to the graph.
 func (r *run) newStack(v *model.Variable) *stack {
 	s := &stack{path: v.Path(), shape: v.Shape(), variable: r.newVariable(v)}
-	if slicing, ok := r.graph.State(slicingKey{}).(Slicer); ok && r.depth == 0 {
+	if slicing, ok := r.graph.State(slicerKey{}).(Slicer); ok && r.depth == 0 {
 		s.nodes, s.layer = slicing(s.variable)
 	}
-	whole := s.variable.NodeValue(r.graph) // so that the graph uses it
+	node := s.variable.NodeValue(r.graph) // marks the variable as used by the graph
 	if s.nodes == nil {
-		s.nodes = []*graph.Node{whole}
+		s.nodes = []*graph.Node{node}
 	}
 	return s
 }
 
-// newVariable makes the stack of a layer's variable in the store, if it is not there.
+// newVariable returns the stacked variable of a layer's variable, and creates it in the store if
+// necessary.
 func (r *run) newVariable(v *model.Variable) *model.Variable {
 	store, shape := r.scope.Store(), shapes.Make(v.DType(), append([]int{r.n}, v.Shape().Dimensions...)...)
 	if old := store.GetVariable(v.Path()); old != nil {
 		if !old.Shape().Equal(shape) {
 			r.fail(fmt.Sprintf("variable %q", v.Path()), fmt.Sprintf("the store has it as %s, and %d layers of %s are %s", old.Shape(), r.n, v.Shape(), shape),
-				"give the loop a scope of its own, and keep its number of layers")
+				"use a different scope for each loop, and do not change its number of layers")
 		}
 		return old
 	}
 	if ofLayer := r.depth > 0 && store == model.GetStore(r.graph); !v.HasValue() && !ofLayer {
-		generator(store) // the initializer may draw from it
+		rngVariable(store) // the initializer may draw from it
 	}
-	return store.VariableWithShape(v.Path(), shape, r.firstValues(v)).SetTrainable(v.Trainable)
+	return store.VariableWithShape(v.Path(), shape, r.stackInitializer(v)).SetTrainable(v.Trainable)
 }
 
-// firstValues makes the first values of a stack: each layer's as if it were alone, one drawn after
-// the other.
-func (r *run) firstValues(v *model.Variable) model.VariableInitializer {
+// stackInitializer returns an initializer for a stack. It calls the layer's initializer once for
+// each layer.
+func (r *run) stackInitializer(v *model.Variable) model.VariableInitializer {
 	n, one, of := r.n, initial.Of(v), v.Shape()
 	if v.HasValue() {
 		value, err := v.Value()
@@ -138,21 +140,22 @@ func (r *run) firstValues(v *model.Variable) model.VariableInitializer {
 	return func(g *graph.Graph, stack shapes.Shape) *graph.Node {
 		of := of
 		of.DType = stack.DType // a policy of package precision keeps it in another dtype than the layer's
-		return repeat(g, n, of, one)
+		return stackInitialValues(g, n, of, one)
 	}
 }
 
-// repeat stacks n values of an initializer. Where it draws random numbers they are drawn in a loop,
-// if the backend has loops: the text does not grow with n.
-func repeat(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitializer) *graph.Node {
-	_, before := stateOf(g)
+// stackInitialValues stacks n values of an initializer. If the initializer draws random numbers and
+// the backend has loops, the values are computed in a loop, so that the size of the program does
+// not depend on n.
+func stackInitialValues(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitializer) *graph.Node {
+	_, before := rngState(g)
 	first := one(g, of)
-	random, after := stateOf(g)
+	random, after := rngState(g)
 	if random == nil || before == after {
 		return graph.BroadcastPrefix(first, n)
 	}
 	if before == nil {
-		before = g.GetParameterByName(randomPath)
+		before = g.GetParameterByName(rngPath)
 	}
 	target, ok := g.Backend().(region.Target)
 	if !ok || before == nil {
@@ -172,42 +175,42 @@ func repeat(g *graph.Graph, n int, of shapes.Shape, one model.VariableInitialize
 	return out[1]
 }
 
-// stateOf returns the variable of a graph's random numbers and its node, nil where there is none.
-func stateOf(g *graph.Graph) (v *model.Variable, state *graph.Node) {
+// rngState returns the variable of a graph's random state and its node, or nil if there is none.
+func rngState(g *graph.Graph) (v *model.Variable, state *graph.Node) {
 	store := model.GetStore(g)
 	if store == nil {
 		return nil, nil
 	}
-	if v = store.GetVariable(randomPath); v != nil && v.InUseByGraph(g) {
+	if v = store.GetVariable(rngPath); v != nil && v.InUseByGraph(g) {
 		state = v.NodeValue(g)
 	}
 	return v, state
 }
 
-// randomPath is the variable that holds the state of a store's random numbers.
-var randomPath = model.JoinPath("/", model.RNGStateVariableName)
+// rngPath is the path of the variable with the random state of a store.
+var rngPath = model.JoinPath("/", model.RNGStateVariableName)
 
-// generators are the layers' states of random numbers.
+// generators contains the random states of the layers.
 type generators struct {
 	variable *model.Variable // of the store
 	states   *graph.Node
 }
 
-// generator is the variable of a store's random numbers. It is made if it is not there.
-func generator(store *model.Store) *model.Variable {
-	if v := store.GetVariable(randomPath); v != nil && v.HasValue() {
+// rngVariable returns the variable with the random state of a store, and creates it if necessary.
+func rngVariable(store *model.Store) *model.Variable {
+	if v := store.GetVariable(rngPath); v != nil && v.HasValue() {
 		return v
 	}
 	if err := store.ResetRNGState(); err != nil {
 		panic(&errkind.Fault{Op: "loop:", Subject: "random numbers", Err: err})
 	}
-	return store.GetVariable(randomPath)
+	return store.GetVariable(rngPath)
 }
 
-// newGenerators draws the seed of the layers' generators. Other first words are other keys of
-// Philox, and other streams.
+// newGenerators draws the seed of the layers' generators. The generators differ in the first word,
+// the key of Philox, and therefore produce different streams.
 func (r *run) newGenerators() *generators {
-	v := generator(r.scope.Store())
+	v := rngVariable(r.scope.Store())
 	next, seed := graph.RNGStateSplit(v.NodeValue(r.graph))
 	v.SetNodeValue(next)
 	words := seed.Shape().Dimensions[0]
@@ -218,21 +221,20 @@ func (r *run) newGenerators() *generators {
 	return &generators{variable: v, states: states}
 }
 
-// Slicer says how a stacked variable enters the loops of a graph: the nodes that layers get slices
-// of, and what makes a layer's value of its slices. No nodes stand for the variable's own, whose
-// slice is the value. layer is called inside of the loop; what it makes has a gradient as all ops
-// there have.
+// Slicer specifies how a stacked variable is passed to the loops of a graph. It returns the nodes
+// whose slices the layers receive, and a function that computes the value of the variable in a
+// layer from these slices. The function is called inside the loop and is differentiated like all
+// ops of the loop. If Slicer returns no nodes, the layers receive slices of the variable itself.
 type Slicer func(v *model.Variable) (stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node)
 
-type slicingKey struct{}
+type slicerKey struct{}
 
-// SetSlicer sets how stacked variables enter the loops of a graph. It is for packages that keep
-// variables otherwise than the layers read them: as shards, or in another dtype. Loops inside of
-// loops get what the outermost makes.
-func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicingKey{}, s) }
+// SetSlicer sets the Slicer of a graph. It is for packages that store variables differently from
+// how layers read them: in shards, or in another dtype. It applies only to the outermost loops.
+func SetSlicer(g *graph.Graph, s Slicer) { g.AttachState(slicerKey{}, s) }
 
 type scopesKey struct{}
 
-// SetScopes sets a function that loops call before each trace of their block. Loops call rewind when they
-// give up the trace, so that the next trace may use the same scopes of the step.
+// SetScopes sets a function that loops call before each trace of their block. If a loop abandons
+// the trace, it calls rewind, so that the next trace can use the same scopes of the step.
 func SetScopes(g *graph.Graph, mark func() (rewind func())) { g.AttachState(scopesKey{}, mark) }

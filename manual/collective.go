@@ -11,15 +11,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/region"
 )
 
-// Reduction is how [AllReduce] combines the devices' values.
+// Reduction is the operation with which [AllReduce] combines the values of the devices.
 type Reduction int
 
 const (
-	// Sum adds the values of the devices.
+	// Sum adds the values.
 	Sum Reduction = iota
-	// Mean adds the values of the devices and divides the sum by their number.
+	// Mean adds the values and divides the sum by the number of devices.
 	Mean
-	// Max and Min take the largest and the smallest of the devices' values, element by element.
+	// Max and Min return the elementwise maximum and minimum of the values.
 	Max
 	Min
 )
@@ -27,11 +27,12 @@ const (
 // String returns the name of the reduction.
 func (r Reduction) String() string { return enum.Name(r, "sum", "mean", "max", "min") }
 
-// AllReduce returns the reduction of x over the devices of the axes, the same on each: JAX's psum,
-// pmean, pmax and pmin. A Sum and a Mean have a gradient; stop it before a Max and a Min. Each call
-// is one all-reduce of the program, or none where x is equal on the devices.
+// AllReduce returns the reduction of x over the devices of the axes, on each of these devices. It
+// corresponds to JAX's psum, pmean, pmax and pmin. Sum and Mean have a gradient; for Max and Min,
+// the gradient must be stopped before the call. Each call is one all-reduce, or none if x is known
+// to be equal on all devices.
 func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
-	c := collectiveOf("manual: all_reduce", x, axes)
+	c := newCollective("manual: all_reduce", x, axes)
 	switch by {
 	case Sum, Mean:
 		if x.DType() == dtypes.Bool {
@@ -49,11 +50,11 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 		if x.DType().IsComplex() {
 			c.fail("complex numbers have no order", "reduce the real and the imaginary parts")
 		}
-		how := region.Max
+		op := region.Max
 		if by == Min {
-			how = region.Min
+			op = region.Min
 		}
-		return c.emit(region.AllReduce{Axes: c.axes, By: how}, func(*graph.Node) *graph.Node {
+		return c.emit(region.AllReduce{Axes: c.axes, By: op}, func(*graph.Node) *graph.Node {
 			c.fail("only the sum and the mean have a gradient, not "+by.String(), "stop the gradient before it with graph.StopGradient")
 			return nil
 		})
@@ -62,47 +63,48 @@ func AllReduce(x *graph.Node, by Reduction, axes ...string) *graph.Node {
 	return nil
 }
 
-// AllGather returns the x of the devices of the axes one after another along dimension dim, the
-// same on each device: the dimension grows by the number of the devices. A negative dim counts from
-// the last. The gradient is [ReduceScatter].
+// AllGather concatenates the values of x of the devices of the axes along dimension dim, on each of
+// these devices. The size of the dimension is multiplied by the number of devices. A negative dim
+// counts from the end. The gradient is [ReduceScatter].
 func AllGather(x *graph.Node, dim int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: all_gather", x, axes)
+	c := newCollective("manual: all_gather", x, axes)
 	dim = c.dim("dimension", dim)
 	return c.emit(region.AllGather{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return ReduceScatter(v, dim, c.axes...) })
 }
 
-// ReduceScatter sums x over the devices of the axes and gives each device its part of the sum along
-// dimension dim, which the number of the devices divides. A negative dim counts from the last. The
-// gradient is [AllGather].
+// ReduceScatter sums x over the devices of the axes and returns on each device its shard of the sum
+// along dimension dim. The number of devices must divide the dimension. A negative dim counts from
+// the end. The gradient is [AllGather].
 func ReduceScatter(x *graph.Node, dim int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: reduce_scatter", x, axes)
+	c := newCollective("manual: reduce_scatter", x, axes)
 	dim = c.dim("dimension", dim)
-	c.divides(dim)
+	c.checkDivisible(dim)
 	if x.DType() == dtypes.Bool {
 		c.fail("it has dtype Bool, which has no sum", "convert it to a number")
 	}
 	return c.emit(region.ReduceScatter{Axes: c.axes, Dim: dim}, func(v *graph.Node) *graph.Node { return AllGather(v, dim, c.axes...) })
 }
 
-// AllToAll cuts x along dimension split into one part for each device of the axes, sends part i to
-// device i, and returns the parts that came, in the order of the devices, one after another along
-// dimension concat. The number of the devices divides dimension split, which shrinks by it, and
-// dimension concat grows by it. Negative dimensions count from the last. The gradient is AllToAll
-// with the dimensions exchanged.
+// AllToAll splits x along dimension split into one shard for each device of the axes, sends shard i
+// to device i, and concatenates the received shards along dimension concat, in the order of the
+// devices. The number of devices must divide dimension split; the size of split is divided, and the
+// size of concat multiplied, by this number. Negative dimensions count from the end. The gradient
+// is AllToAll with exchanged dimensions.
 func AllToAll(x *graph.Node, split, concat int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: all_to_all", x, axes)
+	c := newCollective("manual: all_to_all", x, axes)
 	split, concat = c.dim("split dimension", split), c.dim("concat dimension", concat)
-	c.divides(split)
+	c.checkDivisible(split)
 	return c.emit(region.AllToAll{Axes: c.axes, Split: split, Concat: concat}, func(v *graph.Node) *graph.Node {
 		return AllToAll(v, concat, split, c.axes...)
 	})
 }
 
-// Permute sends the x of device pair[0] to device pair[1] for each of the pairs, and returns what
-// came: zeros on a device to which none is sent. Devices are numbered as [Index] does. A device
-// sends at most once and receives at most once. The gradient goes the other way.
+// Permute sends the x of device pair[0] to device pair[1] for each of the pairs, and returns the
+// received value, or zeros on a device that receives nothing. Devices are numbered as in [Index].
+// Each device can send at most once and receive at most once. The gradient is the Permute in the
+// opposite direction.
 func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: permute", x, axes)
+	c := newCollective("manual: permute", x, axes)
 	var from, to []int
 	for _, pair := range pairs {
 		for _, device := range pair {
@@ -128,10 +130,10 @@ func Permute(x *graph.Node, pairs [][2]int, axes ...string) *graph.Node {
 	})
 }
 
-// Shift is a [Permute] round the ring of the devices: device i sends to device i+by, and the last
-// devices to the first. A negative by goes the other way.
+// Shift is a [Permute] along the ring of devices: device i sends to device i+by, modulo the number
+// of devices. by can be negative.
 func Shift(x *graph.Node, by int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: shift", x, axes)
+	c := newCollective("manual: shift", x, axes)
 	pairs := make([][2]int, c.devices)
 	for i := range pairs {
 		pairs[i] = [2]int{i, ((i+by)%c.devices + c.devices) % c.devices}
@@ -139,10 +141,10 @@ func Shift(x *graph.Node, by int, axes ...string) *graph.Node {
 	return Permute(x, pairs, c.axes...)
 }
 
-// Broadcast returns the x of one device on all devices of the axes, with its bits. It costs an
-// all-reduce, to which the other devices give zeros.
+// Broadcast returns the x of the given device on all devices of the axes, without rounding. It
+// costs an all-reduce, in which the other devices contribute zeros.
 func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
-	c := collectiveOf("manual: broadcast", x, axes)
+	c := newCollective("manual: broadcast", x, axes)
 	if device < 0 || device >= c.devices {
 		c.fail(fmt.Sprintf("device %d of %d", device, c.devices), fmt.Sprintf("use a number from 0 to %d", c.devices-1))
 	}
@@ -151,19 +153,19 @@ func Broadcast(x *graph.Node, device int, axes ...string) *graph.Node {
 	if x.DType() == dtypes.Bool {
 		c.x = graph.And(x, here)
 	} else {
-		// GoMLX's zeros of the integers of less than a byte have dtype Uint8.
+		// The dtype of GoMLX's zeros is Uint8 for integers with less than 8 bits.
 		c.x = graph.Where(here, x, graph.ConvertDType(graph.ZerosLike(x), x.DType()))
 	}
 	return c.emit(region.AllReduce{Axes: c.axes, By: region.Only}, func(v *graph.Node) *graph.Node { return AllReduce(v, Sum, c.axes...) })
 }
 
-// Index returns the number of the device on the axes, an int32 scalar: its coordinates on them in
-// row-major order, the last axis fastest. The axes are those of the innermost region; pass the
-// number on another axis as an argument.
+// Index returns the index of the device on the axes as an int32 scalar: the row-major index of its
+// coordinates, with the last axis fastest. The axes must belong to the innermost region; pass the
+// index on an axis of an outer region as an argument.
 func Index(g *graph.Graph, axes ...string) *graph.Node {
 	const op = "manual: index"
-	t := targetOfGraph(op, g)
-	axes, _ = within(op, "", t, g, axes)
+	t := requireGraphTarget(op, g)
+	axes, _ = resolveAxes(op, "", t, g, axes)
 	var inner []string
 	for _, p := range t.Open() {
 		if kind, ok := p.Kind.(region.Manual); ok {
@@ -172,17 +174,17 @@ func Index(g *graph.Graph, axes ...string) *graph.Node {
 	}
 	for _, name := range axes {
 		if !slices.Contains(inner, name) {
-			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s", list(inner)), "take the number in the region of the axis")
+			fail(op, fmt.Sprintf("axis %q", name), fmt.Sprintf("the innermost region is manual over %s", joinNames(inner)), "take the number in the region of the axis")
 		}
 	}
 	return t.EmitBorder(graph.Const(g, int32(0)), region.Number{Axes: axes}, nil)
 }
 
-// Size returns the number of the devices on the axes, at any place of a step. Without axes it is
-// the number of logical devices of a replica.
+// Size returns the number of devices on the axes. It can be called anywhere in a step. Without axes
+// it returns the number of logical devices of a replica.
 func Size(g *graph.Graph, axes ...string) int {
 	const op = "manual: size"
-	mesh := targetOfGraph(op, g).LogicalMesh()
+	mesh := requireGraphTarget(op, g).LogicalMesh()
 	if len(axes) == 0 {
 		return mesh.Size()
 	}
@@ -200,19 +202,19 @@ type collective struct {
 	devices int
 }
 
-// collectiveOf checks where a collective is called. Without axes it is over all axes over which the
-// regions around it are manual.
-func collectiveOf(op string, x *graph.Node, axes []string) *collective {
-	c := &collective{op: op, x: x, target: targetOf(op, x)}
-	c.axes, c.devices = within(op, c.subject(), c.target, x.Graph(), axes)
+// newCollective validates a call of a collective. Without axes, the collective is over all manual
+// axes of the enclosing regions.
+func newCollective(op string, x *graph.Node, axes []string) *collective {
+	c := &collective{op: op, x: x, target: requireTarget(op, x)}
+	c.axes, c.devices = resolveAxes(op, c.subject(), c.target, x.Graph(), axes)
 	return c
 }
 
-// within checks axes of a collective, and returns them with the number of their devices.
-func within(op, subject string, t region.Target, g *graph.Graph, axes []string) ([]string, int) {
+// resolveAxes validates the axes of a collective and returns them with their number of devices.
+func resolveAxes(op, subject string, t region.Target, g *graph.Graph, axes []string) ([]string, int) {
 	mesh, manual := t.LogicalMesh(), region.ManualAxes(t)
 	if len(manual) == 0 {
-		fail(op, subject, "outside of a manual region", "call it in the function of manual.Region")
+		fail(op, subject, "called outside of a manual region", "call it in the function of manual.Region")
 	}
 	if len(axes) == 0 {
 		axes = mesh.SortAxes(manual)
@@ -221,7 +223,7 @@ func within(op, subject string, t region.Target, g *graph.Graph, axes []string) 
 	checkAxes(op, mesh, axes)
 	for _, name := range axes {
 		if !slices.Contains(manual, name) {
-			fail(op, subject, fmt.Sprintf("axis %q is not manual here", name), "name one of "+list(manual)+", or make the region manual over the axis")
+			fail(op, subject, fmt.Sprintf("axis %q is not manual here", name), "name one of "+joinNames(manual)+", or make the region manual over the axis")
 		}
 	}
 	f := g.CurrentFunc()
@@ -239,19 +241,19 @@ func (c *collective) subject() string { return fmt.Sprintf("of shape %v", c.x.Sh
 
 func (c *collective) fail(reason, hint string) { fail(c.op, c.subject(), reason, hint) }
 
-// dim returns a dimension of the operand, counted from the first.
-func (c *collective) dim(what string, dim int) int {
+// dim returns the nonnegative index of a dimension of the operand.
+func (c *collective) dim(name string, dim int) int {
 	rank := c.x.Rank()
 	if dim < -rank || dim >= rank {
-		c.fail(fmt.Sprintf("%s %d of a tensor of rank %d", what, dim, rank), "use a dimension that the tensor has")
+		c.fail(fmt.Sprintf("%s %d of a tensor of rank %d", name, dim, rank), "use a dimension that the tensor has")
 	}
 	return (dim + rank) % max(rank, 1)
 }
 
-// divides refuses a dimension that the devices do not divide.
-func (c *collective) divides(dim int) {
+// checkDivisible panics if the number of devices does not divide the dimension.
+func (c *collective) checkDivisible(dim int) {
 	if size := c.x.Shape().Dimensions[dim]; size%c.devices != 0 {
-		c.fail(fmt.Sprintf("dimension %d of size %d is not divisible by the %d devices of %s", dim, size, c.devices, list(c.axes)),
+		c.fail(fmt.Sprintf("dimension %d of size %d is not divisible by the %d devices of %s", dim, size, c.devices, joinNames(c.axes)),
 			fmt.Sprintf("pad the dimension to %d", (size+c.devices-1)/c.devices*c.devices))
 	}
 }

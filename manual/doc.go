@@ -1,44 +1,44 @@
-// Package manual runs a function on each logical device of a replica, over the device's own shards,
-// with collectives between the devices: JAX's shard_map, and what TensorFlow's manual sharding ops
-// are for.
+// Package manual runs a function on each logical device of a replica, on the device's shards, with
+// explicit collectives between the devices. It corresponds to JAX's shard_map and TensorFlow's
+// manual sharding ops.
 //
-// Package logical says where tensors are, and the partitioner works out what each device does and
-// sends. Use a manual region where you know better what is to be sent: to dispatch tokens to
-// experts, to pass activations from one stage of a pipeline to the next, to pass keys round a ring
-// of devices.
+// With package logical, the partitioner derives the computation and communication of each device
+// from annotations. Use a manual region if you need to control the communication: for example, to
+// dispatch tokens to experts, to pass activations from one pipeline stage to the next, or to pass
+// keys around a ring of devices.
 //
 //	// w is [experts, width, hidden], x is [tokens, width].
 //	y := manual.Region([]string{"expert"},
 //		[]manual.Arg{manual.In(x, "expert"), manual.In(w, "expert")},
 //		[]sharding.Spec{sharding.P("expert")},
 //		func(in []*graph.Node) []*graph.Node {
-//			x, w := in[0], in[1] // the device's tokens and the device's experts
+//			x, w := in[0], in[1] // the device's tokens and experts
 //			...
 //			x = manual.AllToAll(x, 0, 1, "expert")
 //			...
 //		})[0]
 //
-// Inside of a region shapes are a device's own. The axes are those of strategy.Options.LogicalAxes,
-// or the one axis "logical" of the replica's P devices. On an axis of one device a collective
-// returns its operand, so that the same code runs on one device.
+// Inside a region, shapes are the shapes of a device's shards. The axes are
+// strategy.Options.LogicalAxes, or the single axis "logical". On an axis of size 1, a collective
+// returns its operand, so the same code also runs on one device.
 //
-// # What crosses the border
+// # Arguments and results
 //
-// The [sharding.Spec] of an argument and of a result names the axes over which each dimension is
-// cut. An argument is whole on the devices of an axis that its spec does not name, and so are
-// variables that the function reads without being given them.
+// The [sharding.Spec] of an argument or result lists the axes that split each dimension. An
+// argument is replicated over axes that its spec does not name. Variables that the function reads
+// are replicated over all axes.
 //
-// A result whose spec does not name an axis has to be equal on the devices of that axis. [Region]
-// follows the ops to see that it is, as shard_map's check does, and refuses a result that may
-// differ. [AllReduce], [AllGather] and [Broadcast] make values equal.
+// If the spec of a result does not name an axis, the result must be equal on all devices of that
+// axis. Like shard_map, [Region] infers this property from the ops, and rejects a result that may
+// differ. The results of [AllReduce], [AllGather] and [Broadcast] are equal on all devices.
 //
 // # Gradients
 //
-// The gradient of a region is that of the same computation of whole tensors: a result that n
-// devices agree on counts once, and the gradient of an argument that is whole on n devices is the
-// sum of theirs. The adjoint of such a result is divided by n on each device and sums are sums of
-// the devices' adjoints, which is exact where n is a power of two, but for numbers that underflow.
-// Where a sum is over values that are known to be equal, nothing is sent.
+// The gradient of a region is the gradient of the equivalent computation on unsharded tensors. A
+// result that is replicated on n devices counts once: its adjoint is divided by n on each device.
+// The gradient of an argument that is replicated on n devices is the sum over these devices. The
+// division is exact if n is a power of two, except for numbers that underflow. A sum of values that
+// are known to be equal needs no communication.
 //
 //	collective      | its gradient
 //	----------------+------------------------------------------
@@ -47,31 +47,31 @@
 //	AllReduce, Max  | none: stop the gradient before it
 //	AllGather       | ReduceScatter
 //	ReduceScatter   | AllGather
-//	AllToAll        | AllToAll, its dimensions exchanged
-//	Permute, Shift  | Permute, the other way
-//	Broadcast       | the sum of the gradients, on the one device
+//	AllToAll        | AllToAll with exchanged dimensions
+//	Permute, Shift  | Permute in the opposite direction
+//	Broadcast       | the sum of the gradients, on the source device
 //	Index           | none
 //
-// What the backward pass reads of the forward pass stays on its device and costs no communication.
-// Package remat can have it computed again.
+// Values that the backward pass needs from the forward pass stay on their device and need no
+// communication. Package remat can recompute them.
 //
 // # Random numbers
 //
-// The devices of a replica draw the same random numbers, because they share the generator's state,
-// and those of another replica draw others.
-// Where the numbers are to differ, draw them for the whole tensor outside of the region and cut
-// them as an argument, or make them depend on [Index].
+// All devices of a replica draw the same random numbers, because they share the state of the
+// generator. Other replicas draw other numbers. To draw different numbers on each device, draw them
+// for the unsharded tensor outside of the region and pass them as a split argument, or make them
+// depend on [Index].
 //
-// # Regions in regions
+// # Nesting
 //
-// A region may stand in the body of package loop and in a block of package remat, and these may
-// stand in a region. In a region over some of the axes, the partitioner divides tensors over the
-// others, and logical.SplitOver and logical.Replicate say how. Annotations of package logical have
-// no meaning in a region over all axes, nor has logical.On in any: they are errors.
+// A region can be inside the body of package loop or a block of package remat, and can contain
+// them. If a region is manual only over some axes, the partitioner splits tensors over the other
+// axes, according to logical.SplitOver and logical.Replicate. Annotations of package logical are
+// errors in a region over all axes, and logical.On is an error in any region.
 //
-// # Parts of models that are built so
+// # Higher-level packages
 //
-// [github.com/tpustrategy/tpustrategy/manual/moe] is a layer of experts,
-// [github.com/tpustrategy/tpustrategy/manual/pipeline] is a pipeline of stages, and
-// [github.com/tpustrategy/tpustrategy/manual/ring] is attention over a sequence in parts.
+// [github.com/tpustrategy/tpustrategy/manual/moe] implements a mixture-of-experts layer,
+// [github.com/tpustrategy/tpustrategy/manual/pipeline] pipeline parallelism, and
+// [github.com/tpustrategy/tpustrategy/manual/ring] ring attention.
 package manual

@@ -1,8 +1,8 @@
-// Package moe is a layer of experts: each token goes to the few experts that a router chooses for
-// it, and the experts are spread over the logical devices. Tokens go to their experts and back by
-// all-to-all.
+// Package moe implements a mixture-of-experts layer. A router selects a few experts for each token.
+// The experts are distributed over the logical devices, and all-to-all collectives send tokens to
+// their experts and back.
 //
-//	// x is [tokens, width], split over "expert"; the weights are [experts, ...], split likewise.
+//	// x is [tokens, width] and the weights are [experts, ...], both split over "expert".
 //	out := moe.Layer(x, gate, []*graph.Node{up, down}, func(x *graph.Node, w []*graph.Node) *graph.Node {
 //		h := activation.Relu(graph.Einsum("esd,edh->esh", x, w[0]))
 //		return graph.Einsum("esh,ehd->esd", h, w[1])
@@ -11,17 +11,19 @@
 //
 // # Capacity
 //
-// The tokens are taken in groups, one after another. In each group an expert has room for Capacity
-// * Top * tokens / experts choices, rounded up. First choices come before second ones, and earlier
-// tokens before later ones. A choice for which there is no room is dropped: the token then gets
-// nothing from that expert. Result.Dropped is the part of the choices that were dropped; look at it.
+// The tokens are divided into consecutive groups. In each group, an expert accepts at most Capacity
+// * Top * tokens / experts assignments, rounded up. First choices have priority over second
+// choices, and earlier tokens over later tokens. Other assignments are dropped: the token receives
+// no result from that expert. Result.Dropped is the fraction of dropped assignments and should be
+// monitored.
 //
-// What is dropped depends on the groups and not on the devices, so that the same Groups give the
-// same result on any number of devices that divides them.
+// Dropped assignments depend on the groups but not on the devices. With the same number of Groups,
+// results are equal on any number of devices that divides it.
 //
 // # Cost
 //
-// A device sends (n-1)/n of Capacity * Top copies of its tokens to the experts, and the results
-// back, and the same in the backward pass. The mask by which tokens are put in their places has
-// tokens * experts * room elements: take more groups where it is too large.
+// With n devices, a device sends (n-1)/n of Capacity * Top copies of its tokens to the experts and
+// receives as many results, in the forward pass and again in the backward pass. The dispatch mask
+// has tokens * experts * capacity elements, where tokens and capacity are per group; increase the
+// number of groups if it is too large.
 package moe

@@ -13,42 +13,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options are the options of a layer.
+// Options configures [Layer].
 type Options struct {
-	// Axis is the logical axis over which the experts and the tokens are cut.
+	// Axis is the logical axis that splits the experts and the tokens.
 	Axis string
-	// Top is the number of experts that a token goes to; 0 stands for 2.
+	// Top is the number of experts of a token. 0 means 2.
 	Top int
-	// Capacity is how much more room the experts have than an even spread of the tokens needs; 0
-	// stands for 1.25.
+	// Capacity is the capacity of the experts relative to an even distribution of the tokens. 0
+	// means 1.25.
 	Capacity float64
-	// Groups is the number of groups of tokens; 0 stands for one group on each device of the axis.
+	// Groups is the number of groups of tokens. 0 means one group for each device of the axis.
 	Groups int
 }
 
-// Result is what a layer gives.
+// Result contains the results of [Layer].
 type Result struct {
-	// Y has a row for each token: the sum of the experts' results, each times its weight. The
-	// weights of a token are the router's probabilities of its experts, which are scaled to add up
-	// to 1 if there is more than one.
+	// Y is [tokens, width]: for each token, the weighted sum of the results of its experts. The
+	// weights are the router's probabilities. If Top is greater than 1, they are normalized to the
+	// sum 1.
 	Y *graph.Node
-	// Balance is a float32 scalar to add to the loss, times a small number: the load-balancing loss
-	// of the Switch Transformer, 1 for an even spread of the tokens and up to the number of experts.
+	// Balance is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for
+	// an even distribution of the tokens, and at most the number of experts. Add it to the loss
+	// with a small factor.
 	Balance *graph.Node
-	// Dropped is a float32 scalar, the part of the tokens' choices that found no room, from 0 to 1.
-	// It has no gradient.
+	// Dropped is the fraction of dropped assignments from 0 to 1, a float32 scalar without
+	// gradient.
 	Dropped *graph.Node
 }
 
-// Expert computes the experts of a device: x has their tokens, [experts, places, width], and
-// weights are the device's own parts of the layer's weights, [experts, ...]. It returns [experts,
-// places, any width]. Places without a token are zeros, and what is made of them is not used.
+// Expert computes the experts of a device. x contains their tokens, [experts, places, width], and
+// weights are the device's shards of the layer's weights, [experts, ...]. The result is [experts,
+// places, any width]. Places without a token contain zeros, and their results are ignored.
 type Expert func(x *graph.Node, weights []*graph.Node) *graph.Node
 
-// Layer runs a layer of experts. x has the replica's tokens, [tokens, width], and gate the router's
-// weights, [width, experts]. Each of weights has the experts along dimension 0. The size of the
-// axis divides experts and groups, and the number of groups divides the tokens. The router computes
-// in float32.
+// Layer computes a mixture-of-experts layer. x contains the tokens of the replica, [tokens, width],
+// and gate the weights of the router, [width, experts]. Dimension 0 of each of weights is the
+// expert. The size of the axis must divide the numbers of experts and groups, and the number of
+// groups must divide the number of tokens. The router computes in float32.
 //
 // Layer panics with an [*errkind.Fault].
 func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Options) Result {
@@ -64,7 +65,7 @@ func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Optio
 	return Result{Y: out[0], Balance: out[1], Dropped: out[2]}
 }
 
-// local is what a device does, with its tokens in groups.
+// local computes the layer on one device.
 func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int, opts Options) []*graph.Node {
 	tokens, width := x.Shape().Dimensions[0]/groups, x.Shape().Dimensions[1]
 	room := min(tokens, max(1, int(math.Ceil(opts.Capacity*float64(opts.Top*tokens)/float64(experts)))))
@@ -78,12 +79,12 @@ func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, g
 	if opts.Top > 1 {
 		weight = graph.Div(weight, graph.ReduceAndKeep(weight, graph.ReduceSum, 1))
 	}
-	// The place of a choice is the number of choices of the same expert before it.
+	// The place of a token in an expert is the number of earlier assignments to the same expert.
 	inOrder := graph.Reshape(choices, groups, opts.Top*tokens, experts)
 	before := graph.Reshape(graph.Sub(graph.CumSum(inOrder, 1), inOrder), groups, opts.Top, tokens, experts)
 	place := graph.ReduceSum(graph.Mul(before, choices), -1) // [groups, top, tokens]
 	fits := graph.ConvertDType(graph.LessThan(place, graph.Const(g, float32(room))), dtypes.Float32)
-	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32) // none where it does not fit
+	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32) // zeros for dropped assignments
 	var dispatch, combine *graph.Node                                                     // [groups, tokens, experts, room]
 	for k := range opts.Top {
 		of := func(x *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(x, 1, graph.AxisElem(k)), 1) }
@@ -115,7 +116,8 @@ func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, g
 	return []*graph.Node{y, balance, graph.StopGradient(dropped)}
 }
 
-// check fills in the options and returns the number of the axis's devices and that of the experts.
+// check sets the defaults of the options and returns the number of devices of the axis and the
+// number of experts.
 func check(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Options) (n, experts int) {
 	if x == nil || gate == nil || x.Rank() != 2 || gate.Rank() != 2 || gate.Shape().Dimensions[0] != x.Shape().Dimensions[1] {
 		fail(fmt.Sprintf("tokens %v and a gate %v", x, gate), "give [tokens, width] and [width, experts]")

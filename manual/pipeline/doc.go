@@ -1,23 +1,24 @@
-// Package pipeline runs a model in stages, each on a logical device of its own, over microbatches:
-// GPipe. A device holds the layers of its stage only, so that models whose layers do not fit on one
-// device do on several, and it sends its activations to the next device alone.
+// Package pipeline implements pipeline parallelism: each logical device of an axis computes one
+// stage of a model on microbatches, as in GPipe. A device stores only the layers of its stage, so a
+// model can be larger than the memory of one device. Each device sends its activations only to the
+// next device.
 //
 //	// w is [layers, width, width], split over "stage" on the layers.
 //	y := pipeline.Run("stage", x, []*graph.Node{w}, func(x *graph.Node, w []*graph.Node) *graph.Node {
-//		return loop.Run(nil, layers/stages, ...) // the stage's own layers
+//		return loop.Run(nil, layers/stages, ...) // the layers of this stage
 //	}, pipeline.Options{Microbatches: 8})
 //
 // # Bubbles
 //
-// With n stages and m microbatches a pass takes m+n-1 rounds, in m of which a device does work that
-// counts: it idles for (n-1)/(m+n-1) of the time. All devices run one program, so that a device
-// computes in these rounds too; what it makes then is dropped and has no gradient. It computes on
-// activations of microbatches, never on zeros, so that nothing becomes infinite that would not
-// otherwise. Take many more microbatches than stages.
+// With n stages and m microbatches, a pass has m+n-1 rounds, of which a device uses m. It is
+// therefore idle for (n-1)/(m+n-1) of the time, so use many more microbatches than stages. Because
+// all devices run the same program, a device also computes in unused rounds. It computes on
+// activations of a microbatch and not on zeros, so that no additional infinities or NaNs occur. The
+// results of unused rounds are discarded and have no gradient.
 //
 // # Cost
 //
-// A device sends one microbatch of activations in each round, forward and backward, and the results
-// of the last stage go to all devices by one all-reduce. Options.Keep says what the backward pass
-// keeps of the rounds.
+// In each round of the forward and backward pass, a device sends the activations of one microbatch.
+// One all-reduce sends the results of the last stage to all devices. Options.Keep selects the
+// values that are kept for the backward pass.
 package pipeline

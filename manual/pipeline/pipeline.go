@@ -14,25 +14,25 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options are the options of a pipeline.
+// Options configures [Run].
 type Options struct {
-	// Microbatches is the number of parts that a batch is taken in; it divides the batch. 0 stands
-	// for one part for each stage.
+	// Microbatches is the number of microbatches. It must divide the batch size. 0 means one
+	// microbatch for each stage.
 	Microbatches int
-	// Keep says what of each round is kept for the backward pass, which computes the rest again.
-	// The zero value keeps all that the backward pass reads.
+	// Keep selects the values of each round that are kept for the backward pass; the others are
+	// recomputed. The zero value keeps all values that the backward pass reads.
 	Keep remat.Policy
 }
 
-// Stage computes a stage of the model on a microbatch, and returns a tensor of the shape and the
-// dtype of x. weights are the device's own parts.
+// Stage computes a stage of the model on a microbatch. The result must have the shape and dtype of
+// x. weights are the device's shards.
 type Stage func(x *graph.Node, weights []*graph.Node) *graph.Node
 
-// Run runs the stages of a model one after another over the devices of a logical axis. x is the
-// replica's batch, whose rows dimension 0 counts. Each of weights has what belongs to the stages
-// along dimension 0, in their order: the number of the stages, which is the size of the axis,
-// divides it. The result is that of the last stage for the whole batch, on all devices. With one
-// device the stage runs on one microbatch after another.
+// Run runs the stages of a model on the devices of a logical axis, one stage per device. x is the
+// batch of the replica, with the examples along dimension 0. Dimension 0 of each of weights is
+// divided among the stages in order, so the size of the axis must divide it. The result is the
+// result of the last stage for the complete batch, on all devices. On an axis of size 1, the stage
+// processes one microbatch after another.
 //
 // Run panics with an [*errkind.Fault].
 func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Options) *graph.Node {
@@ -59,14 +59,14 @@ func Run(axis string, x *graph.Node, weights []*graph.Node, stage Stage, opts Op
 	})[0]
 }
 
-// rounds are what a device does.
+// rounds computes all rounds of one device.
 func rounds(axis string, n, m int, x *graph.Node, weights []*graph.Node, stage Stage, keep remat.Policy) *graph.Node {
 	dims := x.Shape().Dimensions
 	parts := graph.Reshape(x, slices.Concat([]int{m, dims[0] / m}, dims[1:])...)
 	first := graph.Squeeze(graph.SliceAxis(parts, 0, graph.AxisElem(0)), 0)
 	last := graph.SliceAxis(parts, 0, graph.AxisRange(m-1, m))
 	fed := []*graph.Node{parts}
-	for range n - 1 { // the first stage goes on with the last microbatch while the others end
+	for range n - 1 { // the first stage repeats the last microbatch until the other stages have finished
 		fed = append(fed, graph.StopGradient(last))
 	}
 	var next [][2]int

@@ -15,18 +15,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Options are the options of attention. The zero value is attention without a mask.
+// Options configures attention. The zero value is attention without a mask.
 type Options struct {
-	// Causal lets a query see the keys up to its own place only.
+	// Causal masks the keys after the position of a query.
 	Causal bool
-	// Scale multiplies the scores; 0 stands for 1/sqrt(dim).
+	// Scale is the factor of the scores. 0 means 1/sqrt(dim).
 	Scale float64
 }
 
-// Attention returns softmax(scale * q kᵀ) v over a sequence that is cut over a logical axis. q, k
-// and v are tensors of the replica, [batch, length, heads, dim], of one shape but for the dim of v.
-// The size of the axis divides the length. The scores and their sums are float32; the result has
-// the dtype of v. On an axis of one device it is attention as it is.
+// Attention returns softmax(scale * q kᵀ) v over a sequence that is split over a logical axis. q, k
+// and v are tensors of the replica, [batch, length, heads, dim], with equal shapes except for the
+// dim of v. The size of the axis must divide the length. Scores and sums are computed in float32,
+// and the result has the dtype of v.
 //
 // Attention panics with an [*errkind.Fault].
 func Attention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
@@ -36,8 +36,8 @@ func Attention(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 		func(in []*graph.Node) []*graph.Node { return []*graph.Node{Local(axis, in[0], in[1], in[2], opts)} })[0]
 }
 
-// Local is [Attention] within a region that is manual over the axis: q, k and v are the device's
-// own parts of the sequence, and so is the result.
+// Local is [Attention] inside a region that is manual over the axis. q, k, v and the result are the
+// device's shards of the sequence.
 func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 	check(q, k, v)
 	g := q.Graph()
@@ -51,7 +51,7 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 	none := graph.BroadcastToShape(graph.Const(g, float32(masked)), scores)
 	sum := graph.Zeros(g, shapes.Make(dtypes.Float32, batch, heads, length, v.Shape().Dimensions[3]))
 	mine := manual.Index(g, axis)
-	// After i steps a device has the keys of the device i places before it.
+	// After i steps, a device has the keys of the device i positions before it.
 	step := func(i *graph.Node, state []*graph.Node, same []*graph.Node) []*graph.Node {
 		k, v, most, total, sum := state[0], state[1], state[2], state[3], state[4]
 		q, mine := same[0], same[1]
@@ -65,7 +65,7 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 			sees := graph.GreaterOrEqual(place(mine, 0), place(theirs, 1))
 			s = graph.Where(graph.BroadcastToShape(graph.ExpandLeftToRank(sees, 4), s.Shape()), s, graph.BroadcastToShape(graph.Const(g, float32(masked)), s.Shape()))
 		}
-		// The largest score only keeps the exponentials in range: the result does not depend on it.
+		// Subtracting the largest score prevents overflow and does not change the result.
 		most = graph.StopGradient(most)
 		now := graph.StopGradient(graph.Max(most, graph.ReduceMax(s, -1)))
 		p, before := graph.Exp(graph.Sub(s, graph.InsertAxes(now, -1))), graph.Exp(graph.Sub(most, now))
@@ -85,8 +85,9 @@ func Local(axis string, q, k, v *graph.Node, opts Options) *graph.Node {
 	return graph.ConvertDType(graph.TransposeAllAxes(y, 0, 2, 1, 3), v.DType())
 }
 
-// masked is the score of a key that is not seen. Its exponential is 0 next to a score that is: each
-// query sees its own place, whose keys come first.
+// masked is the score of a masked key. Its exponential is 0 compared with the score of any other
+// key. Each query has at least one other key: the key at its own position, which is processed in
+// the first step.
 const masked = -1e30
 
 func check(q, k, v *graph.Node) {
