@@ -143,7 +143,7 @@ func TestMapsOfNestsHaveAnOrder(t *testing.T) {
 	nan := map[float64]any{math.NaN(): "a"}
 	_, err = eager.Of(s).Regroup(ctx, []any{nan, nan})
 	require.Equal(t, errkind.ValueError, errkind.Of(err))
-	require.ErrorContains(t, err, "NaN among its keys")
+	require.ErrorContains(t, err, "has NaN as a key")
 }
 
 type pair struct{ A, B any }
