@@ -19,9 +19,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestALoopOverNamedAxesTrainsAsOnOneDevice splits tensors of a loop's layers and of blocks over
-// some of the logical axes, and stacks of variables over these and over the replicas.
-func TestALoopOverNamedAxesTrainsAsOnOneDevice(t *testing.T) {
+// The tensors of the loop's layers and of blocks are split over some of the logical axes. The
+// stacked variables are split over these axes and over the replicas.
+func TestLoopOverNamedAxesMatchesOneDevice(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	losses := func(t *testing.T, opts strategy.Options, keep remat.Policy) (all []float64, vars *strategy.Variables) {
 		s := strategytest.On(t, sys, opts)

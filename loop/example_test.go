@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// Twelve layers in a loop, split over 2 logical devices. The products are kept for the backward
-// pass, and the rest is computed again.
+// Twelve layers in a loop are split over two logical devices. Products are kept for the backward
+// pass, and all other values are recomputed.
 func ExampleLayers() {
 	strat, done := strategytest.Example(1, 2)
 	defer done()
@@ -49,7 +49,7 @@ func ExampleLayers() {
 	// Output: true (Float32)[12, 4, 16]
 }
 
-// A loop without variables: powers of a number, each of which is kept, and their sum.
+// A loop without variables computes powers of a number, their stack and their sum.
 func ExampleRun() {
 	strat, done := strategytest.Example(1, 1)
 	defer done()

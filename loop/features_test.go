@@ -25,7 +25,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// run runs a step over a store once and returns its results' elements.
+// run runs a step once over a store and returns the elements of its results.
 func run(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strategy.StepFunc, args ...any) [][]float64 {
 	t.Helper()
 	out, err := s.Function(step, strategy.FunctionOptions{Store: store, Training: true}).Run(context.Background(), args...)
@@ -38,7 +38,7 @@ func run(t *testing.T, s *strategy.TPUStrategy, store *model.Store, step strateg
 	return all
 }
 
-func TestArgumentsAndResultsOfALoop(t *testing.T) {
+func TestLoopArgumentsAndResults(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, scale, stack := in[0], in[1], in[2]
@@ -67,7 +67,7 @@ func TestArgumentsAndResultsOfALoop(t *testing.T) {
 	assert.Equal(t, run(t, s, nil, want, args...), run(t, s, nil, step, args...))
 }
 
-func TestLayersDrawNumbersOfTheirOwn(t *testing.T) {
+func TestLayersDrawDifferentRandomNumbers(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for name, keep := range policies {
 		if name == "names" || name == "products" {
@@ -100,9 +100,8 @@ func TestLayersDrawNumbersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestLayersKeepStateOfTheirOwn trains with batch normalisation, whose averages the layers write, and
-// with a regulariser, whose losses they add.
-func TestLayersKeepStateOfTheirOwn(t *testing.T) {
+// The layers update the averages of a batch normalization and add regularization losses.
+func TestLayersHaveSeparateState(t *testing.T) {
 	sys := plugintest.System(t, 2)
 	layer := func(scope *model.Scope, x *graph.Node) *graph.Node {
 		h := layers.Dense(scope.In("dense"), x, true, width)
@@ -158,8 +157,8 @@ func TestLayersKeepStateOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestLoopsNest has a loop of two layers of three sublayers each, and blocks in it.
-func TestLoopsNest(t *testing.T) {
+// A loop with two layers contains a loop with three sublayers and blocks.
+func TestNestedLoops(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dense := func(scope *model.Scope, x *graph.Node) *graph.Node {
 		return graph.Add(x, graph.Tanh(layers.Dense(scope.In("dense"), x, true, width)))

@@ -29,7 +29,7 @@ type hostile struct {
 	build func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node
 }
 
-func TestHostileLoops(t *testing.T) {
+func TestLoopErrors(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	dense := func(scope *model.Scope, x *graph.Node) *graph.Node {
 		return layers.Dense(scope.In("dense"), x, true, 4)
@@ -161,7 +161,7 @@ func TestHostileLoops(t *testing.T) {
 	}
 }
 
-func TestALoopNeedsAStrategy(t *testing.T) {
+func TestLoopRequiresStrategyBackend(t *testing.T) {
 	host, err := gobackend.New("")
 	require.NoError(t, err)
 	defer host.Finalize()
@@ -173,9 +173,8 @@ func TestALoopNeedsAStrategy(t *testing.T) {
 	})
 }
 
-// TestTheTextDoesNotGrowWithDepth compares the programs of 2 and of 48 layers: they are the same but
-// for numbers.
-func TestTheTextDoesNotGrowWithDepth(t *testing.T) {
+// The programs of 2 and of 48 layers differ only in numbers.
+func TestProgramSizeDoesNotDependOnDepth(t *testing.T) {
 	digits := regexp.MustCompile(`\d+`)
 	for _, mesh := range [][2]int{{1, 1}, {2, 2}} {
 		s := strategytest.New(t, mesh[0], mesh[1])

@@ -29,8 +29,8 @@ const (
 	width = 8
 )
 
-// layer is a residual layer of GoMLX's own, with an attention over the features and a batch
-// normalisation, split over p logical devices.
+// layer is a residual GoMLX layer with attention over the features and batch normalization, split
+// over p logical devices.
 func layer(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	return func(scope *model.Scope, x *graph.Node) *graph.Node {
 		h := norm.LayerNorm(scope.In("norm"), x, -1).Done()
@@ -67,7 +67,7 @@ func loss(of stackOf) train.Loss {
 	}
 }
 
-// values are the variables of a store after its first step, by path.
+// values returns the variables of a store after its first step, by path.
 func values(t *testing.T, s *strategy.TPUStrategy, store *model.Store, prefix ...string) map[string]*tensors.Tensor {
 	all := map[string]*tensors.Tensor{}
 	for v := range store.IterVariables() {
@@ -84,7 +84,8 @@ func values(t *testing.T, s *strategy.TPUStrategy, store *model.Store, prefix ..
 	return all
 }
 
-// stored is a store with values; of stacks each layer's under a scope of its own if apart is set.
+// stored returns a store with values. If apart is true, each layer has its own scope instead of
+// stacked variables.
 func stored(t *testing.T, all map[string]*tensors.Tensor, apart bool) *model.Store {
 	store := strategytest.SeededStore()
 	for path, value := range all {
@@ -102,7 +103,7 @@ func stored(t *testing.T, all map[string]*tensors.Tensor, apart bool) *model.Sto
 	return store
 }
 
-// first are first values of the looped model.
+// first returns initial values of the model with a loop.
 func first(t *testing.T, s *strategy.TPUStrategy) map[string]*tensors.Tensor {
 	store := strategytest.SeededStore()
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -129,7 +130,7 @@ func fit(t *testing.T, s *strategy.TPUStrategy, store *model.Store, opt optimize
 
 var policies = map[string]remat.Policy{"everything": remat.Everything(), "nothing": remat.Nothing(), "products": remat.Products(), "names": remat.Names("activation")}
 
-func TestALoopTrainsAsItsLayersDoOneAfterAnother(t *testing.T) {
+func TestLoopMatchesUnrolledLayers(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	s := strategytest.On(t, sys, strategy.Options{Replicas: 1})
 	start := first(t, s)

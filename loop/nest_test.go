@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// nest is loops of two layers in one another, so many, each with variables of its own. drop lets
-// each layer drop out next to nothing.
+// nest builds nested loops of two layers each, with different variables in each loop. drop adds a
+// dropout with a very small rate to each layer.
 func nest(loops, p int, drop bool) stackOf {
 	var in func(scope *model.Scope, x *graph.Node, loops int) *graph.Node
 	in = func(scope *model.Scope, x *graph.Node, loops int) *graph.Node {
@@ -39,7 +39,7 @@ func nest(loops, p int, drop bool) stackOf {
 	return func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return in(rc.Scope("layers"), x, loops) }
 }
 
-// unrolledNest is nest without loops, over the same stacks.
+// unrolledNest is nest without loops, with the same stacked variables.
 func unrolledNest(loops int) stackOf {
 	return func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 		var in func(path string, x *graph.Node, loops int, at ...int) *graph.Node
@@ -68,8 +68,8 @@ func unrolledNest(loops int) stackOf {
 	}
 }
 
-// TestLoopsNestDeep trains loops that are four and five deep as their layers one after another.
-func TestLoopsNestDeep(t *testing.T) {
+// Nested loops with four and five levels train like the unrolled layers.
+func TestDeeplyNestedLoops(t *testing.T) {
 	sgd := func() optimizer.Interface {
 		return optimizer.StochasticGradientDescent().WithLearningRate(0.01).WithDecay(false).Done()
 	}
@@ -100,8 +100,8 @@ func TestLoopsNestDeep(t *testing.T) {
 	}
 }
 
-// The layers of loops in loops, however deep, draw nothing that they do not ask for.
-func TestLoopsInLoopsDrawWhatTheyAskFor(t *testing.T) {
+// Nested loops draw no random numbers that the layers do not request.
+func TestNestedLoopsDrawOnlyRequestedNumbers(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	for loops := 1; loops < 6; loops++ {
 		for _, drop := range []bool{false, true} {

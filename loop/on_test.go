@@ -27,8 +27,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// onDevices is a layer of which two parts run on one of p logical devices each, and one is split.
-// The variables are read in the regions.
+// onDevices is a layer in which two regions run on different logical devices, and one tensor is
+// split over p devices. The regions read variables.
 func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	return func(scope *model.Scope, x *graph.Node) *graph.Node {
 		h := logical.On(p-1, x, func(x *graph.Node) *graph.Node {
@@ -47,8 +47,8 @@ func onDevices(p int) func(scope *model.Scope, x *graph.Node) *graph.Node {
 	}
 }
 
-// TestALoopTrainsWithPartsOnOneDevice has logical.On regions in the layers of a loop, and in blocks.
-func TestALoopTrainsWithPartsOnOneDevice(t *testing.T) {
+// The layers of a loop and blocks contain logical.On regions.
+func TestLoopWithOnMatchesUnrolledLayers(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	one := strategytest.On(t, sys, strategy.Options{Replicas: 1})
 	start := first(t, one)
@@ -94,9 +94,9 @@ func TestALoopTrainsWithPartsOnOneDevice(t *testing.T) {
 	}
 }
 
-// TestOneDeviceDrawsNumbersInLayers draws random numbers in a region of a loop, whose state leaves
-// it, beside a tensor without elements and a number that every layer reads.
-func TestOneDeviceDrawsNumbersInLayers(t *testing.T) {
+// A region in a loop draws random numbers, and returns the random state, an empty tensor, and a
+// number that every layer reads.
+func TestOnDrawsRandomNumbersInLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x := in[0]
@@ -134,9 +134,8 @@ func TestOneDeviceDrawsNumbersInLayers(t *testing.T) {
 	}
 }
 
-// TestOneDeviceOfNamedAxes has the first of 2 x 2 logical devices, and the last, take a step of each
-// layer.
-func TestOneDeviceOfNamedAxes(t *testing.T) {
+// The first and the last of 2 x 2 logical devices each compute a part of each layer.
+func TestOnWithNamedAxesInLayers(t *testing.T) {
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 1, LogicalAxes: strategytest.Axes("model", "sequence")})
 	all := run(t, s, nil, func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		y := loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
@@ -150,9 +149,8 @@ func TestOneDeviceOfNamedAxes(t *testing.T) {
 	assert.Equal(t, [][]float64{{1023, 1535}, {512, 512}}, all)
 }
 
-// TestOneDeviceRunsItsPartOfALayer reads the text: the region's ops stand in a branch on the number
-// of the device.
-func TestOneDeviceRunsItsPartOfALayer(t *testing.T) {
+// In the program, the ops of the region are in a branch that depends on the device.
+func TestOnInLayersIsBranch(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	m, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{loop.Layers(nil, 3, in[0], func(_ *model.Scope, x *graph.Node) *graph.Node {
@@ -164,8 +162,8 @@ func TestOneDeviceRunsItsPartOfALayer(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(string(m.Text), "all_reduce"))
 }
 
-// TestHostileRegionsInLayers has what one logical device cannot run, in a layer.
-func TestHostileRegionsInLayers(t *testing.T) {
+// The table lists operations that are not supported on one logical device in a layer.
+func TestErrorsOfOnInLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	for want, region := range map[string]func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
 		"inside another region":                  func(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node { return logical.On(0, x, graph.Neg) },

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// physicsLayer is one layer of a network of 8 hidden units, split over p logical devices.
+// physicsLayer is one layer of a network with 8 hidden units, split over p logical devices.
 func physicsLayer(h, w, b *graph.Node, p int) *graph.Node {
 	y := graph.Add(graph.MatMul(h, w), graph.InsertAxes(b, 0))
 	if p > 1 {
@@ -55,8 +55,8 @@ func loopedLayers(keep remat.Policy) stackOfLayers {
 	}
 }
 
-// physics returns u(x), u', u”, the loss of the equation u” + u u' = 0, and its gradients by the
-// weights.
+// physics returns u(x), u', u”, the loss of the equation u” + u u' = 0, and the gradients of the
+// loss with respect to the weights.
 func physics(p int, of stackOfLayers) strategy.StepFunc {
 	return func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		x, first, w, b, last := in[0], in[1], in[2], in[3], in[4]
@@ -81,8 +81,8 @@ func physicsArguments() []any {
 	return []any{numbers(4, 1), numbers(1, 8), numbers(3, 8, 8), numbers(3, 8), numbers(8, 1)}
 }
 
-// TestLoopsAndBlocksHaveSecondDerivatives compares the derivatives of a physics-informed network
-// with those of the unrolled network, and the gradient of its loss with finite differences.
+// The derivatives of a physics-informed network equal those of the unrolled network, and the
+// gradient of its loss equals finite differences.
 func TestLoopsAndBlocksHaveSecondDerivatives(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	plain := unrolledLayers(func(in []*graph.Node, f func(in []*graph.Node) []*graph.Node) []*graph.Node { return f(in) })
@@ -118,8 +118,8 @@ func TestLoopsAndBlocksHaveSecondDerivatives(t *testing.T) {
 	}
 }
 
-// TestPhysicsInformedNetworksTrainThroughALoop trains with a loss of second derivatives. The layers of
-// the loop have variables, whose state may be sharded.
+// The loss contains second derivatives. The layers of the loop have variables, whose state may be
+// sharded.
 func TestPhysicsInformedNetworksTrainThroughALoop(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	informed := func(of stackOf) train.Loss {

@@ -22,7 +22,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// normalised is a layer that normalises over the batch of all replicas.
+// normalised is a layer that normalizes over the batch of all replicas.
 func normalised(rc *strategy.ReplicaContext, scope *model.Scope, x *graph.Node) *graph.Node {
 	h := layers.Dense(scope.In("dense"), x, true, width)
 	h = graph.Sub(h, rc.AllReduce(strategy.Mean, graph.ReduceAndKeep(h, graph.ReduceMean, 0)))
@@ -30,8 +30,7 @@ func normalised(rc *strategy.ReplicaContext, scope *model.Scope, x *graph.Node) 
 	return graph.Add(x, graph.Tanh(h))
 }
 
-// TestLoopsInStepsOfAllKinds runs a loop with collectives and states over uneven batches and in
-// loops of steps.
+// Steps over uneven batches and loops of steps contain a loop with collectives and state.
 func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	ctx := context.Background()
@@ -79,7 +78,7 @@ func TestLoopsInStepsOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestVariablesOfTheStrategyInLoops reads one in a block.
+// A block reads a variable of the strategy.
 func TestVariablesOfTheStrategyInLoops(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -94,7 +93,7 @@ func TestVariablesOfTheStrategyInLoops(t *testing.T) {
 	assert.Equal(t, []any{[]float32{8, 24}, []float32{8, 24}}, strategytest.Values(t, out[0], 2))
 }
 
-// TestOneDeviceInLoops has what runs on one logical device, in a loop.
+// A loop contains operations that run on one logical device.
 func TestOneDeviceInLoops(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	run := func(block func(x *graph.Node) *graph.Node) ([]*strategy.PerReplica, error) {

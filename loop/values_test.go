@@ -16,9 +16,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestFirstValuesAreThoseOfLayers has initializers that look at the shape, one of the scope that the
-// block is given, and a value.
-func TestFirstValuesAreThoseOfLayers(t *testing.T) {
+// The variables have initializers that depend on the shape, the initializer of the scope, and a
+// fixed value.
+func TestInitialValuesMatchLayers(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	store := strategytest.SeededStore()
 	x, _ := batch(0)
@@ -50,7 +50,7 @@ func TestFirstValuesAreThoseOfLayers(t *testing.T) {
 	assert.Equal(t, make([]float64, 5*16), strategytest.Numbers(t, all["/layers/up/dense/biases"]))
 }
 
-// TestLoopsShareVariables runs one loop twice over a scope that is shared, as a siamese model does.
+// One loop runs twice with a shared scope, as in a siamese model.
 func TestLoopsShareVariables(t *testing.T) {
 	s := strategytest.New(t, 1, 1)
 	store := strategytest.SeededStore()

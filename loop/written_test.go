@@ -27,7 +27,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// statistics are variables of all kinds that layers write.
+// statistics are variables of several kinds that layers write.
 type statistics struct {
 	weights, sum, mean, last, count *strategy.Variable
 }
@@ -54,8 +54,8 @@ func newStatistics(t *testing.T, s *strategy.TPUStrategy) statistics {
 	}
 }
 
-// layer reads what the layers before it wrote and writes for those behind it. All that it writes has
-// a gradient.
+// layer reads values written by earlier layers and writes values for later layers. All written
+// values have gradients.
 func (v statistics) layer(rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 	h := logical.Split(graph.Dot(x, rc.Read(v.weights)).Product(), 1, rc.Strategy().NumLogicalDevices())
 	h = graph.Tanh(graph.Mul(h, rc.Read(v.last)))
@@ -75,7 +75,7 @@ func (v statistics) values(t *testing.T) (all []float64) {
 	return all
 }
 
-// stacksOf are 4 layers of statistics one after another, in blocks, and in loops of all policies.
+// stacksOf returns 4 layers of statistics: unrolled, in blocks, and in loops with all policies.
 func stacksOf() map[string]func(v statistics, rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
 	all := map[string]func(v statistics, rc *strategy.ReplicaContext, x *graph.Node) *graph.Node{
 		"one after another": func(v statistics, rc *strategy.ReplicaContext, x *graph.Node) *graph.Node {
@@ -113,8 +113,8 @@ func stacksOf() map[string]func(v statistics, rc *strategy.ReplicaContext, x *gr
 	return all
 }
 
-// TestLayersWriteVariablesOfTheStrategy trains with Adam over what layers wrote: the losses, the
-// trained weights and the statistics are those of the layers one after another.
+// Training with Adam on values written by layers has the same losses, weights and statistics as
+// with unrolled layers.
 func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 	ctx := context.Background()
 	stacks := stacksOf()
@@ -160,8 +160,8 @@ func TestLayersWriteVariablesOfTheStrategy(t *testing.T) {
 	})
 }
 
-// TestWritesOfLayersInAStep has a step that no optimizer sees: it writes a variable that the block
-// meets first, reads it behind the loop, and takes a gradient through what it wrote.
+// A step without optimizer writes a variable that only the block uses, reads it after the loop, and
+// computes a gradient through the written value.
 func TestWritesOfLayersInAStep(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -189,8 +189,7 @@ func TestWritesOfLayersInAStep(t *testing.T) {
 	}
 }
 
-// TestNoBackwardPassForSums has a sum that the layers add to and that nothing else reads: the
-// gradient's program is as long as without the sum, but for the sum.
+// A sum over the layers that is not used adds nothing to the backward pass.
 func TestNoBackwardPassForSums(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 1)
@@ -212,8 +211,8 @@ func TestNoBackwardPassForSums(t *testing.T) {
 	assert.Equal(t, cosines(false), cosines(true))
 }
 
-// TestHostileWritesOfLayers has blocks that cannot write.
-func TestHostileWritesOfLayers(t *testing.T) {
+// The table lists blocks that must not write variables.
+func TestErrorsOfWritesInLayers(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(ctx, float32(2), strategy.VariableOptions{Name: "v", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
@@ -267,7 +266,7 @@ func TestHostileWritesOfLayers(t *testing.T) {
 	assert.NotEqual(t, errkind.Unknown, errkind.Of(err))
 }
 
-// TestLayersWriteInOtherWays has merge calls and scattered updates of layers.
+// Layers write with merge calls and scattered updates.
 func TestLayersWriteInOtherWays(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

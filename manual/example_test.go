@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Each of four devices has two of eight numbers. It passes them on to the next device, and adds up
-// those of all devices.
+// Each of four devices has two of eight numbers. It sends them to the next device and sums the
+// numbers of all devices.
 func ExampleRegion() {
 	s, done := strategytest.Example(1, 4)
 	defer done()

@@ -18,10 +18,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestGathersOfAGridOfTheOtherAxes gathers, on one replica, from a tensor that is split over the
-// axes over which the region is not manual. XLA's partitioner ends the process for some of these
-// unless they are written for it.
-func TestGathersOfAGridOfTheOtherAxes(t *testing.T) {
+// The gathered tensor is split over the axes over which the region is not manual. XLA's partitioner
+// crashes for some of these gathers unless they are lowered differently.
+func TestGatherOfTensorSplitOverOtherAxes(t *testing.T) {
 	sys := plugintest.System(t, 8)
 	table, at := make([][]float32, 8), [][]int32{{0}, {3}, {7}, {4}, {1}, {1}, {2}, {3}}
 	for i := range table {

@@ -18,7 +18,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// caught runs f and returns the error it panics with.
+// caught runs f and returns the error with which it panics.
 func caught(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -41,7 +41,7 @@ func over(x *graph.Node, axes []string, out sharding.Spec, f func(x *graph.Node)
 	return run(axes, manual.In(x, axes), out, f)
 }
 
-func TestHostileRegions(t *testing.T) {
+func TestRegionErrors(t *testing.T) {
 	whole, cut := sharding.P(), sharding.P("expert")
 	both := []string{"expert", "model"}
 	experts := both[:1]
@@ -157,7 +157,7 @@ func TestHostileRegions(t *testing.T) {
 	}
 }
 
-func TestAGraphOfAnotherBackendHasNoRegions(t *testing.T) {
+func TestRegionRequiresStrategyBackend(t *testing.T) {
 	backend, err := gobackend.New("")
 	require.NoError(t, err)
 	g := graph.NewGraph(backend, "step")

@@ -21,8 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// parted is a model of all that is built on regions: products by hand, experts, attention round a
-// ring and a pipeline of stages.
+// parted is a model that uses manual products, experts, ring attention and a pipeline.
 func parted(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	x := graph.Tanh(layers.Dense(rc.Scope("in"), in[0], true, 4*2*width))
 	x = graph.Reshape(x, x.Shape().Dimensions[0], 4, 2, width) // [rows, sequence, heads, width]
@@ -38,8 +37,8 @@ func parted(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	return graph.ReduceAllMean(graph.Square(graph.Sub(layers.Dense(rc.Scope("out"), h, true, 1), in[1])))
 }
 
-// A step takes regions, and what is built on them, for each of its microbatches.
-func TestRegionsInMicrobatchesAreThoseOfTheBatch(t *testing.T) {
+// A step with microbatches runs the regions for each microbatch.
+func TestRegionsInMicrobatchesMatchBatch(t *testing.T) {
 	const steps = 2
 	losses := func(t *testing.T, mesh [3]int, n int, state logical.StateSharding, loss train.Loss) []float64 {
 		opts := mixedOptions(mesh[1], mesh[2])

@@ -35,8 +35,8 @@ func weights(scope *model.Scope, name string, x *graph.Node, dims ...int) *graph
 	return scope.VariableWithShape(name, shapes.Make(dtypes.Float32, dims...)).NodeValue(x.Graph())
 }
 
-// parallel is a dense layer of two products, whose hidden values are cut over the axis model:
-// tensor parallelism by hand. It reads its bias from outside.
+// parallel is a dense layer of two products with manual tensor parallelism: its hidden values are
+// split over the axis "model". It reads its bias from outside.
 func parallel(scope *model.Scope, x *graph.Node) *graph.Node {
 	up, down := weights(scope, "up", x, width, hidden), weights(scope, "down", x, hidden, width)
 	bias := weights(scope, "bias", x, width)
@@ -48,7 +48,7 @@ func parallel(scope *model.Scope, x *graph.Node) *graph.Node {
 		})[0]
 }
 
-// sparse is a layer of experts.
+// sparse is a mixture-of-experts layer.
 func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
 	w := []*graph.Node{weights(scope, "experts_up", x, experts, width, hidden), weights(scope, "experts_down", x, experts, hidden, width)}
 	out := moe.Layer(x, weights(scope, "gate", x, width, experts), w, func(x *graph.Node, w []*graph.Node) *graph.Node {
@@ -57,8 +57,8 @@ func sparse(scope *model.Scope, x *graph.Node) *graph.Node {
 	return graph.Add(x, out.Y)
 }
 
-// mixed is a model with manual regions in a loop over layers, in a block that is computed again,
-// and beside annotations.
+// mixed is a model with manual regions in a loop over layers, in a recomputed block, and next to
+// annotations.
 func mixed(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 	x := graph.Tanh(layers.Dense(rc.Scope("in"), in[0], true, width))
 	x = logical.SplitOver(x, "expert", "model")
@@ -86,7 +86,7 @@ func mixedStep(s *strategy.TPUStrategy) *train.Step {
 	return strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), mixed, train.Options{}))
 }
 
-func TestAModelWithManualRegionsTrainsAsOnOneDevice(t *testing.T) {
+func TestManualRegionsMatchOneDevice(t *testing.T) {
 	const steps = 4
 	want := strategytest.Losses(t, mixedStep(strategytest.On(t, plugintest.System(t, 1), mixedOptions(1, 1))), 0, steps)
 	require.Less(t, want[steps-1], want[0])
@@ -140,8 +140,8 @@ func TestAOTManualRegionsCompileForTPUs(t *testing.T) {
 	assert.Contains(t, string(c.Module.Text), "stablehlo.collective_permute")
 }
 
-// TestRandomNumbersOfARegion draws in a region from the generator of the store, whose next state is
-// used outside.
+// A region draws random numbers from the generator of the store, whose new state is used outside of
+// the region.
 func TestRandomNumbersOfARegion(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 2}, {4, 2}}, randomNumbersOfARegion)
 }
@@ -166,7 +166,7 @@ func randomNumbersOfARegion(t *testing.T, s *strategy.TPUStrategy) {
 	assert.InDeltaSlice(t, losses[false], losses[true], 1e-5)
 }
 
-// TestPaddedRowsOfARegion pads the last batch: a region takes it whole, and cannot cut it.
+// The last batch is padded. A region can receive it replicated but not split.
 func TestPaddedRowsOfARegion(t *testing.T) {
 	s := strategytest.New(t, 2, 2)
 	x, err := s.PerReplica(t.Context(), []any{[]float32{5, 6, 7, 8}, []float32{7, 1}}, logical.Annotation{})

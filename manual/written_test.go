@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestManualRegionsOfLayersWrite has a manual region in a layer that writes a sum over its devices,
-// and one that writes what differs between them.
+// In a layer, a manual region writes a sum over its devices, and another one writes a value that
+// differs between devices.
 func TestManualRegionsOfLayersWrite(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 1, 2)

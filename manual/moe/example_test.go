@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Two experts on two devices: the gate sends a token to the first if its first number is the
-// larger. The first expert negates, the second doubles.
+// Two experts run on two devices. The gate sends a token to the first expert if its first number is
+// larger. The first expert negates, and the second doubles.
 func ExampleLayer() {
 	s, done := strategytest.Example(1, 2)
 	defer done()

@@ -23,18 +23,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// feedForward is an expert of two layers.
+// feedForward is an expert with two layers.
 func feedForward(x *graph.Node, w []*graph.Node) *graph.Node {
 	return graph.Einsum("esh,ehd->esd", graph.Tanh(graph.Einsum("esd,edh->esh", x, w[0])), w[1])
 }
 
-// loss is a scalar of all that a layer gives.
+// loss is a scalar function of all results of a layer.
 func loss(out moe.Result) *graph.Node {
 	weights := graph.Cos(graph.IotaFull(out.Y.Graph(), out.Y.Shape()))
 	return graph.Add(graph.ReduceAllSum(graph.Mul(out.Y, weights)), out.Balance)
 }
 
-// run returns the result, the dropped part, and the gradients of tokens, gate and weights.
+// run returns the result, the dropped fraction, and the gradients of tokens, gate and weights.
 func run(t *testing.T, s *strategy.TPUStrategy, opts moe.Options, args []any) (all [][]float32) {
 	t.Helper()
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -55,7 +55,7 @@ func arguments(tokens, width, experts, hidden int) []any {
 		strategytest.Normals(rng, experts, width, hidden), strategytest.Normals(rng, experts, hidden, width)}
 }
 
-func TestExpertsOnDevicesAreExpertsOnOne(t *testing.T) {
+func TestLayerOnDevicesMatchesOneDevice(t *testing.T) {
 	args := arguments(32, 4, 8, 6)
 	for _, opts := range []moe.Options{{Top: 2, Capacity: 0.75, Groups: 4}, {Top: 1, Capacity: 8, Groups: 8}} {
 		opts.Axis = "expert"
@@ -75,9 +75,9 @@ func TestExpertsOnDevicesAreExpertsOnOne(t *testing.T) {
 	}
 }
 
-// TestALayerOfExpertsIsTheWeighedSumOfThem holds a layer with room for all against every expert on
-// every token.
-func TestALayerOfExpertsIsTheWeighedSumOfThem(t *testing.T) {
+// With sufficient capacity, the result equals the weighted sum of the experts computed for every
+// token.
+func TestLayerIsWeightedSumOfExperts(t *testing.T) {
 	args := arguments(16, 4, 4, 6)
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{LogicalAxes: strategytest.Axes("expert", "model")})
 	got := run(t, s, moe.Options{Axis: "expert", Top: 2, Capacity: 4}, args)
@@ -95,7 +95,7 @@ func TestALayerOfExpertsIsTheWeighedSumOfThem(t *testing.T) {
 	assert.InDeltaSlice(t, want, got[0], 1e-4)
 }
 
-func TestHostileLayersOfExperts(t *testing.T) {
+func TestLayerErrors(t *testing.T) {
 	for want, change := range map[string]func(x, gate, up *graph.Node, opts *moe.Options) (*graph.Node, *graph.Node, []*graph.Node){
 		"6 experts on 4 devices": func(x, gate, up *graph.Node, _ *moe.Options) (*graph.Node, *graph.Node, []*graph.Node) {
 			return x, graph.SliceAxis(gate, 1, graph.AxisRange(0, 6)), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A stage on each of two devices: the first adds 1, the second 10.
+// There is one stage on each of two devices: the first adds 1, and the second adds 10.
 func ExampleRun() {
 	s, done := strategytest.Example(1, 2)
 	defer done()

@@ -25,7 +25,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// layer is one layer. Its square root has no finite gradient at 0: rounds on zeros would show.
+// layer is one layer. Its square root has no finite gradient at 0, so the test fails if a round
+// computes on zeros.
 func layer(x, w, b *graph.Node) *graph.Node {
 	h := graph.Tanh(graph.Add(graph.Dot(x, w).Product(), graph.ExpandLeftToRank(b, 2)))
 	norm := graph.Sqrt(graph.ReduceAndKeep(graph.Square(x), graph.ReduceSum, -1))
@@ -47,7 +48,7 @@ func sequential(x *graph.Node, w []*graph.Node) *graph.Node {
 	return x
 }
 
-func TestAPipelineIsItsStagesOneAfterAnother(t *testing.T) {
+func TestPipelineMatchesSequentialStages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	args := []any{strategytest.Normals(rng, 12, 4), strategytest.Normals(rng, 8, 4, 4), strategytest.Normals(rng, 8, 4)}
 	run := func(t *testing.T, s *strategy.TPUStrategy, of func(x *graph.Node, w []*graph.Node) *graph.Node) (all [][]float32) {
@@ -87,7 +88,7 @@ func TestAPipelineIsItsStagesOneAfterAnother(t *testing.T) {
 	}
 }
 
-func TestHostilePipelines(t *testing.T) {
+func TestRunErrors(t *testing.T) {
 	for want, of := range map[string]func(x, w *graph.Node){
 		"5 microbatches of a batch of 12 rows":       func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: 5}) },
 		"-1 microbatches":                            func(x, w *graph.Node) { pipeline.Run("stage", x, nil, stage, pipeline.Options{Microbatches: -1}) },

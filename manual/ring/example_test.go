@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A sequence of four places in two parts. All scores are equal, so that each place sees the mean of
-// the values up to its own.
+// A sequence of four positions is split into two shards. All scores are equal, so the result at
+// each position is the mean of the values up to this position.
 func ExampleAttention() {
 	s, done := strategytest.Example(1, 2)
 	defer done()

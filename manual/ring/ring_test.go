@@ -34,7 +34,7 @@ func whole(q, k, v *graph.Node, causal bool) *graph.Node {
 	return graph.Einsum("bhqk,bkhd->bqhd", graph.Softmax(s, -1), v)
 }
 
-func TestAttentionRoundARingIsAttention(t *testing.T) {
+func TestRingAttentionMatchesAttention(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	args := []any{strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng, 2, 16, 2, 4), strategytest.Normals(rng, 2, 16, 2, 4)}
 	run := func(s *strategy.TPUStrategy, attend func(q, k, v *graph.Node) *graph.Node) (all [][]float32) {
@@ -76,7 +76,7 @@ func TestAttentionRoundARingIsAttention(t *testing.T) {
 	}
 }
 
-func TestHostileAttention(t *testing.T) {
+func TestAttentionErrors(t *testing.T) {
 	for want, of := range map[string]func(x func(dims ...int) *graph.Node){
 		"argument 1 is not of four dimensions": func(x func(dims ...int) *graph.Node) {
 			ring.Attention("sequence", x(2, 8, 2, 4), nil, nil, ring.Options{})
