@@ -16,10 +16,10 @@ import (
 func Serve(command string, work func(request []byte) []byte) error {
 	responses := os.NewFile(3, "responses")
 	if responses == nil {
-		return &errkind.Fault{Op: command, Reason: "this command is started by other programs and cannot be run directly", Class: errkind.FailedPreconditionError}
+		return startedByHandError(command)
 	}
 	if _, err := responses.Stat(); err != nil {
-		return &errkind.Fault{Op: command, Reason: "this command is started by other programs and cannot be run directly", Class: errkind.FailedPreconditionError}
+		return startedByHandError(command)
 	}
 	var size [8]byte
 	if _, err := io.ReadFull(os.Stdin, size[:]); err != nil {
@@ -40,6 +40,11 @@ func Serve(command string, work func(request []byte) []byte) error {
 	}()
 	_, err = responses.Write(work(request))
 	return errors.Join(err, responses.Close())
+}
+
+func startedByHandError(command string) error {
+	return &errkind.Fault{Op: command, Class: errkind.FailedPreconditionError,
+		Reason: "this command is started by other programs and cannot be run directly"}
 }
 
 // notices is the file that the parent reads if Command.Notices is set.

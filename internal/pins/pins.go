@@ -57,9 +57,11 @@ func For(kind, goarch string) (Pin, error) {
 		return all[i], nil
 	}
 	if slices.ContainsFunc(all, func(p Pin) bool { return p.Kind == kind }) {
-		return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("the %s plugin is not published for %s", kind, goarch), Class: errkind.NotFoundError}
+		return Pin{}, &errkind.Fault{Op: "pins", Class: errkind.NotFoundError,
+			Reason: fmt.Sprintf("the %s plugin is not published for %s", kind, goarch)}
 	}
-	return Pin{}, &errkind.Fault{Op: "pins", Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `there are "cpu", "tpu" and "cuda"`, Class: errkind.ValueError}
+	return Pin{}, &errkind.Fault{Op: "pins", Class: errkind.ValueError,
+		Reason: fmt.Sprintf("no plugin kind %q", kind), Hint: `use "cpu", "tpu" or "cuda"`}
 }
 
 // Dir returns the directory of the pin, <user cache>/tpustrategy/plugins/<sha256>. userCacheDir is

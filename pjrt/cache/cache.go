@@ -140,7 +140,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	if c.shared = o.Store; c.shared != nil && len(o.Key) == 0 && o.KeyFile == "" {
 		return nil, &errkind.Fault{Op: "cache: open", Subject: o.Store.String(), Class: errkind.ValueError,
-			Reason: "a shared store requires a Key or KeyFile, because other hosts cannot read entries with this user's default key",
+			Reason: "a shared store requires a Key or KeyFile, because other hosts do not have this user's default key",
 			Hint:   "set the same Key or KeyFile on all hosts, or use cache.SharedKey"}
 	}
 	if c.key, err = signingKey(o.Key, o.KeyFile, path, c.logger); err != nil {
