@@ -19,11 +19,11 @@ TEST = $(GO) test -vet=off -ldflags=-w -p $(shell echo $$(($$(nproc) + 1)))
 PURE = $(addprefix ./,sharding/... tpu logical/... lowering lowering/ir lowering/ragged cluster_resolver/... \
        input/... weights internal/imports internal/nest internal/pins internal/protoint internal/safetensors \
        internal/files internal/hostfacts internal/uplot report/events report/curve report/xspace \
-       strategy/train/schedule strategy/goodput strategy/watchdog internal/activity)
-PUREBUILT = ./manual ./lowering/spmd
+       strategy/train/schedule fit/goodput fit/watchdog internal/activity)
+PUREBUILT = ./lowering/manual ./lowering/spmd
 
 # The longest packages are named first so that they do not start last.
-LONGEST    = ./strategy ./strategy/train ./internal/test/corpus ./loop ./gomlx
+LONGEST    = ./strategy ./strategy/train ./internal/test/corpus ./lowering/loop ./gomlx
 LONGESTAOT = ./internal/test/transformer ./cmd/tpustrategy
 
 .DEFAULT_GOAL := help
@@ -78,10 +78,10 @@ python:
 
 OFFICIAL = TPUSTRATEGY_PYTHON_TESTS=1 $(TEST) -run
 test-python: ## read the files that the module writes with the official Python packages
-	PYTHONPATH=$$(internal/tools/python.sh) $(OFFICIAL) Official ./internal/safetensors ./strategy/checkpoint ./input/text
+	PYTHONPATH=$$(internal/tools/python.sh) $(OFFICIAL) Official ./internal/safetensors ./strategy/checkpoint ./lm/text
 	PYTHONPATH=$$(internal/tools/python.sh requirements-tensorboard.txt) $(OFFICIAL) Official ./report/events
 	PYTHONPATH=$$(internal/tools/python.sh requirements-xprof.txt) $(OFFICIAL) Official ./report/xspace
-	PYTHONPATH=$$(internal/tools/python.sh requirements-transformers.txt) $(OFFICIAL) TheOfficialPackageMakes ./strategy/pretrained
+	PYTHONPATH=$$(internal/tools/python.sh requirements-transformers.txt) $(OFFICIAL) TheOfficialPackageMakes ./lm/pretrained
 
 .PHONY: bench lint deadcode api fuzz goldens
 bench: plugin ## run the benchmarks; print one JSON object per line
@@ -109,10 +109,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 # libtpu describes slices once per process, so the goldens of tpu/system and cmd/tpustrategy are written in a separate run.
 goldens: plugins ## write the files and texts that tests compare with
 	$(REQUIRE) $(GO) test -count=1 -run 'Golden|Scripts' ./tpu/system ./cmd/tpustrategy -update
-	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./docs ./internal/imports ./cluster_resolver ./internal/launch \
-	  ./testdata/digits ./examples/notebook -update
+	$(REQUIRE) $(GO) test -count=1 ./sharding ./report ./internal/test/docs ./internal/imports ./cluster_resolver ./internal/launch \
+	  ./input/digits ./examples/notebook -update
 	$(REQUIRE) $(GO) test -count=1 -run TestStoredLosses ./internal/accept -update
-	PYTHONPATH=$$(internal/tools/python.sh) TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -count=1 -run TestFamiliesAsRecorded ./input/text -update
+	PYTHONPATH=$$(internal/tools/python.sh) TPUSTRATEGY_PYTHON_TESTS=1 $(GO) test -count=1 -run TestFamiliesAsRecorded ./lm/text -update
 
 # libtpu is published for x86-64 only; install.sh exits with 2 elsewhere.
 .PHONY: plugin plugin-tpu plugin-cuda plugins

@@ -24,7 +24,7 @@ test-pages: plugin ## run the training commands of the tutorial with all of thei
 REPLAYS ?= 100000
 .PHONY: test-replay
 test-replay: plugin ## run each step twice and compare the results (REPLAYS=100000; 10 minutes)
-	$(OPTIMIZED) TPUSTRATEGY_REPLAY_STEPS=$(REPLAYS) $(ONCE) -timeout 2h -v -run NoAlarm ./strategy/replay
+	$(OPTIMIZED) TPUSTRATEGY_REPLAY_STEPS=$(REPLAYS) $(ONCE) -timeout 2h -v -run NoAlarm ./fit/replay
 
 SPLITFORMS ?= 500
 .PHONY: test-split-forms test-optimizers
@@ -48,7 +48,7 @@ test-saves: plugin ## save to object storage with HTTP faults (SAVES=200) and da
 
 .PHONY: test-watchdog test-launch
 test-watchdog: ## cause 14 faults on 8 processes, and run 100,000 steps without a false alarm (15 minutes)
-	TPUSTRATEGY_WATCHDOG=1 $(ONCE) -timeout 40m -v -run 'Fault|Alarm' ./strategy/watchdog
+	TPUSTRATEGY_WATCHDOG=1 $(ONCE) -timeout 40m -v -run 'Fault|Alarm' ./fit/watchdog
 
 test-launch: ## interrupt each launch script at each call, and make each call fail
 	TPUSTRATEGY_LAUNCH_ALL=1 $(ONCE) -run WhereverAScriptIsStopped ./internal/launch
@@ -81,4 +81,4 @@ test-newcomer: ## follow the README in a fresh clone without Go's build cache, a
 	internal/test/newcomer/run.sh
 
 test-upstream-patches: plugin ## test our patches for GoMLX, compute and go-xla in copies of these modules (15 minutes)
-	TPUSTRATEGY_UPSTREAM=$$(internal/pins/install.sh cpu | tail -1) $(ONCE) -v -timeout 60m -run EachPatch ./docs/upstream
+	TPUSTRATEGY_UPSTREAM=$$(internal/pins/install.sh cpu | tail -1) $(ONCE) -v -timeout 60m -run EachPatch ./internal/test/upstream

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )

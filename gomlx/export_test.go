@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/fit/progress"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/report/progress"
 )
 
 // Moved returns how often a value went from one layout to another.

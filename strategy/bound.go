@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // Binding is a function with its arguments fixed, for a loop that launches one program again and

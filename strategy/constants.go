@@ -14,7 +14,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
 // A large constant in a program makes the program's text as large as the tensor, and XLA evaluates the

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 )
 
 // Reads of a variable from outside the replicas.

@@ -17,9 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
-	loops "github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/manual"
-	"github.com/tpustrategy/tpustrategy/remat"
+	loops "github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/manual"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )

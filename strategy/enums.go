@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/enum"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // VariableSynchronization says when the components of a variable are combined: TensorFlow's

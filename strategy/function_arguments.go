@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
 // arguments puts arguments where the step reads them: those of the host on the devices. made are the

@@ -10,15 +10,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // What package strategy gives to its neighbors beside its contract, by package inside: to
-// strategy/eager, strategy/train, strategy/stepfile, strategy/generate and strategy/feed. Their
+// strategy/eager, strategy/train, strategy/stepfile, lm/generate and strategy/feed. Their
 // interfaces say what the methods do.
 
 func init() {
@@ -197,7 +197,7 @@ func (m innerValue) SetOrigin(origin string) {
 	m.origin = cmp.Or(m.origin, origin)
 }
 
-// What packages strategy/checkpoint, strategy/pretrained and strategy/interrupt use.
+// What packages strategy/checkpoint, lm/pretrained and fit/interrupt use.
 
 func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error) {
 	if err := m.Usable(ctx, "loading variables"); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// What package strategy/generate uses of the strategy: state that lives on the devices between
+// What package lm/generate uses of the strategy: state that lives on the devices between
 // launches, and launches that run a step as often as it says.
 
 // State makes variables of which each replica has its own tensor of a shape, zero at first. Of the

@@ -10,11 +10,11 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.

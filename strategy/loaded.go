@@ -13,12 +13,12 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
 	"github.com/tpustrategy/tpustrategy/lowering/ragged"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/pjrt"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
 // loader puts a step that was taken apart on the devices.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // GatherBytes exchanges bytes between the processes: every process passes its own and receives the

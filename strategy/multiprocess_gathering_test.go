@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
-// gatherer is what package strategy/interrupt uses of a strategy.
+// gatherer is what package fit/interrupt uses of a strategy.
 type gatherer interface {
 	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
 }

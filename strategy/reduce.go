@@ -8,11 +8,11 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
+	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
 )
 
 // Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The

@@ -10,11 +10,11 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
+	"github.com/tpustrategy/tpustrategy/internal/engine/rows"
+	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/rows"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // ReplicaContext is the strategy in a step function: TensorFlow's tf.distribute.ReplicaContext inside

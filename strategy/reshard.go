@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // A value has a layout from where it was made. A step that asks for another one by

@@ -3,9 +3,9 @@ package strategy
 import (
 	"context"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
+	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 )
 
 // writer is code of package eager that a variable's writes go to, with its context: an update's

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
-	layerloop "github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/remat"
+	layerloop "github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 

@@ -5,10 +5,10 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/wire"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/sharding"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/wire"
 )
 
 // Shard describes what one device holds of a value or of a variable.

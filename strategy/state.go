@@ -9,10 +9,10 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/sharding"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // checkRule refuses a rule that splits a dimension over the replicas and over logical axes.

@@ -16,13 +16,13 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/report/phase"
 	"github.com/tpustrategy/tpustrategy/sharding"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 	"github.com/tpustrategy/tpustrategy/tpu"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
@@ -85,7 +85,7 @@ type Options struct {
 	// "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", as JAX has it do.
 	CompilerOptions map[string]any
 	// Phases is called as each stage in the making of a step's program begins, and when the program
-	// is there: what a line of progress is drawn from (package report/progress). Calls for one
+	// is there: what a line of progress is drawn from (package fit/progress). Calls for one
 	// program come one after another from the goroutine that makes it, which waits for them; several
 	// programs may be made at a time. Small programs of the strategy's own are not told of.
 	Phases func(phase.Phase)

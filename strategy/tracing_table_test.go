@@ -18,6 +18,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
+	"github.com/tpustrategy/tpustrategy/fit"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/gomlxdata"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
@@ -26,7 +27,6 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"

@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/first"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
 )
 
 // A program needs the shapes of a store's variables, a run needs their values. So a trace gives a

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/first"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/first"
 )
 
 // Variables are the variables of a store on the devices of a strategy. A variable is known when a

@@ -17,7 +17,7 @@ import (
 const maxTable = 256 << 20
 
 type curveCmd struct {
-	Runs   []string `arg:"" name:"run" help:"The folder of a run, or a table that package strategy/fit wrote of it, as CSV."`
+	Runs   []string `arg:"" name:"run" help:"The folder of a run, or a table that package fit wrote of it, as CSV."`
 	Output string   `help:"The page to write: a name that ends in .html." short:"o" default:"curve.html" type:"localpath"`
 	Series []string `help:"The columns to draw; without it, those that have loss in their names."`
 	Title  string   `help:"The page's title; without it, the names of the runs."`
@@ -104,7 +104,7 @@ func (c *curveCmd) Run(a *app, root *cli) error {
 }
 
 // readRun reads the table of a run: that of a file, or losses.csv of a folder, as package
-// strategy/trainer writes it, or its only table.
+// fit/trainer writes it, or its only table.
 func readRun(path string) ([]curve.Series, error) {
 	if err := files.Local(path); err != nil {
 		return nil, &usageError{Err: err}

@@ -6,9 +6,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
+	"github.com/tpustrategy/tpustrategy/lm/decoder"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 

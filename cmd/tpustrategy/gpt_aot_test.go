@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/lm/decoder"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 
@@ -102,7 +102,7 @@ func reportOfGPT(t *testing.T, flags ...string) *report.Report {
 	assert.InEpsilon(t, float64(r.Schedule.Peak), float64(r.Memory.Peak), 0.01)
 	for _, l := range r.ByLine() {
 		if l.File != "" {
-			assert.Regexp(t, `examples/gpt/decoder/\w+\.go$`, l.File, "a line of the user's code")
+			assert.Regexp(t, `lm/decoder/\w+\.go$`, l.File, "a line of the user's code")
 		}
 	}
 	norms := 0.0

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/internal/test/hangtest"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 func TestWhatIsNoFileIsNotReadByACommand(t *testing.T) {

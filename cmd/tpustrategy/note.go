@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/tpustrategy/tpustrategy/fit/progress"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/report/phase"
-	"github.com/tpustrategy/tpustrategy/report/progress"
 )
 
 // note is what a child's work notes for the line of its parent: a line, or a stage of a compilation.

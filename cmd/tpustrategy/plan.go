@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/aot/plan"
+	"github.com/tpustrategy/tpustrategy/fit/progress"
 	"github.com/tpustrategy/tpustrategy/internal/ahead"
 	"github.com/tpustrategy/tpustrategy/internal/child"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/lowering"
-	"github.com/tpustrategy/tpustrategy/plan"
-	"github.com/tpustrategy/tpustrategy/precision"
-	"github.com/tpustrategy/tpustrategy/report/progress"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
@@ -47,7 +47,7 @@ type planCmd struct {
 
 // Help is the text under --help.
 func (planCmd) Help() string {
-	return `Searches how a step is best run: on which slice, in how many replicas of how many logical devices, with which state shared out, what computed again and how many microbatches. The compiler splits and schedules the program of each plan, which takes seconds, and its time is predicted; the best few are compiled whole. The best is written as a file that strategy.New (package plan), programs with package strategy/aot (-by) and GOMLX_BACKEND (plan=) take.
+	return `Searches how a step is best run: on which slice, in how many replicas of how many logical devices, with which state shared out, what computed again and how many microbatches. The compiler splits and schedules the program of each plan, which takes seconds, and its time is predicted; the best few are compiled whole. The best is written as a file that strategy.New (package plan), programs with package aot (-by) and GOMLX_BACKEND (plan=) take.
 
 Examples:
   tpustrategy plan --example gpt --preset 1b3 --topology v5e:4x4 --precision bf16 --out plan.json

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/internal/plain"
 	"github.com/tpustrategy/tpustrategy/storage"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 type watchCmd struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
 // ran runs a command line.

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/tpustrategy/tpustrategy/examples/digits/perceptron"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 )
 
 func main() { os.Exit(trainer.Main("digits", run)) }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 // asCommand makes the test binary the command itself.

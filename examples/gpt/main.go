@@ -13,15 +13,15 @@ import (
 
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/tpustrategy/tpustrategy/examples/gpt/decoder"
-	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/aot"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
+	"github.com/tpustrategy/tpustrategy/lm/decoder"
+	"github.com/tpustrategy/tpustrategy/lm/generate"
+	"github.com/tpustrategy/tpustrategy/lm/text"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/aot"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/generate"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 func main() { os.Exit(trainer.Main("gpt", run)) }

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	process "github.com/tpustrategy/tpustrategy/internal/command"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 // texts writes some Go to train on.

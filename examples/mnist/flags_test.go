@@ -5,9 +5,9 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	"github.com/tpustrategy/tpustrategy/internal/test/trainertest"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 func TestTheFlagsOfTheComputationTakeEffect(t *testing.T) {

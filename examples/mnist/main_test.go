@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 func init() { plugintest.PlainCode() }

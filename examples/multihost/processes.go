@@ -17,9 +17,9 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/examples/digits/perceptron"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

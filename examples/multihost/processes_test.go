@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 )
 
 const hostArguments = "MULTIHOST_TEST_ARGUMENTS"

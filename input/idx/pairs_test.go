@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/input/digits"
 	"github.com/tpustrategy/tpustrategy/input/idx"
-	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
 func ExamplePairs() {

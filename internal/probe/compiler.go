@@ -16,11 +16,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/errkind"
 	"github.com/tpustrategy/tpustrategy/internal/files"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/worker"
-	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )

@@ -9,8 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/aot/plan"
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/plan"
 	"github.com/tpustrategy/tpustrategy/report"
 )
 

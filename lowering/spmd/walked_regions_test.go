@@ -12,11 +12,11 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/splitforms"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/loop"
 	"github.com/tpustrategy/tpustrategy/lowering"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/manual"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
-	"github.com/tpustrategy/tpustrategy/manual"
-	"github.com/tpustrategy/tpustrategy/remat"
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit"
 )
 
 // Hook returns a hook that labels the goroutine which takes the steps, and those that it starts

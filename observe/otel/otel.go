@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/report/phase"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // scope names the spans' and metrics' library.

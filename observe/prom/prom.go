@@ -9,10 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/report/phase"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // Options configure a set of metrics. The zero value works.

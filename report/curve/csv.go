@@ -13,7 +13,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/errkind"
 )
 
-// ReadCSV reads the table that package strategy/fit writes of a run: a first line that names the
+// ReadCSV reads the table that package fit writes of a run: a first line that names the
 // columns, and a line for each record. It returns a series for each column but step and epoch. An
 // empty cell is a value that was not measured. A last line that ends in the midst, as that of a
 // process that was killed, is left out. An error says which line and column cannot be read.

@@ -3,7 +3,7 @@
 //
 // A [Plot] is plain data. [Plot.Save] writes it to a file, whole or not at all:
 //
-//	f, err := os.Open("run.csv") // of a run of package strategy/fit
+//	f, err := os.Open("run.csv") // of a run of package fit
 //	series, err := curve.ReadCSV(f)
 //	plot, err := curve.Learning("a small GPT", series, "loss", "held/loss", "learning_rate")
 //	err = plot.Save("curve.html")

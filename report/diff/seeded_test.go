@@ -20,7 +20,7 @@ import (
 
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/report"
 	"github.com/tpustrategy/tpustrategy/report/diff"
 	"github.com/tpustrategy/tpustrategy/strategy"

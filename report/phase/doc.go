@@ -1,3 +1,3 @@
 // Package phase says how far the making of a program is: which stage it has come to, and for which
-// devices. Whoever compiles tells it, and package report/progress draws a line of it.
+// devices. Whoever compiles tells it, and package fit/progress draws a line of it.
 package phase

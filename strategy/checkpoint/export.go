@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 )
 
 // exportBytes is what an export holds in memory at a time, or one row that is larger.

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/lazy"
+	"github.com/tpustrategy/tpustrategy/internal/engine/lazy"
 )
 
 // source is a saved variable whose parts are read where they are needed.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 )
 
 // RestoreOptions says how strict a restore is. The zero value asks for exactly the saved variables,

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 	"github.com/tpustrategy/tpustrategy/internal/safetensors"
 	"github.com/tpustrategy/tpustrategy/internal/staging"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // image is a host's tensor file in memory, which is filled from the devices while it is written

@@ -3,9 +3,9 @@ package eager
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
+	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 // Scope returns a context in the strategy's cross-replica context: TensorFlow's strategy.scope. A

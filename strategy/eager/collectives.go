@@ -7,11 +7,11 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
+	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/number"
 )
 
 // AllReduce combines the leaves of a nest over the replicas; each replica receives the result:

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // The replicas of eager code are coroutines: each is a goroutine, of which one runs at a time, in

@@ -3,11 +3,11 @@ package eager
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/assign"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/assign"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // merging checks a cross-replica call. It returns the merge call of a compiled step that ctx belongs

@@ -3,8 +3,8 @@ package eager
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
 )
 
 // reduceTo is [Extended.BatchReduceTo].

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
 )
 
 func TestAContextSaysWhoseCodeRuns(t *testing.T) {

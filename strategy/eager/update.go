@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
+	"github.com/tpustrategy/tpustrategy/internal/engine/nesting"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/mode"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/nesting"
 )
 
 // UpdateContext gives an update's function one component of the variable, on the component's

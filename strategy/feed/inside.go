@@ -3,9 +3,9 @@ package feed
 import (
 	"context"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 )
 
 // Reason says why a step cannot be saved or loaded.

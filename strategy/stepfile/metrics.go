@@ -7,10 +7,10 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 

@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/inside"
 )
 
 // Save writes a compiled step, for [Load] in another process, on the same kind of devices with the

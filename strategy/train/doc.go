@@ -68,7 +68,7 @@
 //
 // # Fine-tuning
 //
-// Load the weights into the store before the first step (strategy/checkpoint, strategy/pretrained),
+// Load the weights into the store before the first step (strategy/checkpoint, lm/pretrained),
 // and freeze what shall stay: [Options].Freeze. The frozen layers run forward only. The backward
 // pass ends at the first variable that is trained, and the optimizer keeps state for trained ones
 // alone.

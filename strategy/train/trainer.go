@@ -11,14 +11,14 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
+	"github.com/tpustrategy/tpustrategy/internal/engine/saved"
+	"github.com/tpustrategy/tpustrategy/internal/engine/stepstate"
 	"github.com/tpustrategy/tpustrategy/internal/region"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/fault"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/saved"
-	"github.com/tpustrategy/tpustrategy/strategy/internal/stepstate"
 )
 
 // trainer knows which variables a step trains, in one trace of it, and how what belongs to them lies

@@ -9,13 +9,13 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/activation"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
+	"github.com/tpustrategy/tpustrategy/input/digits"
 	"github.com/tpustrategy/tpustrategy/input/idx"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/precision"
-	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
-	"github.com/tpustrategy/tpustrategy/testdata/digits"
 )
 
 // New returns the classifier of the images in a folder of MNIST's files, or, if it is empty, of the

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/internal/test/transformer"
+	"github.com/tpustrategy/tpustrategy/lm/generate"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy/generate"
 )
 
 // asJAX are the compiler options that JAX 0.10.2 sets for the same plugin, of those that change

@@ -12,9 +12,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
+	"github.com/tpustrategy/tpustrategy/lm/pretrained"
+	"github.com/tpustrategy/tpustrategy/lm/weights"
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/strategy/pretrained"
-	"github.com/tpustrategy/tpustrategy/weights"
 )
 
 // weightsLoad is the loading of a file of Hugging Face's form, a decoder of 67 million parameters in

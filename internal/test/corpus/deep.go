@@ -16,11 +16,11 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/tpustrategy/tpustrategy/logical"
-	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/manual/moe"
-	"github.com/tpustrategy/tpustrategy/manual/pipeline"
-	"github.com/tpustrategy/tpustrategy/manual/ring"
-	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/manual/moe"
+	"github.com/tpustrategy/tpustrategy/lowering/manual/pipeline"
+	"github.com/tpustrategy/tpustrategy/lowering/manual/ring"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // patience is how long hosts wait for each other, and limit how long they may take to end once one

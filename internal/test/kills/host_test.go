@@ -22,6 +22,9 @@ import (
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/internal/simhost"
 	"github.com/tpustrategy/tpustrategy/internal/test/prochost"
@@ -29,10 +32,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/tpustrategy/tpustrategy/loop"
-	"github.com/tpustrategy/tpustrategy/remat"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
 )
 
 // layers runs the blocks, in a loop or one after another. The first variable of the first layer has

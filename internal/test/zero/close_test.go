@@ -20,28 +20,28 @@ import (
 	"github.com/tpustrategy/tpustrategy/compat/contrib"
 	v1 "github.com/tpustrategy/tpustrategy/compat/v1"
 	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/profile"
+	"github.com/tpustrategy/tpustrategy/fit/progress"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/gomlx"
 	"github.com/tpustrategy/tpustrategy/input"
 	"github.com/tpustrategy/tpustrategy/input/idx"
-	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/lm/generate"
+	"github.com/tpustrategy/tpustrategy/lm/text"
+	"github.com/tpustrategy/tpustrategy/lm/weights"
 	"github.com/tpustrategy/tpustrategy/pjrt"
 	"github.com/tpustrategy/tpustrategy/pjrt/keyvalue"
 	"github.com/tpustrategy/tpustrategy/report/curve"
 	"github.com/tpustrategy/tpustrategy/report/events"
-	"github.com/tpustrategy/tpustrategy/report/progress"
 	"github.com/tpustrategy/tpustrategy/strategy"
 	"github.com/tpustrategy/tpustrategy/strategy/checkpoint"
 	"github.com/tpustrategy/tpustrategy/strategy/feed"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/generate"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
-	"github.com/tpustrategy/tpustrategy/strategy/profile"
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 	"github.com/tpustrategy/tpustrategy/tpu/system"
-	"github.com/tpustrategy/tpustrategy/weights"
 )
 
 // ending are the methods that end a value's work.
@@ -63,7 +63,7 @@ var closers = map[string]any{
 	"pjrt.Topology":                  new(pjrt.Topology),
 	"pjrt/keyvalue.Server":           new(keyvalue.Server),
 	"report/events.Writer":           new(events.Writer),
-	"report/progress.Line":           new(progress.Line),
+	"fit/progress.Line":              new(progress.Line),
 	"strategy.Binding":               new(strategy.Binding),
 	"strategy.Function":              new(strategy.Function),
 	"strategy.TPUStrategy":           new(strategy.TPUStrategy),
@@ -72,15 +72,15 @@ var closers = map[string]any{
 	"strategy/checkpoint.Manager":    new(checkpoint.Manager),
 	"strategy/feed.Feed":             new(feed.Feed),
 	"strategy/feed.Iterator":         new(feed.Iterator),
-	"strategy/fit.State":             new(fit.State),
-	"strategy/generate.Generator":    new(generate.Generator),
-	"strategy/interrupt.Agreement":   new(interrupt.Agreement),
+	"fit.State":                      new(fit.State),
+	"lm/generate.Generator":          new(generate.Generator),
+	"fit/interrupt.Agreement":        new(interrupt.Agreement),
 	"strategy/nest.Function":         new(nest.Function),
-	"strategy/profile.Recorder":      new(profile.Recorder),
+	"fit/profile.Recorder":           new(profile.Recorder),
 	"strategy/train.Evaluation":      new(train.Evaluation),
 	"strategy/train.Step":            new(train.Step),
-	"strategy/watchdog.Board":        new(watchdog.Board),
-	"strategy/watchdog.Watchdog":     new(watchdog.Watchdog),
+	"fit/watchdog.Board":             new(watchdog.Board),
+	"fit/watchdog.Watchdog":          new(watchdog.Watchdog),
 	"tpu/system.Slice":               new(system.Slice),
 	"tpu/system.System":              new(system.System),
 	"weights.File":                   new(weights.File),

@@ -13,12 +13,12 @@ import (
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/tpustrategy/tpustrategy/input/text"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/trainer"
+	"github.com/tpustrategy/tpustrategy/lm/generate"
+	"github.com/tpustrategy/tpustrategy/lm/text"
 	"github.com/tpustrategy/tpustrategy/strategy"
-	"github.com/tpustrategy/tpustrategy/strategy/fit"
-	"github.com/tpustrategy/tpustrategy/strategy/generate"
 	"github.com/tpustrategy/tpustrategy/strategy/train"
-	"github.com/tpustrategy/tpustrategy/strategy/trainer"
 )
 
 const width, heads, length = 64, 4, 64

@@ -14,10 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
 	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
-	"github.com/tpustrategy/tpustrategy/strategy/interrupt"
 )
 
 // TestACommandWithABucketIsInterruptedAndGoesOn builds an example with gs:// laid into it, as the

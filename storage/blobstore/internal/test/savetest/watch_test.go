@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
 	"github.com/tpustrategy/tpustrategy/storage"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/fakegcs"
 	"github.com/tpustrategy/tpustrategy/storage/blobstore/internal/test/faultproxy"
-	"github.com/tpustrategy/tpustrategy/strategy/watchdog"
 )
 
 // TestHostsSeeEachOtherThroughABucket: three hosts put their records into a bucket whose requests

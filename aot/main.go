@@ -1,0 +1,200 @@
+package aot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit/progress"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/pjrt/worker"
+	"github.com/tpustrategy/tpustrategy/report"
+	"github.com/tpustrategy/tpustrategy/report/phase"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Step is what can be compiled: a *train.Step or a *strategy.Function.
+type Step interface {
+	Compiled(ctx context.Context, args ...any) (*strategy.CompiledStep, error)
+}
+
+// Build makes the step to compile and its arguments, most of them a shapes.Shape of the whole
+// batch. It is called once for each topology, with a strategy over it: make a store for each call.
+type Build func(strat *strategy.TPUStrategy) (Step, []any, error)
+
+// Main compiles the step that build makes for each topology of the flags, prints the reports to
+// standard output or writes the files that the flags name, and returns the exit code; see the
+// package. Errors are lines on standard error. opts are the options of a run; numbers of replicas
+// and of logical devices that were given as flags take the place of theirs, and a compiler in a
+// process of its own that of a nil Compiler. SIGINT, SIGTERM and the end of ctx end it.
+func (f *Flags) Main(ctx context.Context, opts strategy.Options, build Build) int {
+	return f.run(ctx, opts, build, os.Stdout, os.Stderr)
+}
+
+// grace is how long Main waits after a signal for what takes no notice of its context, such as a
+// step function that is being traced.
+const grace = 500 * time.Millisecond
+
+func (f *Flags) run(ctx context.Context, opts strategy.Options, build Build, stdout, stderr io.Writer) int {
+	ctx, stop := command.UntilSignal(ctx)
+	defer stop()
+	r := &run{flags: f, opts: f.By(opts), build: build, name: filepath.Base(os.Args[0])}
+	if err := f.check(); err != nil {
+		return r.fail(stdout, stderr, err)
+	}
+	quiet()
+	r.line = progress.To(stderr, progress.Options{Prefix: r.name + ": ", Record: progress.RecordFile()})
+	defer r.line.Close()
+	done := make(chan func() error, 1)
+	go func() { done <- r.work(ctx, stdout) }()
+	var answer func() error
+	select {
+	case answer = <-done:
+	case <-ctx.Done():
+		select { // the compiler's process ends with ctx
+		case <-done:
+		case <-time.After(grace):
+		}
+	}
+	r.line.Close()
+	if ctx.Err() != nil {
+		for _, path := range []string{f.Text, f.Save} {
+			ahead.RemoveUnfinished(path)
+		}
+		cause := command.Cause(ctx)
+		_ = r.fail(stdout, stderr, &ahead.Failure{Sort: "interrupted", Message: cause.Error()})
+		return cause.Code()
+	}
+	if err := answer(); err != nil {
+		return r.fail(stdout, stderr, err)
+	}
+	return command.OK
+}
+
+// work does what the flags ask, and returns what answers.
+func (r *run) work(ctx context.Context, stdout io.Writer) (answer func() error) {
+	if r.flags.Plan != "" {
+		result, err := r.search(ctx)
+		return func() error { return r.planned(result, err, stdout) }
+	}
+	all := r.all(ctx)
+	return func() error { return r.compiled(all, stdout) }
+}
+
+// compiled writes what came of compilations.
+func (r *run) compiled(all []ahead.Outcome, stdout io.Writer) error {
+	err := ahead.WriteReports(r.flags.Report, all)
+	if unshown := ahead.Show(stdout, all, r.flags.JSON); unshown != nil {
+		err = incomplete(unshown)
+	}
+	failure := ahead.FirstFailure(all)
+	if err != nil {
+		failure = ahead.FailureOf(err)
+	}
+	if failure == nil {
+		return nil
+	}
+	failure.Reported = true
+	return failure
+}
+
+func incomplete(err error) error {
+	return &errkind.Fault{Op: "the answer is not complete", Err: err, Hint: "see where it goes, and ask again"}
+}
+
+// run is one call of Main.
+type run struct {
+	flags *Flags
+	opts  strategy.Options
+	build Build
+	name  string // of the program
+	line  *progress.Line
+}
+
+// fail reports an error and returns its exit code.
+func (r *run) fail(stdout, stderr io.Writer, err error) int {
+	f := ahead.FailureOf(err)
+	if r.flags.JSON && !f.Reported {
+		_ = ahead.WriteJSON(stdout, map[string]any{"error": f})
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", r.name, plain.Text(f.Message))
+	return f.Code()
+}
+
+// all compiles for each topology.
+func (r *run) all(ctx context.Context) (all []ahead.Outcome) {
+	for _, topology := range r.flags.topologies() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		rep, err := r.compile(ctx, topology)
+		o := ahead.OutcomeOf(topology, rep, err)
+		if o.Report != nil {
+			o.Report.Options = r.flags.options()
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// compile compiles for one topology. A panic of the program's build is its error.
+func (r *run) compile(ctx context.Context, topology string) (rep *report.Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &errkind.Fault{Op: "building the step for " + topology, Reason: fmt.Sprintf("panic: %v\n%s", p, debug.Stack()), Class: errkind.InternalError}
+		}
+	}()
+	opts, told := r.opts, r.opts.Phases
+	given := r.flags.given()
+	if given["replicas"] != "" {
+		opts.Replicas = r.flags.Replicas
+	}
+	if given["logical"] != "" {
+		opts.LogicalDevices = r.flags.Logical
+	}
+	opts.Phases = func(p phase.Phase) {
+		if p.Stage != phase.Compiling {
+			r.line.Process(0)
+		}
+		r.line.Phase(p)
+		if told != nil {
+			told(p)
+		}
+	}
+	if opts.Compiling == nil { // the line says it
+		opts.Compiling = func(strategy.Compilation) {}
+	}
+	if opts.Compiler == nil {
+		opts.Compiler, err = worker.New(worker.Options{Command: r.flags.worker, Started: r.line.Process})
+		if err != nil {
+			return nil, err
+		}
+	}
+	strat, done, err := ahead.Open(ctx, topology, "", opts)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	step, args, err := r.step(strat, topology)
+	if err != nil {
+		return nil, err
+	}
+	return ahead.Compile(ctx, step, args, ahead.Files{Text: r.flags.Text, Save: r.flags.Save, SuggestAnnotations: r.flags.SuggestAnnotations, Told: r.line.Now})
+}
+
+// quiet keeps the plugins' logs to themselves, in this process and those that it starts. What the
+// user has set stays.
+func quiet() {
+	for _, setting := range [][2]string{{"TPU_LOG_DIR", "disabled"}, {"TPU_STDERR_LOG_LEVEL", "3"}, {"TF_CPP_MIN_LOG_LEVEL", "2"}, {"TPU_MIN_LOG_LEVEL", "3"}} {
+		if os.Getenv(setting[0]) == "" {
+			_ = os.Setenv(setting[0], setting[1])
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package aot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/aot/plan"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/ahead"
+	"github.com/tpustrategy/tpustrategy/internal/probe"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// addPlanFlags adds -plan, -try and -by.
+func (f *Flags) addPlanFlags(to *flag.FlagSet) {
+	to.StringVar(&f.Plan, "plan", "", "with -topology: search how the step is best run on one of the slices, and write that to this `file`, for -by")
+	to.Func("try", "with -plan: values to try, as in -try remat=none,full, of a flag of the program, of logical or of shard-state; may be given again", func(text string) error {
+		name, values, ok := strings.Cut(text, "=")
+		if !ok || name == "" || values == "" {
+			return errors.New("write a flag and its values, as in remat=none,full")
+		}
+		if f.try == nil {
+			f.try = map[string][]string{}
+		}
+		f.try[name] = append(f.try[name], strings.Split(values, ",")...)
+		return nil
+	})
+	to.Func("by", "run, or compile, as the plan in this `file` says: it sets -replicas, -logical and the flags that the search tried", func(path string) error {
+		p, err := plan.Read(path)
+		if err != nil {
+			return err
+		}
+		f.by = &p
+		settings := map[string]string{"replicas": strconv.Itoa(p.Replicas), "logical": strconv.Itoa(p.Logical())}
+		maps.Copy(settings, p.Settings)
+		return f.setAll(settings)
+	})
+}
+
+// setAll sets flags of the program.
+func (f *Flags) setAll(settings map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if err := f.set.Set(name, settings[name]); err != nil {
+			return &errkind.Fault{Op: "plan", Subject: "-" + name, Err: err, Class: errkind.ValueError}
+		}
+	}
+	return nil
+}
+
+// By returns the options of a run by the plan of -by: its replicas, axes and rules take the place of
+// theirs. Without -by it returns opts.
+func (f *Flags) By(opts strategy.Options) strategy.Options {
+	if f.by != nil {
+		opts.Replicas, opts.LogicalDevices, opts.LogicalAxes, opts.Variables = f.by.Replicas, 0, f.by.Axes, f.by.Rules
+	}
+	return opts
+}
+
+// checkPlan refuses flags that no search can be meant by.
+func (f *Flags) checkPlan() error {
+	switch {
+	case f.Plan == "" && f.try != nil:
+		return ahead.Misused("plan", "add -plan plan.json", "-try without -plan")
+	case f.Plan == "":
+		return nil
+	case f.Report+f.Save+f.Text != "":
+		return ahead.Misused("plan", "compile by the plan that is found, with -by", "-report, -save and -text are of one compilation, and -plan is of many")
+	}
+	for name := range f.try {
+		if name != "logical" && name != "shard-state" && f.set.Lookup(name) == nil {
+			return ahead.Misused("plan", "name a flag of the program", "-try %s: there is no such flag", name)
+		}
+	}
+	for _, topology := range f.topologies() {
+		if ahead.PluginKind(topology) != "tpu" {
+			return ahead.Misused("plan", "give a TPU slice such as v5e:2x4", "-topology %s: no time is predicted for what is no TPU", topology)
+		}
+	}
+	return ahead.CheckPlace(f.Plan)
+}
+
+// space is what -try and the program's rules make.
+func (f *Flags) space(opts strategy.Options) (s plan.Space, err error) {
+	s.Settings = map[string][]string{}
+	for name, values := range f.try {
+		switch name {
+		case "logical":
+			for _, text := range values {
+				n, err := strconv.Atoi(text)
+				if err != nil || n < 1 {
+					return s, ahead.Misused("plan", "give numbers from 1", "-try logical=%s", text)
+				}
+				s.Logical = append(s.Logical, n)
+			}
+		case "shard-state":
+			for _, text := range values {
+				state, err := logical.ParseStateSharding(text)
+				if err != nil {
+					return s, ahead.Refused("plan: -try", err)
+				}
+				s.States = append(s.States, state)
+			}
+		default:
+			s.Settings[name] = values
+		}
+	}
+	for _, axis := range opts.LogicalAxes {
+		s.Axes = append(s.Axes, axis.Name)
+	}
+	if slices.ContainsFunc(opts.Variables, func(r logical.Rule) bool { return r.State == 0 }) {
+		s.Rules = []plan.RuleSet{{Name: "own", Rules: opts.Variables}}
+		return s, nil
+	}
+	if s.Rules, err = plan.KnownRules(s.Axes); err != nil {
+		err = ahead.Refused("plan", err)
+	}
+	return s, err
+}
+
+// search searches for a plan.
+func (r *run) search(ctx context.Context) (*plan.Result, error) {
+	f := r.flags
+	space, err := f.space(r.opts)
+	if err != nil {
+		return nil, err
+	}
+	options := f.Search
+	options.Told = r.line.Now
+	options.Within, options.Parallel = cmp.Or(options.Within, 10*time.Minute), cmp.Or(options.Parallel, 2)
+	options.Splits = options.Splits || len(space.Rules) > 1
+	cache, _ := os.UserCacheDir() // without one nothing is kept
+	build := func(strat *strategy.TPUStrategy, settings map[string]string) (ahead.Step, []any, error) {
+		if err := f.setAll(settings); err != nil {
+			return nil, nil, err
+		}
+		return r.step(strat, "a plan")
+	}
+	return ahead.Search{Topologies: f.topologies(), Space: space, Options: options, Prices: plan.ListPrices(), Worker: f.worker, Folder: probe.Folder(cache), Strategy: r.opts, Build: build}.Run(ctx)
+}
+
+// planned writes what came of a search.
+func (r *run) planned(result *plan.Result, err error, stdout io.Writer) error {
+	if err != nil {
+		return err
+	}
+	if r.flags.JSON {
+		err = ahead.WriteJSON(stdout, result)
+	} else {
+		err = result.WriteText(stdout)
+	}
+	if err != nil {
+		return incomplete(err)
+	}
+	return ahead.WritePlan(r.flags.Plan, result, r.flags.JSON)
+}
+
+// step is what the program builds for a topology or a plan; see [Build].
+func (r *run) step(strat *strategy.TPUStrategy, where string) (Step, []any, error) {
+	step, args, err := r.build(strat)
+	if err == nil && step == nil {
+		err = &errkind.Fault{Op: "building the step for " + where, Reason: "there is none: build gave nil", Hint: "return a train.Step or a strategy.Function", Class: errkind.ValueError}
+	}
+	return step, args, err
+}

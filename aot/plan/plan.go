@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/internal/strictjson"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Plan is one way to run a step. It is a value: what it refers to is not changed.
+type Plan struct {
+	// Slice is the name of the slice, such as v5e:4x4.
+	Slice string
+	// Replicas is the number of replicas, and Axes are those of a replica's logical devices, the slowest
+	// first, as in strategy.Options.
+	Replicas int
+	Axes     []sharding.Axis
+	// Rules lay the variables out and share their state, and RulesName says in a word where they are from.
+	Rules     logical.Rules
+	RulesName string
+	// Settings are options of the program itself by name, such as remat=full: the flags of a program with
+	// package aot.
+	Settings map[string]string
+}
+
+// Logical is the number of logical devices of a replica.
+func (p Plan) Logical() int {
+	n := 1
+	for _, axis := range p.Axes {
+		n *= axis.Size
+	}
+	return n
+}
+
+// State is what the replicas share out of the training of every variable.
+func (p Plan) State() logical.StateSharding {
+	for _, r := range p.Rules {
+		if r.State != 0 && r.Pattern != nil && r.Pattern.String() == "" {
+			return r.State
+		}
+	}
+	return logical.ShardNothing
+}
+
+// String returns the plan in one line, such as "v5e:4x4: 4 x logical=4, shard-state=parameters,
+// remat=full".
+func (p Plan) String() string { return p.Slice + ": " + p.how() }
+
+// how is String without the slice.
+func (p Plan) how() string {
+	parts := []string{fmt.Sprintf("%d x %s", p.Replicas, axesText(p.Axes))}
+	if p.RulesName != "" {
+		parts = append(parts, "rules="+p.RulesName)
+	}
+	if s := p.State(); s != logical.ShardNothing {
+		parts = append(parts, "shard-state="+s.String())
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Settings)) {
+		parts = append(parts, name+"="+p.Settings[name])
+	}
+	return strings.Join(parts, ", ")
+}
+
+func axesText(axes []sharding.Axis) string {
+	parts := make([]string, len(axes))
+	for i, axis := range axes {
+		parts[i] = fmt.Sprintf("%s=%d", axis.Name, axis.Size)
+	}
+	return cmp.Or(strings.Join(parts, ","), logical.AxisName+"=1")
+}
+
+// version is that of the file's form; it grows when a field changes its meaning.
+const version = 1
+
+// form is a plan's JSON form. The rules are those of logical.ParseRules, and the axes are in the notation
+// of sharding.ParseMesh.
+type form struct {
+	Version   int               `json:"version"`
+	Slice     string            `json:"slice"`
+	Replicas  int               `json:"replicas"`
+	Axes      string            `json:"axes"`
+	Rules     json.RawMessage   `json:"rules,omitempty"`
+	RulesName string            `json:"rules_name,omitempty"`
+	Settings  map[string]string `json:"settings,omitempty"`
+}
+
+// MarshalJSON returns the form that [Parse] reads. The rules must name axes; the error of others is a
+// [*logical.RuleError].
+func (p Plan) MarshalJSON() ([]byte, error) {
+	f := form{Version: version, Slice: p.Slice, Replicas: p.Replicas, Axes: axesText(p.Axes), RulesName: p.RulesName, Settings: p.Settings}
+	if len(p.Rules) > 0 {
+		data, err := json.Marshal(p.Rules)
+		if err != nil {
+			return nil, err
+		}
+		var rules struct{ Rules json.RawMessage }
+		if err := json.Unmarshal(data, &rules); err != nil {
+			return nil, err
+		}
+		f.Rules = rules.Rules
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON is [Parse].
+func (p *Plan) UnmarshalJSON(data []byte) (err error) {
+	*p, err = Parse(data)
+	return err
+}
+
+// Parse reads a plan in its JSON form:
+//
+//	{"version": 1, "slice": "v5e:4x4", "replicas": 4, "axes": "logical=4",
+//	 "rules": [{"variable": "/up/dense/weights$", "split": "-,logical"},
+//	           {"variable": "", "state": "parameters"}],
+//	 "settings": {"remat": "full"}}
+//
+// The rules are those of [logical.ParseRules], and the axes those of [sharding.ParseMesh]. Errors are of
+// kind ValueError.
+func Parse(data []byte) (Plan, error) {
+	wrong := func(err error, hint, format string, args ...any) (Plan, error) {
+		return Plan{}, &errkind.Fault{Op: "plan: parse", Reason: fmt.Sprintf(format, args...), Err: err, Hint: hint, Class: errkind.ValueError}
+	}
+	var f form
+	if err := strictjson.Decode(data, &f); err != nil {
+		return wrong(err, "give a file that a search for a plan wrote", "it is no plan")
+	}
+	mesh, err := sharding.ParseMesh(f.Axes)
+	switch {
+	case f.Version != version:
+		return wrong(nil, "search again with this version", "its version is %d, and this reads %d", f.Version, version)
+	case f.Slice == "" || f.Replicas < 1:
+		return wrong(nil, "give both", "it has slice %q and %d replicas", f.Slice, f.Replicas)
+	case err != nil:
+		return wrong(err, "write names and sizes, as in logical=4", "its axes cannot be read")
+	case f.Replicas > math.MaxInt32/mesh.Size():
+		return wrong(nil, "give a plan for devices that there are", "%d replicas of %s", f.Replicas, f.Axes)
+	}
+	if _, err := logical.Mesh(0, mesh.Axes()...); err != nil {
+		return wrong(err, "", "its axes are not right")
+	}
+	p := Plan{Slice: f.Slice, Replicas: f.Replicas, Axes: mesh.Axes(), RulesName: f.RulesName, Settings: f.Settings}
+	if len(f.Rules) > 0 {
+		if p.Rules, err = logical.ParseRules(fmt.Appendf(nil, `{"rules": %s}`, f.Rules)); err != nil {
+			return wrong(err, "", "its rules are not right")
+		}
+	}
+	return p, nil
+}
+
+// Write writes the plan in the form that [Read] reads.
+func (p Plan) Write(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(p)
+}
+
+// maxFile bounds a file of a plan.
+const maxFile = 4 << 20
+
+// Read reads a plan from a file; see [Parse].
+func Read(path string) (Plan, error) {
+	data, err := files.Read(path, maxFile)
+	if err != nil {
+		return Plan{}, err
+	}
+	p, err := Parse(data)
+	if err != nil {
+		return Plan{}, &errkind.Fault{Op: "plan: read", Subject: path, Err: err}
+	}
+	return p, nil
+}

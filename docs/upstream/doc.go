@@ -1,2 +1,0 @@
-// Package upstream contains patches for other modules and tests that each patch applies.
-package upstream

@@ -1,0 +1,39 @@
+package fit_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+)
+
+// A hook is told what the run does, in its order, also the restore before its Begin.
+func TestAHookIsToldWhatTheRunDoes(t *testing.T) {
+	dir := t.TempDir()
+	var told []watchdog.Activity
+	run := func(steps int64) {
+		told = nil
+		s := strategytest.New(t, 2, 1)
+		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(int(steps))), fit.Options{Steps: steps, Every: 2, Resume: true},
+			fit.Hook{Name: "listens", Doing: func(what watchdog.Activity, _ string) { told = append(told, what) }}, fit.Checkpoint(dir, 2))
+		require.NoError(t, err)
+	}
+	run(2)
+	count := func(what watchdog.Activity) (n int) {
+		for _, w := range told {
+			if w == what {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Equal(t, []int{2, 2, 1}, []int{count(watchdog.Input), count(watchdog.Launch), count(watchdog.Save)}, "%v", told)
+	run(4)
+	assert.Equal(t, 2, count(watchdog.Restore), "%v", told)
+	assert.Equal(t, watchdog.Restore, told[0])
+	assert.Equal(t, 2, count(watchdog.Launch), "of steps 3 and 4")
+}

@@ -1,0 +1,258 @@
+package fit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/report/events"
+)
+
+// EventsOptions configure an [Events] hook. The zero value works.
+type EventsOptions struct {
+	// Histograms writes the distribution of each trainable variable's values at every so many records,
+	// and at the first; 0 writes none. The values are copied to the host for it.
+	Histograms int
+	// Now returns the wall time of the events; nil is time.Now.
+	Now func() time.Time
+	// Host is the name of the machine in the files' names; empty is os.Hostname.
+	Host string
+}
+
+// Events writes the metrics of each record to TensorBoard event files below a directory, which it
+// makes. `tensorboard --logdir` shows them. The metrics of the step are scalars in the folder train,
+// and those of an [Evaluate] hook in a folder of its name: "held/loss" is "loss" of held, so that
+// TensorBoard draws it in one chart with "loss" of train. The settings of the run (Options.Settings)
+// are its hyperparameters, in a file beside the folders.
+//
+// A record is in the files when the hook returns. A run that resumes writes new files, which say from
+// which step it goes on, so that TensorBoard drops what the run takes again. A new run refuses a
+// directory that has event files. Of a disk that is full, see [CSV]: it is the same here.
+func Events(dir string, opts ...EventsOptions) Hook {
+	o, wrong := only("hook events "+dir, opts)
+	if wrong == nil && o.Histograms < 0 {
+		wrong = option("hook events "+dir, "give at least 1, or 0 for none", "histograms at every %d records", o.Histograms)
+	}
+	l := &eventLog{dir: dir, opts: o}
+	return Hook{Name: "events " + dir, wrong: wrong, Files: []string{dir}, reset: func() { *l = eventLog{dir: l.dir, opts: l.opts} },
+		Begin:  func(_ context.Context, s *State) error { return l.begin(s) },
+		Record: l.add,
+		Save:   l.save, Load: func(saved []byte) error {
+			if len(saved) == 0 {
+				return nil
+			}
+			if json.Unmarshal(saved, &l.kept) == nil {
+				return nil
+			}
+			var one [][]byte // of a run that wrote one file
+			err := json.Unmarshal(saved, &one)
+			l.kept = map[string][][]byte{trainEvents: one}
+			return err
+		},
+		End: func(_ context.Context, s *State, err error) error { return l.end(err) },
+	}
+}
+
+// trainEvents is the folder of the step's own metrics.
+const trainEvents = "train"
+
+// eventLog is the event files of a run.
+type eventLog struct {
+	dir     string
+	opts    EventsOptions
+	writing events.Options
+	files   map[string]*events.Writer // by folder; "" has the hyperparameters
+	kept    map[string][][]byte       // by an earlier process
+	records int
+	full    bool // the last write failed
+}
+
+func (l *eventLog) begin(s *State) error {
+	if !s.First() {
+		return nil
+	}
+	l.files = map[string]*events.Writer{}
+	l.writing = events.Options{Now: l.opts.Now, Host: l.opts.Host, Alone: !s.Resumes()}
+	if s.Resumes() {
+		l.writing.Restart = s.From()
+	}
+	folders := append(slices.Collect(maps.Keys(l.kept)), trainEvents)
+	for _, h := range s.run.hooks {
+		folder, _ := folderOf(s, h.evaluates+"/")
+		folders = append(folders, folder)
+	}
+	for _, folder := range folders {
+		if _, err := l.file(folder); err != nil {
+			return err
+		}
+	}
+	if len(s.run.options.Settings) == 0 {
+		return nil
+	}
+	return l.tell(events.Hyperparameters(s.run.options.Settings, l.now()))
+}
+
+// tell writes what is of the whole run.
+func (l *eventLog) tell(v events.Value) error {
+	w, err := l.file("")
+	if err != nil {
+		return err
+	}
+	_ = w.Write(events.Event{Values: []events.Value{v}}) // it is kept, and written later
+	return nil
+}
+
+func (l *eventLog) now() float64 {
+	now := time.Now
+	if l.opts.Now != nil {
+		now = l.opts.Now
+	}
+	return float64(now().UnixMicro()) / 1e6
+}
+
+// file is the file of a folder, which it makes.
+func (l *eventLog) file(folder string) (*events.Writer, error) {
+	if w := l.files[folder]; w != nil {
+		return w, nil
+	}
+	w, err := events.Create(filepath.Join(l.dir, folder), l.writing)
+	if err != nil {
+		return nil, err
+	}
+	w.Keep(l.kept[folder])
+	l.files[folder] = w
+	return w, nil
+}
+
+// folderOf is the folder of a metric, and its name there.
+func folderOf(s *State, metric string) (folder, tag string) {
+	for _, h := range s.run.hooks {
+		name := h.evaluates
+		if tag, ok := strings.CutPrefix(metric, name+"/"); ok && name != "" && name != trainEvents && name != "." && filepath.IsLocal(name) && filepath.Base(name) == name {
+			return name, tag
+		}
+	}
+	return trainEvents, metric
+}
+
+// add writes a record. A disk that is full is a warning.
+func (l *eventLog) add(ctx context.Context, s *State) error {
+	values := map[string][]events.Value{}
+	for _, m := range s.Metrics() {
+		folder, tag := folderOf(s, m.Name)
+		values[folder] = append(values[folder], events.Scalar(tag, m.Value))
+	}
+	if l.opts.Histograms > 0 && l.records%l.opts.Histograms == 0 {
+		all, err := histograms(ctx, s)
+		if err != nil {
+			return err
+		}
+		values[trainEvents] = append(values[trainEvents], all...)
+	}
+	l.records++
+	if !s.First() {
+		return nil
+	}
+	var failed error
+	for folder, of := range values {
+		w, err := l.file(folder)
+		if err != nil {
+			return err
+		}
+		failed = errors.Join(failed, w.Write(events.Event{Step: s.Step(), Values: of}))
+	}
+	if failed != nil && !l.full {
+		s.Warn("fit: events are kept until there is room for them", "folder", l.dir, "error", failed)
+	}
+	l.full = failed != nil
+	return nil
+}
+
+// histograms are the distributions of the trainable variables. All processes read them.
+func histograms(ctx context.Context, s *State) (all []events.Value, err error) {
+	for _, v := range s.Strategy().Variables(s.run.train.Store()).All() {
+		if !v.Trainable() || !v.Shape().DType.IsFloat() {
+			continue
+		}
+		t, err := v.Value(ctx)
+		if err != nil {
+			return nil, err
+		}
+		numbers, err := numbersOf(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, events.NewHistogram(strings.TrimPrefix(v.Path(), "/"), numbers))
+	}
+	return all, nil
+}
+
+// numbersOf are the floats of a tensor.
+func numbersOf(t *tensors.Tensor) (numbers []float64, err error) {
+	err = t.ConstFlatData(func(flat any) {
+		list := reflect.ValueOf(flat)
+		for i := range list.Len() {
+			if x := list.Index(i); x.CanFloat() {
+				numbers = append(numbers, x.Float())
+			} else if f, ok := x.Interface().(interface{ Float32() float32 }); ok { // of 16 bits
+				numbers = append(numbers, float64(f.Float32()))
+			}
+		}
+	})
+	return numbers, err
+}
+
+// save brings the files to the disk, and returns the events that are not in them.
+func (l *eventLog) save() ([]byte, error) {
+	kept := map[string][][]byte{}
+	for folder, w := range l.files {
+		if w.Flush() == nil {
+			_ = w.Sync() // the events are to look at: training does not stop for them
+		}
+		if len(w.Kept()) > 0 {
+			kept[folder] = w.Kept()
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(kept)
+}
+
+func (l *eventLog) end(ended error) error {
+	if l.files[""] != nil {
+		switch {
+		case ended == nil:
+			_ = l.tell(events.HyperparametersEnd(events.Succeeded, l.now())) // the file is there
+		case !errors.As(ended, new(*interrupt.Error)):
+			_ = l.tell(events.HyperparametersEnd(events.Failed, l.now()))
+		}
+	}
+	var all []error
+	for _, folder := range slices.Sorted(maps.Keys(l.files)) {
+		w := l.files[folder]
+		err := w.Flush()
+		if err != nil {
+			bytes := 0
+			for _, record := range w.Kept() {
+				bytes += len(record)
+			}
+			err = notWritten(w.Path(), bytes, err)
+		}
+		if closed := w.Close(); err == nil {
+			err = closed
+		}
+		all = append(all, err)
+	}
+	l.files = nil
+	return errors.Join(all...)
+}

@@ -1,0 +1,33 @@
+package interrupt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+)
+
+// A scheduler of one's own tells a process to go: a Go channel carries its notices.
+func ExampleNotify() {
+	notices := make(chan interrupt.Notice, 1)
+	ctx, stop := interrupt.Notify(context.Background(), interrupt.Options{Signals: []os.Signal{}, Notices: notices})
+	defer stop()
+	notices <- interrupt.Notice{Reason: "the quota of the day is used up"}
+
+	<-ctx.Done() // as fit.Run sees it
+	_, known := interrupt.Left(ctx)
+	fmt.Println(interrupt.Of(ctx), known)
+	// Output: interrupt: the quota of the day is used up true
+}
+
+// The exit code of a program is that of its error.
+func ExampleCode() {
+	saved := &interrupt.Error{Step: 1200, Notice: &interrupt.Notice{Reason: "SIGTERM"}}
+	fmt.Println(saved)
+	fmt.Println(interrupt.Code(nil), interrupt.Code(saved), interrupt.Code(errors.New("the loss is NaN")))
+	// Output:
+	// interrupt: stopped after step 1200: SIGTERM; start the process again to go on
+	// 0 75 1
+}

@@ -1,0 +1,143 @@
+package fit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/internal/simhost"
+	"github.com/tpustrategy/tpustrategy/internal/test/plugintest"
+	"github.com/tpustrategy/tpustrategy/internal/test/strategytest"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// TestALostHostCostsStepsSinceTheLastSaveOnTheHosts: each of eight processes has a folder of its own. A life
+// loses less than two intervals of the saves there.
+func TestALostHostCostsStepsSinceTheLastSaveOnTheHosts(t *testing.T) {
+	const hosts = 8
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	sys := plugintest.System(t, hosts)
+	dir := t.TempDir()
+	folder := func(process int) string { return filepath.Join(dir, fmt.Sprint("host-", process)) }
+	// life trains up to a step, after which the run ends as if a host had died, without a save.
+	life := func(to int64) (resumed int64, losses map[int64]float64) {
+		t.Helper()
+		losses = map[int64]float64{}
+		errs := strategytest.OnProcesses(t, sys, simhost.Options{Processes: hosts}, strategy.Options{Replicas: hosts, Variables: logical.Rules{logical.Share("", logical.ShardParameters)}}, func(ctx context.Context, s *strategy.TPUStrategy) error {
+			step := strategytest.OK(train.New(s, strategytest.SeededStore(), optimizer.Adam().LearningRate(0.01).Done(), denseLoss(1), train.Options{}))
+			result, err := fit.Run(ctx, step, fit.Dataset(dataset(t, 8).Repeat(-1)), fit.Options{Steps: 100, Every: 1, Resume: true, Logger: log},
+				fit.Checkpoint(filepath.Join(dir, "far"), 10, fit.CheckpointOptions{Near: fit.Near{Folder: folder(s.Process()), Every: 3}}),
+				fit.Hook{Name: "dies", Record: func(_ context.Context, st *fit.State) error {
+					if s.Process() == 0 {
+						losses[st.Step()], _ = st.Value(fit.Loss)
+					}
+					if st.Step() == to {
+						return &train.NonFiniteError{}
+					}
+					return nil
+				}})
+			if s.Process() == 0 {
+				resumed = result.Resumed
+			}
+			return err
+		})
+		for i, err := range errs {
+			var ended *train.NonFiniteError
+			require.ErrorAs(t, err, &ended, "process %d", i)
+		}
+		return resumed, losses
+	}
+	from, first := life(17)
+	assert.EqualValues(t, 0, from)
+	require.NoError(t, os.RemoveAll(folder(2))) // a new machine
+	from, second := life(19)
+	// On a slow machine the copies of 15 may be under way when the run ends.
+	assert.Contains(t, []int64{12, 15}, from, "not 10, that of the last far save")
+	for _, step := range []int64{16, 17} {
+		assert.Equal(t, first[step], second[step], "step %d", step)
+	}
+
+	// A shard of the newest checkpoint on the hosts cannot be read. One copy of it suffices; without
+	// one, all hosts fall back to the checkpoint before.
+	newest := func() int64 {
+		kept, err := filepath.Glob(filepath.Join(dir, "host-0", "*", "step-*", "checkpoint.json")) // complete ones
+		require.NoError(t, err)
+		slices.Sort(kept)
+		step, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(filepath.Dir(kept[len(kept)-1])), "step-"), 10, 64)
+		require.NoError(t, err)
+		return step
+	}
+	unreadable := func(step int64, hosts ...int) {
+		for _, host := range hosts {
+			shards, err := filepath.Glob(filepath.Join(folder(host), "*", fmt.Sprintf("step-%010d", step), "*", "host-0003.safetensors"))
+			require.NoError(t, err)
+			require.Len(t, shards, 1, "host %d", host)
+			require.NoError(t, os.RemoveAll(shards[0]))
+			require.NoError(t, os.Mkdir(shards[0], 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(shards[0], "file"), nil, 0o600)) // empty folders are removed
+		}
+	}
+	last := newest()
+	unreadable(last, 3)
+	from, _ = life(20)
+	assert.Equal(t, last, from)
+	last = newest()
+	unreadable(last, 3, 4)
+	said.Reset()
+	from, _ = life(20)
+	assert.Less(t, from, last)
+	assert.GreaterOrEqual(t, from, int64(10))
+	assert.Contains(t, said.String(), "fit: process 3: checkpoint: corrupt", "the other hosts report the reason")
+	for host := range hosts {
+		require.NoError(t, os.RemoveAll(folder(host)))
+	}
+	from, second = life(19)
+	assert.EqualValues(t, 10, from)
+
+	// Of two neighbors both copies are lost.
+	require.NoError(t, os.RemoveAll(folder(1)))
+	require.NoError(t, os.RemoveAll(folder(2)))
+	from, third := life(25)
+	assert.EqualValues(t, 10, from)
+	assert.Equal(t, second[19], third[19])
+
+	// What is on the hosts belongs to the checkpoints beside which its name lies.
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "far")))
+	from, again := life(2)
+	assert.EqualValues(t, 0, from)
+	assert.Equal(t, first[2], again[2])
+}
+
+func TestSavesOnTheHostsHaveAFolderAndAnInterval(t *testing.T) {
+	s := strategytest.New(t, 2, 1)
+	for _, near := range []fit.Near{{Folder: "x"}, {Every: 3}, {Folder: "x", Every: -1}, {Folder: "gs://bucket/x", Every: 3}} {
+		_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(3)), fit.Options{}, fit.Checkpoint(t.TempDir(), 2, fit.CheckpointOptions{Near: near}))
+		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v: %v", near, err)
+	}
+	// One process saves there, too, and a folder that cannot be is an error before the first step.
+	dir := t.TempDir()
+	_, err := fit.Run(t.Context(), dense(s, 2), fit.Batches(batches(5)), fit.Options{Steps: 5}, fit.Checkpoint(filepath.Join(dir, "far"), 0, fit.CheckpointOptions{Near: fit.Near{Folder: filepath.Join(dir, "near"), Every: 2}}))
+	require.NoError(t, err)
+	kept, err := filepath.Glob(filepath.Join(dir, "near", "*", "step-*"))
+	require.NoError(t, err)
+	assert.Len(t, kept, 2)
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err = fit.Run(t.Context(), dense(strategytest.New(t, 2, 1), 2), fit.Batches(batches(5)), fit.Options{Steps: 5}, fit.Checkpoint(filepath.Join(dir, "other"), 0, fit.CheckpointOptions{Near: fit.Near{Folder: file, Every: 2}}))
+	assert.ErrorContains(t, err, file)
+}

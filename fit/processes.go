@@ -1,0 +1,212 @@
+package fit
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// vote is the message of a process to the others.
+type vote struct {
+	Failed string `json:",omitempty"` // the text of the error, if the process has one
+	// Refused reports that the error of Failed matches ErrResume.
+	Refused bool `json:",omitempty"`
+	// Kind is the kind of the error of Failed.
+	Kind   errkind.Kind      `json:",omitempty"`
+	Stop   string            `json:",omitempty"`
+	Notice interrupt.Message `json:",omitzero"` // which interrupted it
+	// Keep says which hooks save. That of the first process counts.
+	Keep []bool `json:",omitempty"`
+}
+
+// agree lets the processes agree on whether the run goes on, and what is saved. It returns the same
+// decision on all of them: an error if any has one.
+func (r *run) agree(ctx context.Context, mine error, keep []bool) error {
+	if !r.several() {
+		return mine
+	}
+	own := interrupt.Of(ctx)
+	v := voteOf(mine)
+	v.Stop, v.Keep, v.Notice = r.state.stop, keep, own.Message()
+	message, err := json.Marshal(v)
+	if err != nil {
+		return errors.Join(mine, err)
+	}
+	r.does(watchdog.Exchange, "fit: after a step")
+	all, err := r.strategy.GatherBytes(r.firm(ctx), fmt.Sprintf("fit: after step %d", r.state.step), message)
+	// Where that fails the processes are at different places, also if they were at one before.
+	if r.agreed = err == nil; err != nil {
+		return errors.Join(mine, err)
+	}
+	if err := r.agreement.Met(r.state.step); err != nil {
+		return errors.Join(mine, err)
+	}
+	votes, err := votesOf("fit: agree", all)
+	if err != nil {
+		return errors.Join(mine, err)
+	}
+	notice := own
+	for i, v := range votes {
+		if v.Failed != "" && mine == nil {
+			mine = v.of(i)
+		}
+		if v.Stop != "" {
+			r.state.Stop(v.Stop)
+		}
+		notice = cmp.Or(notice, v.Notice.Notice(i))
+		if i == 0 {
+			copy(keep, v.Keep)
+		}
+	}
+	if mine == nil && notice != nil {
+		return r.interrupted(ctx, notice)
+	}
+	return mine
+}
+
+// alike compares the options of the processes' runs, before any of them opens its data, traces or waits
+// for another at a place that these do not come to.
+func (r *run) alike(ctx context.Context) error {
+	if !r.several() {
+		return nil
+	}
+	o := r.options
+	text := fmt.Sprintf("steps %d, epochs %d, a record every %d steps", o.Steps, o.Epochs, o.Every)
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		text += fmt.Sprintf("; %s %s", name, o.Settings[name])
+	}
+	r.does(watchdog.Exchange, "fit: the settings")
+	err := r.strategy.Agree(r.firm(ctx), "the settings of the run", text)
+	other := (*strategy.MismatchError)(nil)
+	r.agreed = err == nil || errors.As(err, &other)
+	return err
+}
+
+// vote asks between the records whether any process is interrupted, and stops all of them after the
+// same step. It does not wait for the devices.
+func (r *run) vote(ctx context.Context) error {
+	if !r.several() {
+		return nil // the loop looks at the context
+	}
+	notice, err := r.agreement.Vote(r.firm(ctx), r.state.step, interrupt.Of(ctx), r.due)
+	if err != nil || notice == nil {
+		return err
+	}
+	r.agreed = true
+	return r.interrupted(ctx, notice)
+}
+
+// interrupted returns the error of a run whose context ended, or that the notice of another process
+// ended.
+func (r *run) interrupted(ctx context.Context, other *interrupt.Notice) error {
+	if err := r.stuck(); err != nil && ctx.Err() != nil {
+		return err
+	}
+	return &interrupt.Error{Step: r.state.step, Notice: cmp.Or(interrupt.Of(ctx), other), Unsaved: r.saver == nil}
+}
+
+// hurry compares what the last save took with what is left until the process is ended by force, and
+// says so if it does not fit.
+func (r *run) hurry(notice *interrupt.Notice) {
+	if left := time.Until(notice.Deadline); !notice.Deadline.IsZero() && left < r.saver.took {
+		r.log.Warn("fit: the checkpoint may not be done before the process is ended", "reason", notice.Reason,
+			"left", left.Round(time.Millisecond), "last save took", r.saver.took.Round(time.Millisecond), "last checkpoint", max(r.saved, 0))
+	}
+}
+
+// errorsOfAll returns the errors of all processes, and nil if no process has one. An error of another
+// process has the text and the kind of the original, and the number of the process.
+func (r *run) errorsOfAll(ctx context.Context, name string, mine error) (errs []error, err error) {
+	if !r.several() {
+		if mine != nil {
+			errs = []error{mine}
+		}
+		return errs, nil
+	}
+	message, err := json.Marshal(voteOf(mine))
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.gather(ctx, name, message)
+	if err != nil {
+		return nil, err
+	}
+	votes, err := votesOf(name, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range votes {
+		switch {
+		case v.Failed == "":
+		case i == r.strategy.Process():
+			errs = append(errs, mine)
+		default:
+			errs = append(errs, v.of(i))
+		}
+	}
+	return errs, nil
+}
+
+// voteOf returns the vote of a process with an error, or with none.
+func voteOf(mine error) (v vote) {
+	if mine != nil {
+		v.Failed, v.Kind, v.Refused = mine.Error(), errkind.Or(mine, errkind.RuntimeError), errors.Is(mine, ErrResume)
+	}
+	return v
+}
+
+// votesOf decodes the messages of all processes.
+func votesOf(op string, messages [][]byte) ([]vote, error) {
+	votes := make([]vote, len(messages))
+	for i, message := range messages {
+		if err := json.Unmarshal(message, &votes[i]); err != nil {
+			return nil, &errkind.Fault{Op: op, Subject: fmt.Sprintf("process %d", i), Err: err, Class: errkind.InternalError}
+		}
+	}
+	return votes, nil
+}
+
+// of returns the error that another process has reported.
+func (v vote) of(process int) error {
+	failed := &errkind.Fault{Op: fmt.Sprintf("fit: process %d", process), Reason: v.Failed, Hint: "see the error of that process", Class: v.Kind}
+	if v.Refused {
+		failed.Match = ErrResume
+	}
+	return failed
+}
+
+// gather exchanges bytes of any length between the processes.
+func (r *run) gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+	const most = 1 << 19
+	all := make([][]byte, r.strategy.NumProcesses())
+	for more := true; more; {
+		piece := mine[:min(len(mine), most)]
+		mine = mine[len(piece):]
+		message := binary.AppendUvarint(nil, uint64(len(mine))) // what is still to come
+		pieces, err := r.strategy.GatherBytes(ctx, name, append(message, piece...))
+		if err != nil {
+			return nil, err
+		}
+		more = false
+		for i, piece := range pieces {
+			rest, n := binary.Uvarint(piece)
+			if n <= 0 {
+				return nil, &errkind.Fault{Op: "fit: " + name, Subject: fmt.Sprintf("process %d", i), Reason: "it sent no message", Class: errkind.InternalError}
+			}
+			all[i] = append(all[i], piece[n:]...)
+			more = more || rest > 0
+		}
+	}
+	return all, nil
+}

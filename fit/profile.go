@@ -1,0 +1,113 @@
+package fit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tpustrategy/tpustrategy/fit/profile"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+)
+
+// Profile records the steps that o names for XProf: what the devices and the host did. See package
+// profile.
+//
+//	fit.Profile(profile.Options{Place: "run/profile", From: 100, To: 110})
+//
+// The steps before From and at To are records of the run. Where the plugin has no profiler, as the
+// CPU plugin has none, the host alone is recorded. That, and a profile that cannot be written, is a
+// warning: the hook ends no run. While nothing is recorded it costs a step nothing.
+func Profile(o profile.Options) Hook {
+	p := &profileRun{options: o}
+	h := Hook{Name: "profile", reset: func() { *p = profileRun{options: o} },
+		Doing: p.does,
+		Begin: func(_ context.Context, s *State) error {
+			p.state = s
+			if s.step >= o.From-1 {
+				p.turn(s)
+			}
+			return nil
+		},
+		Record: func(ctx context.Context, s *State) error {
+			if p.recorder != nil && s.step >= p.to {
+				p.stop(ctx, s)
+			}
+			p.turn(s)
+			return nil
+		},
+		End: func(ctx context.Context, s *State, _ error) error {
+			if p.recorder != nil {
+				p.stop(context.WithoutCancel(ctx), s)
+			}
+			return nil
+		},
+	}
+	switch {
+	case o.Place == "":
+		h.wrong = option("hook profile", "give a folder or a URL", "no Place")
+	case o.From < 0 || o.To < o.From || o.From == 0 && o.To > 0:
+		h.wrong = option("hook profile", "count steps from 1, and let To be at least From", "the steps from %d to %d", o.From, o.To)
+	case o.From > 0:
+		h.steps = []int64{o.From - 1, o.To}
+	case o.Trigger == nil:
+		h.wrong = option("hook profile", "give From and To, or a Trigger", "no steps to record")
+	}
+	return h
+}
+
+// profileRun is the recording of a run, as the run goes on.
+type profileRun struct {
+	options  profile.Options
+	state    *State
+	recorder *profile.Recorder // nil between recordings
+	from, to int64             // its steps
+}
+
+// does tells the recording what the run turns to.
+func (p *profileRun) does(what watchdog.Activity, name string) {
+	if p.recorder == nil {
+		return
+	}
+	if what == watchdog.Launch {
+		p.recorder.Step(p.state.step + 1)
+	}
+	text := what.String()
+	if name != "" {
+		text += ": " + name
+	}
+	p.recorder.Do(text)
+}
+
+// turn starts the recording that is due after the step under way.
+func (p *profileRun) turn(s *State) {
+	if p.recorder != nil {
+		return
+	}
+	if o := p.options; o.From > 0 && s.step >= o.From-1 && s.step < o.To {
+		p.to = o.To
+	} else if steps := o.Trigger.Asked(); steps > 0 {
+		p.to = s.step + steps
+	} else {
+		return
+	}
+	r, err := profile.Start(s.Strategy())
+	if err != nil {
+		s.Warn("the profile cannot be recorded", "error", err)
+		return
+	}
+	if missing := r.Devices(); missing != nil {
+		s.Warn("the profile has the host alone", "error", missing)
+	}
+	p.recorder, p.from = r, s.step+1
+}
+
+// stop ends the recording and writes it.
+func (p *profileRun) stop(ctx context.Context, s *State) {
+	r := p.recorder
+	p.recorder = nil
+	name, err := r.Stop(ctx, p.options.Place, fmt.Sprintf("steps_%d-%d", p.from, s.step))
+	if err != nil {
+		s.Warn("the profile is lost", "error", err)
+		return
+	}
+	s.run.log.Info("a profile was recorded", "place", p.options.Place, "name", name)
+}

@@ -1,0 +1,245 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/internal/mesh"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// machine is what this package uses of a strategy beside the contract.
+type machine interface {
+	// Quiet calls f with the layouts and the buffers of variables, of one moment, when the steps under
+	// way are done. Buffers that f returns take their places. Mesh is the machine that has them.
+	Quiet(ctx context.Context, doing string, of []*strategy.Variable, f func(at []*mesh.Layout, held []mesh.Buffers) (fresh []mesh.Buffers, err error)) error
+	Mesh() *mesh.Machine
+	// Mirrors reports whether all replicas should hold the same of a variable.
+	Mirrors(v *strategy.Variable) bool
+	// Names are the names of the devices, by replica and logical device.
+	Names() (devices [][]string, hosts []string, perHost int)
+}
+
+var _ = inside.Of[machine]((*strategy.TPUStrategy)(nil))
+
+// Step takes a step by take, puts the variables back, and takes it again; the second one's results
+// stay. number is the step's, for the error, and variables are all that the step reads and writes,
+// which are on the devices. All processes call it at the same point.
+//
+// Devices that differ are an [*Error], on all processes. Other errors are those of take and of the
+// copies.
+func Step(ctx context.Context, s *strategy.TPUStrategy, number int64, variables []*strategy.Variable, take func(ctx context.Context) error) error {
+	r := &replay{machine: inside.Of[machine](s), strategy: s, number: number, variables: variables}
+	before, err := r.images(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.mirrored(ctx, "the replicas differ before it", before); err != nil {
+		return err
+	}
+	if err := take(ctx); err != nil {
+		return err
+	}
+	first, err := r.images(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.reinstate(ctx, before); err != nil {
+		return err
+	}
+	if err := take(ctx); err != nil {
+		return err
+	}
+	second, err := r.images(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.same(ctx, first, second); err != nil {
+		return err
+	}
+	return r.mirrored(ctx, "the replicas differ after it", second)
+}
+
+// replay is one step that is replayed.
+type replay struct {
+	machine   machine
+	strategy  *strategy.TPUStrategy
+	number    int64
+	variables []*strategy.Variable
+}
+
+// images copies to the host what each of this process's devices holds of the variables, to the bit,
+// with its padding: by variable and partition, nil for the partitions of others.
+func (r *replay) images(ctx context.Context) ([][][]byte, error) {
+	images := make([][][]byte, len(r.variables))
+	return images, r.machine.Quiet(ctx, "copying variables", r.variables, func(at []*mesh.Layout, held []mesh.Buffers) ([]mesh.Buffers, error) {
+		for i, buffers := range held {
+			images[i] = make([][]byte, len(buffers))
+			for p, b := range buffers {
+				if b == nil || !r.machine.Mesh().Local[p] {
+					continue
+				}
+				images[i][p] = make([]byte, at[i].PartBytes)
+				if err := b.ToHost(ctx, images[i][p]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return nil, nil
+	})
+}
+
+// reinstate gives the devices back what images copied, one variable after another: the devices hold
+// one of them twice.
+func (r *replay) reinstate(ctx context.Context, images [][][]byte) error {
+	on := r.machine.Mesh()
+	for i := range images {
+		if err := r.machine.Quiet(ctx, "copying variables", r.variables[i:i+1], func(at []*mesh.Layout, _ []mesh.Buffers) ([]mesh.Buffers, error) {
+			fresh := on.Buffers()
+			for p, image := range images[i] {
+				if image == nil {
+					continue
+				}
+				var err error
+				if fresh[p], err = on.System.Runtime().BufferFromHost(ctx, image, at[0].Type, at[0].Buffer, on.All[p]); err != nil {
+					return nil, errors.Join(err, fresh.Close())
+				}
+			}
+			return []mesh.Buffers{fresh}, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same compares what each device holds with what it held.
+func (r *replay) same(ctx context.Context, first, second [][][]byte) error {
+	var differ []int
+	var names []string
+	for i, v := range r.variables {
+		for p := range first[i] {
+			if bytes.Equal(first[i][p], second[i][p]) {
+				continue
+			}
+			if !slices.Contains(differ, p) {
+				differ = append(differ, p)
+			}
+			if !slices.Contains(names, v.Path()) {
+				names = append(names, v.Path())
+			}
+		}
+	}
+	var mine []byte
+	for _, p := range differ {
+		mine = binary.AppendUvarint(mine, uint64(p))
+	}
+	all, err := r.strategy.GatherBytes(ctx, "replay: the second time", mine)
+	if err != nil {
+		return err
+	}
+	differ = nil
+	for _, text := range all {
+		for len(text) > 0 {
+			p, n := binary.Uvarint(text)
+			if n <= 0 {
+				return &errkind.Fault{Op: "replay", Reason: "a process sent no list", Class: errkind.InternalError}
+			}
+			differ, text = append(differ, int(p)), text[n:]
+		}
+	}
+	return r.failed("it left other bits the second time", differ, names)
+}
+
+// mirrored compares what the replicas hold of the variables that should be the same on all.
+func (r *replay) mirrored(ctx context.Context, reason string, images [][][]byte) error {
+	devices, _, _ := r.machine.Names()
+	logical := len(devices[0])
+	var mine []byte
+	for p := range len(devices) * logical {
+		sum, here := sha256.New(), false
+		for i, v := range r.variables {
+			if r.machine.Mirrors(v) && images[i][p] != nil {
+				sum.Write(images[i][p])
+				here = true
+			}
+		}
+		if here {
+			mine = sum.Sum(binary.BigEndian.AppendUint32(mine, uint32(p)))
+		}
+	}
+	all, err := r.strategy.GatherBytes(ctx, "replay: "+reason, mine)
+	if err != nil {
+		return err
+	}
+	const entry = 4 + sha256.Size
+	sums := map[int]string{}
+	for _, text := range all {
+		for ; len(text) >= entry; text = text[entry:] {
+			sums[int(binary.BigEndian.Uint32(text))] = string(text[4:entry])
+		}
+	}
+	var differ []int
+	for l := range logical {
+		votes := map[string]int{}
+		for replica := range devices {
+			if sum, ok := sums[replica*logical+l]; ok {
+				votes[sum]++
+			}
+		}
+		counts := slices.Sorted(maps.Values(votes))
+		slices.Reverse(counts)
+		for replica := range devices { // those that are few; where none are, all of them
+			p := replica*logical + l
+			if sum, ok := sums[p]; ok && len(counts) > 1 && (votes[sum] < counts[0] || counts[0] == counts[1]) {
+				differ = append(differ, p)
+			}
+		}
+	}
+	var names []string
+	for i, v := range r.variables {
+		if r.machine.Mirrors(v) && unlike(images[i], logical) {
+			names = append(names, v.Path())
+		}
+	}
+	return r.failed(reason, differ, names)
+}
+
+// unlike reports whether this process's replicas hold different bytes.
+func unlike(images [][]byte, logical int) bool {
+	for l := range logical {
+		var one []byte
+		for p := l; p < len(images); p += logical {
+			if one == nil {
+				one = images[p]
+			}
+			if images[p] != nil && !bytes.Equal(one, images[p]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// failed is the error of devices that differ, or nil.
+func (r *replay) failed(reason string, differ []int, names []string) error {
+	if len(differ) == 0 {
+		return nil
+	}
+	devices, _, _ := r.machine.Names()
+	logical := len(devices[0])
+	slices.Sort(differ)
+	e := &Error{Step: r.number, Reason: reason, Variables: names, All: len(differ) == len(devices)*logical && len(differ) > 1}
+	for _, p := range differ {
+		e.Devices = append(e.Devices, fmt.Sprintf("replica %d, logical device %d (%s)", p/logical, p%logical, devices[p/logical][p%logical]))
+	}
+	return e
+}

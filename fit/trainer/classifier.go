@@ -1,0 +1,275 @@
+package trainer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/tpustrategy/tpustrategy/aot"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/input"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/feed"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+	"github.com/tpustrategy/tpustrategy/strategy/train/schedule"
+)
+
+// Classifier is a model that says to which class an input belongs, and what it is trained with; see
+// [Flags.Classify]. Only Logits and the data have to be given.
+type Classifier struct {
+	// Logits returns the scores of the classes, floats [rows, classes], of a replica's inputs,
+	// [rows, ...] in the dtype of the data. With -precision write precision.Compute around the first
+	// floats that are made of integers, which a policy does not cast. With -remat build the layers in
+	// [remat.Block] or in a layer loop, with the policy [Flags].Keep. A flag without effect is an error.
+	Logits func(rc *strategy.ReplicaContext, inputs *graph.Node) *graph.Node
+	// Training and Test are examples: tuples of an input and its class, an integer from 0.
+	Training, Test input.Dataset
+	// Optimizer is Adam if nil, and LearningRate 0.001, if it is not given.
+	Optimizer    optimizer.Interface
+	LearningRate schedule.Schedule
+	// Batch is the number of rows of a step where -batch is not given; 0 is 128.
+	Batch int
+	// Patience is after how many tests in turn without a smaller loss the run stops; 0 is 5.
+	Patience int
+	// Variables say how variables are split over the logical devices.
+	Variables logical.Rules
+	// Hooks are those of the run beside [Flags.Hooks], the tests and the early stop.
+	Hooks []fit.Hook
+}
+
+// ClassifierResult is what came of a classifier, in the form of a program's last line. What was not
+// measured is nil.
+type ClassifierResult struct {
+	// Accuracy and TestLoss are those of the last test, and Loss is the last loss of training that
+	// was read.
+	Accuracy *float64 `json:"accuracy"`
+	TestLoss *float64 `json:"test_loss"`
+	Loss     *float64 `json:"loss"`
+	Replicas int      `json:"replicas"`
+	Logical  int      `json:"logical"`
+	Devices  int      `json:"devices"`
+	Batch    int      `json:"batch"`
+	Seed     int64    `json:"seed"`
+	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
+	// took. Seconds is the time of this run, and TrainSeconds the time of its steps, in which it
+	// trained on ExamplesPerSecond.
+	Steps   int64 `json:"steps"`
+	Resumed int64 `json:"resumed,omitempty"`
+	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
+	// left to take; see fit.Result.
+	Stopped           string  `json:"stopped,omitempty"`
+	Seconds           float64 `json:"seconds"`
+	TrainSeconds      float64 `json:"train_seconds"`
+	ExamplesPerSecond float64 `json:"examples_per_second"`
+	Interrupted       bool    `json:"interrupted"`
+	Out               string  `json:"out"`
+}
+
+// Classify trains a classifier as the flags say, and writes what came of it on stdout: a line for
+// people, and a [ClassifierResult] as one line of JSON, also after an interrupt. With -topology it
+// compiles the step for a slice that is not here. See [Flags.Train].
+func (f *Flags) Classify(ctx context.Context, c Classifier, stdout io.Writer) error {
+	if f.Requested() {
+		example, err := c.example(f.batch(c))
+		if err != nil {
+			return err
+		}
+		return Exit(f.Main(ctx, f.Strategy(c.Variables), func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+			step, err := f.step(s, &c)
+			return step, example, err
+		}))
+	}
+	outcome, err := f.Train(ctx, c)
+	if err != nil && !outcome.Interrupted {
+		return err
+	}
+	return errors.Join(err, outcome.Write(stdout))
+}
+
+// Write writes the outcome as [Flags.Classify] does.
+func (o ClassifierResult) Write(w io.Writer) error {
+	line, err := json.Marshal(o)
+	if err == nil && !o.Interrupted {
+		rate := fmt.Sprintf("%.0f examples/s", o.ExamplesPerSecond)
+		if o.Resumed > 0 && o.Steps == o.Resumed {
+			rate = "no step was left to take"
+		}
+		_, err = fmt.Fprintf(w, "%s, in %.1f s (%s). Files: %s\n", o, o.Seconds, rate, o.Out)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", line)
+	}
+	return err
+}
+
+// String returns the accuracy and the number of steps.
+func (o ClassifierResult) String() string {
+	if o.Accuracy == nil {
+		return fmt.Sprintf("Not tested after %d steps", o.Steps)
+	}
+	return fmt.Sprintf("Held-out accuracy %.2f %% after %d steps", *o.Accuracy*100, o.Steps)
+}
+
+// Train trains a classifier on the devices of the flags. After each pass over the training data,
+// which is shuffled anew in each, it is tested on each example of Test once; the run stops early when
+// the loss of the test does not fall any more, and keeps the best variables in the folder best of Out.
+// What else is in Out is said at [Flags.Hooks]. The outcome is whole batches' of training. After an
+// interrupt it is what there is, and its error has the exit code 75 if Out was given.
+func (f *Flags) Train(ctx context.Context, c Classifier) (outcome ClassifierResult, err error) {
+	batch := f.batch(c)
+	outcome = ClassifierResult{Replicas: f.Replicas, Logical: f.Logical, Devices: f.Devices, Batch: batch, Seed: f.Seed}
+	defer func() {
+		var stopped *interrupt.Error
+		outcome.Interrupted = err != nil && (ctx.Err() != nil || errors.As(err, &stopped))
+	}()
+	if _, err := c.example(batch); err != nil {
+		return outcome, err
+	}
+	strat, done, err := f.Open(ctx, f.Strategy(c.Variables), 0)
+	if err != nil {
+		return outcome, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	outcome.Replicas, outcome.Devices, outcome.Out = strat.NumReplicasInSync(), strat.System().Topology().NumDevices(), f.Out
+	step, err := f.step(strat, &c)
+	if err != nil {
+		return outcome, err
+	}
+	held, err := train.NewEvaluation(strat, step.Store(), c.loss, train.Options{Precision: f.Precision, Metrics: []train.Metric{train.Reported("loss"), accuracy}})
+	if err != nil {
+		return outcome, err
+	}
+	rows := int64(c.Training.Info().Cardinality)
+	pass := fit.Every(max(min(rows/int64(batch), f.Steps), 1))
+	if rows <= 0 { // nobody knows, or it never ends
+		pass = fit.Every(max(f.Steps/10, 1))
+	}
+	batches := c.Training.Shuffle(int(min(max(rows, 10000), 100000)), input.ShuffleOptions{Seed: uint64(f.Seed)}).Repeat(-1).Batch(batch, true)
+	hooks := append(f.Hooks(pass, "loss", "accuracy", "test/loss", "test/accuracy"), f.shows(step.Store(), c, batch), fit.Finite(),
+		fit.Evaluate("test", held, fit.Dataset(c.Test.Batch(batch, false), feed.Options{Partial: feed.Pad}), pass),
+		fit.EarlyStop("test/loss", cmp.Or(c.Patience, 5)))
+	if f.saves {
+		hooks = append(hooks, fit.KeepBest(below(f.Out, "best"), "test/loss"))
+	}
+	settings := map[string]string{"batch": fmt.Sprint(batch), "seed": fmt.Sprint(f.Seed), "data": fmt.Sprintf("%s of %s", c.Training.Info().Cardinality, c.Training.Info().Spec)}
+	result, err := fit.Run(ctx, step, fit.Dataset(batches), f.Fit(settings), append(hooks, c.Hooks...)...)
+	outcome.Steps, outcome.Resumed, outcome.Seconds, outcome.TrainSeconds = result.Step, result.Resumed, result.Seconds, result.TrainSeconds
+	outcome.Stopped = result.Stopped
+	if result.TrainSeconds > 0 {
+		outcome.ExamplesPerSecond = float64(result.Rows) / result.TrainSeconds
+	}
+	for name, to := range map[string]**float64{"test/accuracy": &outcome.Accuracy, "test/loss": &outcome.TestLoss, fit.Loss: &outcome.Loss} {
+		if v, ok := result.Value(name); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			*to = &v
+		}
+	}
+	return outcome, err
+}
+
+// batch is the number of rows of a step.
+func (f *Flags) batch(c Classifier) int { return cmp.Or(f.Batch, c.Batch, 128) }
+
+// step is the training step.
+func (f *Flags) step(s *strategy.TPUStrategy, c *Classifier) (*train.Step, error) {
+	o := train.Options{Precision: f.Precision, Accumulate: f.Accumulate, LearningRate: c.LearningRate, Metrics: []train.Metric{accuracy}}
+	if c.Optimizer == nil {
+		c.Optimizer = optimizer.Adam().LearningRate(1e-3).Done()
+	}
+	return train.New(s, f.Store(), c.Optimizer, c.loss, o)
+}
+
+var accuracy = train.Reported("accuracy")
+
+// loss is the mean cross-entropy of a replica's rows. In a test they come with a mask of those that do
+// not fill the batch up.
+func (c *Classifier) loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	logits, classes := precision.Output(c.Logits(rc, in[0])), graph.ConvertDType(in[1], dtypes.Int32)
+	var counts *graph.Node
+	if len(in) > 2 {
+		counts = in[2]
+	}
+	of := graph.OneHot(classes, logits.Shape().Dim(-1), logits.DType())
+	losses := graph.Neg(graph.ReduceSum(graph.Mul(of, graph.LogSoftmax(logits)), -1))
+	train.Report(rc, "loss", losses, counts)
+	right := graph.Equal(graph.ArgMax(logits, -1, dtypes.Int32), classes)
+	train.Report(rc, "accuracy", right, counts)
+	return graph.ReduceAllMean(losses)
+}
+
+// example checks the data, and describes a batch of it.
+func (c *Classifier) example(rows int) ([]any, error) {
+	if c.Logits == nil {
+		return nil, &errkind.Fault{Op: "trainer: classifier", Reason: "it has no Logits", Hint: "give the function that builds the scores of the classes", Class: errkind.ValueError}
+	}
+	if err := errors.Join(c.Training.Err(), c.Test.Err()); err != nil {
+		return nil, err
+	}
+	for name, data := range map[string]input.Dataset{"Training": c.Training, "Test": c.Test} {
+		if info := data.Info(); len(info.Spec.Leaves()) != 2 || info.BatchSize != 0 || info.Cardinality == 0 {
+			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: name, Class: errkind.ValueError, Hint: "give tuples of one input and its class, not in batches",
+				Reason: fmt.Sprintf("%s elements of %s", info.Cardinality, info.Spec)}
+		}
+	}
+	var example []any
+	for _, leaf := range c.Training.Info().Spec.Leaves() {
+		dtype, ok := leaf.Kind.DType()
+		if !ok || !leaf.Static() {
+			return nil, &errkind.Fault{Op: "trainer: classifier", Subject: "Training", Class: errkind.ValueError, Hint: "give numbers of one shape; Map can make them so",
+				Reason: fmt.Sprintf("elements of %s", c.Training.Info().Spec)}
+		}
+		example = append(example, shapes.Make(dtype, append([]int{rows}, leaf.Dims...)...))
+	}
+	return example, nil
+}
+
+// shows is a hook that says, after the first step, what runs where: above the bar, as a table of the
+// variables that are trained. With several processes the first one says it.
+func (f *Flags) shows(store *model.Store, c Classifier, batch int) fit.Hook {
+	shown := false
+	return fit.Hook{Name: "what runs where", Record: func(_ context.Context, s *fit.State) error {
+		if shown || !s.First() {
+			return nil
+		}
+		shown = true
+		strat := s.Strategy()
+		replicas := strat.NumReplicasInSync()
+		out := tabwriter.NewWriter(f.line, 0, 0, 2, ' ', 0)
+		row := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+		row("data\t%s of %s to train on, %s to test with", c.Training.Info().Cardinality, c.Training.Info().Spec, c.Test.Info().Cardinality)
+		row("mesh\treplica=%d,logical=%d of %d %s devices", replicas, strat.NumLogicalDevices(), strat.System().Topology().NumDevices(), strat.System().Platform())
+		row("batch\t%d, %d a replica; up to %d steps", batch, batch/replicas, s.Steps())
+		row("\nvariable\tshape\tover a replica's devices\tbytes\tbytes/device")
+		bytes, each := 0, 0
+		for _, v := range strat.Variables(store).All() {
+			bytes, each = bytes+int(v.Shape().ByteSize()), each+v.BytesPerDevice()
+			if v.Trainable() {
+				row("%s\t%s\t%s\t%d\t%d", v.Path(), v.Shape(), placement(v), v.Shape().ByteSize(), v.BytesPerDevice())
+			}
+		}
+		row("with the optimizer's\t\t\t%d\t%d", bytes, each)
+		return out.Flush()
+	}}
+}
+
+// placement says how a variable lies on a replica's devices.
+func placement(v *strategy.Variable) string {
+	if text := v.Annotation().String(); text != "none" {
+		return text
+	}
+	return "whole"
+}

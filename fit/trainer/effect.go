@@ -1,0 +1,89 @@
+package trainer
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/aot"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// innerStrategy is the internal API of a strategy that this package uses.
+type innerStrategy interface {
+	// CheckTraining sets a check of the graph of each function that trains. Set it before the first trace.
+	CheckTraining(check func(g *graph.Graph) error)
+}
+
+var _ = inside.Of[innerStrategy]((*strategy.TPUStrategy)(nil))
+
+// effect checks that -precision and -remat take effect. A flag must take effect in the first training
+// step that is traced; a later step may compute in another way.
+type effect struct {
+	precision precision.Policy
+	remat     bool
+	// precisionApplied and rematApplied are set once a training step uses the flag.
+	precisionApplied, rematApplied atomic.Bool
+}
+
+// checkEffect makes the traces of training steps of a strategy fail if -precision or -remat has no effect.
+func (f *Flags) checkEffect(s *strategy.TPUStrategy) *effect {
+	keep := f.Keep.Keep()
+	e := &effect{precision: f.Precision.Filled(), remat: keep.Some || keep.Host}
+	inside.Of[innerStrategy](s).CheckTraining(e.check)
+	return e
+}
+
+// check returns an error for a flag that has no effect on a training step.
+func (e *effect) check(g *graph.Graph) error {
+	if precision.Applied(g) == e.precision {
+		e.precisionApplied.Store(true)
+	}
+	if remat.Applied(g) {
+		e.rematApplied.Store(true)
+	}
+	return e.missing()
+}
+
+// missing returns an error for a flag that no training step has used.
+func (e *effect) missing() error {
+	if e.precision != (precision.Policy{}) && !e.precisionApplied.Load() {
+		return noEffect("-precision", "the training step does not compute in its policy",
+			"pass Flags.Precision to train.New as Options.Precision, or run the model of another step in Flags.Precision.Forward")
+	}
+	if e.remat && !e.rematApplied.Load() {
+		return noEffect("-remat", "no operation of the model is in a block or a layer loop that computes values again",
+			"build the layers in remat.Block(Flags.Keep, ...), or in a loop with loop.Options{Keep: Flags.Keep}")
+	}
+	return nil
+}
+
+// hook returns the hook that checks a step that is not traced, such as a step from a file.
+func (e *effect) hook() fit.Hook {
+	return fit.Hook{Name: "flags take effect", Record: func(_ context.Context, s *fit.State) error {
+		if s.Step() == s.Resumed() { // no step of this run was traced
+			return nil
+		}
+		return e.missing()
+	}}
+}
+
+// noEffect returns an error for a flag that changes nothing.
+func noEffect(flag, reason, hint string) error {
+	return &errkind.Fault{Op: "trainer:", Subject: "flag " + flag, Reason: "it has no effect: " + reason, Hint: hint, Class: errkind.ValueError}
+}
+
+// Main compiles the step that build builds as [aot.Flags.Main] does. It is an error of the step's trace
+// if -precision or -remat has no effect on the step.
+func (f *Flags) Main(ctx context.Context, opts strategy.Options, build aot.Build) int {
+	return f.Flags.Main(ctx, opts, func(s *strategy.TPUStrategy) (aot.Step, []any, error) {
+		f.checkEffect(s)
+		return build(s)
+	})
+}

@@ -1,0 +1,183 @@
+package trainer
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/aot"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/progress"
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/lowering/remat"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Flags are the values of the flags of a training program, set when the flags are parsed.
+type Flags struct {
+	// Flags are -topology, -replicas, -logical and what else a compilation ahead of time takes.
+	*aot.Flags
+	// Steps is the number of steps of the whole run, and Batch the number of rows of each over all
+	// replicas; 0 stands for the program's own.
+	Steps int64
+	Batch int
+	// Accumulate is the number of microbatches of a step, for train.Options.
+	Accumulate int
+	// State says what of the state of training the replicas share out, Keep what of a layer is kept
+	// for the backward pass, and Precision in which dtypes the step computes.
+	State     logical.StateSharding
+	Keep      remat.Policy
+	Precision precision.Policy
+	// Resume goes on from the last checkpoint in Out.
+	Resume bool
+	Seed   int64
+	// Out is the folder of what the run writes. [Flags.Open] makes one if it is empty.
+	Out string
+	// Devices is the number of CPU devices; 0 is the machine's TPU. Plugin is the path of the
+	// plugin, empty for the one that is installed.
+	Devices int
+	Plugin  string
+
+	// Cache is a folder or URL of compiled programs, which later runs and other hosts load; none if it
+	// is empty.
+	Cache string
+	// Profile are the steps that are recorded for XProf, none if both are 0; see fit.Profile.
+	Profile struct{ From, To int64 }
+	// Replay is the interval of steps that are taken twice and compared, none if it is 0; see
+	// fit.Replay.
+	Replay int64
+	// SaveEvery is the number of steps between two checkpoints; 0 stands for the program's own. Near
+	// says where and how often the hosts save between these on themselves, if at all.
+	SaveEvery int64
+	Near      fit.Near
+
+	// System says how the devices are opened, in the place of Devices and Plugin, if it is not nil: how
+	// a process finds those that share the slice with it. Wait bounds their start; 0 is ten minutes.
+	System *system.Options
+	Wait   time.Duration
+	// Watch are the options of the run's watchdog, which ends the process; without a Place it is Out.
+	Watch watchdog.Options
+
+	set *flag.FlagSet
+	// effect is the check that -precision and -remat take effect, once Open was called.
+	effect *effect
+	// given says that Out was, and saves that the run has checkpoints.
+	given, saves bool
+	// local is the folder of the files that a store does not take; see [Flags.here].
+	local string
+	log   *slog.Logger
+	line  *progress.Line
+}
+
+// Defaults are what stands for flags that are not given.
+type Defaults struct {
+	Steps   int64
+	Devices int
+}
+
+// AddFlags adds the flags to a program's. Call it first: it calls aot.AddFlags, in which a process
+// that compiles ends.
+func AddFlags(to *flag.FlagSet, d Defaults) *Flags {
+	f := &Flags{Flags: aot.AddFlags(to), set: to, Watch: watchdog.Options{Exit: os.Exit}}
+	to.Int64Var(&f.Steps, "steps", d.Steps, "number of training steps, those before a resume included")
+	to.IntVar(&f.Batch, "batch", 0, "rows of a step, over all replicas; 0 takes the program's own number")
+	to.IntVar(&f.Accumulate, "accumulate", 1, "number of microbatches of a step, taken one after another")
+	to.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint in the folder -out, if there is one; a run that is interrupted saves, and its exit code is 75")
+	to.Int64Var(&f.Seed, "seed", 1, "seed of the first values and of the data's order")
+	to.StringVar(&f.Out, "out", "", "folder or URL for checkpoints, metrics and curves, which all hosts share; empty makes one, without checkpoints if there are several hosts")
+	to.StringVar(&f.Cache, "cache", "", "folder or URL that keeps compiled programs, for later runs and for other hosts")
+	to.IntVar(&f.Devices, "devices", d.Devices, "number of CPU devices to make; 0 uses the machine's TPU")
+	to.StringVar(&f.Plugin, "plugin", "", "path of the PJRT plugin; empty finds the installed one")
+	to.Func("profile", "first and last step to record for XProf, such as 100-110, into profile below -out", func(text string) error {
+		if _, err := fmt.Sscanf(text+"\n", "%d-%d\n", &f.Profile.From, &f.Profile.To); err != nil || f.Profile.From < 1 || f.Profile.To < f.Profile.From {
+			return errors.New("give two numbers of steps, counted from 1, such as 100-110")
+		}
+		return nil
+	})
+	to.Int64Var(&f.Replay, "replay", 0, "take each n-th step twice and compare the bits on all devices; 0 takes none twice")
+	to.Int64Var(&f.SaveEvery, "save-every", 0, "number of steps between two checkpoints; 0 takes the program's own")
+	to.Func("near", "number of steps between two checkpoints on the hosts themselves, in /dev/shm/tpustrategy or a folder behind a colon, such as 10:/mnt/ssd", func(text string) error {
+		steps, folder, _ := strings.Cut(text, ":")
+		n, err := strconv.ParseInt(steps, 10, 64)
+		if err != nil || n < 1 {
+			return errors.New("give a number of steps, and perhaps a folder behind a colon, such as 10 or 10:/mnt/ssd")
+		}
+		f.Near = fit.Near{Folder: cmp.Or(folder, "/dev/shm/tpustrategy"), Every: fit.Every(n)}
+		return nil
+	})
+	named(to, &f.State, "shard-state", "what of the state the replicas share out: none, optimizer, gradients or parameters", logical.ParseStateSharding)
+	named(to, &f.Keep, "remat", "what of a layer is computed again: none, products or full", remat.ParsePolicy)
+	named(to, &f.Precision, "precision", "dtype of the computation: f32, bf16 or f16", precision.ParsePolicy)
+	return f
+}
+
+// named adds a flag whose values have names.
+func named[T any](to *flag.FlagSet, value *T, name, use string, parse func(string) (T, error)) {
+	to.Func(name, use, func(text string) (err error) {
+		*value, err = parse(text)
+		return err
+	})
+}
+
+// Parse parses the program's arguments. After -help it writes the flags to w and returns
+// flag.ErrHelp; later w receives the warnings of the run, and tells what takes long and how far it is.
+// Other errors are of kind ValueError: a flag that is unknown or has no such value, an argument that
+// is no flag, and a flag of [Flags] with a number that no program can take.
+func (f *Flags) Parse(args []string, w io.Writer) error {
+	to := f.set
+	f.line = progress.To(w, progress.Options{Prefix: to.Name() + ": ", Record: progress.RecordFile()})
+	f.log = slog.New(slog.NewTextHandler(f.line, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	to.SetOutput(io.Discard)
+	err := to.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(w, "usage: %s [flags]\n", to.Name())
+		to.SetOutput(w)
+		to.PrintDefaults()
+		return err
+	case err != nil:
+		return &errkind.Fault{Op: "command line", Err: err, Class: errkind.ValueError}
+	case to.NArg() > 0:
+		return bad("leave it out", "%q is no flag", to.Arg(0))
+	case f.Resume && f.Out == "":
+		return bad("give the folder by -out", "-resume does not say from where")
+	case f.Near.Every > 0 && f.Out == "":
+		return bad("give it by -out", "-near saves between the checkpoints of a folder or URL, and there is none")
+	}
+	for _, v := range []struct {
+		flag     string
+		value    int64
+		from, to int64
+	}{
+		{"steps", f.Steps, 1, 1 << 40}, {"batch", int64(f.Batch), 0, 1 << 30}, {"accumulate", int64(f.Accumulate), 1, 1 << 20},
+		{"replay", f.Replay, 0, 1 << 40}, {"save-every", f.SaveEvery, 0, 1 << 40}, {"devices", int64(f.Devices), 0, 256}, {"replicas", int64(f.Replicas), 0, 1 << 20}, {"logical", int64(f.Logical), 1, 1 << 20},
+	} {
+		if v.value < v.from || v.value > v.to {
+			return bad(fmt.Sprintf("give a number from %d to %d", v.from, v.to), "-%s %d", v.flag, v.value)
+		}
+	}
+	if f.Devices > 0 && !f.Requested() && max(f.Replicas, 1)*f.Logical > f.Devices {
+		return bad("lower -replicas or -logical, or raise -devices", "%d replicas of %d logical devices do not fit on %d devices",
+			max(f.Replicas, 1), f.Logical, f.Devices)
+	}
+	return nil
+}
+
+// Say writes a line about work that begins to the writer of [Flags.Parse]. On a terminal it counts the
+// seconds until the next line.
+func (f *Flags) Say(line string) { f.line.Say(line) }
+
+// bad is the error of a command line.
+func bad(hint, reason string, args ...any) error {
+	return &errkind.Fault{Op: "command line", Reason: fmt.Sprintf(reason, args...), Hint: hint, Class: errkind.ValueError}
+}

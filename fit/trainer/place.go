@@ -1,0 +1,65 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/internal/files"
+	"github.com/tpustrategy/tpustrategy/storage"
+)
+
+// below is the path or URL of what lies in a folder or below a URL.
+func below(place, name string) string {
+	if storage.IsURL(place) {
+		return strings.TrimRight(place, "/") + "/" + name
+	}
+	return filepath.Join(place, name)
+}
+
+// here creates the folder of the event files and the curve: Out itself, or, if Out is a URL, a new
+// folder on this machine.
+func (f *Flags) here() (err error) {
+	f.local = f.Out
+	if f.Out == "" || storage.IsURL(f.Out) {
+		if f.local, err = os.MkdirTemp("", f.set.Name()+"-"); err != nil {
+			return &errkind.Fault{Op: "folder of the run", Err: err, Hint: "give one by -out, or set TMPDIR"}
+		}
+		if f.Out == "" {
+			f.Out = f.local
+		}
+	}
+	return nil
+}
+
+// maxCopy bounds the size of a curve in bytes.
+const maxCopy = 1 << 30
+
+// copyCurve returns the hook that puts the curve into Out at the end of the run, for Out that is a URL.
+// It goes behind the hook that draws the curve.
+func (f *Flags) copyCurve(curve string) []fit.Hook {
+	if f.local == f.Out {
+		return nil
+	}
+	return []fit.Hook{{Name: "copy of the curve", End: func(ctx context.Context, s *fit.State, _ error) error {
+		if !s.First() {
+			return nil
+		}
+		data, err := files.Read(filepath.Join(f.local, curve), maxCopy)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		store, err := storage.Open(ctx, f.Out)
+		if err != nil {
+			return err
+		}
+		return errors.Join(storage.PutBytes(ctx, store, curve, data, storage.PutOptions{}), store.Close())
+	}}}
+}

@@ -1,0 +1,254 @@
+package trainer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	clusterresolver "github.com/tpustrategy/tpustrategy/cluster_resolver"
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/fit/bar"
+	"github.com/tpustrategy/tpustrategy/fit/interrupt"
+	"github.com/tpustrategy/tpustrategy/fit/profile"
+	"github.com/tpustrategy/tpustrategy/internal/command"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/pjrt/cache"
+	"github.com/tpustrategy/tpustrategy/storage"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/tpu/system"
+)
+
+// Run is the work of a program, with all it touches given.
+type Run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, and returns the
+// exit code of [Code]. An error is a line on standard error. What has not ended two seconds after
+// the signal is left behind, but while devices are open by [Flags.Open], so that a run can save. A
+// second signal ends the process. On a machine with a TPU, maintenance and pre-emption of which its
+// metadata server tells end the context, too, from the time that [Flags.Open] opens them.
+func Main(name string, run Run) int {
+	var ended atomic.Bool
+	code := command.Main(func(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+		defer ended.Store(true)
+		ctx, stop := notified(ctx)
+		defer stop()
+		return Code(ctx, name, run(ctx, args, stdout, stderr), stderr)
+	})
+	if !ended.Load() && code == 128+int(syscall.SIGTERM) { // left behind at its start
+		return interrupt.ExitCode
+	}
+	return code
+}
+
+// Code reports a program's error on w and returns the exit code: 0 without an error and after
+// -help, that of an [ExitError], 2 for an error of kind ValueError, which tells of flags or data that
+// cannot be, and otherwise that of interrupt.CodeContext: 75 of a run that was interrupted, also at
+// its start, 130 of Ctrl-C at the start, 69 where another host or a service does not answer, and 1.
+func Code(ctx context.Context, name string, err error, w io.Writer) int {
+	var exit *ExitError
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return command.OK
+	case errors.As(err, &exit):
+		return exit.Code
+	}
+	fmt.Fprintf(w, "%s: %s\n", name, plain.Text(err.Error()))
+	code := interrupt.CodeContext(ctx, err)
+	if code == command.Failed && errkind.Of(err) == errkind.ValueError {
+		fmt.Fprintf(w, "usage: %s [flags]; %s -help lists them\n", name, name)
+		return command.Usage
+	}
+	return code
+}
+
+// ExitError is the exit code of work that has said itself what went wrong.
+type ExitError struct{ Code int }
+
+// Error names the code.
+func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
+
+// Kind returns RuntimeError.
+func (*ExitError) Kind() errkind.Kind { return errkind.RuntimeError }
+
+// Exit returns an exit code, such as that of aot.Flags.Main, as an error: nil for 0.
+func Exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &ExitError{code}
+}
+
+// Store returns a store of variables whose first values -seed decides.
+func (f *Flags) Store() *model.Store {
+	store := model.NewStore()
+	store.SetParam(model.ParamInitialSeed, f.Seed)
+	return store
+}
+
+// Strategy returns the options that the flags ask for, with rules for the variables.
+func (f *Flags) Strategy(variables logical.Rules) strategy.Options {
+	if f.State != 0 {
+		variables = append(slices.Clip(variables), logical.Share("", f.State))
+	}
+	return f.By(strategy.Options{Replicas: f.Replicas, LogicalDevices: f.Logical, Variables: variables})
+}
+
+// Open opens the devices of the flags and a strategy over them, for a model of so many parameters.
+// done closes both; call it once. An empty Out becomes a new folder among the system's temporary
+// files. A model whose variables and state of Adam are larger than the free memory of a machine
+// with CPU devices is an error of kind ResourceExhaustedError.
+func (f *Flags) Open(ctx context.Context, opts strategy.Options, parameters int) (strat *strategy.TPUStrategy, done func() error, err error) {
+	if err := f.fits(parameters, freeMemory); err != nil {
+		return nil, nil, err
+	}
+	if f.given = f.Out != ""; f.given && !f.Resume {
+		if at, err := fit.Saved(ctx, below(f.Out, "checkpoints")); err == nil {
+			return nil, nil, bad("add -resume to go on, or give another folder", "-out %s has a run, which stands at step %d", f.Out, at.Step)
+		}
+	}
+	if err := f.here(); err != nil {
+		return nil, nil, err
+	}
+	programs, closeStore, err := f.programs(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	release := f.watch(ctx)
+	f.Say("opening the devices")
+	sys, err := f.open(ctx)
+	if err != nil {
+		release()
+		return nil, nil, errors.Join(err, closeStore())
+	}
+	if opts.Phases == nil {
+		opts.Phases = f.line.Phase
+	}
+	if opts.Compiler == nil && programs != nil {
+		opts.Compiler = programs
+	}
+	if strat, err = strategy.New(sys, opts); err != nil {
+		release()
+		return nil, nil, errors.Join(err, sys.Close(), closeStore())
+	}
+	f.saves = f.given || strat.NumProcesses() == 1
+	f.effect = f.checkEffect(strat)
+	return strat, func() error {
+		defer release()
+		defer f.line.Close()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		return errors.Join(strat.Close(), sys.Shutdown(closing), closeStore())
+	}, nil
+}
+
+// programs opens the cache of compiled programs, if there is to be one. Where that is a URL, the
+// programs lie in a folder of this machine, too.
+func (f *Flags) programs(ctx context.Context) (programs *cache.Cache, closeStore func() error, err error) {
+	dir, opts, closeStore := f.Cache, cache.Options{Logger: f.log}, func() error { return nil }
+	if dir == "" {
+		return nil, closeStore, nil
+	}
+	if storage.IsURL(dir) {
+		if opts.Store, err = storage.Open(ctx, dir); err != nil {
+			return nil, nil, err
+		}
+		closeStore = opts.Store.Close
+		if opts.Key, err = cache.SharedKey(ctx, opts.Store); err == nil {
+			dir, err = os.UserCacheDir()
+		}
+		dir = filepath.Join(dir, "tpustrategy", "programs")
+	}
+	if err == nil {
+		programs, err = cache.Open(dir, opts)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, closeStore())
+	}
+	return programs, closeStore, nil
+}
+
+// startTime is how long the hosts of a slice wait for each other at the start, and closeTime how long
+// a host waits for its plugin at the end.
+const startTime, closeTime = 10 * time.Minute, 30 * time.Second
+
+// open opens the devices: those of a slice together with its other hosts, which System or the resolvers
+// find.
+func (f *Flags) open(ctx context.Context) (*system.System, error) {
+	opts := system.Options{CPUDevices: f.Devices, Plugin: f.Plugin, Logger: f.log}
+	if f.System == nil && (f.Devices > 0 || !system.HasTPU()) {
+		return system.Open(ctx, opts)
+	}
+	wait := cmp.Or(f.Wait, startTime)
+	starting, cancel := context.WithTimeoutCause(ctx, wait, &errkind.Fault{Op: "start", Reason: "not all hosts were there after " + wait.String(), Err: context.DeadlineExceeded})
+	defer cancel()
+	if f.System != nil {
+		return system.Open(starting, *f.System)
+	}
+	metadata := clusterresolver.NewMetadataClient(clusterresolver.MetadataOptions{Logger: f.log})
+	several := opts
+	several.Metadata, several.Resolver = metadata, clusterresolver.Default(clusterresolver.DefaultOptions{Getenv: os.Getenv, Metadata: metadata})
+	sys, err := system.Open(starting, several)
+	if errors.Is(err, clusterresolver.ErrNotDetected) { // a machine by itself
+		return system.Open(starting, opts)
+	}
+	return sys, err
+}
+
+// Fit returns the options of the run, with the settings that a resume must not change. Warnings go
+// to the writer of [Flags.Parse].
+func (f *Flags) Fit(settings map[string]string) fit.Options {
+	return fit.Options{Steps: f.Steps, Resume: f.Resume, Settings: settings, Logger: f.log}
+}
+
+// Hooks returns the hooks of a run that writes into Out: a bar on the writer of [Flags.Parse],
+// losses.csv, event files in events, checkpoints in checkpoints, each time that every or -save-every
+// says and at the end, and the metrics of the names over the steps as curve.html. The run is watched: `tpustrategy watch`
+// shows it by Out, and a process that waits for ever ends with [watchdog.ExitCode]. If there are
+// several, Out is a folder that they share, or a URL such as gs://bucket/run, or there are no
+// checkpoints. An interrupted run has the exit code 75 only where Out was given: else the same command
+// begins anew. Below a URL are the
+// records, the profiles, the checkpoints and, with each checkpoint, the table. The curve is put there at
+// the end of the run, and the event files stay in a folder of this machine.
+func (f *Flags) Hooks(every fit.Every, metrics ...string) []fit.Hook {
+	in := func(name string) string { return filepath.Join(f.local, name) }
+	watch := f.Watch
+	if watch.Place == "" && f.saves {
+		watch.Place = f.Out
+	}
+	hooks := []fit.Hook{fit.Watch(watch), fit.Goodput(), bar.On(f.line), fit.CSV(below(f.Out, "losses.csv")),
+		fit.Curve(in("curve.html"), metrics...), fit.Events(in("events"))}
+	if f.saves {
+		hooks = append(hooks, fit.Checkpoint(below(f.Out, "checkpoints"), cmp.Or(fit.Every(f.SaveEvery), every), fit.CheckpointOptions{Near: f.Near}))
+	}
+	if f.Replay > 0 {
+		hooks = append(hooks, fit.Replay(fit.Every(f.Replay)))
+	}
+	if f.Profile.From > 0 {
+		hooks = append(hooks, fit.Profile(profile.Options{Place: below(f.Out, "profile"), From: f.Profile.From, To: f.Profile.To}))
+	}
+	if !f.given { // so that the same command begins anew
+		hooks = append(hooks, fit.Hook{Name: "a folder of its own", End: func(_ context.Context, _ *fit.State, err error) error {
+			if stopped := (*interrupt.Error)(nil); errors.As(err, &stopped) {
+				stopped.Unsaved = true
+			}
+			return nil
+		}})
+	}
+	if f.effect != nil {
+		hooks = append(hooks, f.effect.hook())
+	}
+	return append(hooks, f.copyCurve("curve.html")...)
+}

@@ -1,0 +1,141 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tpustrategy/tpustrategy/fit"
+	"github.com/tpustrategy/tpustrategy/internal/plain"
+	"github.com/tpustrategy/tpustrategy/lm/generate"
+	"github.com/tpustrategy/tpustrategy/lm/text"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// BitsPerByte returns the hooks that measure a language model on held-out texts after each of the
+// steps that every says. They publish "held/nats", the mean over the predicted tokens of the metric
+// that the loss function reports as [Nats], and "held/bits_per_byte", which is comparable between
+// tokenizers. The model reads windows of so many tokens, batch of them at a time; the evaluation's
+// batches have the windows, int32 [rows, length+1], and the weights of the predicted tokens,
+// float32 [rows, length], which the loss function reports with the losses. The hooks are for one
+// run, whose end closes the evaluation.
+func BitsPerByte(step *train.Step, loss train.Loss, held *text.Tokens, length, batch int, every fit.Every, opts train.Options) ([]fit.Hook, error) {
+	windows, err := held.HeldOut(length, batch)
+	if err != nil {
+		return nil, err
+	}
+	opts.Metrics = append(opts.Metrics[:len(opts.Metrics):len(opts.Metrics)], train.Reported(Nats))
+	evaluation, err := train.NewEvaluation(step.Strategy(), step.Store(), loss, opts)
+	if err != nil {
+		return nil, err
+	}
+	return []fit.Hook{fit.Evaluate("held", evaluation, fit.Dataset(windows.Batch(batch, true)), every), {
+		Name: "bits per byte", Every: every, Publishes: []string{"held/bits_per_byte"},
+		Measure: func(_ context.Context, s *fit.State) error {
+			if nats, ok := s.Value("held/" + Nats); ok {
+				s.Set("held/bits_per_byte", held.BitsPerByte(nats*float64(held.Targets())))
+			}
+			return nil
+		},
+		End: func(context.Context, *fit.State, error) error { return evaluation.Close() },
+	}}, nil
+}
+
+// Nats is the name under which the loss function of [BitsPerByte] reports the losses of its tokens.
+const Nats = "nats"
+
+// Samples returns the hooks by which a language model continues a prompt: a line or a few, above the
+// bar, after each of the steps that every says, and at the end of the run, up to o.Length tokens or the
+// end of the text, on w as it is made. Tokens are drawn among the 50 most likely ones, at a temperature
+// of 0.7; for other ways use package generate. Without a prompt there are no hooks.
+func (f *Flags) Samples(step *train.Step, m generate.Model, o generate.Options, words text.Tokenizer, prompt string, every fit.Every, w io.Writer) []fit.Hook {
+	if prompt == "" {
+		return nil
+	}
+	var g *generate.Generator
+	tokens := words.Append(nil, []byte(prompt))
+	write := func(ctx context.Context, most int, w io.Writer) error {
+		_, begun := fmt.Fprint(w, prompt)
+		_, err := g.Generate(ctx, [][]int32{tokens}, generate.Sampling{
+			MaxTokens: most, Temperature: 0.7, TopK: 50, Seed: 1, Stop: []int32{words.Separator()},
+			Stream: func(_ int, tokens []int32) error {
+				more, err := words.AppendText(nil, tokens)
+				if err == nil {
+					_, err = w.Write(more)
+				}
+				return err
+			},
+		})
+		_, ended := fmt.Fprintln(w)
+		return errors.Join(err, begun, ended)
+	}
+	return []fit.Hook{{Name: "sample", Every: every,
+		Begin: func(context.Context, *fit.State) (err error) {
+			g, err = generate.New(step.Strategy(), step.Store(), m, o)
+			return err
+		},
+		Measure: func(ctx context.Context, s *fit.State) error {
+			if s.Step() == s.Steps() { // End writes more
+				return nil
+			}
+			var sample bytes.Buffer
+			err := write(ctx, min(o.Length-len(tokens), 32), &sample)
+			if err == nil && s.First() {
+				_, err = fmt.Fprintf(f.line, "after step %d: %s", s.Step(), plain.Text(sample.String()))
+			}
+			return err
+		},
+		End: func(ctx context.Context, s *fit.State, err error) error {
+			if !s.First() {
+				w = io.Discard
+			}
+			if err == nil {
+				err = write(ctx, o.Length-len(tokens), w)
+			}
+			return errors.Join(err, g.Close())
+		},
+	}}
+}
+
+// Outcome is what came of the training of a language model, in the form of a program's last line.
+type Outcome struct {
+	// BitsPerByte is the last held-out figure, and Loss the last loss that was read; nil if there is
+	// none, as after an early interrupt.
+	BitsPerByte     *float64 `json:"bits_per_byte"`
+	Loss            *float64 `json:"loss"`
+	TokensPerSecond float64  `json:"tokens_per_second"`
+	Parameters      int      `json:"parameters"`
+	// Steps is the number of steps of the whole run, and Resumed the number of steps that earlier runs
+	// took. Seconds is the time of this run.
+	Steps   int64   `json:"steps"`
+	Resumed int64   `json:"resumed,omitempty"`
+	Seconds float64 `json:"seconds"`
+	// Stopped is the reason for an end before all steps were taken, or why a resumed run had no step
+	// left to take; see fit.Result.
+	Stopped string `json:"stopped,omitempty"`
+}
+
+// WriteOutcome writes the [Outcome] of a run as one line of JSON. A row has so many tokens, the
+// model so many parameters.
+func WriteOutcome(w io.Writer, r fit.Result, tokens, parameters int) error {
+	o := Outcome{Parameters: parameters, Steps: r.Step, Resumed: r.Resumed, Seconds: r.Seconds, Stopped: r.Stopped}
+	for i, m := range r.Metrics {
+		switch m.Name {
+		case fit.Loss:
+			o.Loss = &r.Metrics[i].Value
+		case "held/bits_per_byte":
+			o.BitsPerByte = &r.Metrics[i].Value
+		}
+	}
+	if r.TrainSeconds > 0 {
+		o.TokensPerSecond = float64(r.Rows) * float64(tokens) / r.TrainSeconds
+	}
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", line)
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package watchdog_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+)
+
+// A loop of one's own: the input of the 41st step does not come.
+func Example() {
+	ctx := context.Background()
+	w, err := watchdog.Start(ctx, watchdog.Options{
+		Name:     "w-0",
+		Floor:    50 * time.Millisecond, // 5 seconds if it is left out
+		Patience: 50 * time.Millisecond, // a minute
+		OnReport: func(r watchdog.Report) {
+			f := r.Findings[0]
+			fmt.Printf("host %d (%s) after step %d: %s\n", f.Host, f.Name, r.Step, f.Cause)
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer w.Close(nil)
+	ctx, stop := w.Context(ctx)
+	defer stop()
+
+	next := func(step int) error { // the next batch
+		if step == 40 {
+			<-ctx.Done()
+		}
+		return context.Cause(ctx)
+	}
+	for step := 0; err == nil; step++ {
+		w.Do(watchdog.Input, "")
+		if err = next(step); err != nil {
+			break
+		}
+		w.Do(watchdog.Launch, "")
+		w.Step()
+	}
+	stuck := err.(*watchdog.StuckError)
+	fmt.Println("exit code", stuck.ExitCode(), "in", stuck.Doing)
+	// Output:
+	// host 0 (w-0) after step 40: input
+	// exit code 69 in input
+}

@@ -1,0 +1,48 @@
+package watchdog_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tpustrategy/tpustrategy/fit/watchdog"
+)
+
+// Three hosts have put a record each; one of them waits for its input, and the others for it.
+func ExampleView() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "run-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	board, err := watchdog.Open(ctx, dir)
+	if err != nil {
+		panic(err)
+	}
+	defer board.Close()
+	for host := range 3 {
+		r := watchdog.Record{Version: watchdog.Version, Run: "a", Host: host, Hosts: 3, State: watchdog.Running, Step: 400, Steps: 1000,
+			Doing: "launch", For: 6, Bound: 30, Turn: 2, Sequence: 1, Time: time.Now()}
+		if host == 1 {
+			r.Doing, r.For, r.Bound, r.Turn = "input", 6.1, 5, 1
+		}
+		if err := board.Put(ctx, &r); err != nil {
+			panic(err)
+		}
+	}
+
+	var view watchdog.View
+	look, err := view.Look(ctx, board)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(look.Summary)
+	for _, f := range look.Findings {
+		fmt.Println(f)
+	}
+	// Output:
+	// step 400 of 1000, 0 steps/s, 3 of 3 hosts
+	// host 1: in the wait for its input for 6.1 s, after step 400; 2 hosts wait, in the launch after step 400
+}

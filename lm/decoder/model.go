@@ -1,0 +1,89 @@
+package decoder
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/activation"
+	"github.com/gomlx/gomlx/ml/layers/attention/pos"
+	"github.com/gomlx/gomlx/ml/layers/norm"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
+
+	"github.com/tpustrategy/tpustrategy/lm/generate"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/lowering/loop"
+	"github.com/tpustrategy/tpustrategy/lowering/precision"
+	"github.com/tpustrategy/tpustrategy/strategy"
+	"github.com/tpustrategy/tpustrategy/strategy/train"
+)
+
+// Rules split the variables over the logical devices: attention by heads, the dense layers by
+// their hidden features, the embedding and the head by tokens.
+func Rules() logical.Rules {
+	return logical.Rules{
+		logical.Match(`embedding/embeddings`, logical.Over("logical", "")),
+		logical.Match(`layers/(query|key|value|gate|up)/dense/weights`, logical.Over("", "", "logical")),
+		logical.Match(`layers/(out|down)/dense/weights`, logical.Over("", "logical", "")),
+		logical.Match(`head/dense/weights`, logical.Over("", "logical")),
+	}
+}
+
+// Loss is a replica's loss: the mean cross-entropy, in nats, of each token of the windows in[0],
+// int32 [rows, Sequence+1], given the tokens before it. The metric "nats" has it by token, with the
+// weights in[1], [rows, Sequence], if there are any.
+func (c Config) Loss(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
+	n := in[0].Shape().Dim(1) - 1
+	logits := c.Logits(rc, graph.SliceAxis(in[0], 1, graph.AxisRange(0, n)), nil)
+	next := graph.OneHot(graph.SliceAxis(in[0], 1, graph.AxisRange(1)), c.Vocabulary, logits.DType())
+	losses := graph.Neg(graph.ReduceSum(graph.Mul(next, graph.LogSoftmax(logits)), -1))
+	train.Report(rc, "nats", losses, append(in[1:], nil)[0])
+	return graph.ReduceAllMean(losses)
+}
+
+// Logits is the model: tokens [rows, n] to float32 [rows, n, Vocabulary]. The past is nil in training.
+func (c Config) Logits(rc *strategy.ReplicaContext, tokens *graph.Node, past *generate.Cache) *graph.Node {
+	scope := rc.Scope().WithInitializer(initializer.RandomNormalFn(rc.Scope(), 0.02))
+	c, positions := c.with(past), past.Positions(tokens)
+	x := layers.Embedding(scope.In("embedding"), graph.InsertAxes(tokens, -1), dtypes.Float32, c.Vocabulary, c.Width)
+	x = c.handed(precision.Compute(x))
+	x = loop.Layers(scope.In("layers"), c.Layers, x, func(scope *model.Scope, x *graph.Node) *graph.Node {
+		x = graph.Add(x, c.attend(scope, c.norm(scope.In("norm1"), x), positions, past))
+		return graph.Add(x, c.dense(scope, c.norm(scope.In("norm2"), x)))
+	}, loop.Options{Keep: c.Keep})
+	logits := layers.Dense(scope.In("head"), c.norm(scope.In("norm"), x), false, c.Vocabulary)
+	return precision.Output(logical.SplitOver(logits, "", "", "logical"))
+}
+
+// attend is causal attention with rotary positions, of Heads heads of queries to KeyHeads heads of
+// keys and values. The angles are float32: bfloat16 has too few numbers for places.
+func (c Config) attend(scope *model.Scope, x, positions *graph.Node, past *generate.Cache) *graph.Node {
+	heads := func(name string, heads int) *graph.Node {
+		return logical.SplitOver(layers.Dense(scope.In("%s", name), x, false, heads, c.Head()), "", "", "logical", "")
+	}
+	q, k, v := heads("query", c.Heads), heads("key", c.KeyHeads), heads("value", c.KeyHeads)
+	q, k = graph.ConvertDType(q, dtypes.Float32), graph.ConvertDType(k, dtypes.Float32)
+	half := c.Head() / 2
+	speeds := graph.Exp(graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Float32, 1, 1, half), 2), -math.Log(c.Theta)/float64(half)))
+	angles := graph.Mul(graph.ConvertDType(graph.InsertAxes(positions, -1), dtypes.Float32), speeds)
+	rotary := pos.NewRoPEWithCosSin(graph.Cos(angles), graph.Sin(angles))
+	q, k = graph.ConvertDType(rotary.Encode(q, 1), x.DType()), graph.ConvertDType(rotary.Encode(k, 1), x.DType())
+	y := c.attention(past, q, k, v)
+	y = graph.Reshape(y, x.Shape().Dim(0), x.Shape().Dim(1), c.Heads*c.Head())
+	return c.back(scope.In("out"), y)
+}
+
+// dense is the gated pair of dense layers, SwiGLU.
+func (c Config) dense(scope *model.Scope, x *graph.Node) *graph.Node {
+	h := activation.Swish(layers.Dense(scope.In("gate"), x, false, c.Hidden))
+	h = graph.Mul(h, layers.Dense(scope.In("up"), x, false, c.Hidden))
+	return c.back(scope.In("down"), c.inside(h))
+}
+
+// norm divides by the root of the mean square, in float32.
+func (c Config) norm(scope *model.Scope, x *graph.Node) *graph.Node {
+	return c.whole(precision.Full(x, func(x *graph.Node) *graph.Node { return norm.RMSNorm(scope, x).WithEpsilon(c.Epsilon).Done() }))
+}

@@ -1,0 +1,62 @@
+package generate
+
+import (
+	"context"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Programs are the programs of a generator.
+type Programs struct {
+	// Prompts reads a chunk of the prompts into the cache, Tokens makes tokens. The arguments in
+	// their reports have the cache in them, as "generate/keys" and "generate/values".
+	Prompts, Tokens *strategy.CompiledStep
+}
+
+// Compiled compiles the programs for a sampling without running them; s needs no MaxTokens. A later
+// Generate uses the same programs. It also works with a strategy that compiles ahead of time, and
+// then needs Options.Batch. It makes the model's variables known to the store, so that a checkpoint
+// can be restored before the first Generate.
+//
+// Errors are those of [Generator.Generate], and [*strategy.MemoryError].
+func (g *Generator) Compiled(ctx context.Context, s Sampling) (*Programs, error) {
+	if err := strategy.RefuseTracing(ctx, "compiling a generator", "call it outside of the step"); err != nil {
+		return nil, err
+	}
+	if err := s.check(&g.opts); err != nil {
+		return nil, err
+	}
+	if g.opts.Batch == 0 && g.state == nil {
+		return nil, fault("Options.Batch", "set it, as there are no prompts to count", "it is 0")
+	}
+	leave, err := g.enter(ctx, g.opts.Batch)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	c := &Programs{}
+	rows := g.state.rows * g.strategy.NumReplicasInSync()
+	args := []any{ // as readPrompts has them, but for the slot
+		shapes.Make(dtypes.Int32, rows, g.state.opts.PromptChunk), shapes.Make(dtypes.Int32, rows, 3), shapes.Make(dtypes.Uint32, rows, 2),
+		shapes.Make(dtypes.Float32, rows, 3),
+	}
+	for _, shape := range []shapes.Shape{shapes.Make(dtypes.Bool, g.opts.Vocabulary), shapes.Make(dtypes.Int32)} {
+		v, err := inside.Of[machine](g.strategy).Outline(shape)
+		if err != nil {
+			return nil, err
+		}
+		defer v.Close()
+		args = append(args, v)
+	}
+	if c.Prompts, err = g.prompts.Compiled(ctx, args...); err != nil {
+		return nil, err
+	}
+	if c.Tokens, err = g.decoder(s.variant()).function.Compiled(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,231 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Output is what was generated from a prompt.
+type Output struct {
+	// Tokens are the tokens that were made, without the prompt and without the token that ended the
+	// row.
+	Tokens []int32
+	// Stopped says that a token of Sampling.Stop ended the row, and not Sampling.MaxTokens.
+	Stopped bool
+}
+
+// Generate continues each of the prompts, which may differ in length, and returns an output for
+// each. Rows do not touch each other: an output is what its prompt would give alone, with the same
+// number in the call. The variables are those that the store has on the devices now.
+//
+// With several processes each passes all prompts, in the same order, and receives all outputs.
+//
+// Generate returns when all rows have ended. When ctx ends, it returns between two launches, with
+// the tokens that were made and the context's error; so it does with an error of Sampling.Stream.
+//
+// Errors: an error of kind ValueError for prompts, a sampling or a model that cannot be, before
+// anything is launched; [strategy.TraceError]; an error of kind InvalidArgumentError for logits
+// that are no numbers; [strategy.ErrClosed]; those of the compiler.
+func (g *Generator) Generate(ctx context.Context, prompts [][]int32, s Sampling) ([]Output, error) {
+	if err := inside.Of[machine](g.strategy).Usable(ctx, "generating"); err != nil {
+		return nil, err
+	}
+	if err := g.opts.checkPrompts(prompts, s); err != nil {
+		return nil, err
+	}
+	leave, err := g.enter(ctx, len(prompts))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	outputs := make([]Output, len(prompts))
+	batch := g.state.rows * g.strategy.NumReplicasInSync()
+	for first := 0; first < len(prompts); first += batch {
+		last := min(first+batch, len(prompts))
+		r := &round{Generator: g, sampling: s, first: first, batch: batch, prompts: prompts[first:last], outputs: outputs[first:last]}
+		if err := r.run(ctx); err != nil {
+			return outputs, err
+		}
+	}
+	return outputs, nil
+}
+
+// round generates from as many prompts as the cache has rows.
+type round struct {
+	*Generator
+	sampling     Sampling
+	first, batch int
+	prompts      [][]int32
+	outputs      []Output
+}
+
+func (r *round) run(ctx context.Context) error {
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	bound, err := r.decoder(r.sampling.variant()).bind(ctx)
+	if err != nil {
+		return err
+	}
+	for going := true; going; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := bound.Launch(ctx); err != nil {
+			return err
+		}
+		results := bound.Results()
+		made, err := r.made(ctx, results[len(results)-1])
+		if err != nil {
+			return err
+		}
+		if going, err = r.take(made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read brings the prompts into the cache.
+func (r *round) read(ctx context.Context) error {
+	t, s := r.state, r.sampling
+	longest := 1
+	for _, p := range r.prompts {
+		longest = max(longest, len(p)-1)
+	}
+	chunk := t.opts.PromptChunk
+	slots := (longest + chunk - 1) / chunk * chunk
+	tokens, row := make([]int32, r.batch*slots), make([]int32, 0, 3*r.batch)
+	seed, knobs := make([]uint32, 0, 2*r.batch), make([]float32, 0, 3*r.batch)
+	for i := range r.batch {
+		prompt, left := []int32{0}, 0 // of a row that is left over
+		if i < len(r.prompts) {
+			prompt, left = r.prompts[i], s.MaxTokens
+		}
+		n := len(prompt) - 1
+		copy(tokens[(i+1)*slots-n:], prompt[:n])
+		row = append(row, prompt[n], int32(slots-n), int32(left))
+		key := mixed(s.Seed + uint64(r.first+i)*0x9E3779B97F4A7C15)
+		seed = append(seed, uint32(key), uint32(key>>32))
+		knobs = append(knobs, float32(s.Temperature), float32(s.TopK), float32(s.TopP))
+	}
+	stop := make([]bool, t.opts.Vocabulary)
+	for _, token := range s.Stop {
+		stop[token] = true
+	}
+	stops, err := r.strategy.Mirror(ctx, stop, logical.Annotation{})
+	if err != nil {
+		return err
+	}
+	defer stops.Close()
+	for at := 0; at < slots; at += chunk {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		part := make([]int32, 0, r.batch*chunk)
+		for i := range r.batch {
+			part = append(part, tokens[i*slots+at:i*slots+at+chunk]...)
+		}
+		if err := r.readChunk(ctx, int32(at), tensors.FromFlatDataAndDimensions(part, r.batch, chunk),
+			tensors.FromFlatDataAndDimensions(row, r.batch, 3), tensors.FromFlatDataAndDimensions(seed, r.batch, 2),
+			tensors.FromFlatDataAndDimensions(knobs, r.batch, 3), stops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *round) readChunk(ctx context.Context, at int32, args ...any) error {
+	start, err := r.strategy.Mirror(ctx, at, logical.Annotation{})
+	if err != nil {
+		return err
+	}
+	defer start.Close()
+	results, err := r.Generator.prompts.Run(ctx, append(args, start)...)
+	if err != nil {
+		return err
+	}
+	defer results[0].Close()
+	if r.counted {
+		return nil
+	}
+	layers, err := results[0].Local(ctx, r.strategy.LocalReplicas()[0])
+	if err != nil {
+		return err
+	}
+	if n := int(tensors.ToScalar[int32](layers)); n != r.opts.Layers {
+		return layersFault(n, r.opts.Layers)
+	}
+	r.counted = true
+	return nil
+}
+
+// made copies the tokens of a launch to the host, row after row. Each process gets those of all
+// replicas.
+func (r *round) made(ctx context.Context, v strategy.Value) (all []int32, err error) {
+	if r.strategy.NumProcesses() > 1 {
+		gathered, err := r.strategy.Gather(ctx, v, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer gathered.Close()
+		value, err := gathered.Value(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return tensors.MustCopyFlatData[int32](value), nil
+	}
+	parts, err := r.strategy.LocalResults(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		all = append(all, tensors.MustCopyFlatData[int32](part)...)
+	}
+	return all, nil
+}
+
+// take gives the tokens of a launch to their outputs and says whether rows go on.
+func (r *round) take(all []int32) (going bool, err error) {
+	chunk := r.state.opts.Chunk
+	for i := range r.outputs {
+		out := &r.outputs[i]
+		had := len(out.Tokens)
+		for _, token := range all[i*chunk : (i+1)*chunk] {
+			switch {
+			case out.Stopped || len(out.Tokens) == r.sampling.MaxTokens:
+			case token < 0:
+				// They are in the cache, too.
+				return false, errors.Join(&errkind.Fault{Op: "generate", Subject: fmt.Sprintf("prompt %d", r.first+i), Reason: "the model's logits have no numbers (NaN)",
+					Hint: "look at the variables: a training step may have applied what is not finite", Class: errkind.InvalidArgumentError}, r.drop())
+			case slices.Contains(r.sampling.Stop, token):
+				out.Stopped = true
+			default:
+				out.Tokens = append(out.Tokens, token)
+			}
+		}
+		going = going || !out.Stopped && len(out.Tokens) < r.sampling.MaxTokens
+		if fresh := out.Tokens[had:]; len(fresh) > 0 && r.sampling.Stream != nil {
+			if err := r.sampling.Stream(r.first+i, slices.Clone(fresh)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return going, nil
+}
+
+// mixed spreads a number over 64 bits (SplitMix64).
+func mixed(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}

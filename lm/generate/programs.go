@@ -1,0 +1,141 @@
+package generate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/internal/engine/inside"
+	"github.com/tpustrategy/tpustrategy/logical"
+	"github.com/tpustrategy/tpustrategy/strategy"
+)
+
+// Two programs generate. The first reads a chunk of the prompts, all tokens but the last of each,
+// into the cache. The second makes tokens, the first of them from the last token of the prompt, and
+// runs in a loop on the devices. Prompts are padded at their beginning, so that all rows write the
+// same slot of the cache at a time.
+
+// decoder makes tokens by one variant of sampling.
+type decoder struct {
+	function *strategy.Function
+	bound    *strategy.Binding // nil until it runs
+}
+
+// readPrompts is the step that reads a chunk of the prompts, Int32 [rows, chunk]. The others are
+// the rows' state and the slot of the chunk's first token.
+func (g *Generator) readPrompts(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
+	t := g.state
+	tokens, start := in[0], in[5]
+	for i, v := range []*strategy.Variable{t.row, t.seed, t.knobs, t.stop} {
+		rc.Assign(v, in[1+i])
+	}
+	g.logits(rc, tokens, start)
+	rc.Assign(t.slot, graph.AddScalar(start, t.opts.PromptChunk))
+	rc.Assign(t.count, int32(0))
+	return []*graph.Node{rc.Read(t.layer)}
+}
+
+// logits runs the model on the tokens, whose first goes to the slot.
+func (g *Generator) logits(rc *strategy.ReplicaContext, tokens, slot *graph.Node) *graph.Node {
+	t, o := g.state, g.opts
+	c := &Cache{rc: rc, state: t, tokens: tokens.Shape().Dim(1), slot: slot, pad: column(rc.Read(t.row), 1)}
+	checkStore := g.watchStore()
+	out := o.Precision.Forward(rc.Graph(), []*graph.Node{tokens}, func(in []*graph.Node) []*graph.Node {
+		c.begin()
+		return []*graph.Node{g.model(rc, in[0], c)}
+	})[0]
+	c.check()
+	checkStore()
+	want := append(append([]int{}, tokens.Shape().Dimensions...), o.Vocabulary)
+	if out == nil || !out.DType().IsFloat() || !slices.Equal(out.Shape().Dimensions, want) {
+		shape := "nothing"
+		if out != nil {
+			shape = out.Shape().String()
+		}
+		fail("model", "return the logits of all tokens that it is given", "it returns %s, not floats of %v (rows, tokens, vocabulary)", shape, want)
+	}
+	return out
+}
+
+// decode is the step that makes a token for each row.
+func (g *Generator) decode(v variant) strategy.StepFunc {
+	return func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
+		t := g.state
+		row, slot, count := rc.Read(t.row), rc.Read(t.slot), rc.Read(t.count)
+		token, pad, left := column(row, 0), column(row, 1), column(row, 2)
+		logits := g.logits(rc, graph.InsertAxes(token, -1), slot)
+		logits = logical.Replicate(graph.ConvertDType(graph.Squeeze(logits, 1), dtypes.Float32))
+		place := graph.Sub(graph.BroadcastToShape(slot, pad.Shape()), pad)
+		var seed, knobs *graph.Node
+		if v.drawn {
+			seed, knobs = rc.Read(t.seed), rc.Read(t.knobs)
+		}
+		next := v.pick(logits, seed, knobs, place)
+
+		zeros, ones := graph.ZerosLike(left), graph.OnesLike(left)
+		active := graph.GreaterThan(left, zeros)
+		next = graph.Where(active, next, zeros)
+		bad := graph.LessThan(next, zeros)
+		valid := graph.Max(next, zeros)
+		ends := graph.LogicalOr(bad, graph.Gather(rc.Read(t.stop), graph.InsertAxes(valid, -1)))
+		left = graph.Where(ends, zeros, graph.Max(graph.Sub(left, ones), zeros))
+		zero := graph.Const(rc.Graph(), int32(0))
+		made := rc.Assign(t.made, graph.DynamicUpdateSlice(rc.Read(t.made), graph.InsertAxes(next, -1), []*graph.Node{zero, count}))
+		rc.Assign(t.row, graph.Stack([]*graph.Node{valid, pad, left}, -1))
+		rc.Assign(t.slot, graph.AddScalar(slot, 1))
+		if t.opts.Chunk == 1 {
+			return []*graph.Node{made}
+		}
+		full := graph.Equal(graph.AddScalar(count, 1), graph.Const(rc.Graph(), int32(t.opts.Chunk)))
+		rc.Assign(t.count, graph.Where(full, zero, graph.AddScalar(count, 1)))
+		// All replicas go on as long as one has tokens left to make.
+		going := rc.AllReduce(strategy.Sum, graph.Where(full, zero, graph.ReduceAllSum(left)))
+		return []*graph.Node{graph.GreaterThan(going, zero), made}
+	}
+}
+
+// column is a column of [rows, n].
+func column(x *graph.Node, i int) *graph.Node {
+	return graph.Squeeze(graph.Slice(x, graph.AxisRange(), graph.AxisElem(i)), 1)
+}
+
+// decoder returns the program of a variant.
+func (g *Generator) decoder(v variant) *decoder {
+	d := g.decoders[v]
+	if d == nil {
+		d = &decoder{function: g.strategy.Function(g.decode(v), strategy.FunctionOptions{Name: "generate_tokens", Store: g.store})}
+		if chunk := g.state.opts.Chunk; chunk > 1 {
+			inside.Of[repeater](d.function).Repeat(chunk)
+		}
+		g.decoders[v] = d
+	}
+	return d
+}
+
+// bind makes the decoder ready to be launched.
+func (d *decoder) bind(ctx context.Context) (_ *strategy.Binding, err error) {
+	if d.bound == nil {
+		d.bound, err = d.function.Bind(ctx)
+	}
+	return d.bound, err
+}
+
+// watchStore returns a function that refuses a model which has made variables since then, in a store that
+// had trained ones already.
+func (g *Generator) watchStore() (check func()) {
+	known, trained := map[string]bool{}, false
+	for v := range g.store.IterVariables() {
+		known[v.Path()] = true
+		trained = trained || v.Trainable
+	}
+	return func() {
+		for v := range g.store.IterVariables() {
+			if trained && !known[v.Path()] {
+				fail("model", "give the store that the model was trained with, and build the model at the same scope",
+					"it makes the variable %q, which the store did not have beside those of another model", v.Path())
+			}
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package text
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tpustrategy/tpustrategy/lm/text/internal/regex"
+)
+
+// splitter is a step of a file's pre_tokenizer: it splits each piece of a text, or writes the bytes
+// of each piece as the characters of ByteLevel.
+type splitter struct {
+	expression *regex.Regexp         // or
+	isMatch    func(r rune) bool     // for single characters
+	next       func([]byte, int) int // or a pattern that matches everything
+	behavior   string                // what happens to matches, one of the behaviors below
+	inverted   bool                  // swaps matches and the text between them
+	prefix     bool                  // puts a space before pieces that do not begin with one
+	byteLevel  bool                  // then writes the bytes as characters
+}
+
+// The behaviors of Hugging Face's Split.
+const (
+	removed            = "Removed"
+	isolated           = "Isolated"
+	mergedWithPrevious = "MergedWithPrevious"
+	mergedWithNext     = "MergedWithNext"
+	contiguous         = "Contiguous"
+)
+
+// span is a part of a piece: a match, or the text between matches.
+type span struct {
+	from, to int
+	match    bool
+}
+
+// splitAll splits piece by all steps, and calls word with the bytes of each word.
+func splitAll(steps []splitter, m *regex.Matcher, piece []byte, mapped bool, word func([]byte)) {
+	if len(piece) == 0 {
+		return
+	}
+	if len(steps) == 0 {
+		if mapped {
+			piece = unmapBytes(piece)
+		}
+		word(piece)
+		return
+	}
+	s := &steps[0]
+	if s.prefix && piece[0] != ' ' {
+		piece = append([]byte{' '}, piece...)
+	}
+	s.split(m, piece, func(part []byte) {
+		switch {
+		case !s.byteLevel:
+			splitAll(steps[1:], m, part, mapped, word)
+		case len(steps) == 1 && !mapped:
+			word(part)
+		default:
+			splitAll(steps[1:], m, []byte(shown(string(part))), true, word)
+		}
+	})
+}
+
+// unmapBytes converts the characters of ByteLevel back to bytes.
+func unmapBytes(text []byte) []byte {
+	out, _ := unshown(string(text))
+	return []byte(out)
+}
+
+// split calls part with the parts of a piece, which may be empty.
+func (s *splitter) split(m *regex.Matcher, piece []byte, part func([]byte)) {
+	switch {
+	case s.next != nil:
+		for i := 0; i < len(piece); {
+			end := s.next(piece, i)
+			part(piece[i:end])
+			i = end
+		}
+		return
+	case s.expression == nil && s.isMatch == nil:
+		part(piece)
+		return
+	}
+	spans := s.spans(m, piece)
+	for i := range spans {
+		spans[i].match = spans[i].match != s.inverted
+	}
+	for _, p := range behave(s.behavior, spans) {
+		part(piece[p.from:p.to])
+	}
+}
+
+// spans returns the matches in a piece and the text between them, in order.
+func (s *splitter) spans(m *regex.Matcher, piece []byte) (spans []span) {
+	done := 0
+	match := func(from, to int) {
+		if done < from {
+			spans = append(spans, span{done, from, false})
+		}
+		spans = append(spans, span{from, to, true})
+		done = to
+	}
+	if s.isMatch != nil {
+		for i := 0; i < len(piece); {
+			r, n := utf8.DecodeRune(piece[i:])
+			if s.isMatch(r) {
+				match(i, i+n)
+			}
+			i += n
+		}
+	} else {
+		last := -1
+		for at := 0; at <= len(piece); {
+			from, to := s.expression.Find(m, piece, at)
+			if from < 0 {
+				break
+			}
+			if from == to && to == last { // an empty match behind another match
+				_, n := utf8.DecodeRune(piece[at:])
+				at += max(n, 1)
+				continue
+			}
+			match(from, to)
+			at, last = to, to
+		}
+	}
+	if done < len(piece) {
+		spans = append(spans, span{done, len(piece), false})
+	}
+	return spans
+}
+
+// behave merges or removes spans as a behavior specifies.
+func behave(behavior string, spans []span) (out []span) {
+	previous := false
+	switch behavior {
+	case removed:
+		for _, s := range spans {
+			if !s.match {
+				out = append(out, s)
+			}
+		}
+		return out
+	case contiguous, mergedWithPrevious:
+		for _, s := range spans {
+			merge := s.match == previous
+			if behavior == mergedWithPrevious {
+				merge = s.match && !previous
+			}
+			if merge && len(out) > 0 {
+				out[len(out)-1].to = s.to
+			} else {
+				out = append(out, s)
+			}
+			previous = s.match
+		}
+		return out
+	case mergedWithNext:
+		for i := len(spans) - 1; i >= 0; i-- {
+			s := spans[i]
+			if s.match && !previous && len(out) > 0 {
+				out[len(out)-1].from = s.from
+			} else {
+				out = append(out, s)
+			}
+			previous = s.match
+		}
+		for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+			out[i], out[j] = out[j], out[i]
+		}
+		return out
+	}
+	return spans
+}
+
+// splitters returns the steps of a file's pre_tokenizer, and whether one of them is a ByteLevel.
+func (p *preTokenizer) splitters() (steps []splitter, byteLevel bool, err error) {
+	is := func(b *bool, absent bool) bool {
+		if b == nil {
+			return absent
+		}
+		return *b
+	}
+	s := splitter{behavior: p.Behavior}
+	switch p.Type {
+	case "Sequence":
+		for _, sub := range p.Pretokenizers {
+			more, has, err := sub.splitters()
+			if err != nil {
+				return nil, false, err
+			}
+			steps, byteLevel = append(steps, more...), byteLevel || has
+		}
+		return steps, byteLevel, nil
+	case "ByteLevel":
+		s.byteLevel, s.prefix = true, is(p.AddPrefixSpace, true)
+		if is(p.UseRegex, true) {
+			s.next = nextGPT2
+		}
+		return []splitter{s}, true, nil
+	case "Split":
+		s.inverted = is(p.Invert, false)
+		if s.next = knownPattern(p.Pattern["Regex"]); s.next != nil && !s.inverted && s.behavior == isolated {
+			break
+		}
+		s.next = nil
+		expression, ok := p.Pattern["Regex"]
+		if literal, isLiteral := p.Pattern["String"]; isLiteral {
+			expression, ok = regex.Quote(literal), true
+		}
+		if !ok {
+			return nil, false, badFile(preTokenizerHint, "a Split of its pre_tokenizer has no pattern")
+		}
+		if s.expression, err = regex.Compile(expression); err != nil {
+			return nil, false, badFile(preTokenizerHint, "it splits texts by the pattern %q: %v", expression, err)
+		}
+	case "Digits":
+		s.isMatch, s.behavior = unicode.IsNumber, contiguous
+		if is(p.IndividualDigits, false) {
+			s.behavior = isolated
+		}
+	case "Punctuation":
+		s.isMatch = isPunctuation
+		if s.behavior == "" {
+			s.behavior = isolated
+		}
+	default:
+		return nil, false, badFile(preTokenizerHint, "its pre_tokenizer has the step %q", p.Type)
+	}
+	switch s.behavior {
+	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
+		return []splitter{s}, false, nil
+	}
+	return nil, false, badFile(preTokenizerHint, "a %s of its pre_tokenizer has the behavior %q", p.Type, s.behavior)
+}
+
+var preTokenizerHint = fmt.Sprintf("supported are Sequence, ByteLevel, Split, Digits and Punctuation, with the behaviors %s, %s, %s, %s and %s",
+	removed, isolated, contiguous, mergedWithPrevious, mergedWithNext)
+
+// knownPattern returns the function that splits texts like a well-known expression, or nil.
+func knownPattern(expression string) func([]byte, int) int {
+	for _, p := range patterns {
+		if p.expression != "" && p.expression == expression {
+			return p.next
+		}
+	}
+	return nil
+}

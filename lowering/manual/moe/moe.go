@@ -1,0 +1,153 @@
+package moe
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/tpustrategy/tpustrategy/errkind"
+	"github.com/tpustrategy/tpustrategy/lowering/manual"
+	"github.com/tpustrategy/tpustrategy/sharding"
+)
+
+// Options configures [Layer].
+type Options struct {
+	// Axis is the logical axis that splits the experts and the tokens.
+	Axis string
+	// Top is the number of experts of a token. 0 means 2.
+	Top int
+	// Capacity is the capacity of the experts relative to an even distribution of the tokens. 0
+	// means 1.25.
+	Capacity float64
+	// Groups is the number of groups of tokens. 0 means one group for each device of the axis.
+	Groups int
+}
+
+// Result contains the results of [Layer].
+type Result struct {
+	// Y is [tokens, width]: for each token, the weighted sum of the results of its experts. The
+	// weights are the router's probabilities. If Top is greater than 1, they are normalized to the
+	// sum 1.
+	Y *graph.Node
+	// Balance is the load-balancing loss of the Switch Transformer, a float32 scalar. It is 1 for
+	// an even distribution of the tokens, and at most the number of experts. Add it to the loss
+	// with a small factor.
+	Balance *graph.Node
+	// Dropped is the fraction of dropped assignments from 0 to 1, a float32 scalar without
+	// gradient.
+	Dropped *graph.Node
+}
+
+// Expert computes the experts of a device. x contains their tokens, [experts, places, width], and
+// weights are the device's shards of the layer's weights, [experts, ...]. The result is [experts,
+// places, any width]. Places without a token contain zeros, and their results are ignored.
+type Expert func(x *graph.Node, weights []*graph.Node) *graph.Node
+
+// Layer computes a mixture-of-experts layer. x contains the tokens of the replica, [tokens, width],
+// and gate the weights of the router, [width, experts]. Dimension 0 of each of weights is the
+// expert. The size of the axis must divide the numbers of experts and groups, and the number of
+// groups must divide the number of tokens. The router computes in float32.
+//
+// Layer panics with an [*errkind.Fault].
+func Layer(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts Options) Result {
+	n, experts := check(x, gate, weights, expert, &opts)
+	in := []manual.Arg{manual.In(x, opts.Axis), manual.In(gate)}
+	for _, w := range weights {
+		in = append(in, manual.In(w, opts.Axis))
+	}
+	out := manual.Region([]string{opts.Axis}, in, []sharding.Spec{sharding.P(opts.Axis), sharding.P(), sharding.P()},
+		func(in []*graph.Node) []*graph.Node {
+			return local(in[0], in[1], in[2:], expert, experts, opts.Groups/n, opts)
+		})
+	return Result{Y: out[0], Balance: out[1], Dropped: out[2]}
+}
+
+// local computes the layer on one device.
+func local(x, gate *graph.Node, weights []*graph.Node, expert Expert, experts, groups int, opts Options) []*graph.Node {
+	tokens, width := x.Shape().Dimensions[0]/groups, x.Shape().Dimensions[1]
+	room := min(tokens, max(1, int(math.Ceil(opts.Capacity*float64(opts.Top*tokens)/float64(experts)))))
+	x = graph.Reshape(x, groups, tokens, width)
+	g := x.Graph()
+	logits := graph.Einsum("gtd,de->gte", graph.ConvertDType(x, dtypes.Float32), graph.ConvertDType(gate, dtypes.Float32))
+	probabilities := graph.Softmax(logits, -1)
+	_, chosen := graph.TopK(graph.StopGradient(probabilities), opts.Top, -1)
+	choices := graph.TransposeAllAxes(graph.OneHot(chosen, experts, dtypes.Float32), 0, 2, 1, 3) // [groups, top, tokens, experts]
+	weight := graph.ReduceSum(graph.Mul(choices, graph.InsertAxes(probabilities, 1)), -1)        // [groups, top, tokens]
+	if opts.Top > 1 {
+		weight = graph.Div(weight, graph.ReduceAndKeep(weight, graph.ReduceSum, 1))
+	}
+	// The place of a token in an expert is the number of earlier assignments to the same expert.
+	inOrder := graph.Reshape(choices, groups, opts.Top*tokens, experts)
+	before := graph.Reshape(graph.Sub(graph.CumSum(inOrder, 1), inOrder), groups, opts.Top, tokens, experts)
+	place := graph.ReduceSum(graph.Mul(before, choices), -1) // [groups, top, tokens]
+	fits := graph.ConvertDType(graph.LessThan(place, graph.Const(g, float32(room))), dtypes.Float32)
+	places := graph.OneHot(graph.ConvertDType(place, dtypes.Int32), room, dtypes.Float32) // zeros for dropped assignments
+	var dispatch, combine *graph.Node                                                     // [groups, tokens, experts, room]
+	for k := range opts.Top {
+		of := func(x *graph.Node) *graph.Node { return graph.Squeeze(graph.SliceAxis(x, 1, graph.AxisElem(k)), 1) }
+		at := graph.Mul(graph.InsertAxes(of(choices), -1), graph.InsertAxes(of(places), 2))
+		weighed := graph.Mul(at, graph.InsertAxes(graph.InsertAxes(of(weight), -1), -1))
+		if dispatch == nil {
+			dispatch, combine = at, weighed
+			continue
+		}
+		dispatch, combine = graph.Add(dispatch, at), graph.Add(combine, weighed)
+	}
+	sent := graph.Einsum("gtep,gtd->egpd", graph.ConvertDType(dispatch, x.DType()), x)
+	sent = manual.AllToAll(sent, 0, 1, opts.Axis) // the device's experts, all groups
+	dims := sent.Shape().Dimensions
+	y := expert(graph.Reshape(sent, dims[0], dims[1]*room, width), weights)
+	if y == nil || y.Rank() != 3 || y.Shape().Dimensions[0] != dims[0] || y.Shape().Dimensions[1] != dims[1]*room {
+		fail(fmt.Sprintf("the experts return %v for tokens of shape %v", y, []int{dims[0], dims[1] * room, width}), "return [experts, places, width]")
+	}
+	y = graph.Reshape(y, dims[0], dims[1], room, y.Shape().Dimensions[2])
+	y = manual.AllToAll(y, 1, 0, opts.Axis) // all experts, the device's groups
+	y = graph.Einsum("gtep,egpd->gtd", graph.ConvertDType(combine, y.DType()), y)
+	y = graph.Reshape(y, groups*tokens, y.Shape().Dimensions[2])
+
+	mean := func(x *graph.Node) *graph.Node { return manual.AllReduce(x, manual.Mean, opts.Axis) }
+	share := mean(graph.MulScalar(graph.ReduceMean(graph.ReduceSum(choices, 1), 0, 1), 1/float64(opts.Top))) // [experts]
+	likely := mean(graph.ReduceMean(probabilities, 0, 1))
+	balance := graph.MulScalar(graph.ReduceAllSum(graph.Mul(share, likely)), float64(experts))
+	dropped := graph.OneMinus(mean(graph.ReduceAllMean(fits)))
+	return []*graph.Node{y, balance, graph.StopGradient(dropped)}
+}
+
+// check sets the defaults of the options and returns the number of devices of the axis and the
+// number of experts.
+func check(x, gate *graph.Node, weights []*graph.Node, expert Expert, opts *Options) (n, experts int) {
+	if x == nil || gate == nil || x.Rank() != 2 || gate.Rank() != 2 || gate.Shape().Dimensions[0] != x.Shape().Dimensions[1] {
+		fail(fmt.Sprintf("tokens %v and a gate %v", x, gate), "give [tokens, width] and [width, experts]")
+	}
+	if expert == nil {
+		fail("there is no function of the experts", "pass the function that computes them")
+	}
+	n, experts = manual.Size(x.Graph(), opts.Axis), gate.Shape().Dimensions[1]
+	tokens := x.Shape().Dimensions[0]
+	opts.Top, opts.Capacity, opts.Groups = cmp.Or(opts.Top, 2), cmp.Or(opts.Capacity, 1.25), cmp.Or(opts.Groups, n)
+	switch {
+	case experts%n != 0:
+		fail(fmt.Sprintf("%d experts on %d devices", experts, n), "let the devices of the axis divide the experts")
+	case opts.Top < 1 || opts.Top > experts:
+		fail(fmt.Sprintf("a token is to go to %d of %d experts", opts.Top, experts), fmt.Sprintf("use a number from 1 to %d", experts))
+	case !(opts.Capacity > 0) || math.IsInf(opts.Capacity, 1):
+		fail(fmt.Sprintf("a capacity of %v", opts.Capacity), "use a number above 0, such as 1.25")
+	case opts.Groups < 1 || opts.Groups%n != 0:
+		fail(fmt.Sprintf("%d groups on %d devices", opts.Groups, n), "let the devices of the axis divide the groups")
+	case tokens == 0 || tokens%opts.Groups != 0:
+		fail(fmt.Sprintf("%d tokens in %d groups", tokens, opts.Groups), "let the groups divide the tokens")
+	}
+	for i, w := range weights {
+		if w == nil || w.Rank() == 0 || w.Shape().Dimensions[0] != experts {
+			fail(fmt.Sprintf("weights %d are %v for %d experts", i, w, experts), "give weights with the experts along dimension 0")
+		}
+	}
+	return n, experts
+}
+
+func fail(reason, hint string) {
+	panic(&errkind.Fault{Op: "moe", Reason: reason, Hint: hint, Class: errkind.ValueError})
+}
