@@ -76,7 +76,7 @@ func fail(reason, hint string) {
 	panic(&errkind.Fault{Op: "remat", Reason: reason, Hint: hint, Class: errkind.ValueError})
 }
 
-// Name gives x a name for policies, and returns a node with the same value. Several tensors can
+// Name names x for policies, and returns a node with the same value. Several tensors can
 // have the same name. Outside of blocks and loops it has no effect. Name panics with an
 // [*errkind.Fault] if the name is empty.
 func Name(x *graph.Node, name string) *graph.Node {

@@ -30,6 +30,6 @@
 // backward pass reads, on the device of the region. Other policies cannot select products and names
 // inside the region.
 //
-// A recomputed collective communicates again. To avoid this, give its result a name and keep it
-// with [Names], or keep the products that use it with [Products].
+// A recomputed collective communicates again. To avoid this, name its result and keep it with
+// [Names], or keep the products that use it with [Products].
 package remat

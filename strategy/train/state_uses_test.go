@@ -335,9 +335,9 @@ func TestOptionsOfStateThatSayNothingAreRefused(t *testing.T) {
 		opts strategy.Options
 		want string
 	}{
-		{strategy.Options{Variables: strategytest.Share(-1, 0)}, "StateSharding(-1) is none"},
-		{strategy.Options{Variables: strategytest.Share(5, 0)}, "StateSharding(5) is none"},
-		{strategy.Options{Variables: strategytest.Share(logical.ShardOptimizer, -2)}, "-2 elements"},
+		{strategy.Options{Variables: strategytest.Share(-1, 0)}, "StateSharding(-1) is undefined"},
+		{strategy.Options{Variables: strategytest.Share(5, 0)}, "StateSharding(5) is undefined"},
+		{strategy.Options{Variables: strategytest.Share(logical.ShardOptimizer, -2)}, "Smallest is -2"},
 	} {
 		_, err := strategy.New(sys, c.opts)
 		var option *strategy.OptionError
