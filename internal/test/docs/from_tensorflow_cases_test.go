@@ -50,7 +50,7 @@ func setUp(ctx context.Context, use func(*strategy.TPUStrategy) error) error {
 	return use(strat)
 }
 
-func fitted(ctx context.Context, strat *strategy.TPUStrategy, images, heldOut input.Dataset, folder string) (*model.Store, error) {
+func fitted(ctx context.Context, strat *strategy.TPUStrategy, trainSet, heldOut input.Dataset, folder string) (*model.Store, error) {
 	store, metrics := model.NewStore(), []train.Metric{train.Reported("accuracy")}
 	step, err := train.New(strat, store, optimizer.Adam().Done(), classifier, train.Options{Metrics: metrics})
 	if err != nil {
@@ -61,7 +61,7 @@ func fitted(ctx context.Context, strat *strategy.TPUStrategy, images, heldOut in
 		return nil, err
 	}
 
-	batches := images.Shuffle(1000, input.ShuffleOptions{}).Batch(64, true)
+	batches := trainSet.Shuffle(1000, input.ShuffleOptions{}).Batch(64, true)
 	result, err := fit.Run(ctx, step, fit.Dataset(batches), fit.Options{Epochs: 3, Resume: true},
 		fit.Evaluate("held", held, fit.Dataset(heldOut.Batch(64, false)), 20),
 		fit.Checkpoint(folder+"/checkpoints", 20),
