@@ -29,7 +29,7 @@ func TestPagesAreShort(t *testing.T) {
 func TestPageLinksResolve(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s:]*)\)`)
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
-	punctuation := regexp.MustCompile("[^\\w -]")
+	punctuation := regexp.MustCompile(`[^\w -]`)
 	anchors := func(path string) (all []string) {
 		page, err := os.ReadFile(path)
 		require.NoError(t, err)
