@@ -17,7 +17,7 @@ TEST = $(GO) test -vet=off -ldflags=-w -p $(shell echo $$(($$(nproc) + 1)))
 
 # PURE packages build and pass without cgo. PUREBUILT packages build without cgo, but their tests need a plugin.
 PURE = $(addprefix ./,sharding/... tpu logical/... lowering lowering/ir lowering/ragged cluster_resolver/... \
-       input/... weights internal/imports internal/nest internal/pins internal/protoint internal/safetensors \
+       input/... lm/text lm/weights internal/imports internal/nest internal/pins internal/protoint internal/safetensors \
        internal/files internal/hostfacts internal/uplot report/events report/curve report/xspace \
        strategy/train/schedule fit/goodput fit/watchdog internal/activity)
 PUREBUILT = ./lowering/manual ./lowering/spmd

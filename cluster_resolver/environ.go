@@ -85,9 +85,9 @@ func ReadEnvironment(getenv Getenv) (Environment, error) {
 		ChipsPerProcess: readVariable(&r, Bounds{}, ParseBounds, "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"),
 		chipsPerHost:    r.get("TPU_CHIPS_PER_PROCESS_BOUNDS") == "",
 		VisibleChips:    readVariable(&r, nil, parseChips, "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
-		AcceleratorType: r.get("TPU_ACCELERATOR_TYPE"),
-		Topology:        r.get("TPU_TOPOLOGY"),
-		Name:            r.get("TPU_NAME"),
+		AcceleratorType: readVariable(&r, "", parseName, "TPU_ACCELERATOR_TYPE"),
+		Topology:        readVariable(&r, "", parseName, "TPU_TOPOLOGY"),
+		Name:            readVariable(&r, "", parseName, "TPU_NAME"),
 		SkipMetadata:    readVariable(&r, false, parseFlag, "TPU_SKIP_MDS_QUERY"),
 		Megascale:       r.readMegascale(),
 		pod:             podInfo{index: readVariable(&r, -1, parseIndex, "JOB_COMPLETION_INDEX") + 1, name: r.get("HOSTNAME")},
@@ -129,8 +129,8 @@ func readVariable[T any](r *envReader, unset T, parse func(source, text string) 
 	return unset
 }
 
-// parseName returns a name that can be printed: an error for control characters, such as those of terminal
-// escape codes, and for bytes that are not UTF-8.
+// parseName returns the text, or an error if it contains control characters, such as terminal escape
+// codes, or bytes that are not UTF-8.
 func parseName(source, text string) (string, error) {
 	if !isPrintable(text) {
 		return "", parseError(source, text, "it has a control character, or bytes that are not UTF-8", "remove them")
