@@ -279,7 +279,7 @@ func (r CloudTPU) queuedResource(ctx context.Context, c *Cluster) ([]string, err
 	var all []string
 	for i, n := range nodes {
 		if n.AcceleratorType != nodes[0].AcceleratorType || len(n.Endpoints) != len(nodes[0].Endpoints) {
-			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %s with %d workers", i,
+			return nil, parseError(full, n.AcceleratorType, fmt.Sprintf("slice %d differs from slice 0, %q with %d workers", i,
 				nodes[0].AcceleratorType, len(nodes[0].Endpoints)), "all slices of a job must be equal")
 		}
 		hosts, addresses, err := r.workers(n)

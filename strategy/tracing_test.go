@@ -31,7 +31,7 @@ import (
 // No call is forgotten: a new one has no line, and this says so.
 func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 	var all []string
-	for _, dir := range []string{".", "eager", "feed", "fit", "nest", "train", "stepfile", "../compat/contrib", "../compat/v1"} {
+	for _, dir := range []string{".", "eager", "feed", "nest", "train", "stepfile", "../fit", "../compat/contrib", "../compat/v1"} {
 		all = append(all, tracingNames(t, filepath.FromSlash(dir))...)
 	}
 	all = slices.DeleteFunc(all, func(name string) bool {
