@@ -17,9 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// The step is compiled for a slice of 16 chips that need not be here. libtpu has
-// to be installed, and its variables set before it is loaded: see
-// system.Describe.
+// The step is compiled for a described slice of 16 chips. libtpu must be installed, and its
+// environment variables must be set before it is loaded: see system.Describe.
 func ExampleNewAheadOfTime() {
 	ctx := context.Background()
 	slice, err := system.Describe(ctx, "v5e:4x4", system.DescribeOptions{})
@@ -42,7 +41,7 @@ func ExampleNewAheadOfTime() {
 	if err != nil {
 		panic(err)
 	}
-	// Shapes of the whole batch stand for its tensors.
+	// Shapes of the complete batch replace its tensors.
 	compiled, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 1024, 512), shapes.Make(dtypes.Float32, 1024, 1))
 	if err != nil {
 		panic(err) // a *strategy.MemoryError if it does not fit

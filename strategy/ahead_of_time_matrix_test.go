@@ -28,7 +28,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// classifierRules and classifier are a hidden layer of 512, split by columns and
+// classifierRules and classifier are a model with a hidden layer of 512, split first by columns and
 // then by rows, and ten classes.
 func classifierRules(p int) logical.Rules {
 	return logical.Rules{
@@ -96,10 +96,10 @@ func TestAOTLargeStepsCompileForEveryGenerationOnOneHostAndMany(t *testing.T) {
 	}
 }
 
-// TestAOTLargeOurPartHardlyGrowsWithTheSlice compares tracing, lowering and reporting
-// for 8 and for 4096 chips, without the calls of the plugin that they make, and all
-// of the time with the compiler's alone. On a machine that others use too, the two are
-// compared within each round, and the median of the rounds counts.
+// TestAOTLargeOurPartHardlyGrowsWithTheSlice compares the time of tracing, lowering and reporting
+// for 8 and for 4096 chips, without the plugin calls, and the total time with the compiler's time.
+// Because other work may run on the machine, the times are compared within each round, and the test
+// uses the median of the rounds.
 func TestAOTLargeOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	plugintest.Large(t)
 	if !plugintest.TPUChild(t) {
@@ -121,14 +121,14 @@ func TestAOTLargeOurPartHardlyGrowsWithTheSlice(t *testing.T) {
 	assert.LessOrEqual(t, large.ratio, 1.3)
 }
 
-// timed is a step and the least times of its making in the last round.
+// timed is a step and the minimum times of its phases in the last round.
 type timed struct {
 	strat    *strategy.TPUStrategy
 	compiled *strategy.CompiledStep
-	// ratio is all of the time over the compiler's.
+	// ratio is the total time divided by the compiler's time.
 	ratio float64
-	// told answers what the plugin answers of the compiled step, from a record: what a
-	// report of it takes is ours.
+	// told replays the plugin's recorded answers about the compiled step, so that the time of a
+	// report excludes the plugin.
 	told                           strategy.CompiledStep
 	assigning, lowering, reporting time.Duration
 }
@@ -155,7 +155,7 @@ func newTimed(t *testing.T, name string) *timed {
 	return m
 }
 
-// measure takes each time anew, as the least of many.
+// measure measures each time again, as the minimum of many runs.
 func (m *timed) measure(t *testing.T) {
 	t.Helper()
 	m.assigning, m.lowering, m.reporting = time.Hour, time.Hour, time.Hour
@@ -184,7 +184,7 @@ func (m *timed) measure(t *testing.T) {
 	})
 }
 
-// ours is what tracing, lowering and reporting take without the plugin.
+// ours returns the time of tracing, lowering and reporting without the plugin.
 func (m *timed) ours() time.Duration { return m.lowering + m.reporting }
 
 func (m *timed) String() string {
@@ -192,7 +192,7 @@ func (m *timed) String() string {
 		m.strat.Slice().Facts().Name, m.assigning, m.lowering, m.reporting, m.ours(), m.ratio)
 }
 
-// meshNumbers are the parts of a module's text that depend on its mesh.
+// meshNumbers match the numbers in a module's text that depend on its mesh.
 var meshNumbers = regexp.MustCompile(`(?m)^#replica_groups = .*$|mhlo\.num_partitions = \d+|sdy\.mesh @mesh = .*`)
 
 func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
@@ -209,7 +209,7 @@ func TestAOTTextIsTheSameForCPUAndTPU(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(cpuStep.Module.Text), string(tpuStep.Module.Text))
 
-	// Another mesh changes the sizes of the mesh and nothing in the step.
+	// Another mesh only changes the sizes of the mesh in the step.
 	wide := strategytest.Ahead(t, "v5e:4x4", strategy.Options{LogicalDevices: 2, Variables: strategytest.AnnotatedRules(2)})
 	wideX, wideY := strategytest.BatchShapes(32 * 4)
 	wideStep, err := strategytest.AnnotatedStep(wide).Compiled(ctx, wideX, wideY)

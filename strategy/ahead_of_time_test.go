@@ -97,7 +97,7 @@ func TestAOTAClosedSliceTakesNoStrategy(t *testing.T) {
 	assert.EqualError(t, err, "strategy: new ahead of time: system: the slice is closed; create a new one with Describe")
 }
 
-// A nest function of shapes is compiled for a slice that is not there.
+// A nest function with shapes as arguments is compiled for a described slice.
 func TestAOTNestsOfShapes(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

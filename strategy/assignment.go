@@ -11,8 +11,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// assignmentOf builds an assignment of the wanted size, by slice where that is asked for, and where
-// the order of TensorFlow's assignment mixes the slices.
+// assignmentOf builds an assignment with the given numbers of replicas and logical devices. It
+// places replicas by slice if bySlice is set, or if TensorFlow's order would mix the slices.
 func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	assignment, err := blockwise(topology, replicas, logicalDevices, bySlice)
 	if err == nil && assignment.MixesSlices() {
@@ -23,8 +23,8 @@ func assignmentOf(topology tpu.Topology, replicas, logicalDevices int, bySlice b
 	return assignment, err
 }
 
-// blockwise builds an assignment: the block of a replica takes cores of a chip first, then
-// neighbors; by slice it stays within one.
+// blockwise builds an assignment in which the logical devices of a replica form a block: first the
+// cores of a chip, then neighboring chips. With bySlice a block is within one slice.
 func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool) (tpu.DeviceAssignment, error) {
 	if replicas < 0 || logicalDevices < 0 {
 		return tpu.DeviceAssignment{}, &OptionError{Option: "Replicas", Reason: fmt.Sprintf(
@@ -57,7 +57,7 @@ func blockwise(topology tpu.Topology, replicas, logicalDevices int, bySlice bool
 	return assignment, nil
 }
 
-// blocks lists the sizes of the blocks that divide a mesh.
+// blocks lists the sizes of the blocks that divide a mesh evenly.
 func blocks(mesh [4]int) string {
 	sizes := []int{1}
 	for _, length := range mesh {
@@ -80,8 +80,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// checkSlices holds an assignment against what was asked for of slices, and says where a replica's
-// logical devices are on several of them.
+// checkSlices returns an error if the assignment does not match the slice options. It logs a
+// warning if the logical devices of a replica are on several slices.
 func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Options) error {
 	if opts.BySlice && !assignment.BySlice() {
 		return &OptionError{Option: "BySlice", Reason: "the Assignment does not give each slice whole replicas, slice by slice; build it with tpu.AssignmentOptions.BySlice"}
@@ -100,7 +100,7 @@ func checkSlices(topology tpu.Topology, assignment tpu.DeviceAssignment, opts Op
 	return nil
 }
 
-// names are TensorFlow's names of the logical devices of a replica, and of its host.
+// names returns TensorFlow's names of the logical devices of a replica, and of its host.
 func (s *TPUStrategy) names(replica int) (devices []string, host string) {
 	job, platform := "worker", strings.ToUpper(s.machine.Platform())
 	if platform == "CPU" {
@@ -119,8 +119,9 @@ func (s *TPUStrategy) names(replica int) (devices []string, host string) {
 }
 
 // Devices returns the names of the devices of the variable's components, in replica order. A
-// component is named by one logical device of its replica, as in TensorFlow. The replica's other
-// logical devices hold a part or a copy of the variable, too: [Variable.Shards] lists all of them.
+// component has the name of one logical device of its replica, as in TensorFlow. The other logical
+// devices of the replica have a shard or a copy of the variable, too: [Variable.Shards] lists all
+// of them.
 func (v *Variable) Devices() []string {
 	names := make([]string, v.strategy.replicas)
 	for r := range names {
@@ -130,8 +131,8 @@ func (v *Variable) Devices() []string {
 	return names
 }
 
-// partitionsIn says, for each partition of a machine, which partition of another one is on its
-// device. It is false if one has none.
+// partitionsIn returns, for each partition of m, the partition of other on the same device. It
+// returns false if other does not have one of the devices.
 func partitionsIn(m, other *mesh.Machine) ([]int, bool) {
 	on := make(map[*pjrt.Device]int, len(other.All))
 	for e, device := range other.All {
@@ -145,5 +146,5 @@ func partitionsIn(m, other *mesh.Machine) ([]int, bool) {
 		}
 		all[d] = e
 	}
-	return all, len(all) > 0 // none ahead of time
+	return all, len(all) > 0 // empty ahead of time
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// A replica of 4 logical devices as a mesh of 2 x 2. The weights are split over one axis of it, and
-// each half is on 2 devices; the product is split over the other.
+// The 4 logical devices of a replica form a mesh of 2 x 2. The weights are split over one axis, so
+// each half is on 2 devices. The product is split over the other axis.
 func ExampleOptions_logicalAxes() {
 	ctx := context.Background()
 	sys := strategytest.OK(system.Open(ctx, system.Options{CPUDevices: 4}))

@@ -85,8 +85,7 @@ func TestTheAxisOfTheReplicasIsRefusedWhereNoVariableOfAStoreIs(t *testing.T) {
 	assert.ErrorContains(t, err, `rule 0 cuts dimension 1 over the replicas, and as state of "/up/dense/weights" it is dimension 0 of 8 over the replicas; let one rule reach both variables`)
 }
 
-// TestValuesOverNamedAxes makes, lays out anew and reads values that are split over some of the
-// axes.
+// TestValuesOverNamedAxes creates, reshards and reads values that are split over some of the axes.
 func TestValuesOverNamedAxes(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 8), strategy.Options{LogicalAxes: strategytest.Axes("model", "sequence")})
@@ -126,12 +125,12 @@ func TestValuesOverNamedAxes(t *testing.T) {
 		assert.Equal(t, float32(2*15), sum.Value().([][]float32)[3][3], "%s", c.a)
 		require.NoError(t, m.Close())
 	}
-	// Tensors of several shapes are padded to what the axes divide.
+	// Tensors with different shapes are padded to multiples of the axes.
 	ragged, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3, 4, 5}, []float32{6}}, logical.Over("sequence,model"))
 	require.NoError(t, err)
 	assert.Equal(t, []int{8}, ragged.Shape().Dimensions)
 	require.NoError(t, ragged.Close())
-	// What is laid out alike is not moved.
+	// Values with equal layouts are not copied.
 	m, err := s.Mirror(ctx, x, logical.SplitInto(2, 2))
 	require.NoError(t, err)
 	defer m.Close()
@@ -157,8 +156,9 @@ func TestAxesOfOneDeviceSplitNothing(t *testing.T) {
 	}
 }
 
-// TestProcessesReadPartsThatSeveralDevicesHold spreads a replica over processes, each of which has
-// every part of a tensor that is split over one axis, and not of one that is split over the other.
+// TestProcessesReadPartsThatSeveralDevicesHold uses a replica over several processes. Each process
+// has every shard of a tensor that is split over one axis, but not of a tensor that is split over
+// the other.
 func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	x := []float32{1, 2, 3, 4}
@@ -166,7 +166,7 @@ func TestProcessesReadPartsThatSeveralDevicesHold(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, opts, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		for _, c := range []struct {
 			over string
-			here bool // every process has all parts
+			here bool // every process has all shards
 		}{{"sequence", true}, {"model", false}, {"model,sequence", false}} {
 			m, err := s.Mirror(ctx, x, logical.Over(c.over))
 			if err != nil {

@@ -24,13 +24,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// column is a batch of n rows of one number.
+// column returns a batch of n rows with one number.
 func column(n int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(make([]float32, n), n, 1)
 }
 
-// fedRows are the replicas' parts of the first element of a dataset whose components have the given
-// numbers of rows.
+// fedRows returns the replicas' shares of the first element of a dataset whose components have the
+// given numbers of rows.
 func fedRows(t *testing.T, s *strategy.TPUStrategy, rows ...int) (args []any) {
 	t.Helper()
 	element := func(more int) input.Dataset {
@@ -40,7 +40,7 @@ func fedRows(t *testing.T, s *strategy.TPUStrategy, rows ...int) (args []any) {
 		}
 		return input.FromElements(input.Tuple(leaves...))
 	}
-	d, err := feed.Distribute(s, element(0).Concatenate(element(8)), feed.DistributeOptions{}) // batches, as their sizes differ
+	d, err := feed.Distribute(s, element(0).Concatenate(element(8)), feed.DistributeOptions{}) // batches of different sizes
 	require.NoError(t, err)
 	it, err := feed.Iterate(t.Context(), s, d)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func fedRows(t *testing.T, s *strategy.TPUStrategy, rows ...int) (args []any) {
 	return next.([]any)
 }
 
-// On 8 replicas a part of y has one row, which broadcasts over the two rows of a part of x.
+// On 8 replicas a share of y has one row, which broadcasts over the two rows of a share of x.
 func TestSplitArgumentsHaveTheSameNumberOfRows(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {4, 2}, {8, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		ctx := t.Context()
@@ -115,7 +115,7 @@ func TestSplitArgumentsHaveTheSameNumberOfRows(t *testing.T) {
 	})
 }
 
-// What is not a batch has as many rows as it wants.
+// Arguments that are not batches may have any number of rows.
 func TestArgumentsBesideABatch(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {8, 1}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		ctx := t.Context()
@@ -139,12 +139,13 @@ func TestArgumentsBesideABatch(t *testing.T) {
 		_, err = f.Run(ctx, stacked, table)
 		require.NoError(t, err)
 
-		// Nodes and edges of a graph differ in number.
+		// A graph has different numbers of nodes and edges.
 		free := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },
 			strategy.FunctionOptions{SplitBatch: true, UnequalRows: true})
 		_, err = free.Run(ctx, column(16), column(8))
 		require.NoError(t, err)
-		// The whole argument goes to each replica, and one component of a batch alone goes to a step.
+		// Each replica receives the complete argument; a step may also receive one component of a
+		// batch alone.
 		whole := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
 		_, err = whole.Run(ctx, column(16), column(8))
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestArgumentsBesideABatch(t *testing.T) {
 	})
 }
 
-// Replicas that hold different rows of two arguments pair the wrong ones.
+// If the replicas have different rows of two arguments, the step would combine the wrong rows.
 func TestRaggedArgumentsHaveTheSameRowsOnEachReplica(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	f := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in },

@@ -11,26 +11,26 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// Binding is a function with its arguments fixed, for a loop that launches one program again and
-// again: a launch looks nothing up and allocates nothing, and overwrites the results of the launch
-// before. A Binding is safe for concurrent use; launches take turns.
+// Binding is a function with fixed arguments, for a loop that launches one program repeatedly. A
+// launch performs no lookups and no allocations, and overwrites the results of the previous launch.
+// A Binding is safe for concurrent use; launches are serialized.
 type Binding struct {
 	program *program
 
-	// The rest is guarded by the strategy's launch lock.
-	arguments  []Value // the arguments: a value that nobody holds is collected
-	own        int     // how many of them are not borrowed from other strategies
-	made       copies  // those that are closed with the Binding
+	// The strategy's launch lock guards the fields below.
+	arguments  []Value // keeps the arguments from being garbage collected
+	own        int     // number of arguments that are not borrowed from other strategies
+	made       copies  // copies that Close closes
 	results    []Value
-	columns    [][]*pjrt.Buffer // of the results, by result, then device
+	columns    [][]*pjrt.Buffer // buffers of the arguments, by argument, then device
 	args, outs [][]*pjrt.Buffer
 	generation int
 	closed     bool
 }
 
-// Bind compiles the function for these arguments and fixes them. Bind copies host arguments now,
-// and values that come in another layout than the function's; Close releases these copies. Other
-// values stay the caller's, who keeps them open as long as the Binding is launched.
+// Bind compiles the function for these arguments and returns a Binding. Bind copies host arguments,
+// and values with another layout than the function's; Close releases these copies. The caller keeps
+// ownership of other values and must keep them open while the Binding is in use.
 func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	if err := RefuseTracing(ctx, "binding "+f.opts.Name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (f *Function) Bind(ctx context.Context, args ...any) (*Binding, error) {
 	return b, nil
 }
 
-// bind lays out the launch of the values' program over them.
+// bind prepares the launches of the values' program.
 func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	p, err := f.program(ctx, values, toRun)
 	if err != nil {
@@ -74,14 +74,14 @@ func (f *Function) bind(ctx context.Context, values []Value) (*Binding, error) {
 	return b, nil
 }
 
-// layout arranges the matrices anew, keeping the results.
+// layout updates the argument and result matrices, and keeps the results.
 func (b *Binding) layout(results [][]*pjrt.Buffer) {
 	b.args, b.outs = b.program.matrix(b.program.variables, b.columns, results)
 	b.generation = b.program.function.strategy.generation
 }
 
-// Launch runs the function once and returns when the work is under way. It overwrites the results
-// of the launch before. The context bounds the wait for a turn.
+// Launch runs the function once and returns when the work is enqueued. It overwrites the results of
+// the previous launch. If a guard of a training step returns an error, Launch returns it.
 func (b *Binding) Launch(ctx context.Context) error {
 	if Tracing(ctx) {
 		return RefuseTracing(ctx, "launching "+b.program.function.opts.Name, fault.InsteadOfRunning)
@@ -94,14 +94,14 @@ func (b *Binding) Launch(ctx context.Context) error {
 	s := b.program.function.strategy
 	s.machine.Launch.Lock()
 	err := b.run(ctx)
-	s.machine.Launch.Unlock() // not deferred: that costs a tenth of a short launch's own part
+	s.machine.Launch.Unlock() // not deferred: a defer costs a tenth of the overhead of a short launch
 	if guard := b.program.function.guard; guard != nil && err == nil {
 		return guard.Launched(ctx, b.program.function)
 	}
 	return err
 }
 
-// borrow brings what other strategies' variables hold now.
+// borrow copies the current values of other strategies' variables.
 func (b *Binding) borrow(ctx context.Context) error {
 	fresh, err := b.program.borrow(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (b *Binding) run(ctx context.Context) error {
 	if b.generation != s.generation {
 		b.layout(b.resultColumns())
 	}
-	// Buffers of an earlier launch are closed, so that this one fills them again.
+	// The buffers of an earlier launch are closed, so that this launch reuses them.
 	for j := range p.results {
 		for d := range b.outs {
 			if old := b.outs[d][j]; old != nil {
@@ -159,15 +159,15 @@ func (b *Binding) run(ctx context.Context) error {
 	return nil
 }
 
-// letGo answers whether a launch failed because somebody reads a result of the one before. The
-// results are left to the readers then, and others take their place.
+// letGo reports whether a launch failed because a reader uses a result of the previous launch. In
+// that case it leaves the results to the reader, and the next launch creates new ones.
 func (b *Binding) letGo(err error) bool {
 	var wrong *pjrt.ArgumentError
 	if b.results == nil || !errors.Is(err, pjrt.ErrBusy) || !errors.As(err, &wrong) || !wrong.Result || wrong.Index >= b.program.results {
 		return false
 	}
 	for _, v := range b.results {
-		_ = v.Close() // it is closed; this ends the strategy's hold
+		_ = v.Close() // already closed; this unregisters it from the strategy
 	}
 	b.results = nil
 	for d := range b.outs {
@@ -176,7 +176,7 @@ func (b *Binding) letGo(err error) bool {
 	return true
 }
 
-// adopt makes values of the first launch's results. Later launches refill the same buffers.
+// adopt creates values for the results of the first launch. Later launches reuse the buffers.
 func (b *Binding) adopt() error {
 	for j, column := range b.resultColumns() {
 		v, err := b.program.result(j, column, b.arguments)
@@ -196,7 +196,7 @@ func (b *Binding) resultColumns() [][]*pjrt.Buffer {
 	return columns
 }
 
-// setColumn points an argument of the function at other buffers.
+// setColumn replaces the buffers of an argument of the function.
 func (b *Binding) setColumn(argument int, buffers mesh.Buffers) {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()
@@ -219,8 +219,8 @@ func (b *Binding) setColumn(argument int, buffers mesh.Buffers) {
 // launchLock returns the lock that guards a Binding.
 func (b *Binding) launchLock() *sync.Mutex { return &b.program.function.strategy.machine.Launch }
 
-// Results returns the results of the latest launch, and none before the first launch. They stay the
-// Binding's: the next launch overwrites them, and Close closes them.
+// Results returns the results of the latest launch, or nil before the first launch. The Binding
+// owns them: the next launch overwrites them, and Close closes them.
 func (b *Binding) Results() []Value {
 	b.launchLock().Lock()
 	defer b.launchLock().Unlock()

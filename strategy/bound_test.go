@@ -24,7 +24,7 @@ func TestABoundHoldsItsArguments(t *testing.T) {
 	bind := func() *strategy.Binding {
 		v, err := strat.Mirror(ctx, tensors.FromValue([]float32{1, 2}), logical.Annotation{})
 		require.NoError(t, err)
-		b, err := f.Bind(ctx, v) // nothing but the Binding knows v from here on
+		b, err := f.Bind(ctx, v) // only the Binding references v from here on
 		require.NoError(t, err)
 		return b
 	}
@@ -39,7 +39,7 @@ func TestABoundHoldsItsArguments(t *testing.T) {
 	assert.Equal(t, []float32{2, 3}, got.Value())
 }
 
-// A reader that still holds the loss of a step does not keep the next from running.
+// A reader that still uses the loss of a step does not prevent the next run.
 func TestAResultThatIsBeingReadDoesNotStopTheNextLaunch(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.New(t, 2, 2)

@@ -13,19 +13,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Compilation describes a compilation that is under way, for [Options.Compiling].
+// Compilation describes a compilation in progress, for [Options.Compiling].
 type Compilation struct {
 	// Name is the name of the step function.
 	Name string
 	// TextBytes is the size of the step's StableHLO text.
 	TextBytes int
-	// Replicas and LogicalDevices are the numbers that the step is compiled for.
+	// Replicas and LogicalDevices are the numbers of replicas and of logical devices per replica.
 	Replicas, LogicalDevices int
-	// Passed is the time since the compiler began.
+	// Passed is the time since the start of the compilation.
 	Passed time.Duration
 }
 
-// String describes the compilation in one line, for a person.
+// String describes the compilation in one line.
 func (c Compilation) String() string {
 	size := fmt.Sprintf("%.1f kB", float64(c.TextBytes)/1e3)
 	if c.TextBytes >= 1e6 {
@@ -35,7 +35,7 @@ func (c Compilation) String() string {
 		c.Name, c.Replicas, c.LogicalDevices, c.Passed.Round(time.Second), size)
 }
 
-// goesOn returns what is told of compilations that take long, or nil.
+// goesOn returns the callback for long compilations, or nil.
 func (o *Options) goesOn() func(mesh.Compilation) {
 	switch {
 	case o.Compiling != nil:
@@ -49,14 +49,13 @@ func (o *Options) goesOn() func(mesh.Compilation) {
 	return nil
 }
 
-// phases tells of the stages of one step's program.
+// phases reports the phases of building one step's program.
 type phases struct {
 	tell func(phase.Phase)
 	now  phase.Phase
 }
 
-// phases returns what tells of the making of a step's program. It may be nil, and its methods be
-// called all the same.
+// phases returns the reporter for one program. It may be nil; its methods accept a nil receiver.
 func (f *Function) phases() *phases {
 	s := f.strategy
 	if s.opts.Phases == nil || f.opts.own {
@@ -86,15 +85,16 @@ func (p *phases) done(err error) {
 	}
 }
 
-// NewAheadOfTime returns a strategy over a slice that is described and need not be at hand. Steps
-// are traced, lowered and compiled as on a live system, for the slice's real coordinates. A call
-// that needs the devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables get no
-// first values and arguments no contents, so that a model may be larger than this machine. Instead
-// of a host tensor an argument may be its shape, a [shapes.Shape] of the whole batch.
+// NewAheadOfTime returns a strategy for a described slice, whose devices need not be available.
+// Steps are traced, lowered and compiled as on a live system, for the slice's real coordinates. A
+// call that needs the devices, such as [Function.Run], returns [ErrAheadOfTime]. Variables have no
+// initial values and arguments no contents, so a model may be larger than the memory of this host.
+// A [shapes.Shape] of the complete batch may replace a host tensor.
 //
-// [Function.Compiled] returns the compiled step, and train.Step.Compiled that of a training step.
-// Where the program does not fit into the memory of a device, they return a [*MemoryError]. The
-// slice stays the caller's: close the strategy before it. Errors are those of [New].
+// [Function.Compiled] returns the compiled step, and train.Step.Compiled a compiled training step.
+// If the program does not fit into the memory of a device, they return a [*MemoryError]. The caller
+// keeps ownership of the slice: close the strategy before the slice. NewAheadOfTime returns the
+// same errors as [New].
 func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 	if slice == nil {
 		return nil, fault.New(errkind.ValueError, "new ahead of time", "see the error of system.Describe", "there is no slice: it is nil")
@@ -115,7 +115,7 @@ func NewAheadOfTime(slice *system.Slice, opts Options) (*TPUStrategy, error) {
 // a system.
 func (s *TPUStrategy) Slice() *system.Slice { return s.slice }
 
-// abstract is a value without contents, in the place of a batch, or of a value that is not split.
+// abstract returns a value without contents, for a batch or for a value that is not split.
 func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
 	dims, _, err := b.shareLayout(shape, split)
 	if err != nil {
@@ -124,8 +124,8 @@ func (b batchShare) abstract(shape shapes.Shape, split bool) (Value, error) {
 	return b.newValue(split, shape.DType, dims, b.annotation, nil)
 }
 
-// shareLayout is the shape of a replica's part of a batch, or of a value that is not split, and how
-// it lies on the devices.
+// shareLayout returns the dimensions of a replica's share of a batch, or of a value that is not
+// split, and its layout.
 func (b batchShare) shareLayout(shape shapes.Shape, split bool) (dims []int, l *mesh.Layout, err error) {
 	if !shape.Ok() {
 		return nil, nil, fault.New(errkind.ValueError, "shape of an argument", "give the shape of the whole batch, of known dimensions", "%s is no shape of a tensor", shape)

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// slowCompiler holds each compilation until it may go on.
+// slowCompiler blocks each compilation until it is released.
 type slowCompiler struct {
 	begun atomic.Int64
 	goOn  chan struct{}
@@ -39,7 +39,7 @@ func slowStrategy(t *testing.T) (*strategy.TPUStrategy, *slowCompiler) {
 	return s, compiler
 }
 
-// run runs f until its compilation has begun, and then gives up.
+// run runs f until its compilation has started, and then cancels the context.
 func (c *slowCompiler) run(f *strategy.Function) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *slowCompiler) run(f *strategy.Function) error {
 	return err
 }
 
-// Deadlines that are shorter than a compilation cost tries, not compilations.
+// Deadlines that are shorter than a compilation cause repeated calls, but only one compilation.
 func TestACompilationOutlivesItsDeadline(t *testing.T) {
 	s, compiler := slowStrategy(t)
 	f := s.Function(double, strategy.FunctionOptions{})
@@ -76,7 +76,7 @@ func TestACompilationOutlivesItsDeadline(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A caller does not wait for another's compilation longer than its own context.
+// A caller's own context bounds its wait for a compilation of another caller.
 func TestAWaitForAnotherCompilationIsBounded(t *testing.T) {
 	s, compiler := slowStrategy(t)
 	f := s.Function(double, strategy.FunctionOptions{})
@@ -94,8 +94,7 @@ func TestAWaitForAnotherCompilationIsBounded(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Functions with the same module share a compilation under way, and have a program
-// each.
+// Functions with the same module share a compilation in progress, but have separate programs.
 func TestFunctionsOfOneModuleHaveAProgramEach(t *testing.T) {
 	s, compiler := slowStrategy(t)
 	var wait sync.WaitGroup
@@ -114,7 +113,7 @@ func TestFunctionsOfOneModuleHaveAProgramEach(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A compilation that nobody waits for any more is ended by Close.
+// Close abandons a compilation that no caller waits for.
 func TestCloseEndsACompilationUnderWay(t *testing.T) {
 	s, compiler := slowStrategy(t)
 	require.ErrorIs(t, compiler.run(s.Function(double, strategy.FunctionOptions{})), context.Canceled)

@@ -19,7 +19,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// twoSlices are 8 CPU devices that stand for two slices of 2x2 chips.
+// twoSlices returns 8 CPU devices that represent two slices of 2x2 chips.
 func twoSlices(t *testing.T) *system.System {
 	sys, err := system.Open(context.Background(), system.Options{CPUDevices: 8, CPUSlices: 2, MeshShape: []int{4, 2, 1, 1}, Plugin: plugintest.Path(t, "cpu")})
 	require.NoError(t, err)
@@ -83,8 +83,9 @@ func TestAReplicaThatSpansSlicesIsSaidAndBySliceRefusesIt(t *testing.T) {
 	assert.Equal(t, "BySlice", wrong.Option)
 }
 
-// TestReplicasDoNotMixSlices: where TensorFlow's order would, they are slice by slice, and an
-// Assignment that mixes them is refused where the replicas share out state.
+// TestReplicasDoNotMixSlices checks that replicas are placed by slice if TensorFlow's order would
+// mix the slices. An Assignment that mixes slices is an error if state is sharded over the
+// replicas.
 func TestReplicasDoNotMixSlices(t *testing.T) {
 	sys := twoSlices(t)
 	mixed, err := tpu.BuildDeviceAssignment(sys.Topology(), tpu.AssignmentOptions{ComputationShape: []int{1, 1, 1, 1}, Replicas: 8})
@@ -107,7 +108,7 @@ func TestReplicasDoNotMixSlices(t *testing.T) {
 	assert.ErrorContains(t, err, "set BySlice")
 }
 
-// What logical devices say to each other stays within a slice; only the sum of the gradients crosses.
+// Logical devices communicate within a slice; only the sum of the gradients crosses slices.
 func TestAOTBySliceOnlyGradientsCrossTheNetwork(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

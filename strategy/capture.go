@@ -13,22 +13,22 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// capture is a variable that a step touched while it was traced: an argument of its program, and a
-// result of it once it is written.
+// capture is a variable that a step uses: an argument of its program, and also a result if the step
+// writes it.
 type capture struct {
 	variable *Variable
 	name     string
 	now      *graph.Node // the variable's value at this point of the trace
 	changed  bool
-	// first is the value that the step began with.
+	// first is the value at the start of the step.
 	first *graph.Node
-	// wrote is called with each value that is written, if somebody follows them.
+	// wrote, if not nil, is called with each written value.
 	wrote func(x *graph.Node)
-	// borrowed is set for a variable of another strategy, whose value each run copies.
+	// borrowed is set for a variable of another strategy, whose value is copied for each run.
 	borrowed bool
 }
 
-// capture returns the step's hold of a variable, which begins at the first touch.
+// capture returns the step's capture of a variable, and creates it at the first use.
 func (rc *ReplicaContext) capture(op string, v *Variable) *capture {
 	rc.requireTracing(op)
 	if v == nil {
@@ -80,22 +80,22 @@ func (rc *ReplicaContext) capturedAs(name string) *capture {
 }
 
 // Read returns the variable in the replica: the replica's own component of an [OnRead] variable,
-// without communication, and the value that all replicas share of an [OnWrite] variable. Read sees
-// the writes before it in the step. The variable becomes an argument of the step; a step that
-// writes the variable gives the variable's memory to the new value.
+// without communication, or the common value of an [OnWrite] variable. Read returns the value of
+// the last write before it in the step. The variable becomes an argument of the step; a step that
+// writes the variable reuses its memory for the new value.
 //
-// A closure of the step, the body of [graph.While] or a branch of [graph.If], may use a variable that
-// the step read before it. It cannot write variables: return the value, and write it after the loop
-// or the branch. Otherwise Read panics with [ErrContext]. Layers of loop.Layers and blocks of
-// remat.Block read and write variables as the step does.
+// A closure of the step, the body of [graph.While] or a branch of [graph.If], may use a variable
+// that the step read before. Otherwise Read panics with [ErrContext]. A closure cannot write
+// variables: return the value, and write it after the loop or the branch. Layers of loop.Layers and
+// blocks of remat.Block read and write variables like the step.
 //
 // A variable of another strategy can be read, but not written, if the other strategy has all
-// devices of this one: each run copies its value across replicas, on the devices. Otherwise Read
+// devices of this one: each run copies its cross-replica value on the devices. Otherwise Read
 // panics with [ErrOtherStrategy].
 func (rc *ReplicaContext) Read(v *Variable) *graph.Node { return rc.capture("Read", v).now }
 
-// ReadAcross returns the variable's value across replicas: the components of an [OnRead] variable
-// combined as its aggregation says, by one all-reduce; the value of an [OnWrite] variable as it is.
+// ReadAcross returns the variable's cross-replica value: the components of an [OnRead] variable
+// combined by its aggregation, with one all-reduce, or the value of an [OnWrite] variable.
 func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 	c := rc.capture("ReadAcross", v)
 	rc.inReplica("ReadAcross")
@@ -105,26 +105,28 @@ func (rc *ReplicaContext) ReadAcross(v *Variable) *graph.Node {
 	return rc.combine(v.aggregation, c.now)
 }
 
-// Assign gives the variable a new value and returns that value: TensorFlow's assign in a replica. x
-// is a node or a host value of the variable's shape.
+// Assign sets the variable to a new value and returns that value: TensorFlow's assign in a replica.
+// x is a node or a host value with the variable's shape.
 //
-// The write of an [OnRead] variable is the replica's own. The write of an [OnWrite] variable is
-// aggregated over the replicas by one all-reduce in the step, as the variable's aggregation says;
-// without an aggregation Assign panics with an [*Error] of kind ValueError, unless
-// [VariableOptions.LocalWrites] allows the write. A host value is one value, not one for each
-// replica: its SUM is an error, its MEAN is the value. A Go number takes the dtype of a scalar
-// variable; a number that does not fit the dtype, such as 2.5 or 1e10 for an Int32, is an [*Error].
+// A write to an [OnRead] variable changes the replica's own component. A write to an [OnWrite]
+// variable is aggregated over the replicas by the variable's aggregation, with one all-reduce in
+// the step; without an aggregation Assign panics with an [*Error] of kind ValueError, unless
+// [VariableOptions.LocalWrites] allows the write. A host value is one value for all replicas: its
+// SUM is an error, its MEAN is the value. A Go number is converted to the dtype of a scalar
+// variable; a number that the dtype cannot represent, such as 2.5 or 1e10 for an Int32, is an
+// [*Error].
 func (rc *ReplicaContext) Assign(v *Variable, x any) *graph.Node {
 	return rc.write("Assign", v, x, func(_, x *graph.Node) *graph.Node { return x })
 }
 
-// AssignAdd adds to the variable, like [ReplicaContext.Assign]: x is aggregated, then added. It is
-// TensorFlow's assign_add in a replica.
+// AssignAdd adds x to the variable, like [ReplicaContext.Assign]: x is aggregated, then added. It
+// is TensorFlow's assign_add in a replica.
 func (rc *ReplicaContext) AssignAdd(v *Variable, x any) *graph.Node {
 	return rc.write("AssignAdd", v, x, graph.Add)
 }
 
-// AssignSub subtracts from the variable, like [ReplicaContext.AssignAdd]: TensorFlow's assign_sub.
+// AssignSub subtracts x from the variable, like [ReplicaContext.AssignAdd]: TensorFlow's
+// assign_sub.
 func (rc *ReplicaContext) AssignSub(v *Variable, x any) *graph.Node {
 	return rc.write("AssignSub", v, x, graph.Sub)
 }
@@ -137,14 +139,14 @@ func (rc *ReplicaContext) write(op string, v *Variable, x any, apply func(old, x
 	return rc.set(op, c, rc.aggregate(op, v, x), apply)
 }
 
-// own refuses to write another strategy's variable.
+// own panics if the variable belongs to another strategy, for writes.
 func (c *capture) own(op string) {
 	if c.borrowed {
 		panic(fault.OtherStrategy(op, fmt.Sprintf("variable %q", c.variable.path)))
 	}
 }
 
-// set writes x, which is aggregated already.
+// set writes x, which is already aggregated.
 func (rc *ReplicaContext) set(op string, c *capture, x *graph.Node, apply func(old, x *graph.Node) *graph.Node) *graph.Node {
 	c.own(op)
 	if !x.Shape().Equal(c.now.Shape()) {
@@ -154,7 +156,7 @@ func (rc *ReplicaContext) set(op string, c *capture, x *graph.Node, apply func(o
 	return c.write(apply(c.now, x))
 }
 
-// write makes x the variable's value at this point of the trace.
+// write sets the variable's value at this point of the trace.
 func (c *capture) write(x *graph.Node) *graph.Node {
 	c.now, c.changed = x, true
 	if c.wrote != nil {
@@ -163,16 +165,16 @@ func (c *capture) write(x *graph.Node) *graph.Node {
 	return x
 }
 
-// writesInMain refuses a write whose result the step's other ops cannot see.
+// writesInMain panics in a loop body or a branch, whose writes the rest of the step could not read.
 func (rc *ReplicaContext) writesInMain(op string) {
 	if !rc.inMain() {
 		panic(&Error{Match: ErrContext, Op: "strategy: " + op, Reason: "called inside a loop body or a branch of the step", Hint: "return the value from there and write it after"})
 	}
 }
 
-// node makes a node of an operand: of a variable its value in the replica, of a variable's
-// component that replica's for all, of a host value a constant, of v's dtype if it is a number.
-// host says that it is one value, not one for each replica.
+// node returns a node for an operand: the value of a variable in the replica, the component of a
+// variable, or a constant for a host value. A number is converted to the dtype of v. host reports
+// that the value is one for all replicas.
 func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.Node, host bool) {
 	switch {
 	case o.node != nil:
@@ -202,7 +204,7 @@ func (rc *ReplicaContext) node(op string, v *Variable, o operand) (node *graph.N
 	return graph.ConstTensor(rc.graph, t), true
 }
 
-// aggregate combines the replicas' values of a write as the variable says.
+// aggregate combines the replicas' values of a write by the variable's aggregation.
 func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 	node, host := rc.node(op, v, operandOf(x))
 	if v.synchronization == OnRead {
@@ -220,16 +222,16 @@ func (rc *ReplicaContext) aggregate(op string, v *Variable, x any) *graph.Node {
 		}
 	default:
 		if host {
-			return node // the same on every replica
+			return node // equal on all replicas
 		}
 	}
 	return rc.combine(v.aggregation, node)
 }
 
-// combine aggregates a value of each replica.
+// combine aggregates replica-varying x.
 func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.Node {
 	if a == AggregateFirst {
-		return rc.first(x) // of any dtype: it is moved, not summed
+		return rc.first(x) // any dtype is possible, because x is not summed
 	}
 	if err := reducible(rc.strategy, x.DType()); err != nil {
 		panic(err)
@@ -241,7 +243,7 @@ func (rc *ReplicaContext) combine(a VariableAggregation, x *graph.Node) *graph.N
 	return allReduce(reduction, x, rc.strategy.replicas)
 }
 
-// first returns replica 0's x.
+// first returns x of replica 0.
 func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	if rc.strategy.replicas == 1 {
 		return x
@@ -249,7 +251,7 @@ func (rc *ReplicaContext) first(x *graph.Node) *graph.Node {
 	return rc.of(constant(rc.graph, dtypes.Int32, 0), x)
 }
 
-// of returns a replica's x, with its bits.
+// of returns x of a replica, bit for bit.
 func (rc *ReplicaContext) of(replica, x *graph.Node) *graph.Node {
 	here := graph.Equal(rc.ReplicaIDInSyncGroup(), replica)
 	if x.DType() == dtypes.Bool {
@@ -268,8 +270,8 @@ func (rc *ReplicaContext) inReplica(op string, nodes ...*graph.Node) {
 	}
 }
 
-// A region holds a captured variable: what a layer or a block writes to it leaves the region as a
-// result.
+// A region, which is a layer or a block, returns the values that it writes to captured variables as
+// results.
 var _ region.StepVariable = (*capture)(nil)
 
 // Name implements region.StepVariable.
@@ -287,10 +289,10 @@ func (c *capture) Set(x *graph.Node) {
 	c.changed = x != c.first
 }
 
-// PerReplica reports whether each replica has its own.
+// PerReplica reports whether the components of the variable may differ.
 func (c *capture) PerReplica() bool { return c.variable.perReplica() }
 
-// capturedVariables lists the variables that the step met.
+// capturedVariables lists the variables that the step uses.
 func (rc *ReplicaContext) capturedVariables() []region.StepVariable {
 	all := make([]region.StepVariable, len(rc.captured))
 	for i, c := range rc.captured {

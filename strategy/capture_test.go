@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// A branch sees what the step has: it names itself what it cannot do.
+// A branch reads the step's variables; the error names an operation that a branch cannot do.
 func TestBranchesOfAStepUseWhatWasThereBefore(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2})
@@ -86,7 +86,7 @@ func TestReplicasWriteVariablesInTheStep(t *testing.T) {
 		n := s.NumReplicasInSync()
 		for _, c := range []struct {
 			opts strategy.VariableOptions
-			want func(r int) float32 // of 10 after += id+1
+			want func(r int) float32 // starting from 10, after += id+1
 		}{
 			{strategy.VariableOptions{Aggregation: strategy.AggregateSum}, func(int) float32 { return 10 + float32(n*(n+1)/2) }},
 			{strategy.VariableOptions{Aggregation: strategy.AggregateMean}, func(int) float32 { return 10 + float32(n+1)/2 }},

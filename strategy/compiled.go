@@ -19,27 +19,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// CompiledStep describes a compiled step. Program and Executable stay the strategy's: do not close
+// CompiledStep describes a compiled step. The strategy owns Program and Executable: do not close
 // them.
 type CompiledStep struct {
 	// Name is the name of the step function.
 	Name string
-	// Module is the step as it was given to the compiler.
+	// Module is the step that was passed to the compiler.
 	Module *spmd.Module
-	// Program is the compiled program: its memory, its cost and its text.
+	// Program is the compiled program, with its memory, its cost and its text.
 	Program *pjrt.Executable
-	// Executable is the program on the devices; nil ahead of time.
+	// Executable is the program on the devices. It is nil ahead of time.
 	Executable *pjrt.LoadedExecutable
-	// Variables says which of Module.Arguments are variables.
+	// Variables reports for each of Module.Arguments whether it is a variable.
 	Variables []bool
 	// Assignment is the device assignment that the program was compiled for.
 	Assignment tpu.DeviceAssignment
-	// Lowering is the time that tracing and lowering took, Compiling the time of the plugin's
+	// Lowering is the time for tracing and lowering. Compiling is the time of the plugin's
 	// compiler.
 	Lowering, Compiling time.Duration
-	// Arriving is the time that bringing the variables' values to the devices took, with the making
-	// of first values (see [Variables.FirstValues]). It happens while a step that is to run is
-	// compiled. It is 0 for a step that is only compiled.
+	// Arriving is the time for copying the variables' values to the devices, including the
+	// computation of initial values (see [Variables.FirstValues]). It is 0 if the step was compiled
+	// without running.
 	Arriving time.Duration
 
 	program *program
@@ -58,8 +58,9 @@ func (p *program) compiled() *CompiledStep {
 	return c
 }
 
-// Report returns what is known of the step before it runs: memory, shardings, collectives and the
-// estimate of its cost. It is plain data and outlives the strategy. The call takes milliseconds.
+// Report returns the static analysis of the step: memory, shardings, collectives and estimated
+// cost. The report is plain data and remains valid after the strategy is closed. The call takes
+// milliseconds.
 func (c *CompiledStep) Report() (*report.Report, error) {
 	if c.Program == nil {
 		return nil, c.notGiven("report")
@@ -67,7 +68,6 @@ func (c *CompiledStep) Report() (*report.Report, error) {
 	return report.New(c.input())
 }
 
-// input is what a report is made from.
 func (c *CompiledStep) input() report.Input {
 	s := c.program.function.strategy
 	return report.Input{
@@ -81,7 +81,7 @@ func (c *CompiledStep) input() report.Input {
 func (p *program) settings() report.Settings {
 	s := report.Settings{Microbatches: p.function.microbatches, LeastRows: 1}
 	if slices.Contains(p.ragged, true) {
-		s.LeastRows = 2 // a row alone cannot be padded
+		s.LeastRows = 2 // a single row cannot be padded
 	}
 	for _, v := range p.variables {
 		if v != nil && v.trainable {
@@ -92,17 +92,18 @@ func (p *program) settings() report.Settings {
 	return s
 }
 
-// prober is a [pjrt.Compiler] that gives programs before they are finished, in a fraction of the time: that
-// of package pjrt/worker.
+// prober is a [pjrt.Compiler] that can stop a compilation at an earlier stage, which is much
+// faster. Package pjrt/worker has one.
 type prober interface {
 	Probe(ctx context.Context, topology *pjrt.Topology, program pjrt.Program, opts pjrt.CompileOptions, stage pjrt.Stage) ([]byte, error)
 }
 
-// SuggestAnnotations searches for annotations of variables, arguments and values that remove collectives
-// over the logical devices; see [report.SuggestAnnotations] for the search, its cost and its errors. The
-// target and the compiler are those of the strategy, unless o has others. A Compiler of package pjrt/worker
-// compiles each step only as far as the search requires, which takes seconds. Call SuggestAnnotations
-// before the step runs, because the traced step is dropped then. It does not change the step.
+// SuggestAnnotations searches for annotations of variables, arguments and values that remove
+// collectives over the logical devices; see [report.SuggestAnnotations] for the search, its cost
+// and its errors. It uses the target and the compiler of the strategy, unless o sets others. A
+// Compiler of package pjrt/worker compiles each step only as far as the search requires, which
+// takes seconds. Call SuggestAnnotations before the step runs, because the traced step is dropped
+// then. It does not change the step.
 func (c *CompiledStep) SuggestAnnotations(ctx context.Context, o report.AnnotationOptions) (*report.AnnotationSuggestions, error) {
 	s := c.program.function.strategy
 	if err := s.requireEager(ctx, c.Name, fault.InsteadOfRunning); err != nil {
@@ -117,7 +118,7 @@ func (c *CompiledStep) SuggestAnnotations(ctx context.Context, o report.Annotati
 	return report.SuggestAnnotations(ctx, c.Module, o)
 }
 
-// try compiles a variant of the step, as far as its collectives need.
+// try compiles a variant of the step, as far as needed to find its collectives.
 func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, error) {
 	s := c.program.function.strategy
 	program, opts := pjrt.Program{Code: m.Text, Trusted: true}, s.machine.Options(m.Replicas)
@@ -127,7 +128,7 @@ func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, e
 			return pjrt.Program{Code: module, Format: pjrt.FormatHLO}, err
 		}
 	}
-	if s.machine.System != nil && s.machine.System.Platform() == "cpu" { // nothing of it runs
+	if s.machine.System != nil && s.machine.System.Platform() == "cpu" { // the variant never runs
 		overrides := map[string]any{"xla_backend_optimization_level": 0}
 		maps.Copy(overrides, opts.Overrides)
 		opts.Overrides = overrides
@@ -146,7 +147,7 @@ func (c *CompiledStep) try(ctx context.Context, m *spmd.Module) (pjrt.Program, e
 	return made.OptimizedProgram()
 }
 
-// executableOf is what a compiled program tells of itself; nil if the runtime gives none.
+// executableOf returns the statistics of a compiled program, or nil if the runtime has none.
 func executableOf(x system.Executable) *pjrt.Executable {
 	if offline, ok := x.(mesh.OfflineProgram); ok {
 		return offline.Executable
@@ -162,7 +163,8 @@ func (c *CompiledStep) notGiven(op string) error {
 		Hint: "open devices of a PJRT plugin", Class: errkind.NotImplementedError}
 }
 
-// refused makes the compiler's error one that has a report, if the program does not fit.
+// refused returns a [*MemoryError] with a report if the program does not fit into memory, otherwise
+// err.
 func (p *program) refused(err error) error {
 	refusal := report.RefusalOf(err)
 	if refusal == nil {
@@ -171,11 +173,11 @@ func (p *program) refused(err error) error {
 	c := p.compiled()
 	e, in := memoryError(c.Name, c.Module, refusal, err), c.input()
 	in.Refused = refusal
-	e.Report, _ = report.New(in) // nil if a sharding of it has no words: the error counts
+	e.Report, _ = report.New(in) // nil if a sharding cannot be described: the error is more important
 	return e
 }
 
-// parameters counts the elements of the trainable variables that the step takes.
+// parameters counts the elements of the trainable variables of the step.
 func (p *program) parameters() (n int64) {
 	for _, v := range p.variables {
 		if v != nil && v.trainable {
@@ -185,7 +187,6 @@ func (p *program) parameters() (n int64) {
 	return n
 }
 
-// reportTarget describes what the strategy compiles for.
 func (s *TPUStrategy) reportTarget() report.Target {
 	if s.slice != nil {
 		return report.TargetOf(s.slice.Facts())

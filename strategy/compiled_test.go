@@ -34,7 +34,7 @@ func reportOf(t *testing.T, name string, opts strategy.Options, loss train.Loss,
 	return r
 }
 
-// stackOf is so many bias-free layers of one width.
+// stackOf returns a model of layersCount layers with the given width and without biases.
 func stackOf(width, layersCount int, split bool) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		x, p := in[0], rc.Strategy().NumLogicalDevices()
@@ -82,8 +82,8 @@ func TestAOTCollectivesOfJoinedSlicesCrossTheNetworkOnce(t *testing.T) {
 	batch := shapes.Make(dtypes.Float32, 128, width)
 	r := reportOf(t, "2x v5e:2x2", strategy.Options{}, stackOf(width, count, false), batch, batch)
 	sent, _ := r.CollectiveBytes("slices")
-	// Of the gradients, each of a slice's four cores sends its quarter. The loss
-	// is padded to a tile.
+	// Each of a slice's four cores sends its quarter of the gradients. The loss is padded to a
+	// tile.
 	assert.InDelta(t, count*width*width*4/4, sent, 512, "%+v", r.Collectives)
 }
 
@@ -97,8 +97,8 @@ func TestAOTCollectivesOfASplitDensePairAreItsActivations(t *testing.T) {
 		logical.Match(`up.*weights`, logical.SplitInto(1, 4)), logical.Match(`down.*weights`, logical.SplitInto(4, 1)),
 	}}, stackOf(width, 2, true), batch, batch)
 	bytes, _ := r.CollectiveBytes("logical")
-	// The second product is a sum over the logical devices; the backward pass of
-	// the first needs none, since nothing asks for the input's gradient.
+	// The second product is a sum over the logical devices. The backward pass of the first product
+	// needs no sum, because the gradient of the input is not used.
 	assert.Equal(t, int64(rows*width*4), bytes, "%+v", r.Collectives)
 	require.Len(t, r.Collectives, 1)
 	assert.Equal(t, "all-reduce", r.Collectives[0].Kind)
@@ -116,7 +116,7 @@ func TestAStepOfAnOpenedSystemIsCompiledFromShapes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, hasValues(store), "variables that were given a value to compile")
 
-	// The same step made and run as ever.
+	// The same step, compiled by running it.
 	other, _, _ := shapedStep(s)
 	xs, ys := strategytest.Batch(0)
 	require.Equal(t, x, xs.Shape())

@@ -18,12 +18,12 @@ import (
 
 const fusions = "xla_cpu_experimental_ynn_fusion_type"
 
-// sumAndMax are a sum and a maximum over the rows of a table.
+// sumAndMax computes a sum and a maximum over the rows of a table.
 func sumAndMax(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	return []*graph.Node{graph.ReduceSum(in[0], 0), graph.ReduceMax(in[0], 0)}
 }
 
-// The compiler reads the options: it makes faster sums of them, in which maxima still keep NaN.
+// The compiler uses the options: sums are faster, and maxima still propagate NaN.
 func TestCompilerOptionsReachTheCompiler(t *testing.T) {
 	table := make([][]float32, 1024)
 	for i := range table {
@@ -33,7 +33,7 @@ func TestCompilerOptionsReachTheCompiler(t *testing.T) {
 	table[7][2] = float32(math.NaN())
 	library := func(options map[string]any) bool {
 		s := strategytest.New(t, 1, 1, strategy.Options{CompilerOptions: options})
-		options["xla_no_such_option"] = true // the strategy has a map of its own
+		options["xla_no_such_option"] = true // the strategy has its own copy of the map
 		f := s.Function(sumAndMax, strategy.FunctionOptions{Name: "rows"})
 		results, err := f.Run(context.Background(), table)
 		require.NoError(t, err)
@@ -58,9 +58,10 @@ func TestCompilerOptionsThatAreNotRight(t *testing.T) {
 		"a type":    {"xla_dump_to": []string{"x"}},
 		"no name":   {"": true},
 		"a crasher": {"xla_cpu_parallel_codegen_split_count": -1},
-		// The compiler makes numbers of texts.
+		// The compiler converts strings to numbers.
 		"a crasher as a text": {"xla_cpu_parallel_codegen_split_count": "-1"},
-		// Each part is a copy of the program: 13 GB, which nothing in this process ends.
+		// Each part is a copy of the program. The compilation would use 13 GB, and this process
+		// cannot stop it.
 		"too many parts":           {"xla_cpu_parallel_codegen_split_count": 1 << 20},
 		"too many parts as a text": {"xla_cpu_parallel_codegen_split_count": " 1048576"},
 		"no number of parts":       {"xla_cpu_parallel_codegen_split_count": "many"},

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// panicking is a compiler with a mistake in it.
+// panicking is a compiler that panics.
 type panicking struct{}
 
 func (panicking) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {

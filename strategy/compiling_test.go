@@ -22,7 +22,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// slow is a compiler that takes its time, and then gives up.
+// slow is a compiler that waits and then returns an error.
 type slow time.Duration
 
 func (s slow) Compile(context.Context, *pjrt.Client, pjrt.Program, pjrt.CompileOptions) (*pjrt.LoadedExecutable, error) {

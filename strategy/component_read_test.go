@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A component is read by whoever asks, on the devices and on the host, also where another process
-// has it and where its parts lie in two.
+// A component can be read on the devices and on the host, also if it is in another process or its
+// shards are in two processes.
 func TestAComponentIsReadInEveryProcess(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestAComponentIsReadInEveryProcess(t *testing.T) {
 					}
 					for _, own := range s.LocalReplicas() {
 						if c.processes == 4 {
-							break // this process has half of a replica: it cannot read it alone
+							break // this process has half of a replica, which it cannot read alone
 						}
 						got, err := m.Local(ctx, own)
 						if err != nil {
@@ -69,7 +69,7 @@ func TestAComponentIsReadInEveryProcess(t *testing.T) {
 						return err
 					}
 				}
-				// In an update each component's function reads its own.
+				// In an update the function of each component reads its own component.
 				_, err = eager.Of(s).Update(ctx, v, func(u *eager.UpdateContext, _ ...any) (any, error) {
 					got, err := v.Value(u.Context())
 					if err != nil {

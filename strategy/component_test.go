@@ -19,7 +19,7 @@ import (
 func TestAComponentIsAReferenceToOneReplicasPart(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
-	// Shapes differ: each part has its own.
+	// The shapes differ: each component has its own shape.
 	x, err := s.PerReplica(ctx, []any{[]float32{1}, []float32{2, 3}}, logical.Annotation{})
 	require.NoError(t, err)
 	v, err := s.NewVariable(ctx, int32(5), strategy.VariableOptions{Name: "v"})
@@ -51,7 +51,7 @@ func TestAComponentIsAReferenceToOneReplicasPart(t *testing.T) {
 		_, err = eager.Of(s).Component(x, r)
 		assert.Equal(t, errkind.ValueError, errkind.Of(err), "%v", err)
 	}
-	// It owns nothing: what it is of decides.
+	// A component owns nothing: its value determines whether it is open.
 	c, err := eager.Of(s).Component(x, 1)
 	require.NoError(t, err)
 	assert.Contains(t, c.String(), "[1]")

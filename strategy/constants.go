@@ -139,7 +139,6 @@ func (v *Variable) constantBytes(ctx context.Context) (data []byte, err error) {
 	return data, err
 }
 
-// constantName is the name of constant i of a program.
 func constantName(i int) string { return fmt.Sprintf("constant_%d", i) }
 
 // constant implements [spmd.Options.Constant].

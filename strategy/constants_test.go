@@ -22,7 +22,7 @@ import (
 
 const tableRows = 1 << 19 // 2 MiB of int32
 
-// tableOf returns a tensor of different numbers, and their sum.
+// tableOf returns a tensor with different numbers, and their sum.
 func tableOf(first int32) (table *tensors.Tensor, sum int64) {
 	values := make([]int32, tableRows)
 	for i := range values {
@@ -140,7 +140,7 @@ func TestLargeConstantsAreArguments(t *testing.T) {
 	})
 }
 
-// sum is a function that returns the sum of a table that it closes over, plus its argument.
+// sum returns a function that returns the sum of a table that it closes over, plus its argument.
 func sum(s *strategy.TPUStrategy, table *tensors.Tensor) *strategy.Function {
 	return s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Add(in[0], sumOf(graph.ConstTensor(in[0].Graph(), table)))}

@@ -15,14 +15,14 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 )
 
-// Reads of a variable from outside the replicas.
+// Cross-replica reads of a variable.
 
-// eagerUse refuses a read of the variable where a step is traced.
+// eagerUse returns an error for a read while a step is traced.
 func (v *Variable) eagerUse(ctx context.Context, doing string) error {
 	return RefuseTracing(ctx, fmt.Sprintf("%s %q", doing, v.path), "use MergeContext.Read, ReplicaContext.Read or UpdateContext.Read")
 }
 
-// crossUse refuses a use from a replica's code and from other strategies' scopes.
+// crossUse returns an error in replica code and in the scope of another strategy.
 func (v *Variable) crossUse(ctx context.Context, op string) error {
 	if m, ok := mode.Of(ctx); ok && m.Strategy == v.strategy && m.Update >= 0 {
 		return nil
@@ -33,14 +33,14 @@ func (v *Variable) crossUse(ctx context.Context, op string) error {
 	return v.strategy.requireCross(ctx, op)
 }
 
-// Read returns the variable's value across replicas, on the devices: the value of an [OnWrite]
-// variable, and the components of an [OnRead] variable combined as its aggregation says. For an
-// OnRead variable that aggregates nothing it returns an [*Error] of kind ValueError. The value is
-// the caller's.
+// Read returns the variable's cross-replica value on the devices: the value of an [OnWrite]
+// variable, or the components of an [OnRead] variable combined by its aggregation. For an OnRead
+// variable with AggregateNone it returns an [*Error] of kind ValueError. The caller must close the
+// value.
 //
-// With the context of an update, [eager.UpdateContext.Context], Read returns the component that the
-// update is for. In a job with several processes it joins the functions of the update, so that the
-// functions of all components must call it.
+// With the context of an update, [eager.UpdateContext.Context], Read returns the component that is
+// updated. In a job with several processes such a call synchronizes the functions of the update, so
+// the functions of all components must make it.
 func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	if err := v.eagerUse(ctx, "read"); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (v *Variable) Read(ctx context.Context) (*Mirrored, error) {
 	return v.readAll(ctx)
 }
 
-// readAll is Read of all components, combined.
+// readAll combines the components.
 func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
 	op := fmt.Sprintf("read %q", v.path)
 	if err := v.crossUse(ctx, op); err != nil {
@@ -96,11 +96,11 @@ func (v *Variable) readAll(ctx context.Context) (*Mirrored, error) {
 	}.one(ctx, v.strategy)
 }
 
-// Value copies the variable's value across replicas to the host, the value that [Variable.Read]
-// returns. It waits for the steps under way.
+// Value copies the variable's cross-replica value, as [Variable.Read] returns it, to the host. It
+// waits for the steps in progress.
 //
-// With several processes, all processes call Value at the same point: a variable whose parts or
-// components are spread over processes is gathered on the devices first.
+// With several processes, all processes must call Value at the same point: a variable whose shards
+// or components are in several processes is first gathered on the devices.
 func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "value of"); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (v *Variable) Value(ctx context.Context) (*tensors.Tensor, error) {
 	return v.combined(ctx)
 }
 
-// componentValue copies one component to the host, of whichever process it is.
+// componentValue copies one component of any process to the host.
 func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if v.strategy.everywhere(true, v.annotation) {
 		return v.Local(ctx, replica)
@@ -137,7 +137,7 @@ func (v *Variable) componentValue(ctx context.Context, replica int) (*tensors.Te
 	return m.toHost(ctx)
 }
 
-// combined is Value in every context: the components combined.
+// combined copies the combined components to the host, in every context.
 func (v *Variable) combined(ctx context.Context) (*tensors.Tensor, error) {
 	everywhere := v.strategy.everywhere(v.perReplica() || v.over.Is(), v.annotation)
 	if v.synchronization == OnWrite && everywhere {
@@ -166,9 +166,9 @@ func (v *Variable) snapshot(ctx context.Context) (Value, error) {
 	return results[0], nil
 }
 
-// SaveValue returns what a checkpoint holds of the variable: the value of an [OnWrite] variable
-// once, from replica 0, and the combined components of an [OnRead] variable. For an OnRead variable
-// that aggregates nothing it returns an [*Error] of kind ValueError.
+// SaveValue returns the value of the variable for a checkpoint: the value of an [OnWrite] variable
+// from replica 0, or the combined components of an [OnRead] variable. For an OnRead variable with
+// AggregateNone it returns an [*Error] of kind ValueError.
 func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	if err := v.eagerUse(ctx, "save"); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (v *Variable) SaveValue(ctx context.Context) (*tensors.Tensor, error) {
 	return v.combined(ctx)
 }
 
-// Local waits for the steps under way and copies one replica's component to the host.
+// Local waits for the steps in progress and copies the component of one replica to the host.
 func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	if err := arrive(ctx, v); err != nil {
 		return nil, err
 	}
-	// A step that is launched now would donate the buffers that are read.
+	// A step that is launched during the read would donate the buffers.
 	s.machine.Launch.Lock()
 	defer s.machine.Launch.Unlock()
 	if err := v.live(); err != nil {
@@ -198,9 +198,9 @@ func (v *Variable) Local(ctx context.Context, replica int) (*tensors.Tensor, err
 	return value, v.failed(err)
 }
 
-// LocalPart copies what one logical device of a replica holds of the variable to the host: its part
-// of a variable that is split or sharded over the replicas, without padding, otherwise the whole
-// variable.
+// LocalPart copies the buffer of one logical device of a replica to the host, without padding: the
+// shard of a variable that is split over the logical devices or sharded over the replicas,
+// otherwise the complete variable.
 func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, fmt.Sprintf("read %q", v.path), fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -236,9 +236,9 @@ func (v *Variable) LocalPart(ctx context.Context, replica, logicalDevice int) (*
 	return part, nil
 }
 
-// Ready waits until the steps under way have computed the variable everywhere.
+// Ready waits until the steps in progress have computed the variable on all devices.
 func (v *Variable) Ready(ctx context.Context) error {
-	if Tracing(ctx) { // first, as the text costs allocations
+	if Tracing(ctx) { // checked first, because the text allocates
 		return RefuseTracing(ctx, fmt.Sprintf("wait for %q", v.path), fault.InsteadOfWaiting)
 	}
 	if err := arrive(ctx, v); err != nil {

@@ -14,35 +14,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/number"
 )
 
-// Writes of a variable from outside the replicas: from the host, from a merge call, from an update.
-// Nothing is aggregated on such a write.
+// Writes of a variable outside of replicas: from the host, a merge call or an update. They do not
+// aggregate.
 
-// Assign gives all components of the variable a new value, of the variable's shape and dtype:
+// Assign sets all components of the variable to a value with the variable's shape and dtype:
 // TensorFlow's assign outside the replicas. The value is a host value, a *[Mirrored], an
-// [eager.Component], another *Variable (also of another strategy, if that has all devices of this
-// one), or a *[PerReplica] if the components may differ (see [VariableOptions.LocalWrites]) or if
-// its parts are known to be equal. A Go number takes the dtype of a scalar variable; a number that
-// does not fit the dtype, such as 2.5 or 1e10 for an Int32, is an [*Error].
+// [eager.Component], or another *Variable, which may belong to another strategy that has all
+// devices of this one. It may be a *[PerReplica] if the components may differ (see
+// [VariableOptions.LocalWrites]), or if the tensors of the value are known to be equal. A Go number
+// is converted to the dtype of a scalar variable; a number that the dtype cannot represent, such as
+// 2.5 or 1e10 for an Int32, is an [*Error].
 //
-// An [OnRead] variable that is summed on read receives the value divided by the number of replicas,
-// so that a read gives the value back; for integers the division truncates.
+// Each component of an [OnRead] variable with AggregateSum is set to the value divided by the
+// number of replicas, so that a read returns the value. For integers the division truncates.
 func (v *Variable) Assign(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Set, value)
 }
 
-// AssignAdd adds to all components: TensorFlow's assign_add outside the replicas. For an [OnRead]
-// variable that is summed on read it returns an [*Error], because a total does not say which
-// component grows.
+// AssignAdd adds a value to all components: TensorFlow's assign_add outside the replicas. For an
+// [OnRead] variable with AggregateSum it returns an [*Error], because the value could be added to
+// any component.
 func (v *Variable) AssignAdd(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Add, value)
 }
 
-// AssignSub subtracts from all components, like [Variable.AssignAdd]: TensorFlow's assign_sub.
+// AssignSub subtracts a value from all components, like [Variable.AssignAdd]: TensorFlow's
+// assign_sub.
 func (v *Variable) AssignSub(ctx context.Context, value any) error {
 	return v.write(ctx, assign.Sub, value)
 }
 
-// write writes the component of ctx's update, or all of them.
+// write writes the component that the update of ctx belongs to, or all components.
 func (v *Variable) write(ctx context.Context, w assign.Op, value any) error {
 	op := fmt.Sprintf("%s %q", w.Name, v.path)
 	code, err := v.writer(ctx, op)
@@ -96,7 +98,7 @@ func (v *Variable) crossWrite(ctx context.Context, w assign.Op, value any) error
 	return errors.Join(err, c.release())
 }
 
-// source is what is written: a tensor of the variable's shape and dtype, or a value on the devices.
+// source converts x to a tensor of the variable's shape and dtype, or to a value on the devices.
 func (v *Variable) source(ctx context.Context, op string, x any) (c content, err error) {
 	s, o := v.strategy, operandOf(x)
 	other := o.variable
@@ -105,7 +107,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 	case other == nil || other.strategy != s || o.replica >= 0:
 		c, err = o.resolve(ctx, s, op)
 	case v.synchronization == OnRead || other.synchronization == OnRead && s.replicas == 1:
-		// A mirrored variable accepts components, as those of any distributed value.
+		// A mirrored variable accepts the components of any distributed value.
 		c, err = made(other.Read(ctx))
 	default:
 		c, err = made(other.snapshot(ctx))
@@ -115,7 +117,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 	}
 	if c.value == nil {
 		if c.host != nil {
-			x = c.host // of a part
+			x = c.host // tensor of a component
 		}
 		c.host, err = v.hostValue(op, x)
 		return c, err
@@ -126,7 +128,7 @@ func (v *Variable) source(ctx context.Context, op string, x any) (c content, err
 	return c, nil
 }
 
-// accepts refuses a value that components cannot be written from.
+// accepts returns an error if the value cannot be written to the components.
 func (v *Variable) accepts(op string, x *deviceValue) error {
 	if x.varying() {
 		switch {
@@ -144,7 +146,7 @@ func (v *Variable) accepts(op string, x *deviceValue) error {
 	return nil
 }
 
-// hostValue is a host value in the variable's dtype: Go numbers convert if they fit.
+// hostValue converts a host value to the variable's dtype. A Go number is converted if it fits.
 func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 	if number.Is(value) && len(v.shape) == 0 {
 		var err error
@@ -162,7 +164,7 @@ func (v *Variable) hostValue(op string, value any) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// replace uploads a value to all components.
+// replace copies a host value to all components, in new buffers.
 func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor) error {
 	s := v.strategy
 	s.machine.Launch.Lock()
@@ -180,9 +182,9 @@ func (v *Variable) replace(ctx context.Context, op string, value *tensors.Tensor
 	return nil
 }
 
-// RestoreValue writes a checkpoint's value back to all components, on any number of replicas. The
-// components of an [OnRead] variable that is summed share the value equally. Integer shares
-// truncate, as in TensorFlow: 7 on 2 replicas reads back as 6.
+// RestoreValue writes a checkpoint's value to all components, on any number of replicas. Each
+// component of an [OnRead] variable with AggregateSum is set to an equal share of the value.
+// Integer shares truncate, as in TensorFlow: 7 on 2 replicas is read back as 6.
 func (v *Variable) RestoreValue(ctx context.Context, saved *tensors.Tensor) error {
 	if err := RefuseTracing(ctx, fmt.Sprintf("restore %q", v.path), fault.InsteadOfMeeting); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A sync-on-read variable is read where another takes its value, and is a value of each
-// replica where a mirrored one would.
+// A write from a sync-on-read variable reads its combined value if the target is mirrored, and its
+// components if the target has a component per replica.
 func TestASyncOnReadVariableAsAValue(t *testing.T) {
 	ctx := context.Background()
 	for _, p := range []int{1, 2} {

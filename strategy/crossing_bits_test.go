@@ -24,8 +24,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// bitsOf are the bits of numbers that a sum with zeros changes, and of others: zeros of both signs,
-// numbers below the normal ones, infinities, NaNs with something in them.
+// bitsOf returns the bits of numbers that a sum with zeros would change, and of other numbers:
+// zeros of both signs, subnormal numbers, infinities, and NaNs with a payload.
 var bitsOf = map[dtypes.DType]any{
 	dtypes.Float16:  []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x3ff, 0x8200, 0x400, 0x7c00, 0xfc00, 0x7e00, 0x7e5a, 0xff11, 0x3c00, 0xbc00, 0x7bff, 0x3555},
 	dtypes.BFloat16: []uint16{0, 1 << 15, 1, 1<<15 | 1, 0x7f, 0x8040, 0x80, 0x7f80, 0xff80, 0x7fc0, 0x7fda, 0xffd1, 0x3f80, 0xbf80, 0x7f7f, 0x3eab},
@@ -38,7 +38,7 @@ var bitsOf = map[dtypes.DType]any{
 	dtypes.Int64: []uint64{0, 1, 1 << 63, math.MaxUint64, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18},
 }
 
-// crossings bring a value, or minus it, from one device to others. Each returns x or minus x.
+// crossings transfer a value, or its negative, between devices. Each returns x or minus x.
 func crossings(rc *strategy.ReplicaContext, p int, x *graph.Node) map[string]*graph.Node {
 	last := p - 1
 	all := map[string]*graph.Node{
@@ -57,7 +57,7 @@ func crossings(rc *strategy.ReplicaContext, p int, x *graph.Node) map[string]*gr
 	}
 	first := graph.Equal(rc.ReplicaIDInSyncGroup(), graph.Const(x.Graph(), int32(0)))
 	all["broadcast"] = rc.Broadcast(graph.Where(first, minus(x), graph.OnesLike(x)))
-	a := logical.Assign(minus(x), last) // kept by the device for the next region, which sends it
+	a := logical.Assign(minus(x), last) // stays on the device until the next region sends it
 	all["kept"] = logical.Assign(minus(logical.Assign(minus(a), last)), last)
 	return all
 }
@@ -69,8 +69,8 @@ func minus(x *graph.Node) *graph.Node {
 	return graph.Neg(x)
 }
 
-// crossed brings the numbers of each dtype from device to device, in all ways. It takes the bits of
-// the numbers and returns those of what came; names are those of the results.
+// crossed transfers the numbers of each dtype between devices, in all ways. It accepts the bits of
+// the numbers and returns the bits of the results, with the results' names.
 func crossed(s *strategy.TPUStrategy, of []dtypes.DType, names *[]string) *strategy.Function {
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) (out []*graph.Node) {
 		*names = nil
@@ -103,7 +103,7 @@ func crossed(s *strategy.TPUStrategy, of []dtypes.DType, names *[]string) *strat
 	}, strategy.FunctionOptions{})
 }
 
-// TestValuesCrossWithTheirBits has every way from one device to others give what one device has.
+// TestValuesCrossWithTheirBits checks that every transfer between devices preserves all bits.
 func TestValuesCrossWithTheirBits(t *testing.T) {
 	ctx := context.Background()
 	given := map[dtypes.DType]any{dtypes.Complex64: bitsOf[dtypes.Float32], dtypes.Complex128: bitsOf[dtypes.Float64], dtypes.Bool: bitsOf[dtypes.Int8]}
@@ -128,7 +128,7 @@ func TestValuesCrossWithTheirBits(t *testing.T) {
 		return names, out
 	}
 	names, want := run(strategytest.New(t, 1, 1))
-	for i, name := range names { // the ways that turn the sign flip the first bit, and nothing else
+	for i, name := range names { // transfers that negate change only the first bit
 		if bits, ok := want[i].([]uint32); ok && name == "on of Float32" {
 			for j, given := range bitsOf[dtypes.Float32].([]uint32) {
 				assert.Equal(t, given^1<<31, bits[j], name)
@@ -145,7 +145,7 @@ func TestValuesCrossWithTheirBits(t *testing.T) {
 	}
 }
 
-// TestAnAssignedZeroKeepsItsSign divides by what one device made.
+// TestAnAssignedZeroKeepsItsSign divides by a value of one device.
 func TestAnAssignedZeroKeepsItsSign(t *testing.T) {
 	strategytest.OnMeshes(t, [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}, func(t *testing.T, s *strategy.TPUStrategy) {
 		out, err := s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
@@ -158,7 +158,7 @@ func TestAnAssignedZeroKeepsItsSign(t *testing.T) {
 	})
 }
 
-// TestAOTBitsCross compiles every way for TPUs, of the dtypes that they have.
+// TestAOTBitsCross compiles every transfer for TPUs, for the dtypes that they support.
 func TestAOTBitsCross(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

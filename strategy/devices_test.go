@@ -50,7 +50,7 @@ func TestDevicesOfProcessesAreNumberedInTheirTask(t *testing.T) {
 	}))
 }
 
-// Names are plain data: a slice that is not there has them.
+// Device names are plain data, and are also known for a described slice.
 func TestAOTDevicesOfADescribedSliceHaveNames(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

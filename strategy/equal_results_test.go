@@ -18,8 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// What a compiled step makes of equal values is equal, and so is what its collectives
-// gave: it may be written to variables. What may differ is refused.
+// Results that a compiled step computes from equal values or with collectives are equal on all
+// replicas, and may be written to variables. Results that may differ are rejected.
 func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -75,7 +75,7 @@ func TestResultsOfStepsThatAreTheSameCountAsMirrored(t *testing.T) {
 				require.Equal(t, slices.Repeat(got[:1], n), got)
 			}
 		}
-		// In a replica's code the same.
+		// The same in replica code.
 		_, err = eager.Of(s).CallForEachReplica(ctx, func(rc *eager.ReplicaContext, _ ...any) (any, error) {
 			sum, err := rc.AllReduce(strategy.Sum, float32(rc.ReplicaIDInSyncGroup()))
 			require.NoError(t, err)

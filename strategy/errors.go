@@ -16,17 +16,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// ErrClosed is matched by the errors of a strategy that was closed, and of its values and variables
-// that were closed.
+// ErrClosed reports the use of a closed strategy, function, value or variable. Errors match it with
+// errors.Is, like the other Err variables of this package.
 var ErrClosed = errkind.New(errkind.RuntimeError, "strategy: closed")
 
-// closed returns the error of something that was closed: it matches [ErrClosed].
+// closed returns an error that matches [ErrClosed]. The arguments name the closed object.
 func closed(what string, args ...any) error {
 	return &Error{Reason: fmt.Sprintf(what, args...), Match: ErrClosed}
 }
 
-// closedMeanwhile makes the error of a call whose buffers were closed under way match [ErrClosed],
-// as it does where they were closed before.
+// closedMeanwhile makes an error match [ErrClosed] if the buffers of a call were closed during the
+// call.
 func closedMeanwhile(err error) error {
 	if errors.Is(err, pjrt.ErrClosed) && !errors.Is(err, ErrClosed) {
 		return &Error{Match: ErrClosed, Err: err}
@@ -36,19 +36,19 @@ func closedMeanwhile(err error) error {
 
 // ArgumentError reports that a step function does not accept an argument.
 type ArgumentError struct {
-	// Function is the name of the step function, Argument the position of the argument, from 0.
+	// Function is the name of the step function. Argument is the position of the argument, from 0.
 	Function string
 	Argument int
-	// Path is the place in the nests of a [nest.Function], such as args[0].Images; otherwise it is
-	// empty.
+	// Path is the position in the nests of a [nest.Function], such as args[0].Images. It is empty
+	// for other functions.
 	Path string
 	// Reason describes the problem, and Hint the correction.
 	Reason, Hint string
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 
-	// rows is set if another argument has a different number of rows. Reason then continues the
-	// sentence that begins with the argument.
+	// rows is set if another argument has a different number of rows. Reason then continues a
+	// sentence whose subject is the argument.
 	rows bool
 }
 
@@ -70,13 +70,14 @@ func (e *ArgumentError) Unwrap() error { return e.Err }
 // Kind returns the kind of the cause, or ValueError without one.
 func (e *ArgumentError) Kind() errkind.Kind { return errkind.Or(e.Err, errkind.ValueError) }
 
-// TraceError reports that a step function panicked while it was traced: GoMLX's graph functions
-// report their errors that way, and so do this module's. The strategy and the function stay usable.
+// TraceError reports that a step function panicked while it was traced. GoMLX's graph functions and
+// the functions of this module report errors in a step by a panic. The strategy and the function
+// stay usable.
 type TraceError struct {
 	// Function is the name of the step function.
 	Function string
-	// Where is the line of the step's code that panicked, or whose call did, such as "model.go:12".
-	// It is empty if the line is not known.
+	// Where is the line of the step's code that panicked or called the function that panicked, such
+	// as "model.go:12". It is empty if the line is not known.
 	Where string
 	// Err is the value of the panic, as an error.
 	Err error
@@ -97,13 +98,13 @@ func (e *TraceError) Unwrap() error { return e.Err }
 // Kind returns the kind of the cause.
 func (e *TraceError) Kind() errkind.Kind { return errkind.Of(e.Err) }
 
-// OptionError says which option of [New] does not fit, and why.
+// OptionError reports an option of [New] that is wrong, and the reason.
 type OptionError struct {
 	Option, Reason string
 	Err            error
 }
 
-// Error names the option and what is wrong.
+// Error names the option and the problem.
 func (e *OptionError) Error() string {
 	return errkind.Text("strategy: option "+e.Option, e.Reason, e.Err, "")
 }
@@ -114,19 +115,19 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // Kind returns ValueError.
 func (e *OptionError) Kind() errkind.Kind { return errkind.ValueError }
 
-// MismatchError reports that the processes of a job differ in something that must be the same on
-// all of them, such as the program of a step.
+// MismatchError reports that the processes of a job differ in data that must be the same on all of
+// them, such as the program of a step.
 type MismatchError struct {
-	// What names what was compared, such as `program "train_step"`.
+	// What names the compared data, such as `program "train_step"`.
 	What string
-	// Texts are the texts that were compared, by process.
+	// Texts are the compared texts, by process.
 	Texts []string
-	// Differing lists the processes whose text is not the most frequent one, ascending. Where
-	// several texts are equally frequent, that of process 0 counts.
+	// Differing lists the processes whose text differs from the most frequent text, ascending. If
+	// several texts are equally frequent, the text of process 0 is the reference.
 	Differing []int
 }
 
-// Error says which processes differ, and the text of each.
+// Error names the processes that differ, and the text of each.
 func (e *MismatchError) Error() string {
 	var same []int
 	for i := range e.Texts {
@@ -153,19 +154,18 @@ func many(noun string, list []int) string {
 }
 
 var (
-	// ErrRemote is matched by a read of a tensor, or of a part of it, that another process holds.
+	// ErrRemote reports a read of a tensor or a shard that only another process has.
 	ErrRemote = errkind.New(errkind.ValueError, "strategy: another process holds it")
-	// ErrOutOfStep is matched by the error that all processes of a job get where they called the
-	// strategy in different orders, so that each waited for the others in another call. The text
-	// says which call each process is in.
+	// ErrOutOfStep reports that the processes of a job called the strategy in different orders, so
+	// that they waited for each other in different calls. All processes receive an error that
+	// matches it, whose text names the call of each process.
 	ErrOutOfStep = errkind.New(errkind.RuntimeError, "strategy: the processes are out of step")
-	// ErrAheadOfTime is matched by the error of a call that needs the devices of a slice which is
-	// only described: it runs a step, or reads a value. The error matches errors.ErrUnsupported,
-	// too.
+	// ErrAheadOfTime reports a call that needs devices on an ahead-of-time strategy: a call that
+	// runs a step or reads a value. It also matches errors.ErrUnsupported.
 	ErrAheadOfTime error = &Error{Op: "strategy: the slice is not here", Match: errors.ErrUnsupported}
 )
 
-// outOfStep is the error of processes that are in different calls, by process.
+// outOfStep returns the error of processes that wait in different calls. The calls are by process.
 func outOfStep(calls []string) error {
 	where := make([]string, len(calls))
 	for i, call := range calls {
@@ -174,22 +174,22 @@ func outOfStep(calls []string) error {
 	return &Error{Match: ErrOutOfStep, Reason: strings.Join(where, ", "), Hint: "make the same calls in the same order on each"}
 }
 
-// Error reports a value, a variable or a nest that does not fit: the operation, what is wrong, what
-// to write instead, the kind and the cause.
+// Error reports a value, a variable or a nest that is not valid. It has the operation, the problem,
+// a correction, the kind and the cause.
 type Error = errkind.Fault
 
 var (
-	// ErrContext is matched by the error of a call in the wrong context: a cross-replica call in a
-	// replica's code, a replica's call outside it, or a call that acts at once in a step that is
-	// being traced. The error is an *[Error], whose Hint says where the call belongs.
+	// ErrContext reports a call in the wrong context: a cross-replica call in replica code, a
+	// replica call outside it, or an eager call in a step that is being traced. The error is an
+	// *[Error] whose Hint names the right place for the call.
 	ErrContext = errkind.New(errkind.RuntimeError, "strategy: the wrong context")
-	// ErrOtherStrategy is matched by the error of a value, a variable, a function or a scope of one
-	// strategy that was given to another strategy.
+	// ErrOtherStrategy reports that a value, a variable, a function or a scope of one strategy was
+	// passed to another strategy.
 	ErrOtherStrategy = fault.ErrOtherStrategy
 )
 
-// panickedAt is the line of a step's code that the panic came from, which is being recovered by the
-// function that calls panickedAt: the innermost frame that is no library's. It is empty if the
+// panickedAt returns the line of the step's code that panicked: the innermost stack frame outside
+// the libraries. It must be called directly by the function that recovers. It returns "" if the
 // step's code is not on the stack.
 func panickedAt() string {
 	pcs := make([]uintptr, 256)
@@ -205,18 +205,18 @@ func panickedAt() string {
 	}
 }
 
-// A step's code runs once for each signature, while it is traced. What it is to do in each run has
-// to be built into its graph: a call that acts at once would act once, and not in each run. So the
-// contexts of a trace carry it, and every call with a context either builds graph there or
-// refuses.
+// A step's code runs once for each signature, while it is traced. An eager call there would execute
+// once and not in each run. The contexts of a trace therefore carry the trace, and every call with
+// a context either builds graph nodes or returns an error.
 
-// Tracing reports whether ctx belongs to a compiled step that is being traced: whether it is the
-// context of [ReplicaContext.Context] or [eager.MergeContext.Context], or derived from it. Calls that
-// act at once, rather than in each run of the step, refuse such a context with [ErrContext].
+// Tracing reports whether ctx belongs to a compiled step that is being traced. Such a context is
+// that of [ReplicaContext.Context] or [eager.MergeContext.Context], or is derived from it. Eager
+// calls return [ErrContext] for such a context.
 func Tracing(ctx context.Context) bool { return mode.Trace(ctx) != nil }
 
-// RefuseTracing returns [ErrContext] if ctx belongs to a compiled step that is being traced.
-// Calls that act at once begin with it; instead says what to write in a step.
+// RefuseTracing returns an error that matches [ErrContext] if ctx belongs to a compiled step that
+// is being traced. Eager calls start with it. The argument instead is the hint of the error: the
+// code to write in a step.
 func RefuseTracing(ctx context.Context, op, instead string) error {
 	if !Tracing(ctx) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// What is often written wrong first, and what the error says of it.
+// The errors for common mistakes.
 func TestErrorsOfFirstStepsSayWhatToDo(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

@@ -21,8 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A batch of eight, 0 to 3 on replica 0 and 4 to 7 on replica 1; then a partial batch
-// of six, whose mean has the denominator 6.
+// A batch of eight, 0 to 3 on replica 0 and 4 to 7 on replica 1; then a partial batch of six, whose
+// mean divides by 6.
 func ExampleTPUStrategy_Reduce() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -42,7 +42,7 @@ func ExampleTPUStrategy_Reduce() {
 	// 2.5
 }
 
-// A constant is the same on every replica, a distributed value has a part for each.
+// A constant is the same on every replica; a distributed value has a component for each replica.
 func ExampleFunction_Run() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(2, 1)
@@ -62,7 +62,7 @@ func ExampleFunction_Run() {
 	// [4 4]
 }
 
-// A metric: each replica counts for itself in the step, and a read adds the counts.
+// A metric: each replica counts separately in the step, and a read adds the counts.
 func ExampleVariable_Read() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(4, 1)
@@ -95,8 +95,8 @@ func ExampleTPUStrategy_Function_assignToLogicalDevice() {
 	// Output: [[2] [4] [6] [8]]
 }
 
-// Images split over eight logical devices, two in width and four in height; logits and
-// labels are replicated for the loss. A split into another number of parts is refused.
+// Images split over eight logical devices, two in width and four in height. Logits and labels are
+// replicated for the loss. A split into another number of shards is an error.
 func ExampleTPUStrategy_Function_splitToLogicalDevices() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(1, 8)
@@ -206,7 +206,7 @@ func Example_customTrainingLoop() {
 	// Output: 40 true
 }
 
-// All replicas receive what they have together.
+// All replicas receive the sum and the mean of all replicas' values.
 func ExampleReplicaContext_AllReduce() {
 	ctx := context.Background()
 	strat, done := strategytest.Example(4, 1)

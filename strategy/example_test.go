@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Each replica sees its own id; an all-reduce gives all of them the sum.
+// Each replica reads its own id; an all-reduce returns the sum on all replicas.
 func Example() {
 	ctx := context.Background()
 	sys, err := system.Open(ctx, system.Options{CPUDevices: 4})

@@ -23,7 +23,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// devicesOf is a compiler that notes how many devices programs are for, by their name.
+// devicesOf is a compiler that records the number of devices of each program, by name.
 type devicesOf struct {
 	pjrt.Compiler
 	mu       sync.Mutex
@@ -40,9 +40,9 @@ func (c *devicesOf) Compile(ctx context.Context, client *pjrt.Client, p pjrt.Pro
 	return c.Compiler.Compile(ctx, client, p, o)
 }
 
-// TestFirstValuesAreMadeOnce has 4 replicas of 2 logical devices: one device makes what is
-// whole on each, two make what is split, and the others have copies that are their own.
-// The programs come from a compiler, and then from its files.
+// TestFirstValuesAreMadeOnce uses 4 replicas of 2 logical devices. One device computes the
+// replicated variables, two devices compute the split variables, and the other devices have
+// separate copies. The programs are first compiled, and then loaded from the compiler's files.
 func TestFirstValuesAreMadeOnce(t *testing.T) {
 	files, err := cache.Open(t.TempDir(), cache.Options{})
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func madeOnce(t *testing.T, by pjrt.Compiler) {
 	f := s.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 		for _, name := range []string{"/split", "/whole"} {
 			v := store.VariableWithShape(name, shapes.Make(dtypes.Float32, 128, 256), initializer.RandomUniformFn(store.RootScope(), -1, 1))
-			v.SetNodeValue(graph.AddScalar(v.NodeValue(rc.Graph()), 1)) // in the buffers' own memory
+			v.SetNodeValue(graph.AddScalar(v.NodeValue(rc.Graph()), 1)) // in place
 		}
 		return nil
 	}, strategy.FunctionOptions{Name: "adds_one", Store: store})

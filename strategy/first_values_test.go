@@ -27,8 +27,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// manyVariables makes variables of all kinds in a store, large ones among small ones,
-// and a step that uses them all.
+// manyVariables creates variables of all kinds in a store, large and small ones, and a step that
+// uses all of them.
 func manyVariables(seed int64) (*model.Store, strategy.StepFunc, []string) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, seed)
@@ -78,8 +78,8 @@ func bytesOf(t *testing.T, x *tensors.Tensor) (data string) {
 	return data
 }
 
-// closeTo compares what the host and the devices compute of the same random bits: the
-// devices' compiler joins products and sums, and has logarithms of its own.
+// closeTo compares results of the host and the devices for the same random bits. The devices'
+// compiler fuses products and sums, and has other logarithms.
 func closeTo(t *testing.T, a, b *tensors.Tensor) bool {
 	t.Helper()
 	if bytesOf(t, a) == bytesOf(t, b) {
@@ -88,8 +88,8 @@ func closeTo(t *testing.T, a, b *tensors.Tensor) bool {
 	return a.Shape().Equal(b.Shape()) && a.DType().IsFloat() && a.InDelta(b, 2e-5)
 }
 
-// TestFirstValuesAreTheSameOnEveryMesh holds the values of meshes against each other, and
-// against those of GoMLX's own initialization.
+// TestFirstValuesAreTheSameOnEveryMesh compares the values on several meshes with each other and
+// with GoMLX's own initialization.
 func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 	ctx := context.Background()
 	_, _, names := manyVariables(7)
@@ -110,7 +110,7 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 			assert.Equal(t, 9, made.OnDevices, "large variables that depend on no other")
 			assert.Equal(t, 4, made.OnHost)
 			assert.Positive(t, made.Compiling)
-			if p == 1 { // else they are split otherwise
+			if p == 1 { // otherwise they are split differently
 				assert.Equal(t, 8, made.Programs, "one for two variables of a kind")
 			}
 			values := map[string]string{}
@@ -143,10 +143,10 @@ func TestFirstValuesAreTheSameOnEveryMesh(t *testing.T) {
 	}
 }
 
-// gomlxs are the values that GoMLX's own initialization gives manyVariables.
+// gomlxs returns the values that GoMLX's own initialization computes for manyVariables.
 func gomlxs(t *testing.T, seed int64) *model.Store {
 	t.Helper()
-	// The trace makes the variables in the store, without values.
+	// The trace creates the variables in the store, without values.
 	store, step, _ := manyVariables(seed)
 	_, err := strategytest.New(t, 1, 1).Function(step, strategy.FunctionOptions{Store: store}).Lowered(context.Background())
 	require.NoError(t, err)
@@ -237,8 +237,8 @@ func TestTwoFunctionsMakeVariablesInTurn(t *testing.T) {
 	assert.Equal(t, values([2]int{1, 1}), values([2]int{1, 2}))
 }
 
-// TestHostsAgreeOnFirstValues has processes without a seed: the numbers are then those
-// of the first one, on all. A replica is one process's, or spread over both.
+// TestHostsAgreeOnFirstValues uses processes without a seed: all processes then use the random
+// numbers of the first process. A replica belongs to one process, or to both.
 func TestHostsAgreeOnFirstValues(t *testing.T) {
 	for _, mesh := range [][2]int{{2, 2}, {1, 4}} {
 		t.Run(fmt.Sprintf("%dx%d", mesh[0], mesh[1]), func(t *testing.T) { hostsAgreeOnFirstValues(t, mesh[0], mesh[1]) })

@@ -19,113 +19,116 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// StepFunc builds the graph of a step for one replica and returns the step's results, of which
-// there may be none. The strategy calls it once for each signature that the function runs with, not
-// once for each run. It must not run its own function, nor another function over the same store:
-// such a call waits until its context ends, because the store is in use.
+// StepFunc builds the graph of a step for one replica and returns the step's results, which may be
+// none. The strategy calls it once for each signature, not once for each run. It must not run its
+// own function, nor another function with the same store: such a call blocks until its context is
+// canceled, because the store is in use.
 //
-// A tensor that the step closes over is a constant of its program. A constant of 1 MiB or more becomes
-// an argument of the program: the strategy copies it to each device once, shares the copy between its
-// functions, and frees it with the last function that uses it. docs/limits.md lists the constants that
-// stay in the program's text.
+// A tensor that the step closes over is a constant of its program. A constant of 1 MiB or more
+// becomes an argument of the program: the strategy copies it to each device once, shares the copy
+// between its functions, and frees it with the last function that uses it. docs/limits.md lists the
+// constants that remain in the program's text.
 type StepFunc func(rc *ReplicaContext, in []*graph.Node) []*graph.Node
 
-// FunctionOptions describe a step function; they take the place of TensorFlow's
-// tf.distribute.RunOptions. The zero value is a function without variables, whose host arguments
-// are mirrored.
+// FunctionOptions configure a step function. They replace TensorFlow's tf.distribute.RunOptions.
+// The zero value is a function without variables, whose host arguments are mirrored.
 type FunctionOptions struct {
-	// Name is the function's name in errors and profiles; "step" if empty.
+	// Name is the function's name in errors and profiles. The default is "step".
 	Name string
 	// Store holds the variables that the function uses. A variable that the function changes keeps
-	// its new value on the devices. All replicas share a store's variables: the value that a
-	// replica writes to a variable that is trainable, or whose dtype is no float, must be the same
-	// on each replica, or the write is an [*Error] of kind ValueError. Values of other float
-	// variables that may differ, such as the running averages of a batch normalisation, are
-	// averaged over the replicas. The state of the random numbers is a variable of the store, too,
-	// which is the same on all replicas; see MirroredRandomNumbers.
+	// its new value on the devices. All replicas share a store's variables: all replicas must write
+	// the same value to a variable that is trainable or does not have a float dtype, or the write
+	// is an [*Error] of kind ValueError. Replica-varying values of other float variables, such as
+	// the running averages of batch normalization, are averaged over the replicas. The state of the
+	// random number generator is also a variable of the store, and is the same on all replicas; see
+	// MirroredRandomNumbers.
 	Store *model.Store
 	// MirroredRandomNumbers makes all replicas draw the same random numbers from the store's
-	// generator. Without it each replica draws its own, whether Training is set or not; the package
-	// comment says from what.
+	// generator. Without it each replica draws its own numbers, whether Training is set or not; the
+	// package comment describes how.
 	MirroredRandomNumbers bool
-	// Training is the answer of Scope.IsTraining: if it is true, dropout and batch normalisation
+	// Training is the result of Scope.IsTraining. If it is true, dropout and batch normalization
 	// behave as in training.
 	Training bool
-	// Arguments say how the arguments are split over the logical devices, by position. Without an
-	// annotation a host argument is replicated and a value stays as it is. A value that comes in
-	// another layout is laid out anew before each run, which costs a copy: let the input split it
-	// (feed.DistributeOptions.Arguments; fit.Dataset does it). An annotation that does not fit
-	// is an [*ArgumentError] that wraps a [*logical.Error].
+	// Arguments specify how the arguments are split over the logical devices, by position. Without
+	// an annotation a host argument is replicated, and a value on the devices keeps its layout. A
+	// value with another layout is copied to the specified layout before each run. To avoid this
+	// copy, let the input split the value (feed.DistributeOptions.Arguments, which fit.Dataset
+	// sets). An annotation that does not fit is an [*ArgumentError] that wraps a [*logical.Error].
 	Arguments []logical.Annotation
-	// Results say how the results are split over the logical devices, by position.
+	// Results specify how the results are split over the logical devices, by position.
 	Results []logical.Annotation
-	// SplitBatch splits host arguments into the replicas' batches along dimension 0. Without it each
-	// replica receives the whole argument. Host arguments and per-replica values must then have the
-	// same number of rows, because a replica would otherwise broadcast one of its rows, or compute
-	// with the rows of different examples. Scalars and mirrored values are not batches.
+	// SplitBatch splits host arguments over the replicas, along dimension 0. Without it each
+	// replica receives the complete argument. With SplitBatch, host arguments and per-replica
+	// values must have the same number of rows, because a replica would otherwise broadcast one of
+	// its rows, or combine rows of different examples. Scalars and mirrored values are not batches.
 	SplitBatch bool
-	// UnequalRows allows arguments that are split over replicas to have different numbers of rows, as
-	// the nodes and the edges of a graph do. Without it such arguments are an [*ArgumentError], and so
-	// are values of package feed with different numbers of rows, with and without SplitBatch.
+	// UnequalRows allows arguments that are split over replicas to have different numbers of rows,
+	// such as the nodes and the edges of a graph. Without it such arguments are an
+	// [*ArgumentError]. Values of package feed with different numbers of rows are an
+	// [*ArgumentError], too, with and without SplitBatch.
 	UnequalRows bool
-	// LocalBatch, with SplitBatch, says that the host arguments of each process are the rows of the
-	// process's own replicas, not the global batch. It matters with several processes only.
+	// LocalBatch splits host arguments like SplitBatch, but each process passes only the rows of
+	// its own replicas instead of the global batch. With one process it has the effect of
+	// SplitBatch.
 	LocalBatch bool
-	// Padding says what the function does with values whose replicas differ in shape, and with
-	// SplitBatch with host batches that do not divide among the replicas. The zero value refuses
-	// them.
+	// Padding selects how the function handles values whose replicas have different shapes, and
+	// with SplitBatch host batches that do not divide evenly over the replicas. The zero value
+	// rejects them.
 	Padding Padding
 
 	mirroredResults bool
-	// own says that the program is the strategy's own, which nobody is told of.
+	// own marks a program of the strategy itself, which is not reported to the user.
 	own bool
 }
 
 // Function is a step function of a strategy: TensorFlow's tf.function under Strategy.run. It is
-// compiled once for each signature, that is for the dtypes, shapes and placements of its arguments.
-// It is safe for concurrent use.
+// compiled once for each signature, which consists of the dtypes, shapes and layouts of its
+// arguments. It is safe for concurrent use.
 type Function struct {
 	strategy *TPUStrategy
 	step     StepFunc
 	opts     FunctionOptions
 
-	// wholeModel says that the step has all variables of its store: a training step.
+	// wholeModel is set for a training step, which uses all variables of its store.
 	wholeModel bool
-	// repeats is how often a launch runs the step at most, as long as the step's first result says so;
-	// 0 for a function whose launch runs it once.
+	// repeats is the maximum number of iterations in one launch; the step's first result decides
+	// whether another iteration follows. It is 0 for a function that runs the step once per launch.
 	repeats int
-	// guard, if there is one, is asked after each launch. It is set before the first.
+	// guard, if not nil, is called after each launch. It is set before the first launch.
 	guard guard
-	// metrics are what the function accumulates in metricState, if it does. The state is closed with
-	// the function that it was made for.
+	// metrics are the metrics that the function accumulates in metricState, if it has any.
+	// ownsState is set if Close closes metricState.
 	metrics     saved.Metrics
 	metricState *Variable
 	ownsState   bool
-	// microbatches is the number of microbatches of a training step, 0 for other functions.
+	// microbatches is the number of microbatches of a training step, or 0 for other functions.
 	microbatches int
-	// microbatch returns the padded number of rows of each microbatch of the arguments, or 0 if no rows
-	// are padded. It is nil for a function without microbatches, and is set before the first run.
+	// microbatch returns the padded number of rows of each microbatch of the arguments, or 0 if no
+	// rows are padded. It is nil for a function without microbatches, and is set before the first
+	// run.
 	microbatch func(arguments []Value) int
-	// loaded is what the function was put together from, nil for one that is traced; refuse is the
-	// error of arguments that it was not compiled for.
+	// loaded is the saved step of a loaded function, or nil for a traced function. refuse returns
+	// the error for arguments that the saved step was not compiled for.
 	loaded *saved.Step
 	refuse func(values []Value) error
 
-	// paths are the names of the arguments in errors; nil for "argument 0" and following.
+	// paths are the names of the arguments in errors; nil selects "argument 0", "argument 1" and so
+	// on.
 	paths []string
 
 	resident residentLoop
 
-	closed    atomic.Bool         // set under strategy.mu
-	traced    atomic.Bool         // once
-	compiling *semaphore.Weighted // one goroutine traces and compiles
+	closed    atomic.Bool         // written under strategy.mu
+	traced    atomic.Bool         // set by the first trace
+	compiling *semaphore.Weighted // held by the goroutine that traces and compiles
 
 	mu       sync.Mutex
 	programs map[string]*program // guarded by mu
 }
 
-// Function returns a compiled function of the strategy: TensorFlow's tf.function. Nothing is traced
-// until it runs.
+// Function creates a function of the strategy: TensorFlow's tf.function. The step is first traced
+// when the function runs.
 func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	if opts.Name == "" {
 		opts.Name = "step"
@@ -134,10 +137,10 @@ func (s *TPUStrategy) Function(step StepFunc, opts FunctionOptions) *Function {
 	return &Function{strategy: s, step: step, opts: opts, compiling: semaphore.NewWeighted(1), programs: map[string]*program{}}
 }
 
-// Close frees what the function has on the devices: its compiled programs, and the batch and the
+// Close frees the device memory of the function: its compiled programs, and the batch and the
 // results that a training step keeps for its next run. Later calls return an error that matches
-// [ErrClosed]. Close waits for a run under way; steps that were launched run to their end. A second
-// Close does nothing. The strategy's Close closes its functions.
+// [ErrClosed]. Close waits for a run in progress; launched steps continue to their end. A second
+// Close does nothing. The strategy's Close also closes its functions.
 func (f *Function) Close() error {
 	if f == nil || f.strategy == nil || f.strategy.machine == nil {
 		return nil
@@ -156,7 +159,7 @@ func (f *Function) Close() error {
 	if was {
 		return nil
 	}
-	s.rules.came(f) // it makes no variables any more
+	s.rules.came(f) // it creates no variables from now on
 	errs := []error{f.resident.close()}
 	if f.ownsState {
 		errs = append(errs, f.metricState.Close())
@@ -172,7 +175,7 @@ func (f *Function) Close() error {
 	return errors.Join(errs...)
 }
 
-// check refuses a function that was closed, or whose strategy was.
+// check returns an error if the function or its strategy is closed.
 func (f *Function) check() error {
 	if err := f.strategy.check(); err != nil {
 		return err
@@ -190,15 +193,16 @@ func (f *Function) Name() string { return f.opts.Name }
 func (f *Function) Strategy() *TPUStrategy { return f.strategy }
 
 // Run runs the function on every replica and returns its results, one value for each result:
-// TensorFlow's Strategy.run. An argument is a *[PerReplica] or *[Mirrored] of the strategy, which
-// stays the caller's, or a host value (see [TPUStrategy.Mirror]). It is one tensor;
-// package strategy/nest takes nests of tensors. Variables are no arguments: the step captures
-// them. The results are the caller's to Close.
+// TensorFlow's Strategy.run. An argument is one tensor: a *[PerReplica] or *[Mirrored] of the
+// strategy, which the caller keeps, or a host value (see [TPUStrategy.Mirror]). Package
+// strategy/nest accepts nests of tensors. Variables are not passed as arguments; the step captures
+// them. The caller must close the results.
 //
-// Run returns when the work is under way; Ready and Local of a result wait for it. Run blocks while
-// it traces and compiles a new signature, while it copies host arguments, and until its turn comes.
-// The context bounds these waits; work under way cannot be stopped. A compilation that outlives the
-// context goes on, and a later run of the signature waits for it instead of beginning another.
+// Run returns when the work is enqueued; Ready and Local of a result wait for it. Run blocks while
+// it traces and compiles a new signature, while it copies host arguments, and while other launches
+// precede it. The context bounds these waits; enqueued work cannot be stopped. If the context is
+// canceled during a compilation, the compilation continues, and a later run with the same signature
+// waits for it instead of starting another.
 //
 // Errors: [*ArgumentError], [*TraceError], [*pjrt.Error], [ErrClosed].
 func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) {
@@ -206,7 +210,7 @@ func (f *Function) Run(ctx context.Context, args ...any) ([]*PerReplica, error) 
 	return results, err
 }
 
-// run is Run, and says which program ran.
+// run implements Run, and also returns the program that ran.
 func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica, error) {
 	if f.opts.mirroredResults {
 		return nil, nil, fault.New(errkind.ValueError, "run "+f.opts.Name, "load it with stepfile.LoadTrain, or Bind it", "it is a training step, whose loss is one for all replicas")
@@ -222,7 +226,7 @@ func (f *Function) run(ctx context.Context, args []any) (*program, []*PerReplica
 	return p, values, nil
 }
 
-// once lays arguments out and runs their program on them, with no thought of a next run.
+// once places the arguments and runs their program. It keeps nothing for a later run.
 func (f *Function) once(ctx context.Context, args []any) (*program, []Value, error) {
 	values, made, err := f.arguments(ctx, args, toRun)
 	if err != nil {
@@ -237,7 +241,7 @@ func (f *Function) once(ctx context.Context, args []any) (*program, []Value, err
 	return p, results, err
 }
 
-// program returns the compiled step for the values' signature, compiling it if it is new. One
+// program returns the compiled step for the values' signature, and compiles it if it is new. One
 // goroutine compiles at a time.
 func (f *Function) program(ctx context.Context, values []Value, to purpose) (*program, error) {
 	key := signature(values)
@@ -271,8 +275,8 @@ func (f *Function) compiled(key string) *program {
 	return f.programs[key]
 }
 
-// Lowered traces and lowers the function for arguments like these, without compiling it. Arguments
-// and variables are as in [Function.Compiled]. Nothing is kept: each call traces anew.
+// Lowered traces and lowers the function for arguments like args, without compiling it. Arguments
+// and variables are as in [Function.Compiled]. Nothing is cached: each call traces the step again.
 func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, error) {
 	values, made, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
@@ -287,14 +291,14 @@ func (f *Function) Lowered(ctx context.Context, args ...any) (*spmd.Module, erro
 	return m, nil
 }
 
-// Compiled returns the compiled step for arguments like these, without running it: the module's
-// text and placements, and the executable's statistics. A later run with such arguments uses the
-// same program.
+// Compiled returns the compiled step for arguments like args, without running it. The result has
+// the module's text and layouts, and the executable's statistics. A later run with such arguments
+// uses the same program.
 //
-// Instead of a host tensor an argument may be its shape, a shapes.Shape of the whole batch, or with
-// [FunctionOptions.LocalBatch] of this process's rows; for a loop, [TPUStrategy.StackBatches]
-// stacks shapes. Compiled makes no first values of variables and copies nothing: that happens when
-// a step runs, or when a variable is read.
+// A shapes.Shape may replace a host tensor. It is the shape of the complete batch, or with
+// [FunctionOptions.LocalBatch] of this process's rows. For a loop, [TPUStrategy.StackBatches]
+// stacks shapes. Compiled does not initialize variables and copies nothing; that happens when a
+// step runs or a variable is read.
 func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, error) {
 	values, made, err := f.arguments(ctx, args, toCompile)
 	if err != nil {
@@ -308,7 +312,7 @@ func (f *Function) Compiled(ctx context.Context, args ...any) (*CompiledStep, er
 	return p.compiled(), nil
 }
 
-// buffersOf lists the buffers of values, by device.
+// buffersOf returns the buffers of each value, indexed by value and device.
 func buffersOf(values []Value) ([][]*pjrt.Buffer, error) {
 	all := make([][]*pjrt.Buffer, len(values))
 	for i, v := range values {
@@ -331,14 +335,14 @@ func at(annotations []logical.Annotation, i int) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// guard decides in a training step whether what the step writes is kept. Package strategy/train has
-// the one that there is.
+// guard decides whether the writes of a training step are kept. Package strategy/train has the only
+// implementation.
 type guard = interface {
-	// Launched is called after each launch of the function. Its error is the launch's.
+	// Launched is called after each launch of the function. The launch returns its error.
 	Launched(ctx context.Context, f *Function) error
-	// Saved is what a saved step says of the guard.
+	// Saved returns the description of the guard in a saved step.
 	Saved() saved.Guard
 }
 
-// innerFunction is the inner face of a function.
+// innerFunction is the internal API of a function.
 type innerFunction struct{ *Function }

@@ -12,8 +12,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/fault"
 )
 
-// arguments puts arguments where the step reads them: those of the host on the devices. made are the
-// copies that this took, for the caller to close.
+// arguments places the arguments on the devices, in the layouts that the step reads. The caller
+// closes made, the copies that it creates.
 func (f *Function) arguments(ctx context.Context, args []any, to purpose) (values []Value, made copies, err error) {
 	s := f.strategy
 	if err := f.check(); err != nil {
@@ -83,7 +83,7 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 		}
 		values, made = append(values, v), append(made, v)
 	}
-	// The real sizes of ragged arguments follow the arguments.
+	// The actual sizes of ragged arguments follow the arguments.
 	for i := range args {
 		if base := values[i].base(); base.ragged != nil {
 			sizes, err := base.sizes(ctx)
@@ -96,15 +96,15 @@ func (f *Function) arguments(ctx context.Context, args []any, to purpose) (value
 	return values, made, nil
 }
 
-// inPlace says whether a step can read a value as argument i as it is.
+// inPlace reports whether a step can read v as argument i without a copy.
 func (f *Function) inPlace(i int, v Value) bool {
 	base := v.base()
 	return base.strategy == f.strategy && base.only == nil && base.laidOut(f.argument(i))
 }
 
-// place returns argument i as the step takes it. What is on devices is brought to where the step
-// reads it: it is resolved, copied to all devices of the strategy, and laid out as the function says.
-// A host value stays as it is. made are the copies that this took, for the caller to close.
+// place converts argument i to the form that the step reads. A value on the devices is resolved,
+// copied to all devices of the strategy, and resharded to the function's annotation. A host value
+// is returned unchanged. The caller closes made, the copies that place creates.
 func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made copies, err error) {
 	s := f.strategy
 	fail := func(reason, hint string, err error) (any, copies, error) {
@@ -143,7 +143,7 @@ func (f *Function) place(ctx context.Context, i int, arg any) (placed any, made 
 	return laid, made, nil
 }
 
-// placeAll is place of all arguments. It allocates nothing where all are in place.
+// placeAll calls place for each argument. It allocates nothing if all are in place.
 func (f *Function) placeAll(ctx context.Context, args []any) (placed []any, made copies, err error) {
 	placed = args
 	for i, arg := range args {
@@ -166,7 +166,7 @@ func (f *Function) placeAll(ctx context.Context, args []any) (placed []any, made
 	return placed, made, nil
 }
 
-// argumentHint says what to do with what is no tensor.
+// argumentHint returns the correction for an argument that is not a tensor.
 func argumentHint(arg any) string {
 	switch operandOf(arg).kind {
 	case noOperand:
@@ -181,7 +181,7 @@ func argumentHint(arg any) string {
 	return ""
 }
 
-// signature keys the programs of a function.
+// signature returns the key of the program for these arguments.
 func signature(values []Value) string {
 	var b strings.Builder
 	padded := paddingOf(values, 0)

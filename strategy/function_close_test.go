@@ -40,9 +40,9 @@ func TestAFunctionThatIsClosedIsRefused(t *testing.T) {
 	assert.EqualError(t, err, "strategy: closed: function step")
 	_, err = nest.Run(ctx, []any{float32(1)})
 	assert.ErrorIs(t, err, strategy.ErrClosed)
-	assert.Equal(t, []any{float32(4), float32(4)}, strategytest.Values(t, kept[0], 2)) // results are the caller's
+	assert.Equal(t, []any{float32(4), float32(4)}, strategytest.Values(t, kept[0], 2)) // the caller owns the results
 	_, err = other.Run(ctx, float32(2))
 	assert.NoError(t, err)
-	assert.NoError(t, s.Function(twice, strategy.FunctionOptions{}).Close()) // it never ran
+	assert.NoError(t, s.Function(twice, strategy.FunctionOptions{}).Close()) // it has never run
 	assert.NoError(t, new(strategy.TPUStrategy).Function(twice, strategy.FunctionOptions{}).Close())
 }

@@ -36,7 +36,7 @@ func TestShapesAreForLoweringNotForRunning(t *testing.T) {
 	assert.Zero(t, wrong.Argument)
 }
 
-// Nor does a plain function, bound or in a loop of steps.
+// The same holds for a plain function, bound or in a loop of steps.
 func TestAFunctionMayGiveNothing(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -64,7 +64,7 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 			require.Empty(t, b.Results())
 		}
 		require.NoError(t, b.Close())
-		// From a file too.
+		// Also if the step is loaded from a file.
 		c, err := f.Compiled(ctx, rows)
 		require.NoError(t, err)
 		var file bytes.Buffer
@@ -74,7 +74,7 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 		out, err = loaded.Run(ctx, rows)
 		require.NoError(t, err)
 		require.Empty(t, out)
-		// The arguments are checked as ever.
+		// The arguments are still checked.
 		x, err := s.Mirror(ctx, rows, logical.Annotation{})
 		require.NoError(t, err)
 		require.NoError(t, x.Close())
@@ -83,8 +83,8 @@ func TestAFunctionMayGiveNothing(t *testing.T) {
 	})
 }
 
-// oddCase is a legal step that is unlike the usual ones. x is [1 2 3 4] on replica
-// 0, 4 more on the next, n is 7 as int32 on all.
+// oddCase is a valid but unusual step. x is [1 2 3 4] on replica 0, and 4 more on each following
+// replica. n is 7 as int32 on all replicas.
 type oddCase struct {
 	name string
 	step func(rc *strategy.ReplicaContext, x, n *graph.Node, p int) []*graph.Node
@@ -235,7 +235,7 @@ func TestOddStepsRun(t *testing.T) {
 				f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 					return c.step(rc, in[0], in[1], mesh[1])
 				}, strategy.FunctionOptions{Name: c.name})
-				out, err := f.Run(ctx, x, int32(7), []float64{1, 2}) // the last one is not used
+				out, err := f.Run(ctx, x, int32(7), []float64{1, 2}) // the last argument is not used
 				require.NoError(t, err)
 				for r := range mesh[0] {
 					want := c.want(r, mesh[0])
@@ -286,7 +286,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// What cannot be lowered is an error of the trace, and leaves the strategy whole.
+// A step that cannot be lowered is an error of the trace. The strategy stays usable.
 func TestOddStepsAreRefused(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)

@@ -16,12 +16,12 @@ import (
 )
 
 // Gather concatenates the replicas' tensors along axis, in replica order, on the devices:
-// TensorFlow's strategy.gather. The sizes along axis may differ between replicas, all other sizes
-// are equal. The result is the same on each replica and is the caller's.
+// TensorFlow's strategy.gather. The sizes along axis may differ between replicas; all other sizes
+// must be equal. The result is the same on each replica, and the caller must close it.
 //
-// Errors: [ErrContext] in replica code, which calls AllGather instead; [ErrOtherStrategy];
-// [*Error] of kind InvalidArgumentError for a scalar, for an axis that the tensors do not have and
-// for shapes that do not match, and of kind TypeError for a *[BatchStack].
+// Errors: [ErrContext] in replica code, which must call AllGather instead; [ErrOtherStrategy];
+// [*Error] of kind InvalidArgumentError for a scalar, an invalid axis or shapes that do not match,
+// and of kind TypeError for a *[BatchStack].
 func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "gather", "use MergeContext.Gather, ReplicaContext.AllGather, or Gather of package eager"); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		return nil, fault.New(errkind.TypeError, "gather", "gather the result of a step", "a value of several steps")
 	}
 	if s.replicas == 1 && s.opts.Semantics == TensorFlowMirrored {
-		return copyAs(ctx, value, value.Annotation()) // there is nothing to concatenate it with, along any axis
+		return copyAs(ctx, value, value.Annotation()) // one tensor needs no concatenation, so any axis is valid
 	}
 	switch {
 	case rank == 0:
@@ -61,7 +61,7 @@ func (s *TPUStrategy) Gather(ctx context.Context, value Value, axis int) (*Mirro
 		dims[axis] = 0
 		return s.Mirror(ctx, tensors.FromShape(shapes.Make(base.dtype, dims...)), logical.Annotation{})
 	}
-	// Programs are kept by name, which says all that they depend on but the arguments' shapes.
+	// Programs are cached by name, which must contain all parameters except the arguments' shapes.
 	ragged := base.ragged != nil
 	return builtinCall{
 		name: fmt.Sprintf("gather_%d_%v_%t", axis, sizes, ragged), values: []Value{value}, mirrored: true,

@@ -14,7 +14,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The last batch of an epoch, one replica of which has nothing.
+// The last batch of an epoch, which is empty on one replica.
 func TestRaggedLastBatchesReduceAndGather(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})

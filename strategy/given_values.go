@@ -13,15 +13,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// content is an operand as a call works with it: a tensor of this process, or a value of the
-// strategy on its devices.
+// content is a resolved operand: a tensor in this process, or a value of the strategy on its
+// devices.
 type content struct {
 	host  *tensors.Tensor
 	value Value
-	made  bool // the value is the call's to close
+	made  bool // release closes the value
 }
 
-// made returns the content that is a value which the call closes.
+// made returns a temporary value, which release closes.
 func made[T Value](v T, err error) (content, error) {
 	if err != nil {
 		return content{}, err
@@ -36,10 +36,10 @@ func (c content) release() error {
 	return nil
 }
 
-// resolve brings an operand to the strategy. A variable gives its value, or its components where
-// they may differ. A replica's part gives the replica's tensor, one for all replicas. What another
-// strategy has gives its value across that strategy's replicas, if that strategy has all devices of
-// this one.
+// resolve converts an operand to content of the strategy. A variable is converted to its value, or
+// to its components if they may differ. A component is converted to a tensor that is the same on
+// all replicas. An operand of another strategy is converted to its cross-replica value, if that
+// strategy has all devices of this one.
 func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	switch of := o.strategy(); {
 	case of == nil:
@@ -60,7 +60,7 @@ func (o operand) resolve(ctx context.Context, s *TPUStrategy, op string) (conten
 	return made(o.variable.snapshot(ctx))
 }
 
-// resolvePart is resolve of one replica's part.
+// resolvePart resolves the component of one replica.
 func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil {
 		if v.perReplica() {
@@ -74,14 +74,14 @@ func (o operand) resolvePart(ctx context.Context, s *TPUStrategy, op string) (co
 		return content{}, fault.New(errkind.TypeError, op, "give the result of a step", "a part of a value of several steps")
 	case !base.varying() && base.ragged == nil:
 		return made(copyAs(ctx, o.value, base.annotation))
-	case base.ragged != nil || s.replicas == 1: // of its own shape
+	case base.ragged != nil || s.replicas == 1: // the shape may differ from other replicas'
 		t, err := o.value.Local(ctx, o.replica)
 		return content{host: t}, err
 	}
 	return made(o.part(ctx, s))
 }
 
-// part copies one replica's part to all replicas.
+// part copies the component of one replica to all replicas.
 func (o operand) part(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	replica, err := s.Mirror(ctx, int32(o.replica), logical.Annotation{})
 	if err != nil {
@@ -101,8 +101,8 @@ func (o operand) part(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	return c.one(ctx, s)
 }
 
-// resolveOne is resolve of what is one value for all replicas. A value that may differ between the
-// replicas is an error.
+// resolveOne resolves an operand to one value for all replicas. A replica-varying value is an
+// error.
 func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	if v := o.variable; v != nil && v.strategy == s && o.replica < 0 && v.perReplica() {
 		return made(v.readAll(mode.With(ctx, mode.Cross(s))))
@@ -130,7 +130,7 @@ func (o operand) resolveOne(ctx context.Context, s *TPUStrategy, op string) (con
 	return c, nil
 }
 
-// resolveMirrored is resolveOne as a value on the devices.
+// resolveMirrored resolves an operand to a mirrored value on the devices.
 func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	c, err := o.resolveOne(ctx, s, op)
 	if err != nil || c.value != nil {
@@ -139,7 +139,7 @@ func (o operand) resolveMirrored(ctx context.Context, s *TPUStrategy, op string)
 	return made(s.Mirror(ctx, c.host, logical.Annotation{}))
 }
 
-// resolveHost is resolveOne in this process's memory.
+// resolveHost resolves an operand to a tensor in this process.
 func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*tensors.Tensor, error) {
 	c, err := o.resolveOne(ctx, s, op)
 	if err != nil || c.value == nil {
@@ -149,7 +149,7 @@ func (o operand) resolveHost(ctx context.Context, s *TPUStrategy, op string) (*t
 	return host, errors.Join(err, c.release())
 }
 
-// copyHost is tensor of what may be on the devices, too.
+// copyHost returns a host tensor for an operand in host or device memory.
 func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor, error) {
 	if o.readable() {
 		return o.resolveHost(ctx, s, "copy")
@@ -157,7 +157,7 @@ func (o operand) copyHost(ctx context.Context, s *TPUStrategy) (*tensors.Tensor,
 	return o.tensor()
 }
 
-// resolveArgument makes a value of an indirect operand, for the caller to close.
+// resolveArgument converts an indirect operand to a value, which the caller closes.
 func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string) (Value, error) {
 	c, err := o.resolve(ctx, s, op)
 	if err != nil || c.value != nil {
@@ -166,7 +166,7 @@ func (o operand) resolveArgument(ctx context.Context, s *TPUStrategy, op string)
 	return asValue(s.Mirror(ctx, c.host, logical.Annotation{}))
 }
 
-// mirrorOperand is [TPUStrategy.Mirror] of what is on devices already.
+// mirror implements [TPUStrategy.Mirror] for an operand on the devices.
 func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotation) (*Mirrored, error) {
 	if o.whole() && o.strategy() == s && o.value.base().varying() && s.replicas > 1 {
 		return nil, fault.New(errkind.ValueError, "mirror", "reduce it first, or take one replica's part", "%s, which has a value for each replica", o)
@@ -182,7 +182,7 @@ func (o operand) mirror(ctx context.Context, s *TPUStrategy, a logical.Annotatio
 	return m, errors.Join(err, c.release())
 }
 
-// toHost copies a mirrored value to the host, of whichever process its parts are.
+// toHost copies a mirrored value to the host, even if its shards are in several processes.
 func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
 	if m.strategy.everywhere(false, m.annotation) {
 		return m.Value(ctx)
@@ -195,11 +195,11 @@ func (m *Mirrored) toHost(ctx context.Context) (*tensors.Tensor, error) {
 	return whole.Value(ctx)
 }
 
-// A strategy may read what another one has on the same devices: train on all cores, evaluate on
-// one. The other strategy copies it, on its devices, and those copies that are on this one's are
-// handed over. Nothing goes through the host.
+// A strategy may read values of another strategy with the same devices, for example to train on all
+// cores and evaluate on one. The other strategy copies the value on its devices, and this strategy
+// takes over the copies on common devices. The data does not pass through the host.
 
-// borrow copies here what another strategy has: a variable, a value or a replica's part of one.
+// borrow copies an operand of another strategy to this one: a variable, a value or a component.
 func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content, error) {
 	other := o.strategy()
 	from, ok := partitionsIn(s.machine, other.machine)
@@ -211,7 +211,7 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content
 	if err != nil || c.value == nil {
 		return c, err
 	}
-	// A copy that is whole on each device, and nobody else's.
+	// The copy is replicated on each device and has no other owner.
 	whole, err := copyAs(outer, c.value, logical.Replicated())
 	if err = errors.Join(err, c.release()); err != nil {
 		return content{}, err
@@ -219,11 +219,11 @@ func (o operand) borrow(ctx context.Context, s *TPUStrategy, op string) (content
 	return made(s.adopt(whole, from))
 }
 
-// adopt makes a value of this strategy of those buffers of another's that are on its devices, and
-// gives up the others.
+// adopt creates a value of this strategy from the buffers of another strategy's value that are on
+// its devices, and closes the other buffers.
 func (s *TPUStrategy) adopt(whole *Mirrored, from []int) (*Mirrored, error) {
 	base := whole.base()
-	theirs := base.surrender() // not theirs to release any more
+	theirs := base.surrender() // the other strategy no longer releases them
 	mine := s.machine.Buffers()
 	for d, e := range from {
 		mine[d], theirs[e] = theirs[e], nil

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/nest"
 )
 
-// takenWorld has one of each kind of value, for a strategy of two replicas.
+// takenWorld has one value of each kind, for a strategy with two replicas.
 type takenWorld struct {
 	ctx   context.Context
 	s     *strategy.TPUStrategy
@@ -65,7 +65,7 @@ func newTakenWorld(t *testing.T) *takenWorld {
 	return w
 }
 
-// variable is one to write, of the shape of what is written.
+// variable returns a variable with the shape of the written value.
 func (w *takenWorld) variable(x any) *strategy.Variable {
 	initial := any([]float32{0, 0})
 	if _, ok := x.(float32); ok {
@@ -147,8 +147,8 @@ var takenPlaces = []struct {
 	}},
 }
 
-// taken is the table of docs/tensorflow-values.md: by kind, then place, "yes" or what the
-// call refuses it as.
+// takenTable reads the table of docs/tensorflow-values.md: by kind, then by place, "yes" or the reason for
+// which the call rejects the value.
 func takenTable(t *testing.T) (header []string, rows map[string][]string) {
 	data, err := os.ReadFile("../docs/tensorflow-values.md")
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func takenTable(t *testing.T) (header []string, rows map[string][]string) {
 	return header, rows
 }
 
-// The page's table of what is taken where is what happens, cell by cell.
+// Each cell of the page's table matches the behavior.
 func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 	w := newTakenWorld(t)
 	var lines []string
@@ -201,7 +201,7 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 		got[kind] = cells
 		lines = append(lines, "| "+kind+" | "+strings.Join(cells, " | ")+" |")
 	}
-	if out := os.Getenv("TAKEN_TABLE"); out != "" { // to write the page's
+	if out := os.Getenv("TAKEN_TABLE"); out != "" { // writes the table of the page
 		require.NoError(t, os.WriteFile(out, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	}
 	header, rows := takenTable(t)
@@ -212,7 +212,7 @@ func TestWhatIsTakenWhereIsTheTableOfThePage(t *testing.T) {
 	}
 }
 
-// What is taken is what was meant.
+// Accepted values have the intended contents.
 func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 	ctx := context.Background()
 	w := newTakenWorld(t)
@@ -225,7 +225,7 @@ func TestWhatIsTakenKeepsItsValue(t *testing.T) {
 		}
 		both := []any{value, value}
 		f := w.s.Function(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, strategy.FunctionOptions{})
-		for range 2 { // also when the program is known
+		for range 2 { // the second time with a cached program
 			out, err := f.Run(ctx, x)
 			require.NoError(t, err, kind)
 			require.Equal(t, both, strategytest.Values(t, out[0], 2), kind)

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// wholeKernel is the kernel of a convolution without groups that does what one in
-// groups does: zero where a group does not see a channel.
+// wholeKernel returns the kernel of a convolution without groups that is equivalent to a
+// convolution with groups: it is zero where a group does not read a channel.
 func wholeKernel(kernel *graph.Node, groups int) *graph.Node {
 	g, in := kernel.Graph(), kernel.Shape().Dim(2)
 	var parts []*graph.Node

@@ -23,17 +23,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// hostile is what the hostile calls have at hand.
+// hostile has the objects for the hostile calls.
 type hostile struct {
 	ctx      context.Context
 	s, other *strategy.TPUStrategy
 	e        *eager.Extended
 	mine     *strategy.Variable   // mirrored, summed
 	onRead   *strategy.Variable   // summed on read
-	foreign  *strategy.Variable   // of the other strategy
+	foreign  *strategy.Variable   // of another strategy
 	value    *strategy.PerReplica // [1 2]
 	ragged   *strategy.PerReplica
-	theirs   *strategy.PerReplica // of the other strategy
+	theirs   *strategy.PerReplica // of another strategy
 	closed   *strategy.PerReplica
 	steps    *strategy.BatchStack
 }
@@ -48,7 +48,7 @@ func (h *hostile) step(f func(rc *strategy.ReplicaContext, in []*graph.Node) []*
 	return err
 }
 
-// give gives a step an argument.
+// give passes an argument to a step.
 func (h *hostile) give(arg any) error {
 	return h.step(func(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node { return in }, arg)
 }
@@ -59,7 +59,7 @@ type hostileCase struct {
 	call func(h *hostile) error
 }
 
-// hints is err if it is of an argument and says what to do.
+// hints returns err if it is an ArgumentError with a hint.
 func hints(err error, hint string) error {
 	if bad := (*strategy.ArgumentError)(nil); !errors.As(err, &bad) || !strings.Contains(bad.Hint, hint) {
 		return nil
@@ -67,7 +67,7 @@ func hints(err error, hint string) error {
 	return err
 }
 
-// panickedWith is err if it is of a function that panicked with value.
+// panickedWith returns err if it reports a function that panicked with value.
 func panickedWith(err, value error) error {
 	if panicked := (*errkind.PanicError)(nil); !errors.As(err, &panicked) || panicked.Value != value || !errors.Is(err, value) {
 		return nil
@@ -75,7 +75,7 @@ func panickedWith(err, value error) error {
 	return err
 }
 
-// loop holds itself.
+// loop contains itself.
 func loop() []any {
 	l := []any{nil}
 	l[0] = l
@@ -344,7 +344,7 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 				if c.kind != errkind.Unknown {
 					require.Equal(t, c.kind, errkind.Of(err), "%T: %v", err, err)
 				}
-				// The strategy goes on as if nothing had happened.
+				// The strategy stays usable.
 				sum, err := h.s.Reduce(ctx, strategy.Sum, h.value)
 				require.NoError(t, err)
 				got, err := sum.Float64(ctx)
@@ -356,5 +356,5 @@ func TestHostileCallsAreTypedErrors(t *testing.T) {
 	}
 }
 
-// mineLike is a shape of n elements of the variable's dtype.
+// mineLike returns a shape with n elements of the variable's dtype.
 func (h *hostile) mineLike(n int) shapes.Shape { return shapes.Make(dtypes.Float32, n) }

@@ -17,9 +17,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// What package strategy gives to its neighbors beside its contract, by package inside: to
-// strategy/eager, strategy/train, strategy/stepfile, lm/generate and strategy/feed. Their
-// interfaces say what the methods do.
+// The internal API of package strategy, for strategy/eager, strategy/train, strategy/stepfile,
+// lm/generate and strategy/feed. They access it through package inside. Their interfaces document
+// the methods.
 
 func init() {
 	inside.Serve(func(x any) any {
@@ -42,7 +42,7 @@ func init() {
 // SetPaths sets the names of the arguments in errors.
 func (m innerFunction) SetPaths(paths []string) { m.paths = paths }
 
-// innerStrategy is the inner face of a strategy: the R x P machine below the contract.
+// innerStrategy is the internal API of a strategy.
 type innerStrategy struct{ *TPUStrategy }
 
 func (m innerStrategy) Usable(ctx context.Context, op string) error {
@@ -74,7 +74,7 @@ func (m innerStrategy) Names() (devices [][]string, hosts []string, perHost int)
 	return devices, hosts, m.machine.Topology().NumTPUsPerTask()
 }
 
-// Values: what callers give, and what lives on the devices.
+// Values: arguments of callers, and values on the devices.
 
 func (m innerStrategy) Live(v *Variable) error {
 	if err := v.ownedBy(m.TPUStrategy, "load step"); err != nil {
@@ -91,7 +91,7 @@ func (m innerStrategy) CheckLeaf(x any) (reason string, err error) {
 	switch x := x.(type) {
 	case Value:
 		if isNil(x) {
-			break // for the function to say
+			break // the function reports it
 		}
 		if _, err := x.base().live(); errors.Is(err, ErrClosed) {
 			return "closed", err
@@ -111,7 +111,7 @@ func (m innerStrategy) CheckLeaf(x any) (reason string, err error) {
 	return "", nil
 }
 
-// Batch is [TPUStrategy.PerReplica] for the replicas' parts of a batch.
+// Batch is like [TPUStrategy.PerReplica], and marks the value as a batch.
 func (m innerStrategy) Batch(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	v, err := m.PerReplica(ctx, values, a)
 	if err == nil {
@@ -158,10 +158,10 @@ func (m innerStrategy) Ragged(v Value) [][]int { return v.base().ragged }
 
 // Programs.
 
-// Call runs a small program over values and variables. It is compiled once for each name and each
-// kind of value and variable. Results are split as results say; mirrored ones are the same on every
-// replica. A step that was compiled for other variables reads and writes these in their order, so
-// that a name tells which variable is given twice.
+// Call runs a small program with values and variables. It is compiled once for each name and
+// signature. results are the annotations of the results; mirrored results are equal on every
+// replica. A cached program reads and writes the variables by position, so the name must identify
+// variables that are passed twice.
 func (m innerStrategy) Call(ctx context.Context, name string, step StepFunc, values []Value, variables []*Variable, mirrored bool, results ...logical.Annotation) ([]Value, error) {
 	return builtinCall{name: name, values: values, variables: variables, mirrored: mirrored, results: results, step: step}.run(ctx, m.TPUStrategy)
 }
@@ -171,13 +171,13 @@ func (m innerStrategy) Reduction(op ReduceOp, x any) (how byte, err error) {
 	if v, ok := x.(*Variable); !ok {
 		base = x.(Value).base()
 	} else if base = v.value(); v.localWrites && op == Mean {
-		return byte(reduceFirst), nil // a mirrored variable's value is replica 0's
+		return byte(reduceFirst), nil // the value of a mirrored variable is the value of replica 0
 	}
 	of, err := base.reduction(op)
 	return byte(of), err
 }
 
-// innerValue is the inner face of a value.
+// innerValue is the internal API of a value.
 type innerValue struct{ *deviceValue }
 
 func (m innerValue) Ragged() [][]int { return m.ragged }
@@ -197,7 +197,7 @@ func (m innerValue) SetOrigin(origin string) {
 	m.origin = cmp.Or(m.origin, origin)
 }
 
-// What packages strategy/checkpoint, lm/pretrained and fit/interrupt use.
+// For packages strategy/checkpoint, lm/pretrained and fit/interrupt.
 
 func (m innerStrategy) Turn(ctx context.Context, store *model.Store) (held context.Context, done func(), err error) {
 	if err := m.Usable(ctx, "loading variables"); err != nil {
@@ -213,10 +213,11 @@ func (m innerStrategy) Fill(ctx context.Context, variables []*Variable, from []l
 	return m.fill(ctx, variables, from, readers, check)
 }
 
-// Room reports whether the devices have room for values of the variables beside those that they
-// hold. A plugin that does not say how much room there is has the host's memory.
+// Room reports whether the devices have free memory for a second set of values of the variables. It
+// returns true if the plugin does not report its free memory, because such a plugin uses host
+// memory.
 func (m innerStrategy) Room(variables []*Variable) bool {
-	need := int64(0) // of each device
+	need := int64(0) // bytes per device
 	for _, v := range variables {
 		if v.waiting.Load() == nil {
 			need += int64(v.BytesPerDevice())
@@ -239,7 +240,7 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 	defer m.machine.Launch.Unlock()
 	at, held := make([]*mesh.Layout, len(of)), make([]mesh.Buffers, len(of))
 	for i, v := range of {
-		if i > 0 && v == of[i-1] { // another part of it
+		if i > 0 && v == of[i-1] { // another shard of the same variable
 			at[i], held[i] = at[i-1], held[i-1]
 			continue
 		}
@@ -264,7 +265,7 @@ func (m innerStrategy) Quiet(ctx context.Context, doing string, of []*Variable, 
 
 func (m innerStrategy) Mirrors(v *Variable) bool { return !v.perReplica() && !v.over.Is() }
 
-// StartGather begins a [TPUStrategy.GatherBytes] and does not wait for it; see
+// StartGather starts a [TPUStrategy.GatherBytes] without waiting for it; see
 // [mesh.Machine.StartGather].
 func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error) {
 	if err := m.Usable(ctx, "gather "+name); err != nil {
@@ -273,7 +274,7 @@ func (m innerStrategy) StartGather(ctx context.Context, name string, mine []byte
 	return m.machine.StartGather(ctx, "gather "+name, mine)
 }
 
-// innerContext is the inner face of a replica's context.
+// innerContext is the internal API of a replica context.
 type innerContext struct{ *ReplicaContext }
 
 func (m innerContext) Aggregate(op string, v *Variable, x *graph.Node) *graph.Node {
@@ -324,5 +325,5 @@ func (m innerFunction) RunStructured(ctx context.Context, args []any) (structure
 	return p.structure, results, nil
 }
 
-// innerStep is the inner face of a compiled step.
+// innerStep is the internal API of a compiled step.
 type innerStep struct{ *CompiledStep }

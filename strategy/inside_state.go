@@ -13,13 +13,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// What package lm/generate uses of the strategy: state that lives on the devices between
-// launches, and launches that run a step as often as it says.
+// For package lm/generate: state that stays on the devices between launches, and launches that
+// repeat a step.
 
-// State makes variables of which each replica has its own tensor of a shape, zero at first. Of the
-// options only the name, which errors and reports have, and the annotation count. They are made on
-// the devices, and only described ahead of time. They are no variables of the scope: no checkpoint,
-// no rule and no optimizer sees them. Close releases one.
+// State creates variables with a separate tensor on each replica, initialized with zeros. It uses
+// the name, for errors and reports, and the annotation of the options. The zeros are computed on
+// the devices; ahead of time there are no buffers. The variables are not listed: checkpoints, rules
+// and optimizers ignore them. Close releases a variable.
 func (m innerStrategy) State(ctx context.Context, of []shapes.Shape, opts []VariableOptions) ([]*Variable, error) {
 	s := m.TPUStrategy
 	all := make([]*Variable, len(of))

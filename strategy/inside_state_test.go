@@ -17,8 +17,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestAStepSaysHowOftenItRuns counts each replica's part of a state up to a limit, or to as many
-// times as a launch runs the step at most.
+// TestAStepSaysHowOftenItRuns increments each replica's part of a state up to a limit, or up to the
+// maximum number of iterations of a launch.
 func TestAStepSaysHowOftenItRuns(t *testing.T) {
 	repeated := func(s *strategy.TPUStrategy, step strategy.StepFunc, name string) *strategy.Function {
 		f := s.Function(step, strategy.FunctionOptions{Name: name})
@@ -45,7 +45,7 @@ func TestAStepSaysHowOftenItRuns(t *testing.T) {
 			return []*graph.Node{graph.LessThan(mean, in[0]), n}
 		}, "count")
 		sum := float32(0)
-		for _, c := range []struct{ limit, times float32 }{{4, 4}, {5.5, 2}, {0, 1}, {100, 6}} { // it runs once, and 6 times at most
+		for _, c := range []struct{ limit, times float32 }{{4, 4}, {5.5, 2}, {0, 1}, {100, 6}} { // from 1 to 6 times
 			out, err := f.Run(t.Context(), c.limit)
 			require.NoError(t, err)
 			sum += c.times

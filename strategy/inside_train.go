@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// What packages strategy/train and strategy/stepfile use beside the contract; see inside.go.
+// For packages strategy/train and strategy/stepfile; see inside.go.
 
 func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g guard, microbatches int, microbatch func(arguments []Value) int) *Function {
 	opts.mirroredResults = true
@@ -26,7 +26,8 @@ func (m innerStrategy) TrainingFunction(step StepFunc, opts FunctionOptions, g g
 	return f
 }
 
-// CheckTraining sets a check of the graph of each function that trains. Set it before the first trace.
+// CheckTraining sets a check for the graph of each function that trains. Set it before the first
+// trace.
 func (m innerStrategy) CheckTraining(check func(g *graph.Graph) error) { m.checkTraining = check }
 
 func (m innerStrategy) Sharding() bool { return m.sharding }
@@ -62,9 +63,9 @@ func (m innerFunction) SetMetrics(of saved.Metrics, state *Variable, owns bool) 
 
 func (m innerFunction) Check() error { return m.check() }
 
-// Accumulator makes the variable of the scope in which a function accumulates n metrics: of each a
-// sum and a weight, zero at first, on each replica its own. It reaches no device: the zeros arrive
-// before the first run, as the values of a store do.
+// Accumulator creates the variable in which a function accumulates n metrics. It has shape [n, 2]:
+// a sum and a weight for each metric, separately on each replica. The zeros are copied to the
+// devices before the first run, like the values of a store.
 func (m innerStrategy) Accumulator(name string, n int) (*Variable, error) {
 	s, store := m.TPUStrategy, model.NewStore()
 	v := &Variable{strategy: s, path: name, dtype: dtypes.Float64, shape: []int{n, 2}, annotation: logical.Replicated(),
@@ -111,7 +112,7 @@ func (m innerContext) PartOf(v *model.Variable, whole *graph.Node, over spmd.Rep
 	return m.partOf(v, whole, over)
 }
 
-// KeepStates leaves the replica's own states as they were on replicas without rows.
+// KeepStates keeps the old per-replica states on replicas without rows.
 func (m innerContext) KeepStates() {
 	rows, _ := m.rows()
 	for _, c := range m.captured {

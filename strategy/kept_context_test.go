@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// TestAReplicaContextEndsWithItsTrace calls every method of a context in another step than its own,
-// and the methods of a valid context with nodes of another graph.
+// TestAReplicaContextEndsWithItsTrace calls every method of a context in a later step, and the
+// methods of a valid context with nodes of another graph.
 func TestAReplicaContextEndsWithItsTrace(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	v, err := s.NewVariable(t.Context(), []float32{1, 2}, strategy.VariableOptions{Aggregation: strategy.AggregateSum})
@@ -82,8 +82,8 @@ func TestAReplicaContextEndsWithItsTrace(t *testing.T) {
 	}
 }
 
-// TestTheMeanOfIntegersIsOneInsideAndOutsideOfSteps compares the mean of integers in a step, in a merge
-// call and outside of steps.
+// TestTheMeanOfIntegersIsOneInsideAndOutsideOfSteps compares the mean of integers in a step, in a
+// merge call and outside of steps.
 func TestTheMeanOfIntegersIsOneInsideAndOutsideOfSteps(t *testing.T) {
 	ctx := t.Context()
 	for _, semantics := range []strategy.Semantics{strategy.Semantics(0), strategy.TensorFlowTPU} {

@@ -41,7 +41,7 @@ func TestSplitDividesTheBytesEachDeviceHolds(t *testing.T) {
 		stats, err := compiled.Executable.Executable().MemoryStats()
 		require.NoError(t, err)
 		perDevice[p] = stats.Arguments
-		// Every variable of the step is donated: the compiler aliases all of them.
+		// Every variable that the step writes is donated, and the compiler aliases all of them.
 		variables := 0
 		for _, v := range strat.Variables(store).All() {
 			if v.Path() != "/optimizers/learning_rate" { // read, never written

@@ -21,16 +21,17 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// loader puts a step that was taken apart on the devices.
+// loader loads a saved step onto the devices.
 type loader struct {
 	*saved.Step
 	f    *Function
 	fail saved.Fail
 }
 
-// Load puts a step that was taken apart on the devices. store holds its variables, with values;
-// distributed are its distributed variables by argument, nil for the other arguments. The step was
-// held against itself before; what does not fit the strategy or the program is an error of fail.
+// Load loads a saved step onto the devices. store has its variables, with values. distributed has
+// its variables of NewVariable by argument, nil for the other arguments. The caller has checked
+// that the step is consistent. The errors of fail report a step that does not match the strategy or
+// the program.
 func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved.Step, distributed []*Variable, fail saved.Fail) (*Function, error) {
 	s := m.TPUStrategy
 	f := s.Function(func(*ReplicaContext, []*graph.Node) []*graph.Node {
@@ -54,7 +55,7 @@ func (m innerStrategy) Load(ctx context.Context, store *model.Store, step *saved
 	return f, nil
 }
 
-// values are like those that the step was compiled for.
+// values returns outlines of the arguments that the step was compiled for.
 func (l *loader) values() (values []Value) {
 	for i, a := range l.Module.Arguments {
 		argument := l.Arguments[i]
@@ -73,8 +74,8 @@ func (l *loader) values() (values []Value) {
 	return values
 }
 
-// program finds the step's variables in the store and puts its program on the devices. distributed
-// are its other variables.
+// program finds the step's variables in the store and loads its program. distributed has its other
+// variables.
 func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *program, err error) {
 	s, f, m := l.f.strategy, l.f, l.Module
 	p := &program{function: f, module: m, updates: l.Updates, results: len(m.Results) - len(l.Updates), code: l.Code}
@@ -90,7 +91,7 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 		}
 	}
 	for i, v := range distributed {
-		if v != nil && l.Training && f.opts.Store != nil { // what the optimizer keeps for it is laid out like it
+		if v != nil && l.Training && f.opts.Store != nil { // its optimizer state has the variable's layout
 			s.Variables(f.opts.Store).trains(saved.ProxyPath(m.Arguments[i].Name), v)
 		}
 	}
@@ -136,7 +137,7 @@ func (l *loader) program(ctx context.Context, distributed []*Variable) (_ *progr
 	return p, p.keep()
 }
 
-// storedVariable returns the store's variable for an argument of a step.
+// storedVariable returns the store's variable for an argument of the step.
 func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, error) {
 	a, store := l.Module.Arguments[argument], l.f.opts.Store
 	fail := func(hint, format string, args ...any) (*Variable, error) {
@@ -178,7 +179,7 @@ func (l *loader) storedVariable(ctx context.Context, argument int) (*Variable, e
 	return v, nil
 }
 
-// checkProgram holds the arguments and results of a step against those of its program.
+// checkProgram returns an error if the arguments and results of the step do not match its program.
 func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	compare := func(what string, placed []spmd.ShardedTensor, types []pjrt.TensorType) error {
 		if len(placed) != len(types) {
@@ -209,8 +210,8 @@ func checkProgram(x *pjrt.LoadedExecutable, m *spmd.Module) error {
 	return nil
 }
 
-// otherArguments says how the arguments of a loaded step differ from those that it was compiled
-// for.
+// otherArguments describes the difference between the arguments of a call and the arguments that
+// the step was compiled for.
 func otherArguments(want, got []Value) saved.Misfit {
 	const loaded = "the step was loaded from a file: "
 	misfit := func(hint, format string, args ...any) saved.Misfit {
@@ -248,8 +249,8 @@ func otherArguments(want, got []Value) saved.Misfit {
 	return misfit(compiledFor, "it holds the step for other arguments")
 }
 
-// realSizes are real sizes for a value that a saved step was compiled for: others than the padded
-// ones, and the same for dimensions that have one size.
+// realSizes returns sizes for an argument of a saved step that differ from the padded sizes, and
+// are equal for dimensions that share a size.
 func realSizes(shape, sizes []int) [][]int {
 	real := slices.Clone(shape)
 	for d, size := range sizes {
@@ -260,7 +261,7 @@ func realSizes(shape, sizes []int) [][]int {
 	return [][]int{real}
 }
 
-// setPadding gives the program what the saved step knows of its padding.
+// setPadding sets the padding of the program from the saved step.
 func (l *loader) setPadding(p *program) {
 	argument := 0
 	for i, a := range l.Arguments {
@@ -279,7 +280,7 @@ func (l *loader) setPadding(p *program) {
 		return
 	}
 	for i, dims := range l.Cut {
-		for _, dim := range dims { // of a file
+		for _, dim := range dims { // the file may be damaged
 			if len(dims) != len(l.Module.Results[i].Local) || dim.Size < 0 || dim.Size >= len(p.padding.sizes) || dim.Times < 0 {
 				dims = []ragged.Dim{}
 			}

@@ -16,20 +16,20 @@ import (
 type MemoryError struct {
 	// Function is the name of the step function.
 	Function string
-	// Used, Limit and Excess are the compiler's figures for one device, in its own words, such as
-	// "31.26G"; they are empty if the compiler gave none.
+	// Used, Limit and Excess are the compiler's numbers for one device, as text such as "31.26G".
+	// They are empty if the compiler did not report them.
 	Used, Limit, Excess string
-	// Largest lists the largest arguments of the step, by the bytes that one device holds of each.
+	// Largest lists the largest arguments of the step, by bytes per device.
 	Largest []TensorBytes
-	// Report is what is known of the step without the compiler: its variables and arguments, what the
-	// model asks for, the compiler's figures, and what to change.
+	// Report describes the step: its variables and arguments, the memory that the model requests,
+	// the compiler's numbers, and suggested changes.
 	Report *report.Report
-	// Log is the compiler's whole message, which lists the largest allocations.
+	// Log is the complete message of the compiler, which lists the largest allocations.
 	Log string
 	Err error
 }
 
-// TensorBytes names a tensor and says how many bytes one device holds of it.
+// TensorBytes is a tensor and its size in bytes on one device.
 type TensorBytes struct {
 	Name           string `json:"name"`
 	Shape          string `json:"shape"`
@@ -37,7 +37,7 @@ type TensorBytes struct {
 	BytesPerDevice int64  `json:"bytes_per_device"`
 }
 
-// Error gives the compiler's figures, the largest arguments and what to do.
+// Error returns the compiler's numbers, the largest arguments and suggestions.
 func (e *MemoryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "strategy: %s does not fit into the memory of a device", e.Function)
@@ -84,7 +84,7 @@ func (*MemoryError) Kind() errkind.Kind { return errkind.ResourceExhaustedError 
 // largestTensors bounds MemoryError.Largest.
 const largestTensors = 5
 
-// memoryError is the compiler's refusal with the largest arguments of the module.
+// memoryError returns the compiler's error with the largest arguments of the module.
 func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error) *MemoryError {
 	e := &MemoryError{Function: name, Used: refusal.Used, Limit: refusal.Limit, Excess: refusal.Excess, Log: refusal.Log, Err: err}
 	for _, a := range m.Arguments {
@@ -101,7 +101,7 @@ func memoryError(name string, m *spmd.Module, refusal *report.Refusal, err error
 	return e
 }
 
-// annotationText says how an argument is laid over the devices.
+// annotationText describes the layout of an argument.
 func annotationText(p spmd.ShardedTensor) string {
 	var parts []string
 	if text := p.Annotation.String(); text != "none" {

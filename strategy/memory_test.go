@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// wideModel has two layers of width x width, of which a replica's gradients and
-// Adam's moments make four copies.
+// wideModel has two layers of width x width. With a replica's gradients and Adam's moments there
+// are four copies of each.
 func wideModel(width int) train.Loss {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) *graph.Node {
 		h := graph.Tanh(layers.Dense(rc.Scope("up"), in[0], false, width))

@@ -10,19 +10,19 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// NumProcesses returns how many processes run the strategy together. It is 0 ahead of time.
+// NumProcesses returns the number of processes that run the strategy. It is 0 ahead of time.
 func (s *TPUStrategy) NumProcesses() int { return s.machine.Count }
 
 // Process returns the number of this process, from 0.
 func (s *TPUStrategy) Process() int { return s.machine.Process }
 
-// LocalReplicas returns the replicas that this process feeds, ascending: those with a logical
-// device in this process. With one process they are all replicas. A replica whose logical devices
-// are spread over several processes is fed by each of these processes.
+// LocalReplicas returns the replicas that this process feeds, ascending: the replicas with a
+// logical device in this process. With one process they are all replicas. A replica whose logical
+// devices belong to several processes is fed by each of these processes.
 func (s *TPUStrategy) LocalReplicas() []int { return slices.Clone(s.machine.Groups) }
 
-// ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] returns
-// those of this process: TensorFlow's host to replica map.
+// ProcessReplicas returns the replicas of each process, as [TPUStrategy.LocalReplicas] does for
+// this process: TensorFlow's host to replica map.
 func (s *TPUStrategy) ProcessReplicas() [][]int {
 	replicas := make([][]int, s.machine.Count)
 	for d, process := range s.machine.Of {
@@ -46,8 +46,8 @@ func (s *TPUStrategy) LocalDevices() []int {
 	return ids
 }
 
-// everywhere reports whether every process can read a tensor of such a placement from its own
-// devices. It is the same on all.
+// everywhere reports whether every process can read a tensor with this layout from its own devices.
+// The result is the same on all processes.
 func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if !s.machine.Several() || !perReplica && !a.Divides(s.axes) {
 		return true
@@ -55,19 +55,20 @@ func (s *TPUStrategy) everywhere(perReplica bool, a logical.Annotation) bool {
 	if perReplica {
 		return false
 	}
-	// The least tensor that can be split so has a part of one element.
+	// The smallest tensor with this split has shards of one element.
 	l, err := s.layout(dtypes.Uint8, a.PartsOn(s.axes), a, false)
 	return err == nil && s.machine.Everywhere(l)
 }
 
-// InputOptions returns the options with which input.Distribute gives this process the data of its
-// replicas, with a vote of the processes on the end of the data. Processes that share a replica are
-// one to package input, and read the same. If the processes do not have equally many replicas each,
-// in order, it returns an [*OptionError], because package input deals data in that way.
+// InputOptions returns options for input.Distribute that select the data of this process's
+// replicas. The processes vote on the end of the data. Processes that share a replica count as one
+// process and read the same data. InputOptions returns an [*OptionError] if the processes do not
+// have the same number of replicas each, in order, because package input distributes data in that
+// way.
 //
 // The vote is an exchange between the processes, launched where the input is read. Input that a
-// goroutine reads ahead of the steps must not vote: use data that ends at the same step on every
-// process, such as one dataset that is dealt to them, or a repeated dataset.
+// goroutine prefetches must not vote: use data that ends at the same step on every process, such as
+// one dataset that is distributed over the processes, or a repeated dataset.
 func (s *TPUStrategy) InputOptions() (input.Options, error) {
 	o := input.Options{Replicas: s.replicas, Processes: s.machine.Count, Process: s.machine.Process, ProcessPipelines: true, Logger: s.opts.Logger}
 	if !s.machine.Several() {
@@ -92,7 +93,7 @@ func (s *TPUStrategy) InputOptions() (input.Options, error) {
 }
 
 // sharedReplica returns the one replica of this process, if there are more processes than replicas
-// and equally many in a row share each replica.
+// and each replica is shared by the same number of consecutive processes.
 func (s *TPUStrategy) sharedReplica() (replica int, ok bool) {
 	count := s.machine.Count
 	if count <= s.replicas || count%s.replicas != 0 {

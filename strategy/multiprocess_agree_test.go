@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// scale is a step that differs by its factor.
+// scale returns a step that depends on a factor.
 func scale(s *strategy.TPUStrategy, factor float64) *strategy.Function {
 	return s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{rc.AllReduce(strategy.Sum, graph.MulScalar(in[0], factor))}
@@ -44,7 +44,7 @@ func TestADifferenceBetweenProcessesIsAnErrorOnAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		program func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error
 		what    string
-		text    string // of the process that differs
+		text    string // text of the process that differs
 	}{
 		"another program": {what: `program "scale"`, text: "Float32[1]", program: func(ctx context.Context, s *strategy.TPUStrategy, odd bool) error {
 			factor := 2.0
@@ -150,7 +150,7 @@ func TestProcessesOutOfStepAreToldSo(t *testing.T) {
 func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	const deadline = 1500 * time.Millisecond
-	var others *sync.WaitGroup // until they have given up
+	var others *sync.WaitGroup // until the other processes have given up
 	for name, c := range map[string]struct {
 		odd   func(ctx context.Context, s *strategy.TPUStrategy, step int) (end bool, err error)
 		check func(t *testing.T, err error)
@@ -212,13 +212,13 @@ func TestAnAbsentProcessEndsTheOthersWaitByTheirDeadline(t *testing.T) {
 				}
 				f := scale(s, 2)
 				for step := range 5 {
-					limit := 20 * time.Second // for the compilation, and while all are there
+					limit := 20 * time.Second // for the compilation, and while all processes are present
 					if step >= 2 {
 						limit = deadline
 					}
 					if step == 2 {
 						meets()
-						met.Wait() // none is late but the odd one
+						met.Wait() // only the differing process is late
 						if s.Process() == 2 {
 							if end, err := c.odd(ctx, s, step); end {
 								return err

@@ -11,27 +11,27 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// GatherBytes exchanges bytes between the processes: every process passes its own and receives the
-// bytes of all processes, by process. All processes call it with the same name, which says what the
-// bytes are; if a process is in another call, all receive [ErrOutOfStep]. The bytes of a process
-// may have any length up to a megabyte together with the name. The context bounds the wait for the
-// other processes; where a process does not come, the error is that of the system's runtime, or the
-// context's.
+// GatherBytes exchanges bytes between the processes. Every process passes its own bytes and
+// receives the bytes of all processes, by process. All processes must call it with the same name,
+// which identifies the exchange; if a process is in another call, all receive [ErrOutOfStep]. Each
+// process may pass any number of bytes, up to one megabyte including the name. The context bounds
+// the wait for the other processes. If a process does not call GatherBytes, the error is the error
+// of the system's runtime or of the context.
 //
-// It costs a launch, and a copy of half a kilobyte for each device to the host. It waits for the
-// steps that were launched before it.
+// An exchange costs one launch, and a copy of half a kilobyte per device to the host. It waits for
+// the steps that were launched before.
 func (s *TPUStrategy) GatherBytes(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 	return s.gatherBytes(ctx, "gather "+name, mine)
 }
 
-// Barrier waits until every process has called Barrier with this name.
+// Barrier waits until every process has called Barrier with the same name.
 func (s *TPUStrategy) Barrier(ctx context.Context, name string) error {
 	_, err := s.gatherBytes(ctx, "barrier "+name, nil)
 	return err
 }
 
-// BroadcastBytes returns the bytes that process 0 passes on every process. The bytes of the other
-// processes are ignored. All processes call it with the same name.
+// BroadcastBytes returns the value that process 0 passes, on every process. The values of the other
+// processes are ignored. All processes must call it with the same name.
 func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []byte) ([]byte, error) {
 	if s.machine.Process != 0 {
 		value = nil
@@ -43,8 +43,8 @@ func (s *TPUStrategy) BroadcastBytes(ctx context.Context, name string, value []b
 	return all[0], nil
 }
 
-// AnyProcess reports whether any process passes true. All processes call it. It is the function for
-// input.Options.AnyProcess.
+// AnyProcess reports whether at least one process passes true. All processes must call it. It
+// implements input.Options.AnyProcess.
 func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 	var vote []byte
 	if mine {
@@ -54,7 +54,6 @@ func (s *TPUStrategy) AnyProcess(ctx context.Context, mine bool) (bool, error) {
 	return slices.ContainsFunc(all, func(v []byte) bool { return len(v) > 0 }), err
 }
 
-// gatherBytes exchanges messages of a call.
 func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte) ([][]byte, error) {
 	if err := RefuseTracing(ctx, call, fault.InsteadOfMeeting); err != nil {
 		return nil, err
@@ -65,14 +64,14 @@ func (s *TPUStrategy) gatherBytes(ctx context.Context, call string, mine []byte)
 	return s.machine.Gather(ctx, call, mine)
 }
 
-// Every process traces, lowers and compiles its own program, and all must come to the same one:
-// processes that launch different programs hang a slice. So before a program is compiled, the
-// processes compare fingerprints of it.
+// Every process traces, lowers and compiles its own program. If processes launch different
+// programs, the slice hangs. The processes therefore compare fingerprints of each program before
+// they compile it.
 
-// Agree compares a text over the processes, for what depends on files, flags or the environment and
-// must be the same on all processes, such as the number of examples. It returns a [*MismatchError]
-// on every process if the text of any process differs. All processes call it. The comparison takes
-// the whole text; the error shows 300 bytes of it.
+// Agree compares a text across the processes. Use it for values that depend on files, flags or the
+// environment and must be the same on all processes, such as the number of examples. It returns a
+// [*MismatchError] on every process if the text of any process differs. All processes must call it.
+// The complete text is compared; the error contains its first 300 bytes.
 func (s *TPUStrategy) Agree(ctx context.Context, what, text string) error {
 	if err := RefuseTracing(ctx, "compare "+what, fault.InsteadOfMeeting); err != nil {
 		return err
@@ -87,8 +86,8 @@ func (s *TPUStrategy) agree(ctx context.Context, what, text string, content []by
 	return s.machine.Agree(ctx, what, text, content)
 }
 
-// agree compares a program before it is compiled. A process that cannot make one, failed,
-// says so to the others instead of leaving them waiting; its own error comes first.
+// agree compares a program across the processes before it is compiled. If this process has no
+// program because of the error failed, it informs the other processes and returns failed.
 func (f *Function) agree(ctx context.Context, values []Value, m *spmd.Module, t *trace, failed error) error {
 	if !f.strategy.machine.Several() {
 		return failed

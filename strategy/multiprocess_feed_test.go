@@ -74,7 +74,7 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 		_, err := s.InputOptions()
 		var option *strategy.OptionError
 		assert.ErrorAs(t, err, &option)
-		// Feeding by hand has no such limit.
+		// Calls without package feed do not have this limit.
 		v, err := s.PerReplica(ctx, []any{float32(s.Process()), float32(s.Process() + 2)}, logical.Annotation{})
 		if err != nil {
 			return err
@@ -89,8 +89,8 @@ func TestInputNeedsReplicasInTheOrderOfTheProcesses(t *testing.T) {
 	}))
 }
 
-// What a process gives for all replicas, for its own, or in several forms at once, is the same
-// value.
+// The value is the same whether a process passes the values of all replicas, of its own replicas,
+// or in several forms.
 func TestAProcessGivesATensorForEachReplicaOrForItsOwn(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	of := func(r int) input.Tensor { return input.Vector(float32(r), float32(10*r)) }
@@ -148,7 +148,7 @@ func TestHostsShareADatasetUntilItEnds(t *testing.T) {
 		"one dataset": {steps: 3, sum: 231, make: func(o input.Options) (*input.DistributedDataset, error) {
 			return input.Distribute(input.Range(22).Batch(8, false), o)
 		}},
-		// Host i has i batches for each of its replicas: the hosts vote at each step.
+		// Host i has i batches for each of its replicas. The hosts vote at each step.
 		"a dataset of each host": {steps: 3, sum: 2 * (0*0 + 1*1 + 2*2 + 3*3), make: func(o input.Options) (*input.DistributedDataset, error) {
 			return input.FromFunction(func(c input.Context) (input.Dataset, error) {
 				host := c.InputPipelineID

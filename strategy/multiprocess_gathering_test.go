@@ -17,13 +17,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// gatherer is what package fit/interrupt uses of a strategy.
+// gatherer is the part of a strategy that package fit/interrupt uses.
 type gatherer interface {
 	StartGather(ctx context.Context, name string, mine []byte) (*mesh.GatherFuture, error)
 }
 
-// TestAGatheringIsReadLater begins gatherings among steps and other exchanges, and reads them late,
-// twice or never.
+// TestAGatheringIsReadLater starts gathers between steps and other exchanges, and reads each of
+// them late, twice or never.
 func TestAGatheringIsReadLater(t *testing.T) {
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, plugintest.System(t, 4), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		var under []*mesh.GatherFuture
@@ -74,7 +74,7 @@ func TestAGatheringIsReadLater(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// TestAGatheringThatMeetsAnotherCallSaysSo: processes out of step read it in the error.
+// TestAGatheringThatMeetsAnotherCallSaysSo checks the error of processes that are out of step.
 func TestAGatheringThatMeetsAnotherCallSaysSo(t *testing.T) {
 	for _, err := range strategytest.OnProcesses(t, plugintest.System(t, 2), simhost.Options{Processes: 2}, strategy.Options{Replicas: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		if s.Process() == 1 {

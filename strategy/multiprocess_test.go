@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu"
 )
 
-// rows is a part of a batch's rows.
+// rows are some of a batch's rows.
 func rows(t *tensors.Tensor, part, parts int) *tensors.Tensor {
 	n, columns := t.Shape().Dimensions[0]/parts, t.Shape().Dimensions[1]
 	flat := tensors.MustCopyFlatData[float32](t)

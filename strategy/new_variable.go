@@ -11,36 +11,37 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// VariableOptions describe a variable. The zero value is a trainable mirrored variable that
+// VariableOptions configure a variable. The zero value is a trainable mirrored variable that
 // replicas cannot write.
 type VariableOptions struct {
-	// Name is the variable's name; "Variable" if empty. The components are called Name,
-	// Name/replica_1 and so on. Two variables may have one name; a checkpoint or a saved step,
-	// which finds variables by name, then refuses them.
+	// Name is the variable's name; the default is "Variable". The components are named Name,
+	// Name/replica_1 and so on. Several variables may have the same name, but checkpoints and saved
+	// steps find variables by name and reject duplicate names.
 	Name string
-	// Trainable says whether optimizers change the variable. Nil means true for an OnWrite variable
-	// and false for an OnRead variable.
+	// Trainable specifies whether optimizers change the variable. Nil means true for an OnWrite
+	// variable and false for an OnRead variable.
 	Trainable       *bool
 	Synchronization VariableSynchronization
 	Aggregation     VariableAggregation
 	// Annotation splits the variable over the logical devices. If it is zero, the rules of
-	// [Options.Variables] decide by the name.
+	// [Options.Variables] are applied to the name.
 	Annotation logical.Annotation
-	// LocalWrites lets each replica write its own component of an OnWrite variable that aggregates
-	// nothing, and lets PerReplica values be written to its components. The components may then
-	// differ, and a read across replicas returns that of replica 0. Without LocalWrites such writes
-	// are errors.
+	// LocalWrites lets each replica write its own component of an OnWrite variable with
+	// AggregateNone, and accepts PerReplica values in writes. The components may then differ, and a
+	// cross-replica read returns the component of replica 0. Without LocalWrites such writes are
+	// errors.
 	LocalWrites bool
-	// ColocateWith puts the variable where another variable is: on its logical device and, if both
-	// have one shape and the Annotation is zero, split in the same way.
+	// ColocateWith places the variable on the logical device of another variable. If both have the
+	// same shape and Annotation is zero, the variable is also split like the other.
 	ColocateWith *Variable
 }
 
-// NewVariable makes a variable with the same first value on each replica: TensorFlow's tf.Variable
-// inside the scope. initial is a host value, a distributed value that is the same on all replicas,
-// a component, another variable, or a func() any that returns one of these, which is called once.
+// NewVariable creates a variable with the same initial value on each replica: TensorFlow's
+// tf.Variable inside the scope. initial is a host value, a distributed value that is the same on
+// all replicas, a component, another variable, or a func() any that returns one of these. Such a
+// function is called once.
 //
-// Errors: *[Error] of kind ValueError for options that do not fit, [ErrContext] in replica code,
+// Errors: *[Error] of kind ValueError for invalid options, [ErrContext] in replica code,
 // [*errkind.PanicError] if the function panics.
 func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts VariableOptions) (*Variable, error) {
 	name := opts.Name
@@ -99,7 +100,7 @@ func (s *TPUStrategy) NewVariable(ctx context.Context, initial any, opts Variabl
 		return nil, fault.New(errkind.ValueError, op, "use a float dtype or another aggregation", "aggregation MEAN of dtype %s, which has no fractions", v.dtype)
 	}
 	if v.annotation.Kind() == logical.None {
-		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // whole on each replica
+		v.annotation, _ = s.opts.Variables.For(s.axes, name, v.shape) // not sharded over the replicas
 	}
 	if v.annotation.Kind() == logical.None && v.column > 0 {
 		v.annotation = logical.AssignTo(v.column)

@@ -16,7 +16,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A nil pointer in an interface is a value to the compiler and none to the strategy.
+// A nil pointer in an interface is not a nil interface, but the strategy treats it as no value.
 func TestNilPointersAreErrors(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

@@ -21,7 +21,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A number for a scalar: what it becomes, or the kind of the error.
+// A Go number for a scalar, and the expected value or the kind of the error.
 type numberCase struct {
 	number any
 	dtype  dtypes.DType
@@ -89,7 +89,7 @@ func TestNumbersFitTheVariableOrAreErrors(t *testing.T) {
 	}
 }
 
-// TestNumbersBesideATensorTakeItsDType adds to zero, which shows the number.
+// TestNumbersBesideATensorTakeItsDType adds each number to zero.
 func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -120,7 +120,7 @@ func TestNumbersBesideATensorTakeItsDType(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		a, b func(r int) any
-		want any // by replica, or a kind
+		want any // by replica, or an errkind.Kind
 	}{
 		"an int of each replica":   {func(int) any { return tensors.FromScalar(int32(3)) }, func(r int) any { return r + 1 }, []any{int32(4), int32(5)}},
 		"one of which is too much": {func(int) any { return tensors.FromScalar(int8(3)) }, func(r int) any { return 100 * (r + 1) }, errkind.ValueError},

@@ -13,8 +13,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// Two functions are one object if they captured the same variables, not if they have
-// the same text.
+// Two functions are the same object if they captured the same variables, not if they have the same
+// code.
 func TestClosuresOfOneTextAreTwoObjects(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	var numbers []func() int

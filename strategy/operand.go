@@ -16,18 +16,18 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/hostdata"
 )
 
-// A call that is given "a value" sorts it once, by operandOf, and resolves it: in a step's graph by
-// ReplicaContext.node, elsewhere by operand.resolve. So no call refuses what another one accepts.
-// The calls differ only in what they need of an operand: one value for all replicas, or one for
-// each. docs/tensorflow-values.md has the table.
+// A call that accepts "a value" classifies it once with operandOf, and resolves it with
+// ReplicaContext.node in a step and with operand.resolve elsewhere. All calls therefore accept the
+// same types. They differ only in whether they require one value for all replicas or one for each
+// replica. docs/tensorflow-values.md has the table.
 
-// operand is what a caller gave to a call, sorted by its type.
+// operand is an argument of a call, classified by its type.
 type operand struct {
-	x    any // as it was given
+	x    any // the argument
 	kind operandKind
 	// node is set for a nodeOperand.
 	node *graph.Node
-	// value or variable is set for a deviceOperand. replica is that of a replica's part of it,
+	// value or variable is set for a deviceOperand. replica is the replica of a component,
 	// otherwise -1.
 	value    Value
 	variable *Variable
@@ -38,25 +38,25 @@ type operandKind int
 
 const (
 	noOperand      operandKind = iota // nil, or a nil pointer
-	hostOperand                       // a tensor of this process, a number, slices; or none, which its conversion says
+	hostOperand                       // a tensor of this process, a number or slices; the conversion may fail
 	shapeOperand                      // a shape, ahead of time
-	nestOperand                       // a slice, map or struct of others
+	nestOperand                       // a slice, map or struct of other operands
 	nodeOperand                       // a node of a graph, or a value of a merge call
-	deviceOperand                     // a value, a variable, or a replica's part of one
-	objectsOperand                    // values that are no tensors
+	deviceOperand                     // a value, a variable, or a component
+	objectsOperand                    // values that are not tensors
 )
 
-// part is a replica's part of a value or of a variable: a component of package eager.
+// part is the component of a value or of a variable on one replica: a component of package eager.
 type part interface {
 	Value() Value
 	Variable() *Variable
 	Replica() int
 }
 
-// merged is a value of a merge call of package eager: a node of the step, or nil for no value.
+// merged is a value in a merge call of package eager: a node of the step, or nil for no value.
 type merged interface{ Node() *graph.Node }
 
-// operandOf sorts what a caller gave.
+// operandOf classifies an argument.
 func operandOf(x any) operand {
 	o := operand{x: x, replica: -1}
 	present := func(ok bool, kind operandKind) {
@@ -99,7 +99,7 @@ func operandOf(x any) operand {
 	return o
 }
 
-// strategy returns whose a deviceOperand is, or nil for any other.
+// strategy returns the strategy of a deviceOperand, or nil for other operands.
 func (o operand) strategy() *TPUStrategy {
 	switch {
 	case o.kind != deviceOperand:
@@ -110,17 +110,17 @@ func (o operand) strategy() *TPUStrategy {
 	return o.value.base().strategy
 }
 
-// whole reports whether the operand is a value, and not a replica's part of one.
+// whole reports whether the operand is a value, and not a component or a variable.
 func (o operand) whole() bool { return o.kind == deviceOperand && o.variable == nil && o.replica < 0 }
 
-// readable reports whether the operand's contents can be copied from the devices: not those of a
-// value of several steps.
+// readable reports whether the operand's contents can be copied from the devices. A value of
+// several steps cannot be copied.
 func (o operand) readable() bool {
 	return o.kind == deviceOperand && (!o.whole() || o.value.base().steps == 0)
 }
 
-// indirect reports whether the operand has to be resolved before a program can read it: it is a
-// variable, a part, or a value of another strategy that has one tensor for all replicas.
+// indirect reports whether the operand must be resolved before a program can read it: a variable, a
+// component, or a value of another strategy with one tensor for all replicas.
 func (o operand) indirect(s *TPUStrategy) bool {
 	of := o.strategy()
 	return of != nil && (!o.whole() || of != s && !o.value.base().varying())
@@ -134,7 +134,7 @@ func (o operand) String() string {
 	return fmt.Sprint(o.x)
 }
 
-// tensor makes a tensor of what is in this process's memory.
+// tensor converts an operand in host memory to a tensor.
 func (o operand) tensor() (*tensors.Tensor, error) {
 	switch o.kind {
 	case noOperand:
@@ -153,10 +153,9 @@ func (o operand) tensor() (*tensors.Tensor, error) {
 	return hostdata.Tensor(o.x)
 }
 
-// hostTensor makes a tensor of a host value.
 func hostTensor(x any) (*tensors.Tensor, error) { return operandOf(x).tensor() }
 
-// host is tensor with the error of a call that accepts values of the devices, too.
+// host is like tensor, with the error of a call that also accepts values on the devices.
 func (o operand) host(op string) (*tensors.Tensor, error) {
 	t, err := o.tensor()
 	switch {
@@ -168,7 +167,8 @@ func (o operand) host(op string) (*tensors.Tensor, error) {
 	return nil, &Error{Op: "strategy: " + op, Reason: fmt.Sprintf("a value of type %T", o.x), Hint: "give a number, a tensor or a distributed value", Err: err, Class: errkind.TypeError}
 }
 
-// ownsOperand refuses what is another strategy's, and nil pointers of the strategy's own types.
+// ownedBy returns an error for an operand of another strategy, and for a nil pointer of this
+// package.
 func (o operand) ownedBy(s *TPUStrategy, op string) error {
 	switch of := o.strategy(); {
 	case of == s:
@@ -186,18 +186,18 @@ func (o operand) ownedBy(s *TPUStrategy, op string) error {
 }
 
 // Objects is a per-replica value that is not a tensor: one Go value for each replica, in replica
-// order, like the tf.distribute.DistributedValues of such objects in TensorFlow. It is immutable. In
-// a job with several processes, an Objects that replica code returned has the values of this
-// process's replicas only.
+// order, like TensorFlow's tf.distribute.DistributedValues of Python objects. It is immutable. In a
+// job with several processes, an Objects that replica code returned has only the values of this
+// process's replicas.
 type Objects struct {
 	values []any
-	local  []int // the replicas whose values are here, ascending; nil for all
+	local  []int // the replicas whose values are in this process, ascending; nil for all
 }
 
-// NewObjects returns the Objects of the replicas' values, given in replica order.
+// NewObjects returns Objects with the given values, in replica order.
 func NewObjects(values ...any) *Objects { return &Objects{values: append([]any(nil), values...)} }
 
-// At returns the value of a replica, from 0. It panics for a replica that has no value, and with an
+// At returns the value of a replica, from 0. It panics for a replica without a value, and with an
 // error that matches [ErrRemote] for a replica of another process.
 func (o *Objects) At(replica int) any {
 	x, err := o.at(replica)

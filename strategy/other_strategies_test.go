@@ -15,8 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/stepfile"
 )
 
-// Train on all cores, evaluate on one: a step of one strategy reads another one's
-// variables as they are when it runs.
+// Train on all cores and evaluate on one: a step of one strategy reads the current values of
+// another strategy's variables in each run.
 func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 	ctx := context.Background()
 	sys := plugintest.System(t, 4)
@@ -56,7 +56,8 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 			require.Equal(t, want, strategytest.Values(t, bound.Results()[0], 1))
 		}
 		require.NoError(t, bound.Close())
-		// It is read only, and not the other way round: one core does not have what all need.
+		// The variable is read-only. The reverse is an error, because one core does not have the
+		// data for all.
 		_, err = one.Function(func(rc *strategy.ReplicaContext, _ []*graph.Node) []*graph.Node {
 			rc.Assign(weights, []float32{0, 0, 0, 0})
 			return nil
@@ -68,7 +69,7 @@ func TestAStepReadsAnotherStrategysVariables(t *testing.T) {
 			return []*graph.Node{rc.Read(mine)}
 		}, strategy.FunctionOptions{}).Run(ctx)
 		require.ErrorIs(t, err, strategy.ErrOtherStrategy)
-		// Nor is a step with it saved: the file would not know whose it is.
+		// The step cannot be saved, because a file cannot identify the other strategy.
 		c, err := evaluate.Compiled(ctx, []float32{10, 10, 10, 10})
 		require.NoError(t, err)
 		require.ErrorContains(t, stepfile.Save(t.Context(), io.Discard, c), "another strategy's")

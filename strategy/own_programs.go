@@ -10,20 +10,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// builtinCall is one run of a small program of the strategy's own.
+// builtinCall is one run of a small internal program.
 type builtinCall struct {
-	// name keys the program, together with the variables' and values' kinds.
+	// name is the cache key of the program, together with the signatures of the variables and
+	// values.
 	name      string
 	values    []Value
 	variables []*Variable
-	// mirrored results are the same on every replica.
+	// mirrored results are equal on all replicas.
 	mirrored bool
 	results  []logical.Annotation
-	// step builds the program. It reads the variables that it was called with first.
+	// step builds the program. Its first variables must be the variables of the call.
 	step StepFunc
 }
 
-// run compiles the program once for each kind of value and variable, and runs it on these.
+// run compiles the program once for each signature, and runs it.
 func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	if err := RefuseTracing(ctx, c.name, fault.InsteadOfRunning); err != nil {
 		return nil, err
@@ -44,9 +45,9 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	s.mu.Lock()
 	f := s.builtins[name]
 	if f == nil {
-		callName, variables, build := c.name, c.variables, c.step // the program does not keep the values
+		callName, variables, build := c.name, c.variables, c.step // the program does not retain the values
 		f = s.Function(func(rc *ReplicaContext, in []*graph.Node) []*graph.Node {
-			for _, v := range variables { // in this order other calls give theirs
+			for _, v := range variables { // other calls pass their variables in this order
 				rc.capture(callName, v)
 			}
 			return build(rc, in)
@@ -72,7 +73,7 @@ func (c builtinCall) run(ctx context.Context, s *TPUStrategy) ([]Value, error) {
 	return p.run(ctx, values, c.variables...)
 }
 
-// one is run of a program that gives one value, the same on every replica.
+// one runs a program with one mirrored result.
 func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error) {
 	results, err := c.run(ctx, s)
 	if err != nil {
@@ -81,7 +82,8 @@ func (c builtinCall) one(ctx context.Context, s *TPUStrategy) (*Mirrored, error)
 	return results[0].(*Mirrored), nil
 }
 
-// copyAs copies a value that is the same on all replicas, split over the logical devices as a says.
+// copyAs copies a value that is equal on all replicas, with the given split over the logical
+// devices.
 func copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, error) {
 	v, err := copyOf(ctx, value, true, a)
 	if err != nil {
@@ -90,7 +92,7 @@ func copyAs(ctx context.Context, value Value, a logical.Annotation) (*Mirrored, 
 	return v.(*Mirrored), nil
 }
 
-// copyOf copies a value into another layout. Nothing goes through the host.
+// copyOf copies a value to another layout, on the devices.
 func copyOf(ctx context.Context, value Value, mirrored bool, a logical.Annotation) (Value, error) {
 	results, err := builtinCall{
 		name: "copy", values: []Value{value}, mirrored: mirrored, results: one(a),

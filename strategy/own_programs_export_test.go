@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// OwnPrograms are how many programs the strategy's own functions have, by name.
+// OwnPrograms returns the number of the strategy's internal programs, by name.
 func OwnPrograms(s *TPUStrategy) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// The strategy's own programs are compiled once for each kind of value and variable, whatever the
-// values and the variables are.
+// Internal programs are compiled once for each signature of values and variables, and are shared by
+// different values and variables.
 func TestAnOwnProgramIsMadeOnceForEachKind(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -55,7 +55,8 @@ func TestAnOwnProgramIsMadeOnceForEachKind(t *testing.T) {
 	assert.Equal(t, 0, count(sum(strategy.Sum)), "the same again")
 	assert.Equal(t, 1, count(sum(strategy.Mean)), "another reduction")
 
-	// A step that is being traced has no own programs: they would run once, and not in each run.
+	// An internal program in a step that is being traced is an error: it would run once, and not in
+	// each run.
 	var inStep error
 	_, err := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		_, inStep = inside.Of[interface {

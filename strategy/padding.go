@@ -17,31 +17,32 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// A step that takes padded values is traced for its padded shape and for two other sizes of each
-// padded dimension, which show what in it depends on them; see package ragged. Its program receives
-// the real sizes, and what it gives is cut to them.
+// A step with padded values is traced for its padded shape and for two other sizes of each padded
+// dimension. The differences show which dimensions depend on the padded one; see package ragged.
+// Its program receives the actual sizes, and its results are truncated to them.
 
 // paddedSize is a size that padded dimensions of arguments share.
 type paddedSize struct {
-	// argument and dim are the first such dimension, length is the padded size. The rows of
-	// microbatches are of no argument, which is then negative.
+	// argument and dim identify the first such dimension; length is the padded size. For the rows
+	// of microbatches, which belong to no argument, argument is negative.
 	argument, dim, length int
 }
 
 // paddedDims are the padded dimensions of a step's arguments.
 type paddedDims struct {
 	sizes []paddedSize
-	of    [][]int // of the arguments' dimensions, which of the sizes it is, or -1
+	of    [][]int // index of the size, by argument and dimension, or -1
 }
 
-// micro is the number of the size that is the rows of microbatches, or -1.
+// micro returns the index of the size for the rows of microbatches, or -1.
 func (p *paddedDims) micro() int {
 	return slices.IndexFunc(p.sizes, func(s paddedSize) bool { return s.argument < 0 })
 }
 
-// paddingOf finds the padded dimensions of values. Dimensions of one number whose real sizes are
-// the same on each replica have one size: the rows of an input and of its labels. Where the rows of
-// the arguments are cut into microbatches of a padded size, that is one, and theirs are none.
+// paddingOf finds the padded dimensions of values. Equal dimension numbers with equal actual sizes
+// on each replica share a size, such as the rows of an input and of its labels. If microbatch is
+// positive, the rows of microbatches have this padded size, and the rows of the arguments are not
+// counted.
 func paddingOf(values []Value, microbatch int) (p paddedDims) {
 	if microbatch > 0 {
 		p.sizes = []paddedSize{{-1, 0, microbatch}}
@@ -79,14 +80,15 @@ func paddingOf(values []Value, microbatch int) (p paddedDims) {
 	return p
 }
 
-// resize is the number that a padded size is multiplied with in the other traces.
+// resize has the factors of a padded size in the additional traces.
 var resize = []int{2, 5}
 
-// leaveOutPadding rewrites the traced step. The context has the store's turn.
+// leaveOutPadding rewrites the traced step to exclude the padding. The context has the store's
+// turn.
 func (t *trace) leaveOutPadding(ctx context.Context) error {
 	sizes := make([]int, len(t.padding.sizes))
 	sources := make([]ragged.Source, len(sizes))
-	ordinal := map[int]int{} // of the arguments that come with their sizes
+	ordinal := map[int]int{} // of the arguments that have sizes
 	for i, v := range t.values {
 		if v.base().ragged != nil {
 			ordinal[i] = len(ordinal)
@@ -150,7 +152,7 @@ func (t *trace) resized(ctx context.Context, sizes []int) (other *trace, err err
 	return other, nil
 }
 
-// abstractValue is a value without contents, of another shape than the one that it stands for.
+// abstractValue replaces a value by one without contents and with another shape.
 type abstractValue struct {
 	Value
 	distributed *deviceValue
@@ -158,7 +160,7 @@ type abstractValue struct {
 
 func (v *abstractValue) base() *deviceValue { return v.distributed }
 
-// cutTo gives a step's result the real sizes that the values have.
+// cutTo sets the actual sizes of a step's result from the sizes of the arguments.
 func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 	if p.cut == nil || !slices.ContainsFunc(p.cut[result], ragged.Dim.Padded) {
 		return
@@ -176,8 +178,9 @@ func (p *program) cutTo(result int, v *deviceValue, values []Value) {
 	v.ragged = all
 }
 
-// unevenShapes are the shapes of the replicas' parts of a batch, cut as TensorFlow does: each replica
-// but the last ones takes as many rows as it needs that all are taken.
+// unevenShapes returns the shapes of the replicas' shares of a batch, split as in TensorFlow: each
+// share has the number of rows divided by the number of replicas, rounded up, and the last shares
+// have fewer.
 func (b batchShare) unevenShapes(batch []int) [][]int {
 	all := make([][]int, b.replicas)
 	share := (batch[0] + b.replicas - 1) / b.replicas
@@ -188,7 +191,7 @@ func (b batchShare) unevenShapes(batch []int) [][]int {
 	return all
 }
 
-// splitUneven cuts a batch that does not divide among the replicas.
+// splitUneven splits a batch whose rows do not divide evenly over the replicas.
 func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*PerReplica, error) {
 	all := make([]*tensors.Tensor, b.replicas)
 	var failed error
@@ -206,7 +209,7 @@ func (b batchShare) splitUneven(ctx context.Context, batch *tensors.Tensor) (*Pe
 	return b.put(ctx, all)
 }
 
-// abstractUneven is splitUneven of a batch of which only the shape is known.
+// abstractUneven is like splitUneven for a batch without contents.
 func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
 	real := b.unevenShapes(batch.Dimensions)
 	dims, _ := b.padded(real)
@@ -221,14 +224,15 @@ func (b batchShare) abstractUneven(batch shapes.Shape) (Value, error) {
 	return v, nil
 }
 
-// uneven reports whether a host batch does not divide among the replicas. With several processes it
-// must.
+// uneven reports whether the rows of a host batch do not divide evenly over the replicas. It is
+// false with several processes, which do not support such batches.
 func (f *Function) uneven(shape shapes.Shape) bool {
 	return !f.strategy.machine.Several() && shape.Rank() > 0 && shape.Dimensions[0]%f.strategy.replicas != 0
 }
 
-// rows are the replica's real rows, an int32 scalar, and those of all replicas; nil if no argument
-// has padded rows. Arguments that have other numbers of rows than each other are an [*Error].
+// rows returns the number of actual rows on the replica, an int32 scalar, and the sum over all
+// replicas. They are nil if no argument has padded rows. Arguments with different numbers of rows
+// are an [*Error].
 func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	if rc.padding == nil || rc.state.Rows != nil {
 		return rc.state.Rows, rc.state.AllRows
@@ -252,8 +256,8 @@ func (rc *ReplicaContext) rows() (mine, all *graph.Node) {
 	return rc.state.Rows, rc.state.AllRows
 }
 
-// weighted is a replica's mean of its rows so that the replicas' mean is that of all rows. A
-// replica without rows has 0.
+// weighted scales the mean over a replica's rows so that the mean over the replicas is the mean
+// over all rows. It is 0 on a replica without rows.
 func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	rows, all := rc.rows()
 	if rows == nil {
@@ -269,13 +273,13 @@ func (rc *ReplicaContext) weighted(mean *graph.Node) *graph.Node {
 	return ifRows(rows, whole, graph.ZerosLike(whole))
 }
 
-// ifRows is x on replicas that have rows, and otherwise y.
+// ifRows returns x on replicas with rows, and y on other replicas.
 func ifRows(rows, x, y *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterThan(rows, graph.ZerosLike(rows)), x, y)
 }
 
-// meanOfStates averages what replicas have made of a value that all share, weighted by their rows;
-// what one without rows has made of it does not count.
+// meanOfStates averages the replicas' values of a shared variable, weighted by their rows. Replicas
+// without rows have weight 0.
 func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 	rows, _ := rc.rows()
 	if rows == nil {
@@ -284,10 +288,10 @@ func (rc *ReplicaContext) meanOfStates(x *graph.Node) *graph.Node {
 	return allReduce(Mean, rc.weighted(x), rc.strategy.replicas)
 }
 
-// takesRagged says whether values may differ in shape between replicas.
+// takesRagged reports whether arguments may have different shapes on different replicas.
 func (f *Function) takesRagged() bool { return f.opts.Padding != NoPadding }
 
-// padding is what of the values' padding the step's program leaves out.
+// padding returns the padding that the step's program excludes.
 func (f *Function) padding(values []Value) (p paddedDims) {
 	if f.opts.Padding == MaskPadding {
 		p = paddingOf(values, f.microbatchRows(values))
@@ -295,8 +299,8 @@ func (f *Function) padding(values []Value) (p paddedDims) {
 	return p
 }
 
-// microbatchRows is the padded size of the rows of the step's microbatches, 0 without such. The
-// real sizes of ragged arguments follow the arguments.
+// microbatchRows returns the padded number of rows of the step's microbatches, or 0 if there are
+// none. The sizes of ragged arguments, which follow the arguments, are skipped.
 func (f *Function) microbatchRows(values []Value) int {
 	if f.microbatch == nil {
 		return 0
@@ -310,12 +314,12 @@ func (f *Function) microbatchRows(values []Value) int {
 	return f.microbatch(values[:n])
 }
 
-// takesUneven says whether host batches need not divide among the replicas.
+// takesUneven reports whether host batches need not divide evenly over the replicas.
 func (f *Function) takesUneven() bool {
 	return f.takesRagged() && (f.opts.SplitBatch || f.opts.LocalBatch)
 }
 
-// unevenBatch is a host batch that does not divide among the replicas, if the function takes it.
+// unevenBatch returns a host batch that does not divide evenly, if the function accepts it.
 func (f *Function) unevenBatch(arg any) (batch *tensors.Tensor, ok bool) {
 	if !f.takesUneven() {
 		return nil, false

@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The TPU compiler takes the programs of uneven batches, from shapes alone.
+// The TPU compiler accepts the programs of uneven batches, from shapes alone.
 func TestAOTUnevenBatchesAreCompiled(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

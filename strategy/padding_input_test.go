@@ -42,7 +42,7 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 				batch := take([]*tensors.Tensor{x, y}, from, min(from+4, 11))
 				var loss *strategy.Mirrored
 				var err error
-				if pass == 1 && s.NumReplicasInSync() == 2 && from == 8 { // as values, such as Iterate gives
+				if pass == 1 && s.NumReplicasInSync() == 2 && from == 8 { // as values, like those of feed.Iterate
 					var values []any
 					for i := range batch {
 						parts := append(take([]*tensors.Tensor{x, y}[i:i+1], 8, 10), take([]*tensors.Tensor{x, y}[i:i+1], 10, 11)...)
@@ -68,7 +68,7 @@ func TestAnEpochThatDoesNotDivideIsTrainedWhole(t *testing.T) {
 		s := strategytest.New(t, 2, p)
 		step := strategytest.OK(train.New(s, newStore(), adam(), strategytest.Annotated(p), train.Options{}))
 		assert.InDeltaSlice(t, want, epoch(s, step), 2e-4)
-		// A full batch has the program that it had.
+		// A full batch uses its existing program.
 		full, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 0, 4)...)
 		require.NoError(t, err)
 		padded, err := step.Lowered(ctx, take([]*tensors.Tensor{x, y}, 8, 11)...)
@@ -89,7 +89,7 @@ func TestHostBatchesAreCutUnevenlyOnRequest(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []any{float32(2.5), float32(6)}, strategytest.Values(t, out[0], 2))
 	assert.Equal(t, []any{[]float32{2, 4, 6, 8}, []float32{10, 12, 14}}, strategytest.Values(t, out[1], 2))
-	out, err = f.Run(ctx, []float32{1, 2, 3, 4, 5}) // 3 and 2, padded to what two devices share
+	out, err = f.Run(ctx, []float32{1, 2, 3, 4, 5}) // 3 and 2 rows, padded to a multiple of two devices
 	require.NoError(t, err)
 	assert.Equal(t, []any{float32(2), float32(4.5)}, strategytest.Values(t, out[0], 2))
 	out, err = f.Run(ctx, []float32{8})
@@ -122,7 +122,7 @@ func TestTrainingBatchesOfOtherRows(t *testing.T) {
 	assert.False(t, strings.Contains(err.Error(), "panic"), err)
 }
 
-// Distributed input ends with an uneven batch, which a step takes as it comes.
+// Distributed input ends with an uneven batch, which a step accepts.
 func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -152,7 +152,7 @@ func TestDistributedInputIsTrainedToItsEnd(t *testing.T) {
 		losses = append(losses, value)
 	}
 	assert.Equal(t, []float64{1.5, 5.5, 9}, losses)
-	// The program for the end can be made beforehand, from shapes.
+	// The program for the last batch can be compiled in advance, from shapes.
 	c, err := step.Compiled(ctx, shapes.Make(dtypes.Float32, 3, 4), shapes.Make(dtypes.Float32, 3))
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 4}, c.Module.Arguments[0].Local)

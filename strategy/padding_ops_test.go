@@ -26,8 +26,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// rowOps are of a batch x of [n, 6] and labels of [n, 1] from 0 to 5. What they give is compared,
-// and the gradient of its sum.
+// rowOps are functions of a batch x of shape [n, 6] and labels of shape [n, 1] from 0 to 5. The
+// test compares their results, and the gradients of the results' sums.
 var rowOps = map[string]func(rc *strategy.ReplicaContext, x, labels *graph.Node) *graph.Node{
 	"softmax":         func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.Softmax(x, -1) },
 	"softmax of rows": func(_ *strategy.ReplicaContext, x, _ *graph.Node) *graph.Node { return graph.Softmax(x, 0) },
@@ -184,7 +184,8 @@ var rowOps = map[string]func(rc *strategy.ReplicaContext, x, labels *graph.Node)
 
 func asNumber(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
 
-// GoMLX's ops, layers, losses and metrics on padded rows give what they give on the rows.
+// GoMLX's ops, layers, losses and metrics on padded rows have the same results as on the actual
+// rows.
 func TestOpsOnPaddedRows(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -208,9 +209,9 @@ func TestOpsOnPaddedRows(t *testing.T) {
 		store.SetParam(model.ParamInitialSeed, int64(42))
 		return store
 	}
-	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(rowOps)), 16) { // so many to a program
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(rowOps)), 16) { // number of ops per program
 		got, err := s.Function(step(chunk), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding}).Run(ctx, args...)
-		if err != nil { // which of them?
+		if err != nil { // find the op that fails
 			for _, name := range chunk {
 				f := s.Function(step([]string{name}), strategy.FunctionOptions{Store: store(), Padding: strategy.MaskPadding})
 				_, err := f.Lowered(ctx, args...)
@@ -219,7 +220,7 @@ func TestOpsOnPaddedRows(t *testing.T) {
 			t.FailNow()
 		}
 		plain := one.Function(step(chunk), strategy.FunctionOptions{Store: store()})
-		for r, rows := range map[int][2]int{1: {3, 5}} { // the one that has padding
+		for r, rows := range map[int][2]int{1: {3, 5}} { // the replica with padding
 			want, err := plain.Run(ctx, take(batch, rows[0], rows[1])...)
 			require.NoError(t, err)
 			for i := range want {
@@ -236,8 +237,8 @@ func TestOpsOnPaddedRows(t *testing.T) {
 	}
 }
 
-// near reports whether the numbers of two tensors are alike: to 2e-4, and to 1e-5 of larger ones,
-// whose sums each processor rounds otherwise.
+// near reports whether two tensors are equal up to 2e-4, and up to a relative error of 1e-5 for
+// larger numbers, whose sums are rounded differently on each processor.
 func near(a, b *tensors.Tensor) bool {
 	if a.DType() != dtypes.Float32 {
 		return a.InDelta(b, 2e-4)

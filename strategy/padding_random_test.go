@@ -18,13 +18,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// rowGraph makes up a graph over rows: the same ops for the same seed, whatever the rows.
+// rowGraph generates a random graph over rows. Equal seeds generate equal ops for any number of
+// rows.
 type rowGraph struct {
 	rng    *rand.Rand
 	values []rowValue
 }
 
-// rowValue is a node, of whose dimensions rows says which are rows, times how many.
+// rowValue is a node. rows has, for each dimension, its size as a multiple of the number of rows, or
+// 0 if the size does not depend on the rows.
 type rowValue struct {
 	x    *graph.Node
 	rows []int
@@ -34,7 +36,7 @@ func (g *rowGraph) pick() rowValue { return g.values[g.rng.IntN(len(g.values))] 
 
 func (g *rowGraph) add(x *graph.Node, rows ...int) { g.values = append(g.values, rowValue{x, rows}) }
 
-// step adds what one more op gives. Numbers are kept small.
+// step appends the result of another op. It keeps the numbers small.
 func (g *rowGraph) step() {
 	v := g.pick()
 	x, rank := v.x, v.x.Rank()
@@ -66,7 +68,7 @@ func (g *rowGraph) step() {
 			rows = append(rows, v.rows[d])
 		}
 		g.add(graph.TransposeAllAxes(x, all...), rows...)
-	case op == 7 && rank > 1 && v.rows[0] > 0 && v.rows[1] == 0: // rows lead
+	case op == 7 && rank > 1 && v.rows[0] > 0 && v.rows[1] == 0: // rows are the first dimension
 		dims := x.Shape().Dimensions
 		rows := append([]int{v.rows[0] * dims[1]}, v.rows[2:]...)
 		if rows[0] <= 12 {
@@ -81,7 +83,7 @@ func (g *rowGraph) step() {
 		g.add(graph.Slice(x, specs...), v.rows...)
 	case op == 9 && rank > 0 && v.rows[axis] == 0 && x.Shape().Dimensions[axis] < 8:
 		g.add(graph.Concatenate([]*graph.Node{x, graph.Neg(x)}, axis), v.rows...)
-	case op == 10 && rank > 0: // back over what was averaged
+	case op == 10 && rank > 0: // broadcast to the dimension that was averaged
 		mean := graph.ReduceAndKeep(x, graph.ReduceMean, axis)
 		g.add(graph.Sub(x, mean), v.rows...)
 	case op == 11 && rank == 2 && x.Shape().Size() < 4000:
@@ -102,7 +104,7 @@ func (g *rowGraph) step() {
 	}
 }
 
-// Graphs that are made up give the numbers of their real rows, and so do their gradients.
+// Random graphs have the results and the gradients of their actual rows.
 func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -128,7 +130,7 @@ func TestRandomGraphsLeavePaddingOut(t *testing.T) {
 			batch := []*tensors.Tensor{strategytest.Normals(rand.New(rand.NewPCG(seed, 4)), 6, 3)}
 			args := poisoned(t, s, batch, []int{4, 2}, 4)
 			o := strategy.FunctionOptions{Store: model.NewStore(), Padding: strategy.MaskPadding}
-			if seed%2 == 0 { // split over the logical devices, rows and all
+			if seed%2 == 0 { // split over the logical devices, including the rows
 				o.Arguments = []logical.Annotation{logical.SplitInto(2, 1)}
 			}
 			got, err := s.Function(step, o).Run(ctx, args...)

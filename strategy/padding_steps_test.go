@@ -49,7 +49,7 @@ func TestStatesOfReplicasWithoutRowsStay(t *testing.T) {
 	assert.Equal(t, []any{float32(4), float32(1)}, got)
 }
 
-// What cannot leave padding out is refused by name, and is no error without padding.
+// The error names an op that cannot exclude the padding. Without padding the op is valid.
 func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -119,7 +119,7 @@ func TestWhatCannotLeavePaddingOutIsRefused(t *testing.T) {
 	}
 }
 
-// Ops on rows that may not look at others.
+// Ops on rows that must not depend on other rows.
 func TestOpsThatKeepRowsApart(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -166,7 +166,7 @@ func keptApart(_ *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 	}
 }
 
-// A sequence that is padded in its second dimension, beside rows that are not.
+// A sequence that is padded in its second dimension, with unpadded rows.
 func TestPaddedSequences(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -182,7 +182,7 @@ func TestPaddedSequences(t *testing.T) {
 	assert.Equal(t, []any{float32(3.5), float32(8)}, strategytest.Values(t, out[1], 2))
 	assert.Equal(t, []any{[]float32{2.5, 3.5, 4.5}, []float32{8}}, strategytest.Values(t, out[2], 2))
 	assert.Equal(t, [][]float32{{1}, {1}}, strategytest.Values(t, out[3], 2)[1])
-	// Rows and length differ, and so do two arguments.
+	// The rows and the length differ, and two arguments differ.
 	both, err := s.PerReplica(ctx, []any{[][]float32{{1, 2, 3}, {4, 5, 6}}, [][]float32{{7, 8}}}, logical.Annotation{})
 	require.NoError(t, err)
 	rows, err := s.PerReplica(ctx, []any{[]float32{1, 2}, []float32{3}}, logical.Annotation{})
@@ -243,7 +243,7 @@ func TestLoopsAndBranchesLeavePaddingOut(t *testing.T) {
 	}
 }
 
-// Random numbers are drawn for padding too, and not used.
+// Random numbers are also drawn for the padding, but not used.
 func TestDropoutOfUnevenBatches(t *testing.T) {
 	ctx := context.Background()
 	for _, mirrored := range []bool{false, true} {

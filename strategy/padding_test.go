@@ -56,7 +56,7 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 	soft := strategytest.Values(t, out[10], 2)
 	assert.Equal(t, []float32{1}, soft[1])
 	assert.InDelta(t, 1/(1+math.E), soft[0].([]float32)[0], 1e-6)
-	// A result is cut wherever it goes.
+	// A result is truncated wherever it is used.
 	mean, err := s.Reduce(ctx, strategy.Mean, out[3], 0)
 	require.NoError(t, err)
 	value, err := mean.Float64(ctx)
@@ -77,11 +77,11 @@ func TestReductionsUseTheRealRows(t *testing.T) {
 	assert.Equal(t, []any{[]float32{10, 12}, []float32{14}}, strategytest.Values(t, bound.Results()[3], 2))
 }
 
-// padded model: what it is made of, and its batch.
+// A padded model, with its function and its batch.
 type paddedModel struct {
 	loss  train.Loss
 	batch func(rng *rand.Rand, rows int) []*tensors.Tensor
-	// apart says that replicas are normalized each by themselves.
+	// apart is set if each replica is normalized separately.
 	apart bool
 	l2    bool
 }
@@ -209,7 +209,7 @@ var paddedModels = map[string]paddedModel{
 	},
 }
 
-// take is rows from to to-1 of each tensor.
+// take returns the rows from, ..., to-1 of each tensor.
 func take(batch []*tensors.Tensor, from, to int) []any {
 	var all []any
 	for _, x := range batch {
@@ -227,7 +227,7 @@ func take(batch []*tensors.Tensor, from, to int) []any {
 	return all
 }
 
-// poisoned puts a batch on the replicas, with NaN and wild positions for padding.
+// poisoned copies a batch to the replicas, with NaN and out-of-range positions as padding.
 func poisoned(t *testing.T, s *strategy.TPUStrategy, batch []*tensors.Tensor, sizes []int, padded int) []any {
 	t.Helper()
 	ctx := context.Background()
@@ -309,14 +309,14 @@ func oneStep(t *testing.T, s *strategy.TPUStrategy, m paddedModel, batches ...[]
 	return losses, variables
 }
 
-// An uneven batch gives the step that its rows give without padding on one device: the loss and
-// all variables after it. The padding is NaN.
+// A step on an uneven batch has the same loss and variables as a step on its rows without padding
+// on one device. The padding is NaN.
 func TestUnevenBatchesTrainWithTheExactMean(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	one := strategytest.New(t, 1, 1)
 	for name, m := range paddedModels {
 		all := [][]int{{4, 3, 1, 0}}
-		if len(name)%3 == 0 { // compiling takes long
+		if len(name)%3 == 0 { // compilation is slow
 			all = [][]int{{2, 1}, {3, 0}}
 		}
 		for _, sizes := range all {

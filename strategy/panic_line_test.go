@@ -21,7 +21,7 @@ import (
 func TestTraceErrorsNameTheLine(t *testing.T) {
 	s := strategytest.New(t, 1, 2)
 	ctx := context.Background()
-	line := func() int { // of the caller, one below
+	line := func() int { // line of the caller, which is one below
 		_, _, line, _ := runtime.Caller(1)
 		return line + 1
 	}

@@ -39,7 +39,7 @@ func TestPhasesTellOfAStepOnItsWayToAProgram(t *testing.T) {
 	assert.Equal(t, []phase.Stage{phase.Tracing, phase.Lowering, phase.Compiling, phase.Done}, stages,
 		"the second run has the program")
 
-	// The strategy's own programs are no news.
+	// Internal programs are not reported.
 	told = nil
 	_, err = s.Reduce(t.Context(), strategy.Sum, results[0])
 	require.NoError(t, err)

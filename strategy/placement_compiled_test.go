@@ -18,7 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// placedWork is what the compilers may take for cheap, and a product, which is not.
+// placedWork has operations that the compilers may consider cheap, and a product, which is
+// expensive.
 var placedWork = []func(x *graph.Node) *graph.Node{
 	func(x *graph.Node) *graph.Node { return graph.Mul(graph.AddScalar(x, 1), x) },
 	func(x *graph.Node) *graph.Node {
@@ -38,8 +39,8 @@ var placedWork = []func(x *graph.Node) *graph.Node{
 	func(x *graph.Node) *graph.Node { return graph.MatMul(x, x) },
 }
 
-// placedPrograms checks what compilers make of regions on one device each, by On and by Assign: each
-// stays a branch, forward and backward.
+// placedPrograms checks the compiled code of regions on one device each, by On and by Assign: each
+// remains a branch, forward and backward.
 func placedPrograms(t *testing.T, s *strategy.TPUStrategy) {
 	for name, place := range map[string]func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node{
 		"on": func(x *graph.Node, k int, f func(x *graph.Node) *graph.Node) *graph.Node { return logical.On(k, x, f) },

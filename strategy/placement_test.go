@@ -52,8 +52,8 @@ func TestEveryAnnotationIsInTheModule(t *testing.T) {
 	assert.Equal(t, 6+1, strings.Count(text, `replica_groups = #replica_groups`))
 }
 
-// Work that 8 devices do takes a multiple of the CPU time of work that one does, however many cores
-// there are. Products are dear to XLA, and element by element work is cheap to it.
+// Work on 8 devices uses a multiple of the CPU time of the same work on one device, whatever the
+// number of cores is. XLA considers products expensive and elementwise work cheap.
 func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 	ctx := context.Background()
 	strat := strategytest.New(t, 1, 8)
@@ -97,7 +97,7 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 			}))
 		}
 		timeAll, timeOne := time.Hour, time.Hour
-		for range 4 { // in turn, as what else the machine does slows down both
+		for range 4 { // alternating, because other work on the machine slows down both
 			measure(all, &timeAll)
 			measure(one, &timeOne)
 		}
@@ -106,7 +106,7 @@ func TestOnIsSkippedByTheOtherDevices(t *testing.T) {
 	}
 }
 
-// lineWith returns the first line of text that has all the words.
+// lineWith returns the first line of text that contains all words.
 func lineWith(text string, words ...string) string {
 	for line := range strings.Lines(text) {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
@@ -116,8 +116,8 @@ func lineWith(text string, words ...string) string {
 	return ""
 }
 
-// Layers that are assigned to a logical device are computed there alone, forward and backward, and
-// train as they do everywhere.
+// Layers that are assigned to a logical device are computed only on this device, forward and
+// backward, and train with the same results as on all devices.
 func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	ctx := context.Background()
 	train := func(devices int) (loss []float32, ops []hlotest.Op) {
@@ -158,7 +158,7 @@ func TestAssignedLayersTrainOnTheirDevices(t *testing.T) {
 	}
 }
 
-// XLA's partitioner ends the process for some of these unless they are written for it.
+// XLA's partitioner crashes the process for some of these ops unless they are lowered specially.
 func TestGathersAndScattersOfTensorsThatAreSplitInAGrid(t *testing.T) {
 	ctx := context.Background()
 	table := make([][]float32, 8)

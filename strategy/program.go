@@ -14,40 +14,41 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// program is a compiled step: one signature of a function.
+// program is a compiled step, for one signature of a function.
 type program struct {
 	function   *Function
 	module     *spmd.Module
 	executable system.Executable
 	// rows are the partitions that this process launches, in launch order.
 	rows []int
-	// variables are the program's arguments that are variables, in argument order; nil stands for
-	// an argument of the step, in its own order.
+	// variables has the variable of each argument of the program, or nil for an argument of the
+	// step.
 	variables []*Variable
-	// ragged says which of the step's arguments, in their own order, are padded values whose
-	// replicas differ in shape.
+	// ragged reports for each argument of the step whether it is padded.
 	ragged []bool
-	// padding is what the program leaves out, cut are the padded dimensions of the step's own
-	// results, nil without padding.
+	// padding is the padding that the program excludes. cut has the padded dimensions of the step's
+	// own results, or is nil without padding.
 	padding paddedDims
 	cut     [][]ragged.Dim
-	// invariant says of the step's own results whether they are the same on all replicas.
+	// invariant reports for each of the step's own results whether it is equal on all replicas.
 	invariant []invariance
-	// code is the serialized program of a step from a file: some plugins write out a program that
-	// they loaded without its machine code.
+	// code is the serialized program of a step from a file. It is kept because some plugins
+	// serialize a loaded program without its machine code.
 	code []byte
-	// updates are, for the results after the step's own, the argument that gave its memory.
+	// updates has, for each result after the step's own, the argument whose memory the result
+	// reuses.
 	updates []int
-	// borrowed are the other strategies' variables that the program reads: its arguments after the
-	// step's own.
+	// borrowed are the variables of other strategies that the program reads. They are the arguments
+	// after the step's own.
 	borrowed []*Variable
-	// constants are the large constants among variables, which the program holds until it is closed.
+	// constants are the large constants among variables. The program releases them when it is
+	// closed.
 	constants []*sharedConstant
-	results   int // the step's own
+	results   int // number of the step's own results
 	// structure is the nest that the step of a nest.Function returned.
 	structure any
 	donate    []bool
-	// lowering, arriving (of the variables) and compiling are how long it took to make.
+	// Times of lowering, of copying the variables to the devices, and of compiling.
 	lowering, arriving, compiling time.Duration
 }
 
@@ -77,7 +78,7 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	for _, v := range values {
 		p.ragged = append(p.ragged, v.base().ragged != nil)
 	}
-	// The values arrive while the compiler is at work, which has nothing to do with them.
+	// The values are copied during the compilation, which does not depend on them.
 	p.lowering = lowered.Sub(start)
 	arrive := func() error {
 		defer func(start time.Time) { p.arriving = time.Since(start) }(time.Now())
@@ -98,8 +99,8 @@ func (f *Function) compile(ctx context.Context, values []Value, to purpose) (p *
 	return p, p.keep()
 }
 
-// keep makes the program one that the closing of its function or strategy closes. If that came
-// before, the program is closed now.
+// keep registers the program with its function and strategy, which close it. If one of them is
+// already closed, it closes the program.
 func (p *program) keep() error {
 	f, s := p.function, p.function.strategy
 	s.mu.Lock()
@@ -114,8 +115,8 @@ func (p *program) keep() error {
 	return errors.Join(f.check(), p.executable.Close())
 }
 
-// matrix lays out the arguments and results of a launch, device by device. The results that update
-// a variable are the variable's own buffers: they are donated and used again by the same call.
+// matrix returns the buffers of the arguments and results of a launch, by device. A result that
+// updates a variable has the variable's own buffers, which are donated and reused by the same call.
 func (p *program) matrix(variables []*Variable, values, results [][]*pjrt.Buffer) (args, outs [][]*pjrt.Buffer) {
 	args, outs = make([][]*pjrt.Buffer, len(p.rows)), make([][]*pjrt.Buffer, len(p.rows))
 	for row, d := range p.rows {
@@ -140,13 +141,13 @@ func (p *program) matrix(variables []*Variable, values, results [][]*pjrt.Buffer
 	return args, outs
 }
 
-// column returns a result's buffers by partition; those of other processes' are nil.
+// column returns a result's buffers by partition; buffers of other processes are nil.
 func (p *program) column(outs [][]*pjrt.Buffer, j int) mesh.Buffers {
 	return p.function.strategy.machine.Column(outs, p.rows, j)
 }
 
-// run launches the program on the values and returns its results. Variables, if given, take the
-// places of those that the program was traced with.
+// run launches the program on the values and returns its results. Variables, if given, replace the
+// variables of the trace.
 func (p *program) run(ctx context.Context, values []Value, variables ...*Variable) ([]Value, error) {
 	s := p.function.strategy
 	if len(p.borrowed) > 0 {
@@ -201,7 +202,7 @@ func (p *program) run(ctx context.Context, values []Value, variables ...*Variabl
 	return results, nil
 }
 
-// result makes a value of result j of a launch over the values.
+// result creates the value of result j of a launch with the given arguments.
 func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, error) {
 	r := p.module.Results[j]
 	v, err := p.function.strategy.newValue(r.PerReplica, r.DType, r.Local, r.Annotation, buffers)
@@ -213,15 +214,16 @@ func (p *program) result(j int, buffers mesh.Buffers, values []Value) (Value, er
 	return v, nil
 }
 
-// givesNothing says whether the program's one result only stands for there being none.
+// givesNothing reports whether the step has no results, so that the program has one placeholder
+// result.
 func (p *program) givesNothing() bool { return p.results == 1 && p.module.Results[0].Name == noResult }
 
-// close is called under machine.Launch.
+// close closes the program. The caller holds machine.Launch.
 func (p *program) close() error {
 	return errors.Join(p.executable.Close(), p.function.strategy.constants.release(p.constants))
 }
 
-// borrow copies what other strategies' variables that the program reads hold now.
+// borrow copies the current values of other strategies' variables that the program reads.
 func (p *program) borrow(ctx context.Context) (values copies, err error) {
 	for _, v := range p.borrowed {
 		c, err := operandOf(v).borrow(ctx, p.function.strategy, "reading for "+p.function.opts.Name)
@@ -234,17 +236,17 @@ func (p *program) borrow(ctx context.Context) (values copies, err error) {
 	return values, nil
 }
 
-// purpose says whether a program is to run or only to be compiled.
+// purpose is the purpose of a program.
 type purpose int
 
 const (
-	// toRun needs contents: of the arguments, and of the variables.
+	// toRun requires the contents of the arguments and of the variables.
 	toRun purpose = iota
-	// toCompile needs shapes.
+	// toCompile requires only their shapes.
 	toCompile
 )
 
-// compare notes whether a result is the same on all replicas, given the arguments.
+// compare marks a result that is equal on all replicas, given the arguments.
 func (p *program) compare(result int, v *deviceValue, values []Value) {
 	if !v.perReplica {
 		return

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// TestVariablesOfTheScopeAreTrained trains a variable of the scope and one of the store
-// to the numbers of two of the store.
+// TestVariablesOfTheScopeAreTrained trains a variable of NewVariable and a variable of the store.
+// The results must equal the training of two variables of the store.
 func TestVariablesOfTheScopeAreTrained(t *testing.T) {
 	ctx := context.Background()
 	no := false

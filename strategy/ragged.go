@@ -16,11 +16,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// A compiled program has one shape for all replicas. A value whose replicas differ in shape, such
-// as the last batch of a dataset, is padded on the devices to the greatest size of each dimension,
-// and its real shapes are kept beside it.
+// A compiled program has the same shapes on all replicas. A value whose replicas have different
+// shapes, such as the last batch of a dataset, is padded on the devices to the largest size of each
+// dimension, and its actual shapes are stored with it.
 
-// copiedInput makes a GoMLX tensor of a tensor of package input.
+// copiedInput copies a tensor of package input to a GoMLX tensor.
 func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	dtype, ok := t.Kind().DType()
 	if !ok {
@@ -33,8 +33,8 @@ func copiedInput(op string, t input.Tensor) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// padded are the sizes that hold all of the replicas' shapes, and whether these differ: the sizes are
-// then also multiples of the parts of the annotation.
+// padded returns the smallest dimensions that fit all replicas' shapes, and whether the shapes
+// differ. If they differ, the dimensions are rounded up to multiples of the annotation's shards.
 func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
 	dims = slices.Clone(all[0])
 	for _, shape := range all {
@@ -48,7 +48,7 @@ func (b batchShare) padded(all [][]int) (dims []int, ragged bool) {
 	}
 	for d := range dims {
 		if slices.ContainsFunc(all, func(shape []int) bool { return shape[d] != dims[d] }) {
-			dims[d] = max(dims[d], 2) // a size of 1 is broadcast, which a batch is not
+			dims[d] = max(dims[d], 2) // a size of 1 would be broadcast
 		}
 	}
 	for d, parts := range b.annotation.PartsOn(b.axes) {
@@ -69,8 +69,8 @@ func (b batchShare) put(ctx context.Context, all []*tensors.Tensor) (*PerReplica
 	return b.putShapes(ctx, all, of)
 }
 
-// putShapes is put with the shapes of all tensors. The tensors of replicas that have no device in
-// this process may be nil.
+// putShapes is like put, with the shapes of all tensors. The tensors of replicas without a device
+// in this process may be nil.
 func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []shapes.Shape) (*PerReplica, error) {
 	first, real := of[0], make([][]int, len(all))
 	for r, shape := range of {
@@ -107,9 +107,9 @@ func (b batchShare) putShapes(ctx context.Context, all []*tensors.Tensor, of []s
 	return v.(*PerReplica), nil
 }
 
-// upload copies the replicas' tensors to this process's devices: read gives replica r's, row-major,
-// for the time of a call. Replicas that have no device here are not read. After an error no buffer is
-// live.
+// upload copies the replicas' tensors to this process's devices. read passes the row-major data of
+// replica r to use, which does not retain it. Replicas without a device here are not read. After an
+// error all buffers are closed.
 func (b batchShare) upload(ctx context.Context, l *mesh.Layout, buffers mesh.Buffers, read func(r int, use func(data []byte)) error) error {
 	var scratch []byte
 	for _, r := range b.machine.Groups {
@@ -141,8 +141,8 @@ func cut(t *tensors.Tensor, dims []int) (*tensors.Tensor, error) {
 	return out, nil
 }
 
-// sizesOf is the replicas' sizes of a ragged value, one vector a replica, for the programs that
-// mask the padding.
+// sizes returns the replicas' actual sizes of a ragged value, one vector per replica, for programs
+// that mask the padding.
 func (v *deviceValue) sizes(ctx context.Context) (*PerReplica, error) {
 	sizes := make([]any, v.strategy.replicas)
 	for r := range sizes {

@@ -19,7 +19,7 @@ func TestRaggedArgumentsArePaddedOnRequest(t *testing.T) {
 	batch, err := s.PerReplica(ctx, []any{[]float32{1, 2, 3}, []float32{4}, []float32{}}, logical.Annotation{})
 	require.NoError(t, err)
 	step := func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
-		x := graph.AddScalar(in[0], 10) // the padding is 10 now
+		x := graph.AddScalar(in[0], 10) // the padding is now 10
 		sum := graph.ReduceAllSum(graph.Where(rc.RealElements(0), x, graph.ZerosLike(x)))
 		count := graph.ConvertDType(rc.RealSize(0, -1), dtypes.Float32)
 		whole := graph.ConvertDType(rc.RealSize(1, 0), dtypes.Float32)

@@ -16,12 +16,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// lanes is a value of the program: one node where each replica traces its own,
-// R nodes where one graph holds them all.
+// lanes is a value of the program: one node if each replica traces its own value, or R nodes if one
+// graph has the values of all replicas.
 type lanes []*graph.Node
 
-// evaluation traces a program. With a replica context it is the distributed one,
-// otherwise the reference.
+// evaluation traces a program. With a replica context it traces the distributed program, otherwise
+// the reference.
 type evaluation struct {
 	p    *randomProgram
 	rc   *strategy.ReplicaContext
@@ -29,7 +29,7 @@ type evaluation struct {
 	vars []lanes
 }
 
-// randomData is a tensor of a kind from a seed.
+// randomData returns a tensor of a kind from a seed.
 func randomData(seed uint64, k kind) *tensors.Tensor {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	n := k.size()
@@ -107,7 +107,7 @@ func (e *evaluation) instruction(in instruction, operands, values []lanes) []lan
 	return results
 }
 
-// lane takes one node of each value, alone makes values of one node.
+// lane selects one node of each value; alone creates values with one node.
 func lane(values []lanes, l int) []*graph.Node {
 	nodes := make([]*graph.Node, len(values))
 	for i, v := range values {
@@ -193,7 +193,7 @@ func (e *evaluation) local(in instruction, x []*graph.Node, values []lanes, l in
 	return one(simple(in, x))
 }
 
-// inside is the evaluation of a closure of one replica: its values are single.
+// inside evaluates a closure of one replica, whose values have one node each.
 func (e *evaluation) inside(code []instruction, values []lanes, l int, more ...*graph.Node) []lanes {
 	single := &evaluation{p: e.p, rc: e.rc, g: e.g}
 	if single.rc == nil {
@@ -224,7 +224,7 @@ func (e *evaluation) while(in instruction, x *graph.Node, values []lanes, l int)
 	return graph.While(cond, body, graph.Const(e.g, int32(0)), graph.StopGradient(x))[1]
 }
 
-// copyOf is x by another name, with a gradient of its own.
+// copyOf returns x with another name and a separate gradient.
 func copyOf(x *graph.Node) *graph.Node {
 	return graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return v })
 }
@@ -323,7 +323,7 @@ func simple(in instruction, x []*graph.Node) *graph.Node {
 	panic("unknown op " + in.op)
 }
 
-// bounded keeps products from growing.
+// bounded prevents products from growing.
 func bounded(x *graph.Node) *graph.Node {
 	if x.DType().IsFloat() {
 		return graph.Tanh(x)

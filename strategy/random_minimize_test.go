@@ -6,7 +6,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// minimize drops what it can of a program that fails, as long as it fails.
+// minimize removes instructions of a failing program as long as it still fails.
 func (p *randomProgram) minimize(fails func(*randomProgram) bool) *randomProgram {
 	best := p
 	for changed := true; changed; {
@@ -28,7 +28,7 @@ func (p *randomProgram) clone() *randomProgram {
 	return &q
 }
 
-// smaller lists programs with one thing less.
+// smaller lists programs with one element removed.
 func (p *randomProgram) smaller() []*randomProgram {
 	var all []*randomProgram
 	with := func(change func(q *randomProgram)) {
@@ -76,8 +76,8 @@ func (p *randomProgram) smaller() []*randomProgram {
 	return all
 }
 
-// simpler lists codes with one instruction less, or replaced by zeros; the last
-// ones first.
+// simpler lists codes with one instruction removed or replaced by zeros, the last instructions
+// first.
 func simpler(code []instruction) [][]instruction {
 	var all [][]instruction
 	for i, in := range slices.Backward(code) {

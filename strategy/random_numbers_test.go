@@ -22,11 +22,11 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// randomMeshes are the sizes on which random numbers are compared.
+// randomMeshes are the mesh sizes on which random numbers are compared.
 var randomMeshes = [][2]int{{1, 1}, {8, 1}, {4, 2}, {2, 4}}
 
-// drawn runs a step that drops out twice and returns the masks of the replicas, one step after the
-// other. The logical devices of a replica must have one mask, and all devices one state.
+// drawn runs a step with two dropouts and returns the masks of the replicas, step by step. The
+// logical devices of a replica must have the same mask, and all devices the same state.
 func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]float32) {
 	t.Helper()
 	ctx := context.Background()
@@ -74,8 +74,8 @@ func drawn(t *testing.T, s *strategy.TPUStrategy, mirrored, loop bool) (all [][]
 	return all
 }
 
-// Each replica has masks of its own, each step others, and the store's state stays one. What a
-// replica draws does not depend on how many others there are.
+// Each replica has its own masks, each step has other masks, and the store has one state. The
+// random numbers of a replica do not depend on the number of replicas.
 func TestReplicasDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	for _, loop := range []bool{false, true} {
 		pair := drawn(t, strategytest.New(t, 2, 1), false, loop)
@@ -112,8 +112,8 @@ func TestReplicasDrawTheSameRandomNumbersByOption(t *testing.T) {
 	})
 }
 
-// A replica's stream is that of the seed that one draw from the store's state gives, with the
-// replica's number added to the key.
+// The seed of a replica's stream is one draw from the store's state, with the replica's number
+// added to the key.
 func TestTheStreamOfAReplica(t *testing.T) {
 	ctx := context.Background()
 	const replicas, steps = 4, 3
@@ -153,8 +153,8 @@ func TestTheStreamOfAReplica(t *testing.T) {
 	assert.Equal(t, strategytest.Values(t, out[replicas*steps], 1)[0], strategytest.Values(t, state, 1)[0])
 }
 
-// A step without random numbers has neither a generator nor an op more, and one with random numbers
-// takes one draw more.
+// A step without random numbers has no generator and no additional op. A step with random numbers
+// has one additional draw.
 func TestWhatRandomNumbersOfTheirOwnCost(t *testing.T) {
 	s := strategytest.New(t, 4, 2)
 	text := func(mirrored bool, draws int) string {
@@ -177,8 +177,8 @@ func TestWhatRandomNumbersOfTheirOwnCost(t *testing.T) {
 	}
 }
 
-// A step may set the generator anew, before or after it draws: the state that it sets is what stays,
-// and what is drawn from it is the same on all replicas.
+// A step may set the generator, before or after it draws. The new state is kept, and random numbers
+// from it are the same on all replicas.
 func TestStepsThatSetTheGenerator(t *testing.T) {
 	ctx := context.Background()
 	for name, draws := range map[string][2]bool{"nothing is drawn": {}, "before": {true, false}, "after": {false, true}, "both": {true, true}} {
@@ -213,7 +213,7 @@ func TestStepsThatSetTheGenerator(t *testing.T) {
 	}
 }
 
-// What a replica draws is no value for a variable that all share.
+// The random numbers of a replica cannot be written to a variable that all replicas share.
 func TestRandomNumbersAreWrittenByAllReplicasAlike(t *testing.T) {
 	for _, mirrored := range []bool{false, true} {
 		store := model.NewStore()
@@ -231,7 +231,7 @@ func TestRandomNumbersAreWrittenByAllReplicasAlike(t *testing.T) {
 	}
 }
 
-// The TPU compiler takes the replicas' own generators, in a model with dropout.
+// The TPU compiler accepts the replicas' generators, in a model with dropout.
 func TestAOTStepsDrawRandomNumbersOfTheirOwn(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// plain makes an op that every replica does for itself. Ops keep numbers small and
-// are continuous, so that rounding stays rounding: only exact values are compared
-// or become integers.
+// plain generates an op that every replica executes locally. Ops keep numbers small and are
+// continuous, so that rounding errors remain small: only exact values are compared or converted to
+// integers.
 func (g *generator) plain() (instruction, bool) {
 	x := g.pick()
 	k := g.kinds[x]
@@ -27,9 +27,9 @@ func (g *generator) plain() (instruction, bool) {
 		k.exact, k.coarse, k.mirrored = k.exact && other.exact, k.coarse || other.coarse, k.mirrored && other.mirrored
 	}
 	n := g.rng.IntN(22)
-	// GoMLX keeps the scalars of a graph, wherever they were made, and gives them to
-	// closures that cannot see them, and it nests no closures: closures stick to ops
-	// without scalars. Several ops of its own have no form for empty tensors.
+	// GoMLX caches the scalars of a graph and uses them in closures that cannot access them, and it
+	// does not support nested closures. Closures therefore use ops without scalars. Several GoMLX
+	// ops do not support empty tensors.
 	if g.depth > 0 && !slices.Contains([]int{0, 1, 2, 9, 10, 11, 12, 13, 14, 16}, n) {
 		return none()
 	}
@@ -219,7 +219,7 @@ func (g *generator) plain() (instruction, bool) {
 	return instruction{op: "const", ints: []int{g.rng.IntN(1000)}, kinds: []kind{k}}, true
 }
 
-// closureOr is a in a closure, otherwise b.
+// closureOr returns a in a closure, otherwise b.
 func closureOr(g *generator, a, b int) int {
 	if g.depth > 0 {
 		return a
@@ -227,7 +227,7 @@ func closureOr(g *generator, a, b int) int {
 	return b
 }
 
-// reshape merges two neighboring dimensions, or cuts one.
+// reshape merges two adjacent dimensions, or splits one.
 func (g *generator) reshape(x int, k kind) (instruction, bool) {
 	rank := len(k.dims)
 	switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// A randomProgram is a step function as data, so that it can be traced twice: on R
-// replicas of P logical devices with its annotations and collectives, and on one
-// device without them, where one graph holds all the replicas side by side.
+// A randomProgram is a step function as data. It can be traced on R replicas of P logical devices
+// with its annotations and collectives, and on one device without them, where one graph has all
+// replicas.
 type randomProgram struct {
 	seed              uint64
 	replicas, devices int
@@ -24,16 +24,16 @@ type randomProgram struct {
 	loss              []int // float values whose means add up to the loss
 	results           []randomResult
 	updates           []randomUpdate
-	loop              bool            // run as a loop on the devices
-	axes              []sharding.Axis // of the logical devices, if they have names
+	loop              bool            // whether it runs as a loop on the devices
+	axes              []sharding.Axis // of the logical devices, if they are named
 }
 
-// kind is what is known of a value without running it.
+// kind has the static properties of a value.
 type kind struct {
 	dtype dtypes.DType
 	dims  []int
-	// exact values have the same bits however the sums before them were taken;
-	// coarse ones passed through bfloat16; mirrored ones are equal on all replicas.
+	// exact values have the same bits for every order of summation; coarse values were converted to
+	// bfloat16; mirrored values are equal on all replicas.
 	exact, coarse, mirrored bool
 }
 
@@ -52,7 +52,7 @@ func sizeOf(dims []int) int {
 type randomTensor struct {
 	kind
 	note   logical.Annotation
-	onRead bool // of a variable: replicas have their own
+	onRead bool // of a variable: each replica has its own component
 }
 
 type randomResult struct {
@@ -62,8 +62,7 @@ type randomResult struct {
 
 type randomUpdate struct{ variable, value int }
 
-// instruction appends its results to the values. Its operands are numbers of
-// values.
+// instruction appends its results to the values. Its operands are indices of values.
 type instruction struct {
 	op    string
 	in    []int
@@ -73,8 +72,8 @@ type instruction struct {
 	kinds []kind
 }
 
-// block is a region or a closure: its values are its inputs, then, in a region,
-// the step's variables, then those of its code.
+// block is a region or a closure. Its values are its inputs, followed in a region by the step's
+// variables, and then the values of its code.
 type block struct {
 	code []instruction
 	outs []int
@@ -117,7 +116,7 @@ func (p *randomProgram) String() string {
 	return b.String()
 }
 
-// generator makes up a program.
+// generator generates a program.
 type generator struct {
 	rng    *rand.Rand
 	p      *randomProgram
@@ -125,7 +124,7 @@ type generator struct {
 	code   []instruction
 	region bool // inside a region or a closure: no annotations, collectives or regions
 	depth  int
-	assign int  // percent of the values that are assigned, besides those annotated anyway
+	assign int  // percentage of the values that are assigned, in addition to annotated values
 	on     bool // inside a region
 }
 
@@ -136,8 +135,8 @@ var randomDTypes = []dtypes.DType{
 
 func (g *generator) chance(percent int) bool { return g.rng.IntN(100) < percent }
 
-// dims makes up a shape. GoMLX has no gradients of empty tensors: only integers and
-// booleans are.
+// dims generates a shape. Only integers and booleans may be empty, because GoMLX has no gradients
+// of empty tensors.
 func (g *generator) dims(dtype dtypes.DType) []int {
 	dims := make([]int, []int{0, 1, 1, 2, 2, 2, 3, 3, 4}[g.rng.IntN(9)])
 	for i := range dims {
@@ -152,7 +151,7 @@ func (g *generator) dims(dtype dtypes.DType) []int {
 	return dims
 }
 
-// annotation makes up one that fits the shape.
+// annotation generates an annotation that fits the shape.
 func (g *generator) annotation(dims []int) logical.Annotation {
 	if len(g.p.axes) > 0 && g.chance(70) {
 		return g.over(dims)
@@ -181,7 +180,7 @@ func (g *generator) annotation(dims []int) logical.Annotation {
 	return logical.Annotation{}
 }
 
-// over makes up a split over some of the axes.
+// over generates a split over some of the axes.
 func (g *generator) over(dims []int) logical.Annotation {
 	parts, names := make([]int, len(dims)), make([]string, len(dims))
 	for _, at := range g.rng.Perm(len(g.p.axes)) {
@@ -209,11 +208,11 @@ func (g *generator) maybeAnnotation(dims []int, percent int) logical.Annotation 
 	return g.annotation(dims)
 }
 
-// newRandomProgram makes up the program of a seed.
+// newRandomProgram generates the program of a seed.
 func newRandomProgram(seed uint64) *randomProgram { return newAssignedProgram(seed, 0) }
 
-// newAssignedProgram makes up the program of a seed in which so many percent of the values are
-// assigned, those of loop bodies and branches included.
+// newAssignedProgram generates the program of a seed in which a percentage of the values is
+// assigned, including values in loop bodies and branches.
 func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	meshes := [][2]int{{1, 2}, {2, 1}, {2, 2}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {1, 8}, {8, 1}, {1, 1}}
@@ -222,8 +221,8 @@ func newAssignedProgram(seed uint64, percent int) *randomProgram {
 	return p.generate(rng, percent)
 }
 
-// newNamedProgram makes up the program of a seed on a mesh of named axes, over some of which most
-// of its annotations split.
+// newNamedProgram generates the program of a seed on a mesh with named axes. Most of its
+// annotations split over some of these axes.
 func newNamedProgram(seed uint64) *randomProgram {
 	rng := rand.New(rand.NewPCG(seed, 0xa1e5))
 	meshes := [][]int{{1, 2, 2}, {2, 2, 2}, {1, 2, 2, 2}, {1, 4, 2}, {1, 2, 4}, {2, 4}, {4, 2}, {2, 2, 1}}
@@ -258,7 +257,7 @@ func (p *randomProgram) generate(rng *rand.Rand, percent int) *randomProgram {
 	return p
 }
 
-// finish chooses what the step returns and writes.
+// finish selects the values that the step returns and writes.
 func (g *generator) finish() {
 	p := g.p
 	for i := range slices.Backward(g.kinds) {
@@ -275,7 +274,7 @@ func (g *generator) finish() {
 			result(i)
 		}
 	}
-	if g.chance(10) { // one value twice
+	if g.chance(10) { // the same value twice
 		result(p.results[0].value)
 	}
 	first := len(p.args)
@@ -322,7 +321,7 @@ func (g *generator) add(in instruction) {
 	g.kinds = append(g.kinds, in.kinds...)
 }
 
-// pick chooses a value, late ones more often.
+// pick selects a value, preferably a recent one.
 func (g *generator) pick() int {
 	n := len(g.kinds)
 	if g.chance(50) {
@@ -331,7 +330,7 @@ func (g *generator) pick() int {
 	return g.rng.IntN(n)
 }
 
-// pickWhere chooses a value of which ok is true.
+// pickWhere selects a value for which ok returns true.
 func (g *generator) pickWhere(ok func(kind) bool) (int, bool) {
 	for range 20 {
 		if i := g.pick(); ok(g.kinds[i]) {
@@ -406,8 +405,7 @@ func (g *generator) collective() (instruction, bool) {
 	return instruction{op: "sum_replicas", in: []int{x}, kinds: []kind{k}}, true
 }
 
-// closure makes a loop or a branch. Its body may read any value of the function
-// around it.
+// closure generates a loop or a branch. Its body may read any value of the enclosing function.
 func (g *generator) closure() (instruction, bool) {
 	inner := &generator{rng: g.rng, p: g.p, region: true, depth: g.depth + 1, kinds: slices.Clone(g.kinds), assign: g.assign, on: g.on}
 	if g.chance(50) {
@@ -417,7 +415,7 @@ func (g *generator) closure() (instruction, bool) {
 		}
 		x := g.pick()
 		inner.grow(1 + g.rng.IntN(3))
-		// The other branch returns a value of the same kind as it is.
+		// The other branch returns a value of the same kind.
 		out := inner.pick()
 		k := inner.kinds[out]
 		k.mirrored = k.mirrored && g.kinds[pred].mirrored && g.kinds[x].mirrored

@@ -52,7 +52,7 @@ func (p *randomProgram) reference(sys *system.System, compiler pjrt.Compiler) (o
 	f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		e := &evaluation{p: p, g: rc.Graph()}
 		var first []lanes
-		// A replica has its own copy of what is mirrored, with its own gradient.
+		// A replica has its own copy of a mirrored value, with a separate gradient.
 		copies := func(x *graph.Node) lanes {
 			all := make(lanes, p.replicas)
 			for r := range all {
@@ -115,8 +115,8 @@ func (p *randomProgram) reference(sys *system.System, compiler pjrt.Compiler) (o
 	return out, nil
 }
 
-// variable is a replica's value of a store's variable, which is its first one if
-// no step reads it.
+// variable returns a replica's value of a store's variable. It is the initial value if no step
+// reads the variable.
 func (p *randomProgram) variable(ctx context.Context, s *strategy.TPUStrategy, store *model.Store, path string, i, r int) (*tensors.Tensor, error) {
 	v, ok := s.Variables(store).Lookup(path)
 	if !ok {
@@ -206,7 +206,7 @@ func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) 
 		if err != nil {
 			return out, err
 		}
-		if value.Mirrored() { // what is known to be the same is
+		if value.Mirrored() { // values that report Mirrored are equal
 			for r, x := range replicas {
 				if !replicas[0].Equal(x) && fmt.Sprint(x.Value()) != fmt.Sprint(replicas[0].Value()) {
 					return out, fmt.Errorf("a mirrored result differs between replicas 0 and %d: %v, %v", r, replicas[0], x)
@@ -232,8 +232,8 @@ func (p *randomProgram) distributed(sys *system.System, compiler pjrt.Compiler) 
 	return out, nil
 }
 
-// arguments places the arguments: as host values where that is enough, and, in a
-// loop, stacked for two steps.
+// arguments places the arguments: as host values if that is sufficient, and stacked for two steps
+// in a loop.
 func (p *randomProgram) arguments(ctx context.Context, s *strategy.TPUStrategy) (args []any, looped bool, err error) {
 	for i, a := range p.args {
 		data := p.data(i)
@@ -265,7 +265,7 @@ func (p *randomProgram) arguments(ctx context.Context, s *strategy.TPUStrategy) 
 	return args, looped, nil
 }
 
-// concatenate puts tensors of one shape one after another.
+// concatenate concatenates tensors of one shape.
 func concatenate(all []*tensors.Tensor) (*tensors.Tensor, error) {
 	shape := all[0].Shape().Clone()
 	shape.Dimensions[0] *= len(all)

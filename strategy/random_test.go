@@ -27,24 +27,23 @@ var (
 	randomTrace    = flag.Bool("random.trace", false, "print each seed before its program runs")
 )
 
-// TestRandomProgramsAreTheSameOnEveryMesh runs random step functions on R replicas
-// of P logical devices, annotated, and on one device with all replicas in one
-// graph, annotations and collectives taken out. Results, gradients and variables
-// agree after two steps: integers and booleans exactly, float32 and float64 to
-// 5e-4 of the tensor's largest element (or of 1), what passed through bfloat16 to
-// a tenth.
+// TestRandomProgramsAreTheSameOnEveryMesh runs random step functions on R replicas of P logical
+// devices, with annotations, and on one device with all replicas in one graph, without annotations
+// and collectives. Results, gradients and variables must agree after two steps: integers and
+// booleans exactly, float32 and float64 up to 5e-4 of the tensor's largest element (or of 1), and
+// values that were converted to bfloat16 up to a tenth.
 func TestRandomProgramsAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, *randomPrograms, newRandomProgram)
 }
 
-// TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh does so for programs of which a third
-// of the values or more are assigned to a logical device.
+// TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh uses programs in which at least a
+// third of the values are assigned to a logical device.
 func TestRandomProgramsWithAssignedTensorsAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, *randomPrograms, func(seed uint64) *randomProgram { return newAssignedProgram(seed, 30+int(seed%3)*25) })
 }
 
-// TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh does so for programs on meshes of named
-// axes, whose tensors are split over some of them.
+// TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh uses programs on meshes with named axes,
+// whose tensors are split over some of the axes.
 func TestRandomProgramsOverNamedAxesAreTheSameOnEveryMesh(t *testing.T) {
 	runRandomPrograms(t, (*randomPrograms+2)/3, newNamedProgram)
 }
@@ -74,14 +73,14 @@ func runRandomPrograms(t *testing.T, programs int, make func(seed uint64) *rando
 	}
 }
 
-// outcome is what a program leaves: each replica's results and variables.
+// outcome has each replica's results and variables after a program.
 type outcome struct{ results, vars [][]*tensors.Tensor }
 
-// differs runs the program both ways and says where they part.
+// differs runs the program both ways and describes the differences.
 func (p *randomProgram) differs(sys *system.System, compiler pjrt.Compiler) error {
 	want, err := p.reference(sys, compiler)
 	if err != nil && strings.Contains(err.Error(), "Unsupported element type for DotThunk") {
-		return nil // the plugin cannot run this product, on any mesh
+		return nil // the plugin cannot run this product on any mesh
 	}
 	if err != nil {
 		return fmt.Errorf("reference: %w", err)
@@ -113,7 +112,7 @@ func (p *randomProgram) differs(sys *system.System, compiler pjrt.Compiler) erro
 	return nil
 }
 
-// kinds are those of all values.
+// kinds are the kinds of all values.
 func (p *randomProgram) kinds() []kind {
 	var kinds []kind
 	for _, tensor := range slices.Concat(p.args, p.vars) {
@@ -161,7 +160,7 @@ func differ(want, got *tensors.Tensor, coarse bool) error {
 	return nil
 }
 
-// data are the replicas' values of argument i, the same in every step.
+// data returns the replicas' values of argument i, which are the same in every step.
 func (p *randomProgram) data(i int) []*tensors.Tensor {
 	all := make([]*tensors.Tensor, p.replicas)
 	for r := range all {
@@ -178,8 +177,8 @@ func (p *randomProgram) initial(i int) *tensors.Tensor {
 	return randomData(p.seed*1000+500+uint64(i), p.vars[i].kind)
 }
 
-// finish traces what comes after the code: the gradients of the loss by the float
-// arguments and variables, and the results.
+// finish traces the end of the step: the gradients of the loss by the float arguments and
+// variables, and the results.
 func (e *evaluation) finish(first, all []lanes) (results, gradients []lanes) {
 	for _, r := range e.p.results {
 		results = append(results, all[r.value])
@@ -220,8 +219,8 @@ func (e *evaluation) finish(first, all []lanes) (results, gradients []lanes) {
 	return results, gradients
 }
 
-// next is a variable's value after the step, or nil: one of the program's values,
-// or a step along the mean gradient.
+// next returns a variable's value after the step, or nil: one of the program's values, or an update
+// along the mean gradient.
 func (e *evaluation) next(i int, all, gradients []lanes) lanes {
 	for _, u := range e.p.updates {
 		if u.variable == i {

@@ -16,20 +16,21 @@ import (
 )
 
 // Reduce combines a value over the replicas, on the devices: TensorFlow's strategy.reduce. The
-// result is the same on each replica and is the caller's.
+// result is the same on each replica, and the caller must close it.
 //
-// Without axes it combines the replicas' tensors element by element; all have one shape. With axes,
-// which may be negative, each replica's tensor is summed along the axes first, and the sums are
-// added. Mean then divides by the number of elements that were summed on all replicas together. It
-// is the mean over the whole batch, also if the replicas' shares of the batch differ or are empty,
-// where a mean of means is not.
+// Without axes it combines the replicas' tensors elementwise; all must have the same shape. With
+// axes, which may be negative, each replica's tensor is first summed over the axes, and the sums
+// are added. Mean then divides by the total number of summed elements on all replicas. The result
+// is the mean over the complete batch, even if the replicas' shares of the batch differ or are
+// empty; a mean of means would differ.
 //
-// The mean of integers is that of [ReplicaContext.AllReduce]. A reduction of -0 and -0 may return +0.
-// A *[Mirrored] value counts once for each replica in a sum; without axes its mean is itself.
+// The mean of integers is defined as in [ReplicaContext.AllReduce]. A reduction of -0 and -0 may
+// return +0. A sum counts a *[Mirrored] value once per replica; its mean without axes is the value
+// itself.
 //
 // Errors: [ErrContext] in replica code, [ErrOtherStrategy], [*Error] of kind InvalidArgumentError
-// for shapes that do not match and for an axis that is named twice, and of kind ValueError for an
-// axis that the tensors do not have.
+// for shapes that do not match and for a repeated axis, and of kind ValueError for an axis that the
+// tensors do not have.
 func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes ...int) (*Mirrored, error) {
 	if err := s.requireEager(ctx, "reduce", "use MergeContext.Reduce, or Reduce and ReduceTo of package eager"); err != nil {
 		return nil, err
@@ -60,23 +61,23 @@ func (s *TPUStrategy) Reduce(ctx context.Context, op ReduceOp, value Value, axes
 	return reduceAxes(ctx, op, value, axes)
 }
 
-// reduction is how a value is reduced over the replicas; it is part of the program's name.
+// reduction is the method of a reduction over the replicas. It is part of the program's name.
 type reduction byte
 
 const (
-	reduceCopy  reduction = 'c' // the same on all replicas: nothing is to be done
-	reduceFirst reduction = '1' // replica 0's
+	reduceCopy  reduction = 'c' // copy a value that is equal on all replicas
+	reduceFirst reduction = '1' // select the value of replica 0
 	reduceAll   reduction = 'r'
 )
 
-// reduction says how a value is reduced without axes.
+// reduction returns the method of a reduction without axes.
 func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	s := v.strategy
 	switch {
 	case v.steps > 0:
 		return 0, fault.New(errkind.TypeError, "reduce", "reduce the result of a step", "a value of several steps")
 	case s.replicas == 1 && !number.Summable(v.dtype):
-		return reduceCopy, nil // there is nothing to add
+		return reduceCopy, nil // one tensor needs no sum
 	}
 	if err := number.Check("reduce", v.dtype); err != nil {
 		return 0, err
@@ -85,7 +86,7 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	case v.ragged != nil:
 		return 0, fault.New(errkind.InvalidArgumentError, "reduce", "give an axis to reduce, or pad the batches", "replicas have different shapes %v", v.ragged)
 	case s.replicas == 1 && v.perReplica && s.opts.Semantics == TensorFlowMirrored:
-		return reduceCopy, nil // of one replica: also an integer stays one
+		return reduceCopy, nil // one replica: an integer keeps its dtype
 	case !v.perReplica && op == Mean:
 		return reduceCopy, nil
 	case !v.perReplica && s.opts.Semantics == TensorFlowMirrored:
@@ -96,7 +97,7 @@ func (v *deviceValue) reduction(op ReduceOp) (reduction, error) {
 	return reduceAll, nil
 }
 
-// of reduces the replicas' x in a program of the strategy's own.
+// of reduces x of the replicas in an internal program.
 func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.Node {
 	switch {
 	case how == reduceCopy:
@@ -109,8 +110,9 @@ func (how reduction) of(rc *ReplicaContext, op ReduceOp, x *graph.Node) *graph.N
 	return reduceOutside(op, x, rc.strategy.replicas)
 }
 
-// reduceOutside is an all-reduce outside a step, where what it moves does not matter. The shares of
-// a mean are of a dtype in which neither they nor their sum are rounded.
+// reduceOutside is an all-reduce outside of steps, where the amount of communication is not
+// critical. A mean in half precision is computed in float32, without rounding of the shares and
+// their sum.
 func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	if op != Mean || !x.DType().IsHalfPrecision() {
 		return allReduce(op, x, replicas)
@@ -118,8 +120,8 @@ func reduceOutside(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	return graph.ConvertDType(allReduce(op, graph.ConvertDType(x, dtypes.Float32), replicas), x.DType())
 }
 
-// meanOfIntegers returns the mean of integers along axes and over the replicas. It divides the exact
-// sum, where a sum of quotients is rounded several times.
+// meanOfIntegers returns the mean of integers over axes and over the replicas. It divides the exact
+// sum; a sum of quotients would be rounded several times.
 func (rc *ReplicaContext) meanOfIntegers(op string, x *graph.Node, axes ...int) *graph.Node {
 	if rc.strategy.opts.Semantics == TensorFlowTPU {
 		panic(meanNotOnTPU(op, x.DType()))
@@ -138,7 +140,7 @@ func meanNotOnTPU(op string, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, op, "convert it to a float, or leave Options.Semantics at its default", "MEAN of dtype %s", dtype)
 }
 
-// meanOf is the dtype of a mean of integers: TensorFlow's of a true division.
+// meanOf returns the dtype of a mean of integers: the dtype of TensorFlow's true division.
 func meanOf(dtype dtypes.DType) dtypes.DType {
 	if dtype.Size() <= 2 {
 		return dtypes.Float32
@@ -160,7 +162,7 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 		}
 		reduced[(axis+rank)%rank] = true
 	}
-	// count is how many elements are summed into one, on all replicas.
+	// count is the number of elements in each sum, over all replicas.
 	count := 0
 	for r := range s.replicas {
 		n := 1
@@ -208,7 +210,8 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 			}
 			dtype := x.DType()
 			if op == Mean && dtype.IsHalfPrecision() {
-				// Which neither the sum of a batch nor the number of its elements fits.
+				// Half precision overflows for the sum of a batch and for the number of its
+				// elements.
 				x = graph.ConvertDType(x, dtypes.Float32)
 			}
 			if op == Mean && dtype.IsInt() {
@@ -224,9 +227,9 @@ func reduceAxes(ctx context.Context, op ReduceOp, value Value, axes []int) (*Mir
 	}.one(ctx, s)
 }
 
-// sumOfIntegers sums along axes, none if there are none given, and over the replicas, as a float64
-// that is rounded once: integers of 64 bits are summed in two halves, which a sum of 2^31 of them
-// does not overflow.
+// sumOfIntegers sums over axes, if any, and over the replicas, and returns a float64 that is
+// rounded once. 64-bit integers are summed in two halves, so that up to 2^31 of them do not
+// overflow.
 func sumOfIntegers(x *graph.Node, axes ...int) *graph.Node {
 	sum := func(x *graph.Node) *graph.Node {
 		if len(axes) > 0 {

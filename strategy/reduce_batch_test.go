@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// A variable may be in a nest twice: the program of another nest of such variables is another one.
+// A variable may occur twice in a nest. A nest with other repetitions uses another program.
 func TestAVariableIsReducedAsOftenAsANestHasIt(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -32,8 +32,8 @@ func TestAVariableIsReducedAsOftenAsANestHasIt(t *testing.T) {
 	}
 }
 
-// However many values there are, and of whatever kinds, one program reduces them; where one cannot
-// be reduced none is, nothing is left open, and the error says which.
+// One program reduces any number of values of any kinds. If a value cannot be reduced, none is
+// reduced, no value is leaked, and the error names the value.
 func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
@@ -56,7 +56,7 @@ func TestValuesAreReducedTogetherOrNotAtAll(t *testing.T) {
 		strategy.Mean: {float32(2), []float32{2, 3}, []int64{4, 6}, []float32{1, 5}, float32(7)},
 		strategy.Sum:  {float32(4), []float32{4, 6}, []int64{8, 12}, []float32{2, 10}, float32(4)},
 	} {
-		last := any(float32(7)) // one value, whose mean it is
+		last := any(float32(7)) // one value, which is its own mean
 		if op == strategy.Sum {
 			last = each
 		}

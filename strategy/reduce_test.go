@@ -35,7 +35,7 @@ func TestReduceOfAnySplitIsReduceOfTheWhole(t *testing.T) {
 					sum[j] += data[i][j]
 				}
 			}
-			// Any split, empty shares included.
+			// Any split, including empty shares.
 			parts := make([]any, n)
 			for r := range n {
 				take := len(data)
@@ -104,7 +104,7 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.Equal(t, 7.0/3, x)
 	_, err = s.Reduce(ctx, strategy.Sum, v)
 	require.Equal(t, errkind.InvalidArgumentError, errkind.Of(err), "%v", err)
-	// Small ones have a smaller mean.
+	// Integers of few bits have a mean with a smaller dtype.
 	v, err = s.PerReplica(ctx, []any{[]uint8{255, 250}, []uint8{254}}, logical.Annotation{})
 	require.NoError(t, err)
 	mean, err = s.Reduce(ctx, strategy.Mean, v, 0)
@@ -114,8 +114,8 @@ func TestIntegersReduceExactly(t *testing.T) {
 	require.Equal(t, float32(253), small.Value())
 }
 
-// TestMeansInHalfPrecisionAreNotBiased holds means and shares against those of float32:
-// a third is off by 0.2 % in bfloat16, and by 0.02 % in float16.
+// TestMeansInHalfPrecisionAreNotBiased compares means and shares with float32 results: the error of
+// a third is 0.2 % in bfloat16, and 0.02 % in float16.
 func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 3, 1)
@@ -132,7 +132,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 		want := map[string]any{"float16": float16.FromFloat32(7. / 3), "bfloat16": bfloat16.FromFloat32(7. / 3)}[name]
 		require.Equal(t, want, got.Value(), name)
 	}
-	// A mean is rounded once, not in each replica's share.
+	// A mean is rounded once, and not in each replica's share.
 	six := strategytest.New(t, 6, 1)
 	var sixths []any
 	for _, v := range []float32{1.5, 2.5, 3, 4, 5, 6.25} {
@@ -145,7 +145,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	got, err := mean.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, float16.FromFloat32(22.25/6), got.Value())
-	// And that of a batch whose sum, and whose size, are more than the dtype holds.
+	// Also the mean of a batch whose sum and size overflow the dtype.
 	many := make([]float16.Float16, 70000)
 	for i := range many {
 		many[i] = float16.FromFloat32(3)
@@ -157,7 +157,7 @@ func TestMeansInHalfPrecisionAreNotBiased(t *testing.T) {
 	got, err = mean.Value(ctx)
 	require.NoError(t, err)
 	require.Equal(t, float16.FromFloat32(3), got.Value())
-	// Times the reciprocal it would be 682.
+	// Multiplication by the reciprocal would return 682.
 	v, err := s.NewVariable(ctx, float16.FromFloat32(0), strategy.VariableOptions{Name: "sum", Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})
 	require.NoError(t, err)
 	require.NoError(t, v.Assign(ctx, float16.FromFloat32(2047)))
@@ -176,7 +176,8 @@ func TestReduceNamesAxesThatTensorsDoNotHave(t *testing.T) {
 	}
 }
 
-// What MirroredStrategy gives for the mean of replicas' integers; TPUStrategy has none.
+// The results of MirroredStrategy for the mean of replicas' integers; TPUStrategy does not support
+// it.
 func TestReplicasAverageIntegers(t *testing.T) {
 	ctx := context.Background()
 	mean := func(s *strategy.TPUStrategy, x func(id int) any) ([]any, error) {

@@ -17,30 +17,29 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// ReplicaContext is the strategy in a step function: TensorFlow's tf.distribute.ReplicaContext inside
-// a tf.function. It is valid until the step function is traced. Later calls that use the graph or
-// the variables of the step panic with [ErrContext], and so do calls with nodes of another graph.
-// The methods build graph and, like all graph functions, panic with their error.
+// ReplicaContext is the strategy inside a step function: TensorFlow's tf.distribute.ReplicaContext
+// inside a tf.function. It is valid while the step function is traced. Later calls that use the
+// graph or the variables of the step panic with [ErrContext], and so do calls with nodes of another
+// graph. The methods add nodes to the graph and, like all graph functions, panic with their error.
 type ReplicaContext struct {
-	ended    bool // the step was traced
+	ended    bool // set after the step is traced
 	strategy *TPUStrategy
 	ctx      context.Context
 	graph    *graph.Graph
 	state    *stepstate.State
-	// captured are the variables that the step touched, in the order of the first touch.
+	// captured are the variables that the step uses, in the order of the first use.
 	captured []*capture
-	// meet, of a training step, gives a variable that the step meets its parameter, and what follows
-	// its writes.
+	// meet, set for a training step, returns the parameter of a variable that the step uses for the
+	// first time, and a function to call after each write.
 	meet func(op string, v *Variable) (path string, first *graph.Node, wrote func(x *graph.Node))
-	// values are what the step is traced for, parameters what stands for them.
+	// values are the arguments that the step is traced for; parameters are their nodes.
 	values     []Value
 	parameters []*graph.Node
-	// padding is that of the arguments, nil without any.
+	// padding is the padding of the arguments, or nil.
 	padding *paddedDims
 }
 
-// Context returns the context that the step is traced with, which is in replica context:
-// cross-replica calls refuse it.
+// Context returns the context of the trace. It is a replica context: cross-replica calls reject it.
 func (rc *ReplicaContext) Context() context.Context { return rc.ctx }
 
 // Strategy returns the strategy that runs the step.
@@ -73,9 +72,9 @@ func (rc *ReplicaContext) requireTracing(op string, nodes ...*graph.Node) {
 func (rc *ReplicaContext) NumReplicasInSync() int { return rc.strategy.replicas }
 
 // ReplicaIDInSyncGroup returns the number of the replica that runs the step, an int32 scalar from 0
-// to R-1: TensorFlow's replica_id_in_sync_group. It is a value of the running program, not of the
-// trace, because the step is traced once for all replicas. A loop body or a branch can use it only
-// if the step asked for it before.
+// to R-1: TensorFlow's replica_id_in_sync_group. It is computed when the program runs, not while it
+// is traced, because the step is traced once for all replicas. A loop body or a branch can only use
+// it if the step has called ReplicaIDInSyncGroup before.
 func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	rc.requireTracing("ReplicaIDInSyncGroup")
 	if !rc.inMain() && rc.graph.GetParameterByName(spmd.ReplicaIDName) == nil {
@@ -84,9 +83,9 @@ func (rc *ReplicaContext) ReplicaIDInSyncGroup() *graph.Node {
 	return spmd.ReplicaID(rc.graph)
 }
 
-// constant returns a new scalar node. GoMLX's own function creates one node per number for the whole
-// graph, in the branch that needs it first, where other branches cannot use it. GoMLX's constants of
-// the integers of less than a byte have dtype Uint8, so they are converted.
+// constant returns a new scalar node. GoMLX's own function creates one node per number for the
+// complete graph, in the branch that first uses it, where other branches cannot access it. GoMLX
+// creates constants of integers of less than a byte with dtype Uint8, so these are converted.
 func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	if dtype.IsPacked() {
 		return graph.ConvertDType(graph.Const(g, int8(x)), dtype)
@@ -94,23 +93,23 @@ func constant(g *graph.Graph, dtype dtypes.DType, x float64) *graph.Node {
 	return graph.Const(g, shapes.CastAsDType(x, dtype))
 }
 
-// inMain is false inside a loop body or a branch.
+// inMain reports whether the graph function that is being built is not a loop body or a branch.
 func (rc *ReplicaContext) inMain() bool {
 	f := rc.graph.CurrentFunc()
 	return f == nil || f.IsMain() // nil before the first node
 }
 
-// Scope returns the scope of the store at the given path, or its root scope: layers make their
-// variables there. Give each layer a path of its own. A second layer of one kind at one path is an
-// error, because the two layers would share their variables; this includes layers in loops. To share
-// them on purpose, use GoMLX's Shared: rc.Scope().Shared("hidden") returns the scope of
-// rc.Scope("hidden") a second time. Several layers may use scopes inside of one scope, such as
-// rc.Scope("conv").In("1").
+// Scope returns the scope of the store at the given path, or the root scope. Layers create their
+// variables in a scope. Use a separate path for each layer: a second layer of the same kind at a
+// path is an error, because the two layers would share their variables. This includes layers in
+// loops. To share variables on purpose, use GoMLX's Shared: rc.Scope().Shared("hidden") returns the
+// scope of rc.Scope("hidden") a second time. Several layers may use scopes inside one scope, such
+// as rc.Scope("conv").In("1").
 //
-// The rule covers layers that make their variables in a sub-scope by [model.Scope.In], as most layers of
-// GoMLX do. A layer that calls [model.Scope.VariableWithShape] in the scope itself, such as
-// layers.Embedding, is not checked: a second request of a variable is also how a model reads the table
-// of an embedding again. Scope panics with an [*Error] if the function has no store.
+// The check covers layers that create their variables in a sub-scope with [model.Scope.In], as most
+// layers of GoMLX do. A layer that calls [model.Scope.VariableWithShape] in the scope itself, such
+// as layers.Embedding, is not checked, because models also request a variable again to read an
+// embedding table a second time. Scope panics with an [*Error] if the function has no store.
 func (rc *ReplicaContext) Scope(path ...string) *model.Scope {
 	rc.requireTracing("Scope")
 	if rc.state.Scope == nil {
@@ -126,11 +125,11 @@ func noStore(op string) error {
 
 // AllReduce combines x over the replicas; each replica receives the result: TensorFlow's
 // all_reduce. The gradient is the same reduction of the replicas' gradients. Mean divides before it
-// sums, as TensorFlow does on TPUs. A reduction of -0 and -0 may return +0. It emits one all-reduce
-// for most dtypes, and two for complex numbers.
+// sums, as TensorFlow does on TPUs. The reduction of -0 and -0 may be +0. AllReduce adds one
+// all-reduce for most dtypes, and two for complex numbers.
 //
-// The mean of integers is a Float64, or a Float32 for integers of at most 16 bits, inside
-// and outside of steps; with [TensorFlowTPU] semantics it is an error of kind TypeError.
+// The mean of integers is a Float64, or a Float32 for integers of at most 16 bits, inside and
+// outside of steps. With [TensorFlowTPU] semantics it is an error of kind TypeError.
 func (rc *ReplicaContext) AllReduce(op ReduceOp, x *graph.Node) *graph.Node {
 	rc.inReplica("AllReduce", x)
 	if op == Mean && x.DType().IsInt() {
@@ -152,8 +151,8 @@ func allReduce(op ReduceOp, x *graph.Node, replicas int) *graph.Node {
 	panic(fault.UnknownReduction("AllReduce", op))
 }
 
-// share is x over the number of replicas; integers truncate. The reciprocal of a number that is no
-// power of two is coarse in half precision.
+// share returns x divided by the number of replicas; integers truncate. In half precision, the
+// reciprocal of a number that is not a power of two is inaccurate.
 func share(x *graph.Node, replicas int) *graph.Node {
 	if x.DType().IsInt() {
 		return graph.Div(x, graph.Scalar(x.Graph(), x.DType(), replicas))
@@ -161,7 +160,7 @@ func share(x *graph.Node, replicas int) *graph.Node {
 	return times(x, 1/float64(replicas))
 }
 
-// times is a float multiplied by a number.
+// times returns x multiplied by a number.
 func times(x *graph.Node, number float64) *graph.Node {
 	if dtype, half := x.DType(), 0.5; dtype.IsHalfPrecision() {
 		if fraction, _ := math.Frexp(number); fraction != half {
@@ -171,7 +170,7 @@ func times(x *graph.Node, number float64) *graph.Node {
 	return graph.Mul(x, constant(x.Graph(), x.DType(), number))
 }
 
-// reducible refuses the dtypes that cannot be summed, or not by TensorFlow's op for TPUs.
+// reducible returns an error for a dtype that cannot be summed, or not by TensorFlow's op for TPUs.
 func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 	if err := number.CheckTraced("AllReduce", dtype); err != nil {
 		return err
@@ -186,20 +185,20 @@ func reducible(s *TPUStrategy, dtype dtypes.DType) error {
 	return fault.New(errkind.TypeError, "AllReduce", "convert it, or leave Options.Semantics at its default", "TensorFlow's sum across TPU replicas has no dtype %s", dtype)
 }
 
-// AllGather concatenates the replicas' x along axis, in replica order; each replica receives the
-// result: TensorFlow's all_gather. The gradient is summed and scattered back.
+// AllGather concatenates x of all replicas along axis, in replica order; each replica receives the
+// result: TensorFlow's all_gather. The gradient is the reduce-scatter of the replicas' gradients.
 func (rc *ReplicaContext) AllGather(x *graph.Node, axis int) *graph.Node {
 	rc.inReplica("AllGather", x)
 	return spmd.AllGather(x, axis)
 }
 
-// Broadcast returns the x of replica 0 on every replica, bit for bit, by one all-reduce.
+// Broadcast returns x of replica 0 on every replica, bit for bit. It adds one all-reduce.
 func (rc *ReplicaContext) Broadcast(x *graph.Node) *graph.Node {
 	rc.inReplica("Broadcast", x)
 	return rc.first(x)
 }
 
-// takeSizes takes the sizes off the program's arguments.
+// takeSizes moves the sizes of ragged arguments from the arguments to the state.
 func (rc *ReplicaContext) takeSizes(values []Value) {
 	rc.state.Sizes = map[int]*graph.Node{}
 	var ragged []int
@@ -215,8 +214,8 @@ func (rc *ReplicaContext) takeSizes(values []Value) {
 	rc.state.Arguments = rc.state.Arguments[:n:n]
 }
 
-// RealSize returns the size of a dimension of the step's argument in the replica that runs, an
-// int32 scalar. For an argument that was padded it is less than the argument's own size; see
+// RealSize returns the actual size of a dimension of an argument on the replica that runs, an int32
+// scalar. For a padded argument it may be less than the size of the node; see
 // [FunctionOptions.Padding].
 func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	rc.requireTracing("RealSize")
@@ -231,8 +230,8 @@ func (rc *ReplicaContext) RealSize(argument, axis int) *graph.Node {
 	return graph.Reshape(graph.Slice(sizes, graph.AxisRange(axis, axis+1)))
 }
 
-// RealElements returns a bool tensor of the argument's dimensions: true for the argument's elements
-// that are no padding.
+// RealElements returns a bool tensor with the argument's dimensions. It is true for the elements
+// that are not padding.
 func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	rc.requireTracing("RealElements")
 	x, sizes := sizesOf(rc.state, "RealElements", argument)
@@ -242,7 +241,8 @@ func (rc *ReplicaContext) RealElements(argument int) *graph.Node {
 	return rows.Real(x, sizes)
 }
 
-// sizesOf returns an argument of the step and its real sizes, nil for one that is not padded.
+// sizesOf returns an argument of the step and its actual sizes, or nil if the argument is not
+// padded.
 func sizesOf(of *stepstate.State, op string, argument int) (x, sizes *graph.Node) {
 	if argument < 0 || argument >= len(of.Arguments) {
 		panic(fault.New(errkind.ValueError, op, "count the step's arguments from 0", "argument %d of %d", argument, len(of.Arguments)))

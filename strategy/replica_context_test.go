@@ -17,8 +17,7 @@ import (
 func TestADistributedDatasetTrainsToItsMean(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
-		// 10 numbers in global batches of 4: the last one is short, some replicas
-		// have none of it.
+		// 10 numbers in global batches of 4: the last batch is short, and empty on some replicas.
 		d, err := feed.Distribute(s, input.Range(10).Batch(4, false), feed.DistributeOptions{})
 		require.NoError(t, err)
 		total, err := s.NewVariable(ctx, int64(0), strategy.VariableOptions{Synchronization: strategy.OnRead, Aggregation: strategy.AggregateSum})

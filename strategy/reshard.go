@@ -9,12 +9,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// A value has a layout from where it was made. A step that asks for another one by
-// [FunctionOptions].Arguments gets it: the value is laid out anew before the step, by a program of
-// its own that moves parts between the logical devices of a replica.
+// A step may request a layout of its arguments with [FunctionOptions].Arguments. A value with
+// another layout is resharded before the step, by a separate program that moves shards between the
+// logical devices of a replica.
 
-// laidOut says whether a value is on the logical devices as a asks. A value that a does not place
-// is, and so is one that a wants whole and each device holds.
+// laidOut reports whether a value has the layout of a. It does if a specifies no layout, or if both
+// are replicated.
 func (v *deviceValue) laidOut(a logical.Annotation) bool {
 	if v.strategy.logicalDevices == 1 || a.Kind() == logical.None {
 		return true
@@ -22,9 +22,9 @@ func (v *deviceValue) laidOut(a logical.Annotation) bool {
 	return v.annotation.Alike(a, v.strategy.axes)
 }
 
-// as returns a value laid out as a asks: the value where it is, otherwise a copy, which the caller
+// as returns v if it has the layout of a, otherwise a copy with that layout, which the caller
 // closes. An annotation that does not fit the value's shape is a [*logical.Error]. A stacked value
-// stays as it is: its loop lays out each step's part.
+// is returned unchanged, because its loop reshards the value of each step.
 func as(ctx context.Context, v Value, a logical.Annotation) (out Value, err error) {
 	base := v.base()
 	s := base.strategy
@@ -46,7 +46,7 @@ func as(ctx context.Context, v Value, a logical.Annotation) (out Value, err erro
 	return out, nil
 }
 
-// unusedAnnotation refuses annotations of arguments that are not given.
+// unusedAnnotation returns an error for an annotation without an argument.
 func (f *Function) unusedAnnotation(args int) error {
 	for i := args; i < len(f.opts.Arguments); i++ {
 		if a := f.opts.Arguments[i]; a.Kind() != logical.None {
@@ -57,8 +57,8 @@ func (f *Function) unusedAnnotation(args int) error {
 	return nil
 }
 
-// keep gives up the devices but some. What reads the value finds it there; a step that takes it
-// brings it to all for the time of the run.
+// keep releases the value on the devices that are not in only. Reads use the remaining devices; a
+// step with this argument copies it to all devices during the run.
 func (v *deviceValue) keep(only []bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +72,7 @@ func (v *deviceValue) keep(only []bool) error {
 	return given.Close()
 }
 
-// onAll copies a value that is on some devices to all.
+// onAll copies a value on some devices to all devices.
 func (v *deviceValue) onAll(ctx context.Context) (*Mirrored, error) {
 	t, err := v.Local(ctx, 0)
 	if err != nil {

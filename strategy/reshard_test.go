@@ -21,7 +21,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// rowsDataset is a dataset of (x, y) batches: x is [n, 4] of 0, 1, ..., y is [n] of the rows.
+// rowsDataset is a dataset of (x, y) batches: x has shape [n, 4] and numbers from 0, y has shape
+// [n] and the row numbers.
 func rowsDataset(t *testing.T, s *strategy.TPUStrategy, n, batch int) input.Dataset {
 	t.Helper()
 	x, y := make([][]float32, n), make([]float32, n)
@@ -36,7 +37,7 @@ func rowsDataset(t *testing.T, s *strategy.TPUStrategy, n, batch int) input.Data
 	return ds.Batch(batch, false)
 }
 
-// shards are the dimensions of each device's part of a value.
+// shards returns the dimensions of each device's shard of a value.
 func shards(t *testing.T, v strategy.Value) (dims [][]int) {
 	t.Helper()
 	_, err := v.Local(context.Background(), 0)
@@ -113,8 +114,8 @@ func TestInputThatCannotBeSplitSaysWhich(t *testing.T) {
 	require.ErrorContains(t, err, "annotated 3, but the step has 1 arguments")
 }
 
-// A value that comes in another layout is laid out as the step asks, wherever a step
-// takes values.
+// A value with another layout is resharded to the layout that the step requests, for each way to
+// pass values to a step.
 func TestAStepLaysItsArgumentsOut(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)

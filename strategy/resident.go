@@ -15,31 +15,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt"
 )
 
-// residentLoop is the engine of a function that runs again and again on batches, such as a training
-// step: its launches stay bound to buffers, which each run fills with its batch. Nothing is looked
-// up by name and nothing is allocated from the second batch on.
+// residentLoop has the state of a function that runs repeatedly on batches, such as a training
+// step. Its launches are bound to buffers, and each run copies its batch to these buffers. From the
+// second batch on there are no lookups by name and no allocations.
 type residentLoop struct {
 	mu sync.Mutex
-	// bounds are the launches, one for each signature of a batch; the one that ran last comes first.
+	// bounds are the bindings, one for each signature of a batch, the most recent first.
 	bounds []*residentBinding
-	// hosts are the tensors of the batch under way, nil for values.
+	// hosts are the tensors of the current batch, nil for values on the devices.
 	hosts []*tensors.Tensor
 }
 
-// residentBinding is a function bound to buffers that each run fills with its batch.
+// residentBinding is a function that is bound to buffers for a batch.
 type residentBinding struct {
 	bound *Binding
 	slots []residentSlot
 }
 
-// residentSlot is where an argument of the batch goes.
+// residentSlot is the destination of one argument of the batch.
 type residentSlot struct {
-	// feed is the value that host tensors are copied into, nil where the caller gives values; host
-	// is then their shape.
+	// feed is the value that host tensors are copied to, and host is their shape. feed is nil if
+	// the caller passes values.
 	feed   *deviceValue
 	layout *mesh.Layout
 	host   shapes.Shape
-	// like is what the caller's values are like: a value without buffers.
+	// like has the signature of the caller's values, without buffers.
 	like *deviceValue
 }
 
@@ -67,13 +67,13 @@ func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, e
 		return nil, err
 	}
 	if f.unevenBatches(batch) {
-		// It is no batch of a loop: nothing is kept for the next.
+		// This batch has an exceptional shape, so its binding is not kept.
 		clear(f.resident.hosts)
 		_, results, err := f.once(ctx, batch)
 		return results, err
 	}
 	b, err := f.bound(ctx, batch)
-	defer clear(f.resident.hosts) // they are the caller's, not ours to keep
+	defer clear(f.resident.hosts) // the caller owns them
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (m innerFunction) RunResident(ctx context.Context, batch []any) ([]Value, e
 	return b.bound.Results(), nil
 }
 
-// close releases the batches and the results that are kept.
+// close releases the batches and the results.
 func (r *residentLoop) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *residentLoop) close() error {
 	return errors.Join(errs...)
 }
 
-// bound returns the bound function for the signature of the batch, which was read.
+// bound returns the binding for the signature of the batch. readBatch was called before.
 func (f *Function) bound(ctx context.Context, batch []any) (*residentBinding, error) {
 	r := &f.resident
 	for i, b := range r.bounds {
@@ -145,7 +145,7 @@ func (f *Function) bindResident(ctx context.Context, values []Value) (b *residen
 	return b, err
 }
 
-// readBatch makes tensors of the batch's host values. The batch stays as it is.
+// readBatch converts the batch's host values to tensors, in f.resident.hosts.
 func (f *Function) readBatch(batch []any) error {
 	f.resident.hosts = slices.Grow(f.resident.hosts[:0], len(batch))[:len(batch)]
 	for i, arg := range batch {
@@ -162,7 +162,7 @@ func (f *Function) readBatch(batch []any) error {
 	return nil
 }
 
-// takes says whether the batch has the signature that it is bound for.
+// takes reports whether the batch has the signature of the binding.
 func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 	if len(b.slots) != len(batch) {
 		return false
@@ -181,7 +181,7 @@ func (b *residentBinding) takes(batch []any, hosts []*tensors.Tensor) bool {
 	return true
 }
 
-// fill puts the batch where the bound step reads it.
+// fill copies the batch to the buffers that the bound step reads.
 func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensors.Tensor) error {
 	f := b.bound.program.function
 	for i, host := range hosts {
@@ -202,7 +202,6 @@ func (b *residentBinding) fill(ctx context.Context, batch []any, hosts []*tensor
 	return nil
 }
 
-// fill copies a batch into the slot's buffers.
 func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batchShare) ([]*pjrt.Buffer, error) {
 	return slot.feed.refill(func(buffers mesh.Buffers) error {
 		return b.putTensor(ctx, slot.layout, host, func(r int, data []byte) []byte {
@@ -212,8 +211,8 @@ func (slot *residentSlot) fill(ctx context.Context, host *tensors.Tensor, b batc
 	})
 }
 
-// unevenBatches reports whether replicas receive different numbers of rows of the batch, which was
-// read.
+// unevenBatches reports whether the replicas receive different numbers of rows of the batch.
+// readBatch was called before.
 func (f *Function) unevenBatches(batch []any) bool {
 	for i, host := range f.resident.hosts {
 		if host != nil && f.uneven(host.Shape()) {

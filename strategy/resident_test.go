@@ -20,8 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// The caller's arguments stay the caller's: a slice that is filled anew for each
-// step is read anew.
+// The caller keeps ownership of the arguments: a slice that is refilled for each step is read
+// again.
 func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -44,8 +44,8 @@ func TestTrainStepReadsItsArgumentsAnew(t *testing.T) {
 	assert.IsType(t, []float32{}, args[0])
 }
 
-// A step allocates nothing, fed from the host or on resident values, however many replicas and rows
-// there are.
+// A step allocates nothing, with host values or values on the devices, for any number of replicas
+// and rows.
 func TestTrainStepAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 4, 2)
@@ -70,7 +70,7 @@ func TestTrainStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A batch of no rows runs where its ops take it; where one does not, the error says so.
+// A batch without rows runs if its ops support it; otherwise the error reports it.
 func TestABatchWithoutRowsRunsOrIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)

@@ -17,9 +17,9 @@ type batchRows struct {
 }
 
 // checkRows returns an error if arguments that are split over replicas have different numbers of
-// rows. Replicas may broadcast the rows of such arguments, so a trace does not find the mistake on
-// every number of replicas. The error is of the argument whose rows the replicas do not divide, and
-// otherwise of the later argument.
+// rows. Replicas may broadcast the rows of such arguments, so a trace does not detect the mistake
+// for every number of replicas. The error names the argument whose rows do not divide evenly over
+// the replicas, otherwise the later argument.
 func (f *Function) checkRows(args []any) error {
 	if f.opts.UnequalRows || f.opts.own || f.loaded != nil {
 		return nil
@@ -82,7 +82,7 @@ func (f *Function) rowsOf(i int, arg any) (rows batchRows, ok bool) {
 }
 
 // leadingDim returns the first dimension of a host value or of a shape, without converting the
-// value to a tensor. It reports false for a scalar and for anything else.
+// value to a tensor. It returns false for a scalar and for any other value.
 func leadingDim(x any) (int, bool) {
 	shape, ok := x.(shapes.Shape)
 	if !ok {

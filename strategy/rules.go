@@ -11,21 +11,20 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// A variable rule that reaches no variable is a split that was asked for and would be dropped. It
-// is an error of the step that is traced when it can be told: when no variable that the strategy
-// knows has the rule's name and rank, and no function is left that could still make one. See
+// A variable rule that matches no variable is a split that the user requested and that would be
+// dropped. The error is returned by the trace of a step as soon as it is certain: no known variable
+// has the rule's name and rank, and no untraced function is left that could create one. See
 // [Options.Variables].
 
-// ruleUse records which rules have reached a variable. It is safe for concurrent use.
+// ruleUse records the rules that have matched a variable. It is safe for concurrent use.
 type ruleUse struct {
 	logical.Reach
 	mu sync.Mutex
-	// untraced counts, by store, the functions that were made and never traced: they may make the
-	// variables that a rule is for.
+	// untraced counts, by store, the functions that are not traced yet. They may create variables.
 	untraced map[*model.Store]int
 }
 
-// awaits counts a new function over a store.
+// awaits counts a new function with a store.
 func (u *ruleUse) awaits(rules logical.Rules, store *model.Store) {
 	if len(rules) == 0 || store == nil {
 		return
@@ -38,7 +37,7 @@ func (u *ruleUse) awaits(rules logical.Rules, store *model.Store) {
 	u.untraced[store]++
 }
 
-// came says that a function was traced for the first time.
+// came records the first trace of a function.
 func (u *ruleUse) came(f *Function) {
 	store := f.opts.Store
 	if len(f.strategy.opts.Variables) == 0 || store == nil || f.traced.Swap(true) {
@@ -51,8 +50,8 @@ func (u *ruleUse) came(f *Function) {
 	}
 }
 
-// knownVariables are the variables that the rules are held against: all of the traced function's
-// store, used by the step or not, and those that the strategy has elsewhere.
+// knownVariables returns the variables that the rules are matched against: all variables of the
+// function's store, used by the step or not, and the strategy's other variables.
 func (f *Function) knownVariables() (known []logical.Variable) {
 	s := f.strategy
 	var own *Variables
@@ -76,8 +75,8 @@ func (f *Function) knownVariables() (known []logical.Variable) {
 	return known
 }
 
-// checkRules reports the rules that reach no variable, once a step that has variables was traced or
-// loaded.
+// checkRules returns an error for each rule that matches no variable, after a step with variables
+// was traced or loaded.
 func (f *Function) checkRules(variables []*Variable) error {
 	s := f.strategy
 	rules := s.opts.Variables
@@ -85,7 +84,7 @@ func (f *Function) checkRules(variables []*Variable) error {
 		return nil
 	}
 	s.rules.came(f)
-	// The variables of all stores are many; a strategy whose rules are met never walks them.
+	// Stores can have many variables. They are only visited if a rule is unmatched.
 	if len(s.rules.Missing(rules)) == 0 {
 		return nil
 	}
@@ -103,8 +102,8 @@ func (f *Function) checkRules(variables []*Variable) error {
 	return errors.Join(errs...)
 }
 
-// mayStillCome reports whether a function that was never traced may make the variables that a rule
-// is for. A training step has all variables of its store.
+// mayStillCome reports whether an untraced function may create a variable that a rule matches. A
+// training step uses all variables of its store.
 func (f *Function) mayStillCome() bool {
 	f.strategy.rules.mu.Lock()
 	defer f.strategy.rules.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// dense is a step of one dense layer in the named scope.
+// dense returns a step with one dense layer in the named scope.
 func dense(scope string) strategy.StepFunc {
 	return func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{layers.Dense(rc.Scope(scope), in[0], true, 4)}

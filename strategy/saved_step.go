@@ -10,7 +10,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/pjrt/cache"
 )
 
-// Parts takes the step apart.
+// Parts returns the parts of the step, to save them.
 func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, error) {
 	c, p := m.CompiledStep, m.program
 	s, opts := p.function.strategy, p.function.opts
@@ -60,8 +60,9 @@ func (m innerStep) Parts(ctx context.Context, fail saved.Fail) (*saved.Step, err
 	return step, nil
 }
 
-// savedVariable describes an argument that is a distributed variable; nil is another argument. Two
-// distributed variables of one name could not be told apart when the step is loaded.
+// savedVariable describes argument i if it is a variable of NewVariable, and returns nil for
+// another argument. Two such variables with the same name are an error, because a loaded step finds
+// them by name.
 func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error) {
 	s, store, v := p.function.strategy, p.function.opts.Store, p.variables[i]
 	inStore := func(v *Variable) bool {
@@ -83,7 +84,7 @@ func (p *program) savedVariable(i int, fail saved.Fail) (*saved.Variable, error)
 	return &saved.Variable{Synchronization: int(v.synchronization), Aggregation: int(v.aggregation), LocalWrites: v.localWrites}, nil
 }
 
-// serialize writes the program out, as the compiler made it.
+// serialize returns the serialized program.
 func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error) {
 	s := p.function.strategy
 	if p.code != nil {
@@ -93,7 +94,7 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 	if !errors.Is(err, pjrt.ErrDeserialized) {
 		return code, err
 	}
-	// The compiler found it in a cache.
+	// The program was deserialized from a cache and cannot be serialized again.
 	x, err := s.machine.System.Client().Compile(ctx, pjrt.Program{Code: p.module.Text, Trusted: true}, s.machine.Options(p.module.Replicas))
 	if err != nil {
 		return nil, err
@@ -102,8 +103,8 @@ func (p *program) serialize(ctx context.Context, c *CompiledStep) ([]byte, error
 	return code, errors.Join(err, x.Close())
 }
 
-// Target names the plugin and the devices of the strategy. Where a slice is described there is no
-// client to ask: what both know is compared.
+// Target returns the plugin and the devices of the strategy. It contains only facts that are known
+// with and without a client.
 func (m innerStrategy) Target(fail saved.Fail) (t saved.Target, err error) {
 	s := m.TPUStrategy
 	topology := s.assignment.Topology()

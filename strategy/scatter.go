@@ -12,7 +12,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// scatterRule refuses the scatters that a variable does not have.
+// scatterRule returns an error if the variable does not support the scatter.
 func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	switch {
@@ -31,19 +31,19 @@ func (v *Variable) scatterRule(op ScatterOp, inStep bool) error {
 	return nil
 }
 
-// scatters are the scatters, by their number.
+// scatters are the implementations, by ScatterOp.
 var scatters = [...]rows.Scatter{rows.Add, rows.Sub, rows.Mul, rows.Div, rows.Replace, rows.Min, rows.Max}
 
-// Scatter combines the rows of a variable that indices name with updates and returns the variable's
-// new value. indices are integers of shape [k]; updates have shape [k, ...], with the variable's
-// other dimensions. A row that is named several times is combined several times, in turn; of
-// several replacements the last counts. An index that names no row is ignored.
+// Scatter combines rows of a variable with updates and returns the variable's new value. indices
+// are the row numbers, integers of shape [k]. updates have shape [k, ...], where ... are the
+// variable's other dimensions. A row with several updates is combined with each of them in order;
+// the last replacement wins. Indices out of range are ignored.
 //
-// The aggregation is that of TensorFlow's sparse values: SUM applies the updates of all replicas,
-// MEAN divides each of these updates by the number of replicas first, ONLY_FIRST_REPLICA applies
-// those of replica 0. ScatterUpdate, ScatterMin and ScatterMax refuse SUM and MEAN. The cost is k
-// rows of work; multiplying, dividing and replacing go through the rows one after the other, and
-// have no gradient.
+// The aggregation is the one of TensorFlow's sparse values: SUM applies the updates of all
+// replicas, MEAN first divides each update by the number of replicas, and ONLY_FIRST_REPLICA
+// applies the updates of replica 0. ScatterUpdate, ScatterMin and ScatterMax reject SUM and MEAN.
+// The cost is proportional to the number of updated rows. Multiplication, division and replacement
+// process the rows sequentially and have no gradient.
 func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *graph.Node) *graph.Node {
 	c := rc.capture(op.String(), v)
 	c.own(op.String())
@@ -64,7 +64,7 @@ func (rc *ReplicaContext) Scatter(op ScatterOp, v *Variable, indices, updates *g
 	return rc.scatter(op, c, indices, updates)
 }
 
-// aggregateRows brings the replicas' rows together.
+// aggregateRows combines the replicas' rows.
 func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates *graph.Node) (_, _ *graph.Node) {
 	switch a {
 	case AggregateSum, AggregateMean:
@@ -78,7 +78,7 @@ func (rc *ReplicaContext) aggregateRows(a VariableAggregation, indices, updates 
 	return indices, updates
 }
 
-// scatter writes rows that are aggregated already.
+// scatter writes rows that are already aggregated.
 func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *graph.Node) *graph.Node {
 	c.own(op.String())
 	rc.writesInMain(op.String())
@@ -88,9 +88,9 @@ func (rc *ReplicaContext) scatter(op ScatterOp, c *capture, indices, updates *gr
 	return c.write(scatters[op](c.now, indices, updates))
 }
 
-// Scatter combines rows of all components with host values, or with mirrored values, from outside
-// the replicas; see [ReplicaContext.Scatter]. Nothing is aggregated. With the context of an update
-// it does what [eager.UpdateContext.Scatter] does.
+// Scatter combines rows of all components with host values or mirrored values, outside of replicas;
+// see [ReplicaContext.Scatter]. It does not aggregate. With the context of an update it is
+// [eager.UpdateContext.Scatter].
 func (v *Variable) Scatter(ctx context.Context, op ScatterOp, indices, updates any) error {
 	name := fmt.Sprintf("%s %q", op, v.path)
 	code, err := v.writer(ctx, name)

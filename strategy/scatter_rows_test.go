@@ -23,7 +23,7 @@ var scatters = []strategy.ScatterOp{
 	strategy.ScatterUpdate, strategy.ScatterMin, strategy.ScatterMax,
 }
 
-// scattered is what an operation makes of an element.
+// scattered returns the result of an operation for one element.
 func scattered(op strategy.ScatterOp, x, update float32) float32 {
 	switch op {
 	case strategy.ScatterAdd:
@@ -46,7 +46,7 @@ func TestReplicasScatterTheirOwnNumbersOfRows(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n := s.NumReplicasInSync()
-		rows := func(r int) (indices []int32, updates []float32) { // row 0 is never named
+		rows := func(r int) (indices []int32, updates []float32) { // row 0 has no update
 			for i := range r {
 				indices, updates = append(indices, int32(i+1)), append(updates, 2)
 			}
@@ -194,7 +194,7 @@ func TestAStepReadsAndDifferentiatesAfterAScatter(t *testing.T) {
 	})
 }
 
-// An index that names no row takes its update nowhere, and no gradient comes back.
+// An index out of range has no effect, and its update has a zero gradient.
 func TestAnUpdateOfNoRowHasNoGradient(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {

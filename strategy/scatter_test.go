@@ -17,7 +17,7 @@ func TestScatterOfASplitVariable(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
 		n, p := s.NumReplicasInSync(), s.NumLogicalDevices()
-		// Rows 1 and 1 again: what combines counts both, what replaces the last.
+		// Rows 1 and 1 again: a combination uses both updates, a replacement the last one.
 		for op, want := range map[strategy.ScatterOp]float32{
 			strategy.ScatterAdd: 8 + 2 + 5, strategy.ScatterSub: 8 - 2 - 5, strategy.ScatterMul: 8 * 2 * 5, strategy.ScatterDiv: 8.0 / 2 / 5,
 			strategy.ScatterUpdate: 5, strategy.ScatterMin: 2, strategy.ScatterMax: 8,
@@ -36,7 +36,7 @@ func TestScatterOfASplitVariable(t *testing.T) {
 					expect[1][1] = x
 				}
 			}
-			// In the step, where only replica 0's rows count.
+			// In the step, where only the rows of replica 0 are used.
 			_, err = s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				id := graph.ConvertDType(rc.ReplicaIDInSyncGroup(), dtypes.Float32)
 				return []*graph.Node{rc.Scatter(op, v, in[0], graph.Add(in[1], id))}
@@ -46,7 +46,7 @@ func TestScatterOfASplitVariable(t *testing.T) {
 				require.InDeltaSlice(t, expect[1], got.([][]float32)[1], 1e-6, "%s, replica %d", op, r)
 				require.Equal(t, expect[3], got.([][]float32)[3])
 			}
-			// And from outside.
+			// And outside of steps.
 			require.NoError(t, v.Assign(ctx, start))
 			require.NoError(t, v.Scatter(ctx, op, []int32{1, 1}, rows))
 			require.InDeltaSlice(t, expect[1], strategytest.Values(t, v, n)[0].([][]float32)[1], 1e-6, op)

@@ -8,8 +8,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/mode"
 )
 
-// writer is code of package eager that a variable's writes go to, with its context: an update's
-// function acts on one component, a merge call builds the graph of its step.
+// writer handles the writes of a variable in code of package eager: an update function writes one
+// component, and a merge call adds the write to the graph of its step.
 type writer interface {
 	// Write writes the variable.
 	Write(w assign.Op, v *Variable, x any) error
@@ -17,24 +17,25 @@ type writer interface {
 	ScatterRows(op ScatterOp, v *Variable, indices, updates any) error
 }
 
-// updater is an update's function.
+// updater is the function of an update.
 type updater interface {
 	writer
-	// Number returns the replica whose component it is.
+	// Number returns the replica whose component is updated.
 	Number() int
-	// Joined joins the components' functions in a call, which runs read once for each component in
-	// every process, and returns the result for this one.
+	// Joined synchronizes a call of the functions of all components. It runs read once for each
+	// component in every process, and returns the result for this component.
 	Joined(call string, v *Variable, read func(ctx context.Context, component int) (any, error)) (any, error)
 }
 
-// merger is a merge call.
+// merger is a merge call of package eager.
 type merger interface {
 	writer
-	// Step returns the step's context, and an error if the call is over.
+	// Step returns the context of the step, and an error if the merge call has returned.
 	Step(op string) (*ReplicaContext, error)
 }
 
-// updater returns the update of the variable's strategy that ctx belongs to, or nil.
+// updater returns the update that ctx belongs to, or nil if there is none for the variable's
+// strategy.
 func (v *Variable) updater(ctx context.Context) updater {
 	m, _ := mode.Of(ctx)
 	if m.Strategy != v.strategy {
@@ -44,7 +45,7 @@ func (v *Variable) updater(ctx context.Context) updater {
 	return u
 }
 
-// writer returns the code that a write of the variable goes to, or nil.
+// writer returns the handler of a write to the variable, or nil.
 func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	mc, err := v.strategy.mergeCall(ctx, op)
 	if err != nil {
@@ -56,8 +57,8 @@ func (v *Variable) writer(ctx context.Context, op string) (writer, error) {
 	return mc, nil
 }
 
-// mergeCall returns the merge call that ctx belongs to, if it belongs to one: the call is to build
-// graph.
+// mergeCall returns the merge call that ctx belongs to, or nil if ctx does not belong to a trace.
+// It returns an error in replica code and for the trace of another strategy.
 func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) {
 	trace := mode.Trace(ctx)
 	mc, merging := trace.(merger)
@@ -79,8 +80,8 @@ func (s *TPUStrategy) mergeCall(ctx context.Context, op string) (merger, error) 
 	return mc, nil
 }
 
-// requireCross refuses a replica's code and other strategies' scopes. Outside every strategy is
-// accepted.
+// requireCross returns an error in replica code and in the scope of another strategy. It accepts a
+// context without a strategy.
 func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	if err := s.requireOwn(ctx, op, "the scope of the call"); err != nil {
 		return err
@@ -96,8 +97,8 @@ func (s *TPUStrategy) requireCross(ctx context.Context, op string) error {
 	return nil
 }
 
-// requireEager is requireCross for what acts at once: it refuses a step that is traced too, and
-// says what to write instead.
+// requireEager is like requireCross, and also returns an error while a step is traced. The argument
+// instead is the hint of that error.
 func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) error {
 	if err := s.requireCross(ctx, op); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *TPUStrategy) requireEager(ctx context.Context, op, instead string) erro
 	return RefuseTracing(ctx, op, instead)
 }
 
-// requireOwn refuses the scopes of other strategies, for what belongs in every context of its own.
+// requireOwn returns an error in the scope of another strategy.
 func (s *TPUStrategy) requireOwn(ctx context.Context, op, subject string) error {
 	if m, ok := mode.Of(ctx); ok && m.Strategy != s {
 		return fault.OtherStrategy(op, subject)

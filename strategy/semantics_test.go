@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/eager"
 )
 
-// scalarsOf puts one scalar on each replica.
+// scalarsOf copies one scalar to each replica.
 func scalarsOf(t *testing.T, s *strategy.TPUStrategy) *strategy.PerReplica {
 	parts := make([]any, s.NumReplicasInSync())
 	for r := range parts {
@@ -80,8 +80,8 @@ func TestTPUSemanticsScatterAcrossReplicasWithAnyAggregation(t *testing.T) {
 	}
 }
 
-// TensorFlow's sum across TPU replicas has few dtypes, but what the first replica has is
-// moved and not summed.
+// TensorFlow's sum across TPU replicas supports few dtypes, but the value of the first replica is
+// transferred without a sum.
 func TestTPUSemanticsMoveTheFirstReplicasValueOfAnyDType(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, Semantics: strategy.TensorFlowTPU})

@@ -11,21 +11,21 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// Shard describes what one device holds of a value or of a variable.
+// Shard describes the shard of a value or of a variable on one device.
 type Shard struct {
-	// Replica and LogicalDevice say which device it is, Device is the device's name.
+	// Replica and LogicalDevice identify the device; Device is its name.
 	Replica, LogicalDevice int
 	Device                 string
 	// Process is the process that the device belongs to.
 	Process int
-	// Start is the first index of the replica's tensor that the device holds, in each dimension;
-	// Size is the number of indices that it holds.
+	// Start is the first index of the shard in the replica's tensor, and Size the number of
+	// indices, in each dimension.
 	Start, Size []int
-	// Bytes is the device memory that the shard takes.
+	// Bytes is the size of the shard in device memory.
 	Bytes int
 }
 
-// String says which indices are on which device, such as "[0:4 0:8] on /job:worker/...".
+// String returns the index ranges and the device, such as "[0:4 0:8] on /job:worker/...".
 func (s Shard) String() string {
 	ranges := make([]string, len(s.Start))
 	for i, start := range s.Start {
@@ -34,8 +34,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%v on %s", ranges, s.Device)
 }
 
-// shards lists the devices that hold something. Buffers of this process are asked for their sizes;
-// those of others hold as much.
+// shards lists the shards. The sizes are queried from this process's buffers; shards of other
+// processes are assumed to have the size of the layout.
 func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 	s := v.strategy
 	l, err := v.layout()
@@ -43,7 +43,7 @@ func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 		return nil
 	}
 	var all []Shard
-	var names []string // of a replica's devices
+	var names []string // of one replica's devices
 	for d := range s.machine.All {
 		if d%s.logicalDevices == 0 {
 			names, _ = s.names(d / s.logicalDevices)
@@ -55,10 +55,10 @@ func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 		shard.Device = names[shard.LogicalDevice]
 		shard.Start, shard.Size = l.At(d)
 		if b := buffers[d]; b != nil {
-			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // which may be padded
+			if dims := b.Dims(); len(dims) == len(shard.Size) && !l.IsCut() { // a sharded buffer may be padded
 				copy(shard.Size, dims)
 			}
-			if id := b.Device().ID(); id != s.machine.All[d].ID() { // it would be elsewhere
+			if id := b.Device().ID(); id != s.machine.All[d].ID() { // report an unexpected device
 				shard.Device = fmt.Sprintf("device %d", id)
 			}
 		}
@@ -67,7 +67,7 @@ func (v *deviceValue) shards(buffers mesh.Buffers) []Shard {
 	return all
 }
 
-// Shards lists the devices that hold the value and what each of them holds, by replica, then by
+// Shards lists the devices that have the value and the shard on each of them, by replica, then by
 // logical device. The list is empty for a closed value, and ahead of time.
 func (v *deviceValue) Shards() []Shard {
 	buffers, err := v.live()
@@ -77,10 +77,9 @@ func (v *deviceValue) Shards() []Shard {
 	return v.shards(buffers)
 }
 
-// Shards lists the devices that hold the variable and what each of them holds, by replica, then by
-// logical device: a part on each logical device for a variable that is split, otherwise a whole
-// copy on each, also for a variable that is assigned to one of them. The list is empty for a closed
-// variable, and ahead of time.
+// Shards lists the devices that have the variable and the shard on each of them, by replica, then
+// by logical device. A variable that is not split, or is assigned to one logical device, has a
+// complete copy on each device. The list is empty for a closed variable, and ahead of time.
 func (v *Variable) Shards() []Shard {
 	v.strategy.machine.Launch.Lock()
 	defer v.strategy.machine.Launch.Unlock()
@@ -90,8 +89,8 @@ func (v *Variable) Shards() []Shard {
 	return v.value().shards(v.buffers)
 }
 
-// layout is how a replica's tensor lies on its logical devices. A scalar that each replica has of its
-// own is a vector of one element on the devices.
+// layout returns the layout of a replica's tensor on its logical devices. A per-replica scalar is a
+// vector with one element on the devices.
 func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotation, perReplica bool) (*mesh.Layout, error) {
 	t, err := wire.Of(dtype)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *TPUStrategy) layout(dtype dtypes.DType, shape []int, a logical.Annotati
 	return mesh.New(t, shape, group, a.Spec(len(shape), factors))
 }
 
-// layout is how a value or a variable lies on the devices.
+// layout returns the layout of a value or of a variable.
 func (v *deviceValue) layout() (*mesh.Layout, error) {
 	l, err := v.strategy.layout(v.dtype, v.shape, v.annotation, v.perReplica)
 	if err != nil || !v.over.Is() {

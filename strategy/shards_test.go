@@ -15,7 +15,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// held are shards as replica.device, range and bytes.
+// held returns shards as text: replica.device, range and bytes.
 func held(all []strategy.Shard) (texts []string) {
 	for _, s := range all {
 		texts = append(texts, fmt.Sprintf("%d.%d %v+%v %d", s.Replica, s.LogicalDevice, s.Start, s.Size, s.Bytes))
@@ -64,7 +64,7 @@ func TestShardsSayWhatEachDeviceHolds(t *testing.T) {
 	assert.Equal(t, "[4:6 0:3] on here", shard.String())
 }
 
-// Every process knows what all hold.
+// Every process knows the shards of all processes.
 func TestShardsAreTheSameInEveryProcess(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{Replicas: 2, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {

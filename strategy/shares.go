@@ -8,13 +8,13 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// What a step sees of variables that the replicas share out: whole values, which are gathered where
-// they are read, and the replica's parts of them.
+// The variables that are sharded over the replicas, in a step: gathered values, which are gathered
+// where they are read, and the replica's shards.
 
-// slicing gives the slices of a stacked variable to the layers of a loop, which [loop.Slicer] says
-// more of. A stack that is in parts enters the loop in parts, and each layer gathers the slice that
-// it reads: no device ever has more than a layer of it whole. part is that of the replica, nil if
-// the stack is whole.
+// slicing returns the slices of a stacked variable for a loop over layers; see [loop.Slicer]. A
+// sharded stack remains sharded in the loop, and each layer gathers the slice that it reads, so
+// that no device has more than one gathered layer. part is the replica's shard, or nil if the stack
+// is not sharded.
 func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks []*graph.Node, layer func(slices []*graph.Node) *graph.Node) {
 	vs := rc.strategy.Variables(rc.state.Scope.Store())
 	vs.mu.Lock()
@@ -38,8 +38,8 @@ func (rc *ReplicaContext) slicing(v *model.Variable) (part *graph.Node, stacks [
 	}
 }
 
-// unwritten is the parameter that a variable of the store is in a graph, nil once it was written.
-// What the graph has for the variable is its parameter, or that in another dtype.
+// unwritten returns the parameter of a variable of the store, or nil if the step has written the
+// variable. The parameter may have been converted to another dtype.
 func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 	x := v.NodeValue(g)
 	if x.Type() == graph.NodeTypeConvertDType {
@@ -51,7 +51,7 @@ func unwritten(v *model.Variable, g *graph.Graph) *graph.Node {
 	return x
 }
 
-// partOf is the replica's part of a variable's value in the step.
+// partOf returns the replica's shard of a variable's value in the step.
 func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd.ReplicaShard) *graph.Node {
 	if part := rc.state.Parts[whole]; part != nil {
 		return part
@@ -63,12 +63,12 @@ func (rc *ReplicaContext) partOf(v *model.Variable, whole *graph.Node, over spmd
 	return spmd.OwnPart(whole, over)
 }
 
-// stored is what a step gives for a variable of the store: the replica's part of one that is in
-// parts.
+// stored returns the result of a step for a variable of the store: the value, or the replica's
+// shard of a sharded variable.
 func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.Node {
 	over := rc.strategy.Variables(rc.state.Scope.Store()).overOf(v)
 	old := rc.graph.GetParameterByName(v.Path())
-	if !over.Is() || !value.Shape().Equal(v.Shape()) { // whole, or a part already
+	if !over.Is() || !value.Shape().Equal(v.Shape()) { // not sharded, or a shard already
 		return rc.kept(value, old)
 	}
 	part := rc.partOf(v, value, over)
@@ -78,7 +78,7 @@ func (rc *ReplicaContext) stored(v *model.Variable, value *graph.Node) *graph.No
 	return rc.kept(part, spmd.PartOf(old, over))
 }
 
-// kept is a variable's value after the step: the new one if the step is taken.
+// kept returns a variable's value after the step: the new value, unless the step is skipped.
 func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 	if rc.state.Taken == nil || value == old {
 		return value
@@ -86,8 +86,9 @@ func (rc *ReplicaContext) kept(value, old *graph.Node) *graph.Node {
 	return graph.Where(rc.state.Taken, value, old)
 }
 
-// belonging says how what belongs to a trained variable, its gradient and the optimizer's state,
-// is cut over the replicas and split over the logical devices, and what of it the replicas share out.
+// belonging returns the layout of the gradient and the optimizer state of a trained variable: the
+// dimension that is sharded over the replicas, the split over the logical devices, and the sharding
+// mode.
 func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split logical.Annotation, state logical.StateSharding) {
 	s, path := vs.strategy, v.Path()
 	vs.mu.Lock()
@@ -105,8 +106,8 @@ func (vs *Variables) belonging(v *model.Variable) (over spmd.ReplicaShard, split
 	return vs.stateOver(logical.ShardOptimizer, path, v.Shape(), like == nil && vs.isStack(path), split), split.WithinReplica(), state
 }
 
-// trains says that a path stands for a variable of the scope, where a training step over the store
-// keeps what belongs to it.
+// trains registers the path of the proxy of a variable of NewVariable. A training step over the
+// store keeps the optimizer state of the variable below this path.
 func (vs *Variables) trains(path string, v *Variable) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

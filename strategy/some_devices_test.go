@@ -17,7 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// keep gives a value up but on some devices.
+// keep releases a value on all but some devices.
 func keep(v *strategy.Mirrored, only []bool) error {
 	return inside.Of[interface{ Keep(only []bool) error }](v).Keep(only)
 }
@@ -47,7 +47,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 			for d, b := range buffers {
 				assert.Equal(t, c.only[d], b != nil, "device %d", d)
 			}
-			for range 2 { // the run brings it to all devices, and gives them up again
+			for range 2 { // the run copies the value to all devices, and releases the copies
 				assert.Equal(t, c.held, held(m.Shards()))
 				got, err := m.Value(ctx)
 				require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 					assert.Equal(t, more, got.Value(), "replica %d", r)
 				}
 				require.NoError(t, out[0].Close())
-				mean, err := s.Reduce(ctx, strategy.Mean, m) // a program of the strategy's own
+				mean, err := s.Reduce(ctx, strategy.Mean, m) // an internal program
 				require.NoError(t, err)
 				got, err = mean.Local(ctx, 0)
 				require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestAValueOfSomeDevicesIsReadAndRunThereAndTakesNoMoreMemory(t *testing.T) 
 	}
 }
 
-// What another process alone holds is read there.
+// A value that only another process has can be read there.
 func TestAValueOfAnotherProcessesDevicesIsSaidToBeThere(t *testing.T) {
 	sys := plugintest.System(t, 4)
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 2}, strategy.Options{}, func(ctx context.Context, s *strategy.TPUStrategy) error {

@@ -18,7 +18,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// transforms are Fourier transforms of x [8, 16], whose last dimension is split, and gradients.
+// transforms are Fourier transforms of x [8, 16], whose last dimension is split, and their
+// gradients.
 func transforms(x *graph.Node) []*graph.Node {
 	c := graph.ConvertDType(x, dtypes.Complex64)
 	both := graph.FFT(c, 8, 16)
@@ -58,8 +59,8 @@ func TestFourierTransformsOfASplitDimensionEqualThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestAOTOperationsThatWalkOverASplitDimensionCompile compiles Fourier transforms and convolutions with
-// their gradients for a TPU.
+// TestAOTOperationsThatWalkOverASplitDimensionCompile compiles Fourier transforms and convolutions
+// with their gradients for a TPU.
 func TestAOTOperationsThatWalkOverASplitDimensionCompile(t *testing.T) {
 	if !plugintest.TPUChild(t) {
 		return

@@ -16,17 +16,15 @@ import (
 
 var _ Value = (*BatchStack)(nil)
 
-// StackBatches copies a global batch for each step to the devices and cuts each batch among the
-// replicas along dimension 0. All batches have one shape and dtype. The copies take the memory of
-// all steps, so choose as many batches as fit beside the step itself. A [shapes.Shape] may stand for
-// a batch; then nothing is copied, and the value is for [Function.Compiled] and the like, but
-// cannot run. The result is the caller's to Close; a loop that is under way keeps the memory until
-// it has run.
+// StackBatches copies a global batch for each step to the devices, and splits each batch over the
+// replicas along dimension 0. All batches must have the same shape and dtype. The stack uses the
+// device memory of all batches, in addition to the memory of the step. A [shapes.Shape] may replace
+// a batch; nothing is then copied, and the value is valid for [Function.Compiled], but cannot run.
+// The caller must close the result; a loop in progress keeps the memory until it has run.
 func (s *TPUStrategy) StackBatches(ctx context.Context, batches []any, a logical.Annotation) (*BatchStack, error) {
 	return batchShare{s, false, a}.stack(ctx, batches)
 }
 
-// stack stacks such batches.
 func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, error) {
 	if err := RefuseTracing(ctx, "stack batches", fault.InsteadOfGiving); err != nil {
 		return nil, err
@@ -76,7 +74,7 @@ func (b batchShare) stack(ctx context.Context, batches []any) (*BatchStack, erro
 	return v, nil
 }
 
-// uploadSteps copies each device's part of every step, one after the other.
+// uploadSteps copies each device's shards of all steps.
 func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*tensors.Tensor, buffers mesh.Buffers) error {
 	stack := make([]byte, len(batches)*l.PartBytes)
 	var scratch []byte
@@ -103,12 +101,11 @@ func (b batchShare) uploadSteps(ctx context.Context, l *mesh.Layout, batches []*
 	return nil
 }
 
-// batchFault returns the error of the batch of a step.
 func batchFault(step int, err error) error {
 	return &Error{Op: fmt.Sprintf("strategy: batch of step %d", step), Err: err, Class: errkind.Or(err, errkind.ValueError)}
 }
 
-// stepsOf returns the number of steps that the values are for, 0 if none is stacked.
+// stepsOf returns the number of steps of the stacked values, or 0 if no value is stacked.
 func stepsOf(values []Value) (int, error) {
 	steps := 0
 	for i, v := range values {

@@ -15,7 +15,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/sharding"
 )
 
-// checkRule refuses a rule that splits a dimension over the replicas and over logical axes.
+// checkRule returns an error for a rule that splits one dimension over the replicas and logical
+// axes.
 func checkRule(r logical.Rule) error {
 	a := r.Annotation
 	if len(r.Largest) > 0 {
@@ -28,9 +29,10 @@ func checkRule(r logical.Rule) error {
 	return nil
 }
 
-// stateOver says along which dimension a tensor that belongs to the training of the variable at path
-// is cut over the replicas, if the rules share out that much of it. The tensor has the variable's
-// shape and is split over the logical devices. Of a stack of layers, each is cut.
+// stateOver returns the dimension over which a tensor of the training state of the variable at path
+// is sharded over the replicas, if the rules shard at least this state. The tensor has the
+// variable's shape and is split over the logical devices. The first dimension of a stack of layers
+// is not sharded.
 func (vs *Variables) stateOver(least logical.StateSharding, path string, shape shapes.Shape, stacked bool, split logical.Annotation) spmd.ReplicaShard {
 	s := vs.strategy
 	if s.replicas == 1 || shape.Size() < 2 || !(shape.DType.IsFloat() || shape.DType.IsComplex()) {
@@ -56,14 +58,14 @@ func (vs *Variables) stateOver(least logical.StateSharding, path string, shape s
 	return spmd.ReplicaShard{Dim: largest, Size: shape.Dimensions[largest]}
 }
 
-// splits reports whether an annotation splits a dimension over logical axes.
+// splits reports whether an annotation splits dimension d over logical axes.
 func splits(a logical.Annotation, axes sharding.Mesh, d int) bool {
 	parts := a.PartsOn(axes)
 	return d < len(parts) && parts[d] > 1
 }
 
-// placeOf says how a variable of the store lies on the devices: split over the logical devices, by
-// which rule or -1, and in parts over the replicas.
+// placeOf returns the layout of a variable of the store: the split over the logical devices, the
+// number of its rule or -1, and the dimension that is sharded over the replicas.
 func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule int, over spmd.ReplicaShard, err error) {
 	s, shape := vs.strategy, source.Shape()
 	a, byRule, rule := vs.ruled(source)
@@ -98,8 +100,9 @@ func (vs *Variables) placeOf(source *model.Variable) (a logical.Annotation, rule
 	return a, rule, over, nil
 }
 
-// ruled is how rules with axes lay out a variable of the store: split over the logical devices, in
-// parts over the replicas, and by which rule, or -1.
+// ruled returns the layout of a variable of the store by the rules with axes: the split over the
+// logical devices, the dimension that is sharded over the replicas, and the number of the rule or
+// -1.
 func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over spmd.ReplicaShard, rule int) {
 	s, dims := vs.strategy, source.Shape().Dimensions
 	a, rule = s.opts.Variables.For(s.whole, source.Path(), dims)
@@ -112,16 +115,16 @@ func (vs *Variables) ruled(source *model.Variable) (a logical.Annotation, over s
 	return a.WithinReplica(), over, rule
 }
 
-// isProxy reports whether a path is that of a proxy for a variable of the scope.
+// isProxy reports whether the path is the proxy of a variable of NewVariable.
 func (vs *Variables) isProxy(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return vs.trained[path] != nil
 }
 
-// stateOf returns the trained variable whose state a variable of the store is, and how it is split
-// over the logical devices: optimizers keep their state below the paths of the variables, in their
-// dimensions. Without one the path is "".
+// stateOf returns the path of the trained variable whose optimizer state source is, and its split
+// over the logical devices. Optimizers create their state below the path of the variable, with the
+// variable's dimensions. The path is "" if source is not optimizer state.
 func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.Annotation) {
 	if source.Trainable {
 		return "", of
@@ -139,8 +142,8 @@ func (vs *Variables) stateOf(source *model.Variable) (path string, of logical.An
 	return path, of
 }
 
-// trainedLike returns the variable of the scope whose optimizer state a variable of the store is,
-// if it has its shape: it is laid out like it.
+// trainedLike returns the variable of NewVariable whose optimizer state source is, if the shapes
+// are equal. The state has the layout of this variable.
 func (vs *Variables) trainedLike(source *model.Variable) *Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -150,8 +153,8 @@ func (vs *Variables) trainedLike(source *model.Variable) *Variable {
 	})]
 }
 
-// byPath are the store's variables, until the next trace begins. The store's own look-up may load
-// one from a checkpoint.
+// byPath returns the store's variables by path. It is cached because the store's own lookup may
+// load a variable from a checkpoint.
 func (vs *Variables) byPath() map[string]*model.Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -164,7 +167,7 @@ func (vs *Variables) byPath() map[string]*model.Variable {
 	return vs.paths
 }
 
-// overOf says how a variable of the store is in parts over the replicas.
+// overOf returns the dimension over which a variable of the store is sharded over the replicas.
 func (vs *Variables) overOf(source *model.Variable) spmd.ReplicaShard {
 	if v, ok := vs.Lookup(source.Path()); ok {
 		return v.over
@@ -176,7 +179,7 @@ func (vs *Variables) overOf(source *model.Variable) spmd.ReplicaShard {
 	return over
 }
 
-// isStack reports whether a variable is known to be a stack of layers.
+// isStack reports whether a variable is a stack of layers that a loop reads.
 func (vs *Variables) isStack(path string) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

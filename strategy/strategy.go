@@ -27,120 +27,122 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Options configure a strategy. The zero value makes one replica for each device of the system.
+// Options configure a strategy. The zero value creates one replica for each device of the system.
 type Options struct {
-	// Assignment says which device is which logical device of which replica. If it has no replicas,
-	// New makes one from Replicas and LogicalDevices.
+	// Assignment maps each logical device of each replica to a device. If it has no replicas, New
+	// creates an assignment from Replicas and LogicalDevices.
 	Assignment tpu.DeviceAssignment
-	// Replicas and LogicalDevices are the numbers of replicas and of logical devices of a replica,
-	// where no Assignment is given. LogicalDevices 0 means 1; Replicas 0 means as many replicas as
-	// fit.
+	// Replicas is the number of replicas, and LogicalDevices the number of logical devices of each
+	// replica. If Assignment is set, they must be zero or match it. LogicalDevices 0 means 1, and
+	// Replicas 0 means as many replicas as fit.
 	Replicas, LogicalDevices int
-	// BySlice gives each of several slices the same number of whole replicas, slice by slice: the
-	// logical devices of a replica are then on one slice. See [tpu.AssignmentOptions]. An Assignment
-	// that is given has to be such. Without it, replicas are so all the same where they fit and
-	// TensorFlow's order would mix the slices ([tpu.DeviceAssignment.MixesSlices]).
+	// BySlice assigns the same number of complete replicas to each of several slices, so that all
+	// logical devices of a replica are on one slice; see [tpu.AssignmentOptions]. An explicit
+	// Assignment must also have this property. Without BySlice the replicas are still placed by
+	// slice if they fit and TensorFlow's order would mix the slices
+	// ([tpu.DeviceAssignment.MixesSlices]).
 	BySlice bool
-	// LogicalAxes name the axes of a replica's logical devices, the slowest first: logical device i
-	// is at the row-major coordinates of i. Their sizes multiply to the number of logical devices;
-	// LogicalDevices 0 then stands for the product. Splits by names (logical.SplitOver,
-	// logical.Over) name these axes, and splits by numbers go on to work. Without LogicalAxes a
+	// LogicalAxes name the axes of a replica's logical devices, the slowest axis first: logical
+	// device i has the row-major coordinates of index i. The product of their sizes is the number
+	// of logical devices, and the default of LogicalDevices. Splits by name (logical.SplitOver,
+	// logical.Over) refer to these axes; splits by number remain valid. Without LogicalAxes a
 	// replica has one axis, logical.AxisName.
 	LogicalAxes []sharding.Axis
-	// Variables are rules that split variables over the logical devices, and that say what of their
-	// training the replicas share out (logical.Share). A variable that no rule matches is replicated
-	// on all devices, as in TensorFlow. A variable that a rule assigns to one logical device is
-	// stored whole on all of them, too.
+	// Variables are rules that split variables over the logical devices and that select the
+	// training state that is sharded over the replicas (logical.Share). A variable without a
+	// matching rule is replicated on all devices, as in TensorFlow. A variable that a rule assigns
+	// to one logical device is also replicated on all of them.
 	//
 	// A rule that matches no variable by name and rank is an [*OptionError], unless it is Optional.
-	// The strategy looks for such a variable in the step's store, in other stores and among those
-	// of [TPUStrategy.NewVariable]. The error comes from the last function that could make the
-	// variable: tracing a function refuses no rule while other functions with a store were made and
-	// not traced yet. A training step has the whole model of its store, and waits for functions
-	// over other stores only.
+	// The strategy searches the step's store, other stores and the variables of
+	// [TPUStrategy.NewVariable]. The last function that could create the variable returns the
+	// error: no rule is rejected while another function with a store is not yet traced. A training
+	// step has the complete model of its store, and only waits for functions with other stores.
 	//
-	// A rule may name axes (logical.Over). One that names an axis that the replica lacks is an
-	// [*OptionError]. A rule that has logical.ReplicaName alone in a dimension does for variables of
-	// stores what logical.ShardParameters does, along that dimension.
+	// A rule may name axes (logical.Over). An axis that the replica does not have is an
+	// [*OptionError]. A rule with logical.ReplicaName alone in a dimension shards the variables of
+	// stores as logical.ShardParameters does, over that dimension.
 	Variables logical.Rules
-	// Semantics says which of TensorFlow's strategies this one behaves as, where they differ.
+	// Semantics selects the TensorFlow strategy to imitate where TensorFlow's strategies differ.
 	Semantics Semantics
 	// Precision is the precision of matrix multiplications; the default is bfloat16 passes on a TPU.
 	Precision lowering.Precision
-	// Logger receives messages that are no errors and may still surprise, such as input that every
-	// process reads whole. Nil discards them.
+	// Logger receives warnings, such as input that every process reads completely. Nil discards
+	// them.
 	Logger *slog.Logger
-	// Compiling is called for a compilation that takes long: after 10 seconds, and then at growing
-	// intervals, from a goroutine of its own that the compilation waits for. Nil tells the Logger.
+	// Compiling is called during a long compilation: after 10 seconds, and then at increasing
+	// intervals. It runs in a separate goroutine, and the compilation waits for it to return. If it
+	// is nil, the Logger receives a message instead.
 	Compiling func(Compilation)
-	// CompilerOptions are XLA's debug options by name, for each program that the strategy compiles:
-	// strings, bools, ints, int64s or float64s. JAX calls them compiler_options. Which there are is
-	// the plugin's: xla_tpu_enable_latency_hiding_scheduler is one of libtpu's, and an unknown name
-	// or value is an error of the first compilation. They are part of a compilation cache's keys.
-	// With several processes give all the same. Some make a compiler take any amount of memory, or
-	// end its process, and a compilation in this process goes on after its context's end: with
-	// options of others' making, set Compiler to a pjrt/worker.
+	// CompilerOptions are XLA debug options by name, for each program that the strategy compiles. A
+	// value is a string, bool, int, int64 or float64. JAX calls them compiler_options. The plugin
+	// defines the names: libtpu has xla_tpu_enable_latency_hiding_scheduler, for example. The first
+	// compilation returns an error for an unknown name or value. The options are part of the keys
+	// of a compilation cache, and all processes must set the same options. Some options make the
+	// compiler use unbounded memory or crash its process, and a compilation in this process
+	// continues after its context is canceled. If the options are untrusted, set Compiler to a
+	// pjrt/worker.
 	//
-	// The CPU plugin adds up float32 faster and less exactly (a running sum over each column) with
-	// "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", as JAX has it do.
+	// The CPU plugin sums float32 values faster and less accurately (a running sum over each
+	// column) with "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE", which JAX
+	// uses.
 	CompilerOptions map[string]any
-	// Phases is called as each stage in the making of a step's program begins, and when the program
-	// is there: what a line of progress is drawn from (package fit/progress). Calls for one
-	// program come one after another from the goroutine that makes it, which waits for them; several
-	// programs may be made at a time. Small programs of the strategy's own are not told of.
+	// Phases is called at the start of each phase of building a step's program, and when the
+	// program is ready. Package fit/progress displays these calls as a progress line. Calls for one
+	// program are sequential, from the goroutine that builds it, which waits for them. Calls for
+	// several programs may be concurrent. The strategy's own small programs are not reported.
 	Phases func(phase.Phase)
-	// Compiler compiles the steps in place of the system's runtime: a cache of compiled programs
-	// (package pjrt/cache), or a process of its own (package pjrt/worker), whose crash does not end
-	// this process. Nil is the system's runtime. Ahead of time the strategy uses a Compiler that is
-	// a [pjrt.TopologyCompiler].
+	// Compiler compiles the steps instead of the system's runtime. It may be a cache of compiled
+	// programs (package pjrt/cache), or a separate process (package pjrt/worker), whose crash does
+	// not end this process. Nil selects the system's runtime. Ahead of time the strategy uses a
+	// Compiler that implements [pjrt.TopologyCompiler].
 	Compiler pjrt.Compiler
 }
 
 // TPUStrategy runs steps on the replicas of a device assignment: TensorFlow's
-// tf.distribute.TPUStrategy. With several processes it takes the place of
+// tf.distribute.TPUStrategy. With several processes it replaces
 // tf.distribute.experimental.MultiWorkerMirroredStrategy. It has the methods of TensorFlow's
-// tf.distribute.Strategy that act on values and variables; package strategy/eager has the rest. It
+// tf.distribute.Strategy for values and variables; package strategy/eager has the other methods. It
 // is safe for concurrent use.
 type TPUStrategy struct {
 	machine        *mesh.Machine
-	slice          *system.Slice // of a machine that is only described, otherwise nil
+	slice          *system.Slice // the described slice of an ahead-of-time strategy, otherwise nil
 	opts           Options
 	assignment     tpu.DeviceAssignment
 	target         lowering.Target
 	replicas       int
-	logicalDevices int           // of a replica
-	axes           sharding.Mesh // of the logical devices
-	whole          sharding.Mesh // of the replicas and the logical devices, over which rules lay variables out
-	sharding       bool          // says that the replicas share out state
+	logicalDevices int           // per replica
+	axes           sharding.Mesh // axes of the logical devices
+	whole          sharding.Mesh // axes of the replicas and the logical devices, for variable rules
+	sharding       bool          // whether state is sharded over the replicas
 
-	// checkTraining checks the graph of each function that trains, once it is traced; nil for no check.
+	// checkTraining checks the graph of each traced function that trains; nil disables the check.
 	// It is set before the first trace.
 	checkTraining func(g *graph.Graph) error
 
-	// generation counts the times that the buffers of variables changed other than by a step.
-	// machine.Launch guards it.
+	// generation counts the changes of variable buffers outside of steps. machine.Launch guards it.
 	generation int
 
-	closed atomic.Bool // changes under mu
+	closed atomic.Bool // written under mu
 
-	// sequence numbers the eager calls in which all processes take part.
+	// sequence numbers the eager calls that involve all processes.
 	sequence atomic.Uint64
 
 	mu       sync.Mutex
 	programs []*program
-	// values are the buffers of the values that are held or not yet collected.
+	// values maps each open value that is not yet collected to its buffers.
 	values    map[weak.Pointer[deviceValue]]mesh.Buffers
 	variables map[*model.Store]*Variables
 	builtins  map[string]*Function
-	own       []*Variable // those of NewVariable
+	own       []*Variable // variables of NewVariable
 	constants sharedConstants
 	rules     ruleUse
 }
 
-// New returns a strategy over the system's devices. It compiles nothing and takes no device memory
-// yet. The system stays the caller's, and several strategies may share it: close them before it.
-// Errors: an [*OptionError] names the option at fault; that of a system that was closed matches
-// pjrt.ErrClosed.
+// New returns a strategy over the system's devices. It compiles nothing and allocates no device
+// memory. The caller keeps ownership of the system, and several strategies may share it; close the
+// strategies before the system. An [*OptionError] names the option that is wrong. If the system is
+// closed, the error matches pjrt.ErrClosed.
 func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	if sys == nil {
 		return nil, fault.New(errkind.ValueError, "there is no system", "see the error of system.Open", "it is nil")
@@ -161,7 +163,7 @@ func New(sys *system.System, opts Options) (*TPUStrategy, error) {
 	return s, nil
 }
 
-// machine describes the machine of a strategy with these options.
+// machine returns the mesh options for an assignment.
 func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
 	return mesh.Options{Speaker: "strategy", Groups: of.DeviceIDs(), Compiler: o.Compiler, Overrides: o.CompilerOptions,
 		GoesOn: o.goesOn(), Closed: ErrClosed, OutOfStep: outOfStep,
@@ -170,13 +172,13 @@ func (o *Options) machine(of tpu.DeviceAssignment) mesh.Options {
 		}}
 }
 
-// newStrategy is a strategy that does not know its devices yet.
+// newStrategy validates the options and returns a strategy without a machine.
 func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	assignment := opts.Assignment
 	if assignment.NumReplicas() == 0 {
 		var err error
 		of := opts.LogicalDevices
-		if of == 0 { // those of the axes
+		if of == 0 { // the product of the axes
 			mesh, err := logical.Mesh(0, opts.LogicalAxes...)
 			if err != nil {
 				return nil, badAxes(err)
@@ -193,7 +195,7 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 		return nil, &OptionError{Option: "LogicalDevices", Reason: fmt.Sprintf(
 			"%d, but the Assignment has %d; give one of them", opts.LogicalDevices, assignment.NumCoresPerReplica())}
 	}
-	// TensorFlow takes an assignment that names a core twice; no program can.
+	// TensorFlow accepts an assignment that names a core twice, but no program can run on it.
 	if err := assignment.Validate(); err != nil {
 		return nil, &OptionError{Option: "Assignment", Reason: "names a core twice", Err: err}
 	}
@@ -235,7 +237,6 @@ func newStrategy(topology tpu.Topology, opts Options) (*TPUStrategy, error) {
 	}, nil
 }
 
-// badAxes is the error of axes that are not right.
 func badAxes(err error) error {
 	return &OptionError{Option: "LogicalAxes", Reason: "not right", Err: err}
 }
@@ -246,23 +247,23 @@ func (s *TPUStrategy) NumReplicasInSync() int { return s.replicas }
 // NumLogicalDevices returns P, the number of logical devices of a replica.
 func (s *TPUStrategy) NumLogicalDevices() int { return s.logicalDevices }
 
-// LogicalMesh returns the named axes of a replica's logical devices, as [Options].LogicalAxes gives
-// them.
+// LogicalMesh returns the named axes of a replica's logical devices, which [Options].LogicalAxes
+// sets.
 func (s *TPUStrategy) LogicalMesh() sharding.Mesh { return s.axes }
 
-// DeviceAssignment returns which device is which logical device of which replica.
+// DeviceAssignment returns the mapping of replicas and logical devices to devices.
 func (s *TPUStrategy) DeviceAssignment() tpu.DeviceAssignment { return s.assignment }
 
-// Semantics returns which of TensorFlow's strategies this one behaves as, where they differ.
+// Semantics returns the value of [Options].Semantics.
 func (s *TPUStrategy) Semantics() Semantics { return s.opts.Semantics }
 
-// System returns the system that the strategy runs on, or nil ahead of time.
+// System returns the system that the strategy runs on. It is nil for an ahead-of-time strategy.
 func (s *TPUStrategy) System() *system.System {
 	return s.machine.System
 }
 
-// hold registers a value for Close. The value is held weakly, its buffers are not: they are
-// released when the value is closed or collected.
+// hold registers a value for Close. It holds the value weakly and the buffers strongly; the buffers
+// are released when the value is closed or collected.
 func (s *TPUStrategy) hold(v *deviceValue) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +276,7 @@ func (s *TPUStrategy) hold(v *deviceValue) error {
 	return nil
 }
 
-// drop forgets a value and returns its buffers, if they are still the strategy's to release.
+// drop unregisters a value and returns its buffers, or nil if the value is not registered.
 func (s *TPUStrategy) drop(p weak.Pointer[deviceValue]) mesh.Buffers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +292,7 @@ func (s *TPUStrategy) check() error {
 	return nil
 }
 
-// runnable refuses what needs devices. The words say what.
+// runnable returns an error if the strategy has no devices. The words name the operation.
 func (s *TPUStrategy) runnable(doing ...string) error {
 	if s.slice == nil {
 		return nil
@@ -301,10 +302,10 @@ func (s *TPUStrategy) runnable(doing ...string) error {
 }
 
 // Close releases the strategy's programs, variables and values. The system stays open. A second
-// Close does nothing. Steps under way run to their end, and keep what they need until then. Close
-// gives up the compilations under way: a call that waits for one receives [ErrClosed], and a
-// program that the compiler makes all the same is released when it comes. So a program can end in
-// the middle of a compilation that takes minutes.
+// Close does nothing. Steps that are running continue to their end and keep the memory that they
+// use. Close abandons the compilations in progress: a call that waits for one returns [ErrClosed],
+// and a program that the compiler still completes is released. A process can therefore exit during
+// a compilation that takes minutes.
 //
 // Close waits for calls that are launching a step; [TPUStrategy.Shutdown] bounds that wait.
 func (s *TPUStrategy) Close() error {
@@ -337,9 +338,9 @@ func (s *TPUStrategy) Close() error {
 	return errors.Join(append(errs, s.constants.close()...)...)
 }
 
-// Shutdown closes the strategy as [TPUStrategy.Close] does, and returns when ctx ends at the
-// latest. Close alone may wait long: launching a step waits while eight launches of its program are
-// under way, and a device may not come back. The closing that ctx cuts short goes on in the
+// Shutdown closes the strategy like [TPUStrategy.Close], and returns an error if ctx is canceled
+// first. Close alone may wait long: the launch of a step blocks while eight launches of its program
+// are in progress, and a device may hang. After the context is canceled, the close continues in the
 // background.
 func (s *TPUStrategy) Shutdown(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "shut down", fault.InsteadOfMeeting); err != nil {

@@ -38,7 +38,7 @@ import (
 
 var concurrentFor = flag.Duration("concurrent.for", 3*time.Second, "how long many goroutines use one strategy")
 
-// residentBytes is the memory of the process, or 0 where there is no /proc.
+// residentBytes returns the memory of the process, or 0 without /proc.
 func residentBytes() int {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -53,8 +53,8 @@ func residentBytes() int {
 	return 0
 }
 
-// Functions, training steps, loops, reads, writes and Close meet on one strategy.
-// Nothing is lost, left or torn: a mirrored variable is read whole, of one step.
+// Functions, training steps, loops, reads, writes and Close run concurrently on one strategy. No
+// update is lost, nothing is leaked, and reads of a mirrored variable return the value of one step.
 func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	require.NoError(t, err)
 
 	var counted, added, other atomic.Int64
-	var compiled atomic.Int32 // how many goroutines have compiled all that they will
+	var compiled atomic.Int32 // number of goroutines that have finished compiling
 	var over atomic.Bool
 	counted.Store(1)
 	workers := []func(i int) error{
@@ -131,7 +131,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 			_, err := all[0].Local(ctx, 1)
 			return err
 		},
-		func(i int) error { // a new signature each time, for a while
+		func(i int) error { // a new signature each time, at first
 			n := 1 + i%3
 			f := s.Function(func(rc *strategy.ReplicaContext, in []*graph.Node) []*graph.Node {
 				return []*graph.Node{rc.AllReduce(strategy.Sum, logical.On(1, in[0], graph.Neg))}
@@ -149,7 +149,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 			}
 			return out[0].Close()
 		},
-		func(i int) error { // a value that others close while it is used
+		func(i int) error { // a value that other goroutines close while it is used
 			v, err := s.Mirror(ctx, tensors.FromScalarAndDimensions(float32(i), 256), logical.SplitInto(2))
 			if err != nil {
 				return err
@@ -183,7 +183,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 		}
 	}
 	time.Sleep(*concurrentFor / 2)
-	for compiled.Load() < each && !over.Load() { // on a machine that does other work too
+	for compiled.Load() < each && !over.Load() { // the machine may be busy
 		time.Sleep(5 * time.Millisecond)
 	}
 	debug.FreeOSMemory()
@@ -208,7 +208,7 @@ func TestManyGoroutinesShareAStrategy(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, float32(added.Load()), sum.Value())
 
-	// Close meets work under way: it ends with ErrClosed, or before.
+	// Close during other calls: they return ErrClosed, or finish before.
 	for _, work := range workers {
 		all.Go(func() {
 			for i := 0; ; i++ {
@@ -315,7 +315,7 @@ func TestAClosedSystemTakesNoStrategy(t *testing.T) {
 	assert.EqualError(t, err, "strategy: new: system: the system is closed; create a new one with Open")
 }
 
-// What was not opened gives no strategy, and a zero strategy does nothing.
+// New rejects a system that is not open, and a zero strategy returns errors.
 func TestZeroValuesGiveNoStrategy(t *testing.T) {
 	_, err := strategy.New(&system.System{}, strategy.Options{})
 	require.ErrorIs(t, err, pjrt.ErrClosed)

@@ -19,8 +19,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/tpu/system"
 )
 
-// Both layers are split by columns, so that the second needs all of what the first gives. Split by
-// rows, the sum over its rows is all that is sent.
+// Both layers are split by columns, so the second needs the complete result of the first. If the
+// second is split by rows, only the sum over its rows is sent.
 func ExampleCompiledStep_SuggestAnnotations() {
 	ctx := context.Background()
 	sys := strategytest.OK(system.Open(ctx, system.Options{CPUDevices: 2}))

@@ -29,45 +29,48 @@ import (
 	"github.com/tpustrategy/tpustrategy/report/phase"
 )
 
-// trace is one run of a step function over a graph, on the way to a module.
+// trace is one trace of a step function, from the graph to the module.
 type trace struct {
 	f      *Function
 	values []Value
 	module *spmd.Trace
 	graph  *graph.Graph
 	rc     *ReplicaContext
-	vars   *Variables // of the function's store, nil without one
-	// seen is what all traces of the step for the values have seen of its variables.
+	vars   *Variables // variables of the function's store, or nil
+	// seen accumulates, over all traces for the values, the dtypes in which the step reads its
+	// variables.
 	seen *precision.TraceState
 
-	// outputs are the step's own, then those that change variables: of the store, and captured
-	// ones.
+	// outputs are the step's own outputs, followed by the new values of changed variables of the
+	// store, and of written captured variables.
 	outputs []*graph.Node
 	own     int
-	// nothing is set if the step gives nothing and changes nothing: its one output stands for that.
+	// nothing is set if the step has no outputs and changes no variables. It then has a placeholder
+	// output.
 	nothing bool
 	changed []*model.Variable
 	written []*capture
 
-	// padding is that of the values, cut are the padded dimensions of the step's own results.
+	// padding is the padding of the values. cut has the padded dimensions of the step's own
+	// results.
 	padding   paddedDims
 	cut       [][]ragged.Dim
 	invariant []invariance
 
-	// variables are the module's arguments that are variables, nil for the others; updates are the
-	// arguments whose memory the results after the step's own take.
+	// variables has the variable of each argument of the module, or nil. updates has, for each
+	// result after the step's own, the argument whose memory it reuses.
 	variables []*Variable
 	updates   []int
-	// borrowed are the variables of other strategies, in argument order after the step's own
-	// arguments.
+	// borrowed are the variables of other strategies, in the order of their arguments, which follow
+	// the step's own arguments.
 	borrowed []*Variable
 	// constants are the large constants of the step that are arguments of its program, by number.
 	constants []*sharedConstant
 }
 
-// lower traces the step for the values' signature and assembles its module. Without an error the
-// trace is complete. A step with parts that a policy computes is traced until it is known which of
-// its variables they see in which dtype.
+// lower traces the step for the values' signature and assembles its module. If a precision policy
+// applies to a part of the step, the step is traced again until the dtype of each variable in that
+// part is known.
 func (f *Function) lower(ctx context.Context, values []Value, told *phases) (m *spmd.Module, t *trace, err error) {
 	seen := &precision.TraceState{}
 	for {
@@ -93,7 +96,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 				cause = fmt.Errorf("%w; the step received %d arguments", cause, len(values))
 			}
 			if used := usedScope.FindStringSubmatch(cause.Error()); used != nil {
-				layer := used[2] // the scope of the layers that both have this sub-scope
+				layer := used[2] // the common parent scope of both layers
 				if layer == model.RootScopePath {
 					layer = model.JoinPath(layer, used[1])
 				}
@@ -134,7 +137,7 @@ func (f *Function) lowerOnce(ctx context.Context, values []Value, seen *precisio
 	return m, t, nil
 }
 
-// sharedScope returns the error of a second layer that makes variables in a scope that is in use.
+// sharedScope returns the error for a second layer that creates variables in a scope in use.
 func sharedScope(layer, at string) error {
 	var around []string
 	for name := range strings.SplitSeq(strings.Trim(path.Dir(layer), model.ScopeSeparator), model.ScopeSeparator) {
@@ -147,8 +150,8 @@ func sharedScope(layer, at string) error {
 		"a second layer makes its variables in %q, so the two layers would share their variables", at)
 }
 
-// withoutRows says of a trace that failed with a batch of no rows that the batch is why: many ops
-// take such a batch, but not GoMLX's broadcasts, which gradients are full of.
+// withoutRows adds to the error of a failed trace that a batch has no rows. Many ops accept such a
+// batch, but GoMLX's broadcasts, which gradients use, do not.
 func (f *Function) withoutRows(values []Value, err error) error {
 	for i, v := range values {
 		if base := v.base(); len(base.shape) > 0 && base.shape[0] == 0 {
@@ -163,7 +166,6 @@ func (f *Function) withoutRows(values []Value, err error) error {
 
 func (f *Function) traceError(err error) error { return &TraceError{Function: f.opts.Name, Err: err} }
 
-// newTrace begins a graph.
 func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision.TraceState) *trace {
 	s := f.strategy
 	t := &trace{f: f, values: values, seen: seen}
@@ -171,7 +173,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 		Replicas: s.replicas, LogicalAxes: s.opts.LogicalAxes, Programs: true, Target: s.target, Precision: s.opts.Precision, Origins: true,
 		Padded: len(f.padding(values).sizes) > 0,
 	}
-	// Package ragged reads the constants of a padded step, and the strategy's own programs run with the
+	// Package ragged reads the constants of a padded step, and internal programs run with the
 	// variables of each call.
 	if !options.Padded && !f.opts.own {
 		options.Constant = t.constant
@@ -201,7 +203,7 @@ func (f *Function) newTrace(ctx context.Context, values []Value, seen *precision
 	return t
 }
 
-// run runs the step function and gathers what it returns and changes.
+// run runs the step function and collects its outputs and changes.
 func (t *trace) run() error {
 	f, rc, in := t.f, t.rc, make([]*graph.Node, len(t.values))
 	for i, v := range t.values {
@@ -248,7 +250,7 @@ func (t *trace) run() error {
 			return f.traceError(err)
 		}
 	}
-	if len(t.outputs) == 0 { // a program gives something
+	if len(t.outputs) == 0 { // a program needs a result
 		t.outputs, t.own, t.nothing = []*graph.Node{graph.Const(t.graph, false)}, 1, true
 	}
 	if err := t.graph.Compile(t.outputs...); err != nil {
@@ -257,8 +259,8 @@ func (t *trace) run() error {
 	return nil
 }
 
-// trains reports whether the step is a training step: it is built for training, or it changes trainable
-// variables by a batch.
+// trains reports whether the step is a training step: the function has the option Training, or the
+// step has a batch and changes trainable variables.
 func (t *trace) trains() bool {
 	batch := slices.ContainsFunc(t.values, func(v Value) bool { return v.base().perReplica })
 	return t.f.opts.Training ||
@@ -266,7 +268,7 @@ func (t *trace) trains() bool {
 		batch && slices.ContainsFunc(t.written, func(c *capture) bool { return c.variable.trainable })
 }
 
-// gatherChanged gathers the store's variables that the step changes.
+// gatherChanged collects the variables of the store that the step changes.
 func (t *trace) gatherChanged() error {
 	store := t.f.opts.Store
 	if store == nil {
@@ -289,8 +291,8 @@ func (t *trace) gatherChanged() error {
 	return nil
 }
 
-// arrive brings the values of the trace's variables to the devices, and gives the store's other
-// variables their first values too, as GoMLX does.
+// arrive copies the values of the trace's variables to the devices. It also initializes the store's
+// other variables, as GoMLX does.
 func (t *trace) arrive(ctx context.Context) error {
 	if t.vars != nil {
 		if err := t.vars.initialize(ctx); err != nil {
@@ -300,12 +302,12 @@ func (t *trace) arrive(ctx context.Context) error {
 	return arrive(ctx, t.variables...)
 }
 
-// noResult names the result of a program whose step gives nothing.
+// noResult is the name of the placeholder result of a step without results.
 const noResult = "no_result"
 
 func argumentName(i int) string { return fmt.Sprintf("argument_%d", i) }
 
-// assemble makes the module of the graph that was traced.
+// assemble builds the module of the traced graph.
 func (t *trace) assemble() (*spmd.Module, error) {
 	var sig spmd.Signature
 	var err error
@@ -318,7 +320,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 		}
 		sig.Steps, sig.While = most, true
 	}
-	next := 0 // of the values
+	next := 0 // index of the next value
 	lowered, ok := t.graph.Executable().(*lowering.Executable)
 	if !ok {
 		return nil, t.f.traceError(errors.New("the graph was compiled by another backend"))
@@ -351,7 +353,7 @@ func (t *trace) assemble() (*spmd.Module, error) {
 	return m, nil
 }
 
-// variable is the variable that a parameter stands for, as an argument.
+// variable returns the argument and the variable of a parameter.
 func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	for i, c := range t.constants {
 		if name == constantName(i) {
@@ -360,7 +362,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	}
 	if c := t.rc.capturedAs(name); c != nil {
 		v := c.variable
-		if c.borrowed { // a value, which each run brings
+		if c.borrowed { // a value, which is copied for each run
 			t.borrowed = append(t.borrowed, v)
 			return spmd.Tensor{Name: v.path}, nil, nil
 		}
@@ -384,7 +386,7 @@ func (t *trace) variable(name string) (spmd.Tensor, *Variable, error) {
 	return tensor, v, nil
 }
 
-// results describes the outputs and sets updates. The arguments are known.
+// results describes the outputs and sets updates. The arguments must be known.
 func (t *trace) results() (results []spmd.Tensor) {
 	if t.nothing {
 		return []spmd.Tensor{{Name: noResult}}
@@ -406,8 +408,8 @@ func (t *trace) results() (results []spmd.Tensor) {
 	return results
 }
 
-// annotated puts the arguments' annotations on those parameters of the step that do not come in
-// that layout: the values of a loop's steps.
+// annotated applies the arguments' annotations to parameters with another layout, which are the
+// values of a loop's steps.
 func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 	for i := range in {
 		if a := t.f.argument(i); !t.values[i].base().laidOut(a) {
@@ -417,8 +419,8 @@ func (t *trace) annotated(in []*graph.Node) []*graph.Node {
 	return in
 }
 
-// annotationOf is how argument i of the module is placed: as the function says, if its value is
-// laid out so.
+// annotationOf returns the annotation of argument i of the module: the function's annotation if the
+// value has that layout, otherwise the value's.
 func (t *trace) annotationOf(i int) logical.Annotation {
 	base := t.values[i].base()
 	if a := t.f.argument(i); a.Kind() != logical.None && base.laidOut(a) {

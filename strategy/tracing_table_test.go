@@ -32,7 +32,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// tracingWorld is what the calls of the table are made on.
+// tracingWorld has the objects for the calls of the table.
 type tracingWorld struct {
 	s         *strategy.TPUStrategy
 	e         *eager.Extended
@@ -58,19 +58,19 @@ type tracingWorld struct {
 	dmirrored *contrib.Mirrored
 	one       *v1.Strategy
 	oneIt     *v1.InputIterator
-	// merged is the merge call's value, nil where there is none.
+	// merged is the value of the merge call, or nil.
 	merged *eager.MergeValue
 }
 
 var none logical.Annotation
 
-// pure calls do nothing at once: they look at the context, or make another of it.
+// pure calls have no immediate effect: they read the context, or derive another.
 const pure = "pure"
 
-// builds calls build the step's graph in a merge call, and refuse a replica's code.
+// builds calls build the step's graph in a merge call, and are errors in replica code.
 const builds = "builds"
 
-// tracingCalls are all calls that take a context, by package, type and name.
+// tracingCalls are all calls with a context parameter, by package, type and name.
 var tracingCalls = map[string]struct {
 	does string // refuses, if empty
 	call func(ctx context.Context, w *tracingWorld) error
@@ -352,7 +352,7 @@ var tracingCalls = map[string]struct {
 	}},
 }
 
-// tracingNames are the functions of a package that take a context first.
+// tracingNames returns the functions of a package whose first parameter is a context.
 func tracingNames(t *testing.T, dir string) (names []string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// No call is forgotten: a new one has no line, and this says so.
+// The table is complete: this test fails for a new call without a line.
 func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 	var all []string
 	for _, dir := range []string{".", "eager", "feed", "nest", "train", "stepfile", "../fit", "../compat/contrib", "../compat/v1"} {
@@ -47,8 +47,8 @@ func TestEveryCallThatTakesAContextIsInTheTable(t *testing.T) {
 	}
 }
 
-// What acts at once is refused where a step is traced, in its replica's code and in a
-// merge call; what builds graph works there.
+// Eager calls are errors while a step is traced, in replica code and in a merge call. Calls that
+// build the graph work there.
 func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.On(t, plugintest.System(t, 4), strategy.Options{Replicas: 2, LogicalDevices: 2})
@@ -109,7 +109,7 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 				continue
 			}
 			if name == "feed.Iterator.Next" && errkind.Of(err) == errkind.ValueError {
-				continue // TensorFlow's of next in a replica's code
+				continue // TensorFlow supports next in replica code
 			}
 			var wrong *strategy.Error
 			require.ErrorIs(t, err, strategy.ErrContext, "%s %s", name, where)
@@ -145,8 +145,8 @@ func TestCallsInACompiledStepBuildOrRefuse(t *testing.T) {
 	require.NoError(t, err, "a refused call changes nothing")
 }
 
-// The pages' pattern of an optimizer: a merge call, gradients reduced to the variables,
-// each variable updated. It does in each run what it says.
+// The optimizer pattern of the documentation: a merge call reduces the gradients to the variables
+// and updates each variable. It is executed in each run.
 func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -211,7 +211,7 @@ func TestAnOptimizerOfThePagesInACompiledStep(t *testing.T) {
 	})
 }
 
-// A variable's own methods, given a merge call's context, act in each run.
+// A variable's own methods with the context of a merge call are executed in each run.
 func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 	ctx := context.Background()
 	strategytest.OnMeshes(t, strategytest.Meshes, func(t *testing.T, s *strategy.TPUStrategy) {
@@ -243,7 +243,7 @@ func TestWritesInAMergeCallAreMadeInEachRun(t *testing.T) {
 				require.ErrorIs(t, v.Assign(c, outside), strategy.ErrContext, "no value of the step")
 				all := strategytest.OK(eager.Of(s).Gather(c, []any{args[1], 3.0}, 0)).([]any)
 				require.Equal(t, 3.0, all[1])
-				// Each component of an update, and what it gave.
+				// Each component of an update, and its result.
 				each := strategytest.OK(e.UpdateEach(c, apart, func(u *eager.UpdateContext, args ...any) (any, error) {
 					require.True(t, strategy.Tracing(u.Context()))
 					require.NoError(t, apart.AssignAdd(u.Context(), args[0]))

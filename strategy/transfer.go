@@ -16,15 +16,15 @@ import (
 	"github.com/tpustrategy/tpustrategy/logical"
 )
 
-// Mirror copies a host value to every replica. The value is a *[tensors.Tensor], or what
-// [tensors.FromAnyValue] takes (numbers and nested slices); Mirror copies nested slices into a tensor
-// first, row by row. A value of the devices that is the same on all replicas, a component and a
-// variable are copied on the devices. The annotation splits the copy over the logical devices of
-// each replica; its zero value puts a whole copy on each.
+// Mirror copies a host value to every replica. The value is a *[tensors.Tensor], or a value that
+// [tensors.FromAnyValue] accepts (numbers and nested slices). Mirror first copies nested slices to
+// a tensor, row by row. A variable, a component, or a value on the devices that is the same on all
+// replicas is copied on the devices. The annotation splits the copy over the logical devices of
+// each replica; its zero value replicates it.
 //
-// When Mirror returns, as with all calls that copy host values, the host value has been read and
-// the caller may change or finalize it; the copy may still be under way. The result is the caller's
-// to Close. Errors: an [*Error] of kind ValueError for a value that is no tensor, a
+// When Mirror returns, the host value has been read, and the caller may change or finalize it; the
+// copy may still be in progress. This applies to all calls that copy host values. The caller must
+// close the result. Errors: an [*Error] of kind ValueError for a value that is not a tensor, a
 // [*logical.Error] for an annotation that does not fit, [ErrClosed].
 func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotation) (*Mirrored, error) {
 	if err := RefuseTracing(ctx, "mirror", fault.InsteadOfGiving); err != nil {
@@ -45,22 +45,22 @@ func (s *TPUStrategy) Mirror(ctx context.Context, value any, a logical.Annotatio
 	return v.(*Mirrored), nil
 }
 
-// noTensor is the error of a host value that is no tensor.
 func noTensor(op string, err error) error {
 	return &Error{Op: "strategy: " + op, Reason: "no tensor", Err: err, Class: errkind.Or(err, errkind.ValueError)}
 }
 
-// PerReplica copies a value for each replica to the devices, in replica order. With several
-// processes the values may be those of this process's replicas only, in the order of
-// [TPUStrategy.LocalReplicas]. A value is what [TPUStrategy.Mirror] takes, or a tensor of package
-// input, which is copied from where it lies. All have one dtype and rank. Another number of values
-// is an [*Error] of kind ValueError, another dtype one of kind TypeError, another rank one of kind
-// InvalidArgumentError. The result is the caller's.
+// PerReplica copies one value per replica to the devices, in replica order. With several processes,
+// it also accepts only the values of this process's replicas, in the order of
+// [TPUStrategy.LocalReplicas]. A value has a type that [TPUStrategy.Mirror] accepts, or is a tensor
+// of package input, which is copied without an intermediate copy if all tensors have the same
+// shape. All values must have the same dtype and rank. A wrong number of values is an [*Error] of
+// kind ValueError, another dtype of kind TypeError, another rank of kind InvalidArgumentError. The
+// caller must close the result.
 //
-// Shapes may differ between the replicas, and may be empty. Such a value can be reduced along axes,
-// gathered and read, and be an argument of a training step. Another step, which has one shape,
-// refuses it unless [FunctionOptions.Padding] takes it. With several processes all values have one
-// shape; steps compare the shapes over the processes when they are compiled.
+// The shapes may differ between the replicas, and may be empty. Such a value can be reduced over
+// axes, gathered and read, and be an argument of a training step. Other steps have fixed shapes,
+// and reject the value unless [FunctionOptions.Padding] allows it. With several processes all
+// values must have the same shape; the processes compare the shapes when a step is compiled.
 func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.Annotation) (*PerReplica, error) {
 	const op = "per-replica value"
 	if err := RefuseTracing(ctx, op, fault.InsteadOfGiving); err != nil {
@@ -91,15 +91,15 @@ func (s *TPUStrategy) PerReplica(ctx context.Context, values []any, a logical.An
 	return b.put(ctx, all)
 }
 
-// batchShare is how the replicas share a batch: a global one, or the rows of this process among its
-// own replicas. The annotation is that of a replica's part.
+// batchShare describes the distribution of a batch over replicas: a global batch over all replicas,
+// or the rows of this process over its own replicas. The annotation applies to a replica's share.
 type batchShare struct {
 	*TPUStrategy
 	local      bool
 	annotation logical.Annotation
 }
 
-// count is the number of replicas that share the batch: all ahead of time, without processes.
+// count returns the number of replicas that share the batch. Ahead of time these are all replicas.
 func (b batchShare) count() int {
 	if n := len(b.machine.Groups); b.local && n > 0 {
 		return n
@@ -107,7 +107,7 @@ func (b batchShare) count() int {
 	return b.replicas
 }
 
-// replica is the replica that part i of the batch is for, and part the part that is a replica's.
+// replica returns the replica of share i of the batch; part returns the share of a replica.
 func (b batchShare) replica(i int) int {
 	if !b.local {
 		return i
@@ -123,7 +123,7 @@ func (b batchShare) part(replica int) int {
 	return i
 }
 
-// likeTensors are values that are all tensors of package input, of one shape and kind.
+// likeTensors converts values that are all tensors of package input with the same shape and kind.
 func likeTensors(values []any) ([]input.Tensor, bool) {
 	all := make([]input.Tensor, len(values))
 	for i, value := range values {
@@ -135,7 +135,8 @@ func likeTensors(values []any) ([]input.Tensor, bool) {
 	return all, true
 }
 
-// feed is put for tensors of package input of one shape. Much is copied to the devices side by side.
+// feed is like put for tensors of package input with the same shape. Large tensors are copied in
+// parallel.
 func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, error) {
 	dtype, ok := all[0].Kind().DType()
 	if !ok {
@@ -150,15 +151,15 @@ func (b batchShare) feed(ctx context.Context, all []input.Tensor) (*PerReplica, 
 	return v.(*PerReplica), nil
 }
 
-// noDType is the error of a tensor of package input that is no tensor of a device.
+// noDType returns the error for a tensor of package input that cannot be stored on a device.
 func noDType(op string, t input.Tensor) error {
 	return fault.New(errkind.TypeError, op, "turn it into numbers with Map", "%s cannot be on a device", t)
 }
 
-// SplitBatch cuts a global batch into the replicas' batches along dimension 0 and copies them to
-// the devices, like [TPUStrategy.Mirror]. If the number of replicas does not divide the batch, it
-// returns an [*Error] of kind ValueError. If local is true, batch holds the rows of this process
-// only, which are cut among its replicas.
+// SplitBatch splits a global batch over the replicas along dimension 0 and copies it to the
+// devices, like [TPUStrategy.Mirror]. If the rows do not divide evenly over the replicas, it
+// returns an [*Error] of kind ValueError. If local is true, batch has only the rows of this
+// process, which are split over its replicas. The caller must close the result.
 func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annotation, local bool) (*PerReplica, error) {
 	if err := RefuseTracing(ctx, "split batch", fault.InsteadOfGiving); err != nil {
 		return nil, err
@@ -166,7 +167,6 @@ func (s *TPUStrategy) SplitBatch(ctx context.Context, batch any, a logical.Annot
 	return batchShare{s, local, a}.split(ctx, batch)
 }
 
-// split cuts a batch and copies it to the devices.
 func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
 	tensor, err := operandOf(batch).copyHost(ctx, b.TPUStrategy)
 	if err != nil {
@@ -188,7 +188,7 @@ func (b batchShare) split(ctx context.Context, batch any) (*PerReplica, error) {
 	return v.(*PerReplica), nil
 }
 
-// shareShape is the shape of a replica's part of a batch.
+// shareShape returns the shape of a replica's share of a batch.
 func shareShape(batch []int, replicas int) ([]int, error) {
 	if len(batch) == 0 {
 		return nil, fault.New(errkind.ValueError, "split batch", "mirror it, or give it a leading batch dimension", "a scalar is no batch")
@@ -202,15 +202,15 @@ func shareShape(batch []int, replicas int) ([]int, error) {
 	return shape, nil
 }
 
-// uploadedTensor makes a value of parts of one tensor: part answers replica r's.
+// uploadedTensor creates a value from one tensor. part returns the data of replica r.
 func (s *TPUStrategy) uploadedTensor(ctx context.Context, tensor *tensors.Tensor, perReplica bool, shape []int, a logical.Annotation, part func(r int, data []byte) []byte) (Value, error) {
 	return s.uploadedBy(perReplica, tensor.DType(), shape, a, func(l *mesh.Layout, buffers mesh.Buffers) error {
 		return s.putTensor(ctx, l, tensor, part, buffers)
 	})
 }
 
-// putTensor copies parts of one tensor to this process's devices, as [mesh.Machine.Put] does: part
-// answers replica r's.
+// putTensor copies data of one tensor to this process's devices, like [mesh.Machine.Put]. part
+// returns the data of replica r.
 func (s *TPUStrategy) putTensor(ctx context.Context, l *mesh.Layout, tensor *tensors.Tensor, part func(r int, data []byte) []byte, buffers mesh.Buffers) error {
 	var failed error
 	err := tensor.ConstBytes(func(data []byte) {
@@ -219,7 +219,7 @@ func (s *TPUStrategy) putTensor(ctx context.Context, l *mesh.Layout, tensor *ten
 	return cmp.Or(failed, err)
 }
 
-// uploadedBy makes a value of the buffers that upload fills.
+// uploadedBy creates a value with buffers that upload fills.
 func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, upload func(*mesh.Layout, mesh.Buffers) error) (Value, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -235,8 +235,8 @@ func (s *TPUStrategy) uploadedBy(perReplica bool, dtype dtypes.DType, shape []in
 	return s.newValue(perReplica, dtype, shape, a, buffers)
 }
 
-// replicaTensor is a replica's value of a call that takes one for each: a tensor of package input,
-// or what tensorOf takes.
+// replicaTensor converts one replica's argument to a tensor: a tensor of package input, or an
+// operand that copyHost accepts.
 func replicaTensor(ctx context.Context, s *TPUStrategy, op string, x any) (*tensors.Tensor, error) {
 	if t, ok := x.(input.Tensor); ok {
 		return copiedInput(op, t)

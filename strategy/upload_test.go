@@ -14,8 +14,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Much is copied to the devices side by side; little one after the other. Both
-// put the same parts into the same places, and leave nothing when they fail.
+// Large data is copied to the devices in parallel, small data sequentially. Both copy the same
+// shards to the same devices, and leave no buffers after an error.
 func TestUploadsOfAnySizeArriveWhole(t *testing.T) {
 	leaktest.Check(t)
 	ctx := context.Background()

@@ -21,59 +21,59 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// deviceValue is a tensor on all devices of a strategy: a buffer for each logical device of each
-// replica.
+// deviceValue is a tensor on the devices of a strategy, with one buffer for each logical device of
+// each replica.
 type deviceValue struct {
 	strategy   *TPUStrategy
 	dtype      dtypes.DType
-	shape      []int // of one replica's tensor
+	shape      []int // shape of one replica's tensor
 	annotation logical.Annotation
-	over       spmd.ReplicaShard // of a variable
+	over       spmd.ReplicaShard // set for a variable
 	perReplica bool
-	// batch is set for the replicas' parts of a batch, whose first dimension counts rows.
+	// batch is set for the replicas' shares of a batch, whose first dimension counts rows.
 	batch bool
-	// equal is set for a per-replica value whose tensors are known to be the same, such as what
-	// replicas received from a collective: it counts as mirrored.
+	// equal is set for a per-replica value whose tensors are known to be equal, such as the result
+	// of a collective. Such a value counts as mirrored.
 	equal bool
-	steps int // of a BatchStack value, otherwise 0
-	// ragged are the replicas' shapes where they differ: shape then holds the greatest size of each
+	steps int // number of steps of a BatchStack, otherwise 0
+	// ragged has the replicas' shapes if they differ. shape then has the largest size of each
 	// dimension, and the buffers are padded to it.
 	ragged [][]int
-	// outline says that there are no contents: a shape stands in their place, or the devices are only
-	// described.
+	// outline marks a value without contents, which was created from a shape or has only described
+	// devices.
 	outline bool
 
-	// only lists which partitions hold a mirrored value that is not on all; see keep.
+	// only lists the partitions that have a mirrored value, or is nil if all have it; see keep.
 	only []bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	buffers mesh.Buffers
 	closed  bool
-	// origin identifies the value in the other processes: which argument or result of which eager
-	// call it is. It is empty for other values.
+	// origin identifies the value across processes: an argument or a result of an eager call. It is
+	// empty for other values.
 	origin string
 }
 
-// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It lives on the
+// PerReplica is a value that may differ between replicas: TensorFlow's PerReplica. It stays on the
 // devices until Close. It is safe for concurrent use.
 type PerReplica struct{ deviceValue }
 
-// Mirrored reports whether the value is known to be the same on every replica: a collective gave
-// it, one replica alone made it, or a step or an operation made it of such values on every replica.
-// A call that asks for one value for all replicas accepts such a value. Nothing is compared:
-// Mirrored is false for tensors that happen to be equal.
+// Mirrored reports whether the value is known to be the same on every replica: it is the result of
+// a collective, it was computed by one replica alone, or it was computed from such values on every
+// replica. Calls that require one value for all replicas accept it. The tensors are not compared:
+// Mirrored may be false although they are equal.
 func (v *PerReplica) Mirrored() bool { return !v.varying() }
 
-// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It lives on the
+// Mirrored is a value that is the same on each replica: TensorFlow's Mirrored. It stays on the
 // devices until Close. It is safe for concurrent use.
 type Mirrored struct{ deviceValue }
 
 // Value waits for the value and copies it to the host, like [Mirrored.Local] of any replica.
 func (m *Mirrored) Value(ctx context.Context) (*tensors.Tensor, error) { return m.Local(ctx, 0) }
 
-// Float64 waits for a scalar, or for a tensor of one element, and copies it to the host as a
-// float64. Errors: those of [Mirrored.Local], and an [*Error] for a tensor of another size or of a
-// dtype that is no real number.
+// Float64 waits for a scalar, or for a tensor with one element, and copies it to the host as a
+// float64. It returns the errors of [Mirrored.Local], and an [*Error] for a tensor of another size
+// or a dtype that is not a real number.
 func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	t, err := m.Value(ctx)
 	if err != nil {
@@ -85,14 +85,14 @@ func (m *Mirrored) Float64(ctx context.Context) (float64, error) {
 	return number.Read(t)
 }
 
-// BatchStack holds a per-replica value for each of several steps, on the devices. A function that
-// runs on it takes these steps in one launch, in a loop on the devices. The function's other
-// arguments are the same in all steps, variables carry over from each step to the next, and the
-// results are those of the last step.
+// BatchStack has a per-replica value for each of several steps, on the devices. A function that
+// runs with it executes these steps in one launch, in a loop on the devices. The function's other
+// arguments are the same in all steps. Each step reads the variables that the previous step wrote.
+// The results are the results of the last step.
 type BatchStack struct{ deviceValue }
 
-// Local always returns an error that matches errors.ErrUnsupported: stacked values are written by
-// the host and read by steps only.
+// Local always returns an error that matches errors.ErrUnsupported, because stacked values cannot
+// be copied back to the host.
 func (v *BatchStack) Local(context.Context, int) (*tensors.Tensor, error) {
 	return nil, &errkind.Fault{Op: "strategy: read", Subject: v.String(), Reason: "the batches of a loop are not read back",
 		Hint: "keep the host's batches", Class: errkind.NotImplementedError, Match: errors.ErrUnsupported}
@@ -103,14 +103,14 @@ func (v *BatchStack) Local(context.Context, int) (*tensors.Tensor, error) {
 type Value interface {
 	// Shape returns the dtype and the dimensions of one replica's tensor.
 	Shape() shapes.Shape
-	// Annotation says how a replica's tensor is split over its logical devices.
+	// Annotation returns the split of a replica's tensor over its logical devices.
 	Annotation() logical.Annotation
-	// Shards lists the devices that hold the value and what each of them holds.
+	// Shards lists the devices that have the value, and the shard on each of them.
 	Shards() []Shard
 	// Local waits for one replica's tensor and copies it to the host.
 	Local(ctx context.Context, replica int) (*tensors.Tensor, error)
-	// Ready waits until the value is computed on all devices. Its error is that of the program that
-	// made the value.
+	// Ready waits until the value is computed on all devices. If the computation failed, it returns
+	// the program's error.
 	Ready(ctx context.Context) error
 	// Close releases the device memory. A second Close does nothing.
 	Close() error
@@ -131,10 +131,10 @@ func (v *deviceValue) varying() bool { return v.perReplica && !v.equal }
 // Shape returns the dtype and the dimensions of one replica's tensor.
 func (v *deviceValue) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
-// Annotation returns how a replica's tensor is split over its logical devices.
+// Annotation returns the split of a replica's tensor over its logical devices.
 func (v *deviceValue) Annotation() logical.Annotation { return v.annotation }
 
-// shapeOf is the real shape of a replica's tensor.
+// shapeOf returns the actual shape of a replica's tensor, without padding.
 func (v *deviceValue) shapeOf(replica int) []int {
 	if v.ragged != nil {
 		return v.ragged[replica]
@@ -142,7 +142,7 @@ func (v *deviceValue) shapeOf(replica int) []int {
 	return v.shape
 }
 
-// String describes the value without reading it.
+// String returns a description without the contents.
 func (v *deviceValue) String() string {
 	kind := "Mirrored"
 	if v.perReplica {
@@ -151,19 +151,18 @@ func (v *deviceValue) String() string {
 	return fmt.Sprintf("%s(%s%v, %s)", kind, v.dtype, v.shape, v.annotation)
 }
 
-// outlined is a value without buffers, to compare others with.
+// outlined returns a copy without buffers, for comparisons of signatures.
 func (v *deviceValue) outlined() *deviceValue {
 	return &deviceValue{dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica, steps: v.steps, ragged: v.ragged}
 }
 
-// sameSignature reports whether two values have the same signature: a program of one runs on the
-// other.
+// sameSignature reports whether a program that was compiled for v also accepts o.
 func (v *deviceValue) sameSignature(o *deviceValue) bool {
 	return v.dtype == o.dtype && slices.Equal(v.shape, o.shape) && v.annotation.Equal(o.annotation) &&
 		v.perReplica == o.perReplica && v.steps == o.steps && (v.ragged != nil) == (o.ragged != nil)
 }
 
-// live returns the buffers, or an error if the value was closed.
+// live returns the buffers, or an error if the value is closed.
 func (v *deviceValue) live() (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -179,23 +178,24 @@ func (v *deviceValue) live() (mesh.Buffers, error) {
 	return v.buffers, nil
 }
 
-// refill gives up the contents and calls fill to put others into the same buffers. A Close
-// meanwhile waits, so that it closes the new contents too.
+// refill releases the contents and calls fill to store new contents in the same buffers. A
+// concurrent Close waits, so that it closes the new contents, too.
 func (v *deviceValue) refill(fill func(buffers mesh.Buffers) error) (mesh.Buffers, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, closed("value %s", v)
 	}
-	// The step under way keeps what it reads: closing gives up our hold only.
+	// A running step keeps the buffers that it reads; Close only drops this reference.
 	if err := v.buffers.Close(); err != nil {
 		return nil, fault.Of(fmt.Sprintf("filling %s", v), err, "")
 	}
 	return v.buffers, fill(v.buffers)
 }
 
-// Ready waits until the value is computed on all devices. Its error is that of the program that
-// made the value, [ErrClosed], or the context's; the work goes on when the context ends.
+// Ready waits until the value is computed on all devices. If the computation failed, it returns the
+// program's error; other errors are [ErrClosed] and the context's error. The computation continues
+// after the context is canceled.
 func (v *deviceValue) Ready(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "wait", fault.InsteadOfWaiting); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (v *deviceValue) Ready(ctx context.Context) error {
 	return ready(ctx, buffers)
 }
 
-// ready waits for this process's buffers.
+// ready waits for the buffers of this process.
 func ready(ctx context.Context, buffers mesh.Buffers) error {
 	if err := buffers.Ready(ctx); err != nil {
 		return closedMeanwhile(fault.Of("waiting for a value", err, ""))
@@ -215,9 +215,9 @@ func ready(ctx context.Context, buffers mesh.Buffers) error {
 	return nil
 }
 
-// Close releases the device memory at once. Without Close the garbage collector releases it, which
-// does not see how much device memory a value holds, or the strategy's Close does. Steps under way
-// that read the value are not disturbed. A second Close does nothing.
+// Close releases the device memory immediately. Without Close, the strategy's Close or the garbage
+// collector releases it; the garbage collector does not consider the amount of device memory. Steps
+// that are reading the value are not affected. A second Close does nothing.
 func (v *deviceValue) Close() error {
 	v.strategy.drop(weak.Make(v))
 	return v.free()
@@ -233,7 +233,7 @@ func (v *deviceValue) free() error {
 	return v.buffers.Close()
 }
 
-// surrender closes a value and gives its buffers to the caller.
+// surrender closes a value and returns its buffers, which the caller then owns.
 func (v *deviceValue) surrender() mesh.Buffers {
 	v.strategy.drop(weak.Make(v))
 	v.mu.Lock()
@@ -243,11 +243,11 @@ func (v *deviceValue) surrender() mesh.Buffers {
 	return buffers
 }
 
-// Local waits for one replica's tensor, counted from 0, and copies it to the host. The parts of a
-// tensor that is split over logical devices are put together. The tensor is the caller's.
+// Local waits for the tensor of one replica, counted from 0, and copies it to the host. It
+// assembles the shards of a tensor that is split over logical devices. The caller owns the tensor.
 //
-// Errors: that of the program that made the value; [ErrClosed]; [ErrRemote] for a replica of
-// another process; [ErrAheadOfTime].
+// Local returns the error of the program that computed the value, [ErrClosed], [ErrRemote] for a
+// replica of another process, or [ErrAheadOfTime].
 func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "read", fault.InsteadOfReading); err != nil {
 		return nil, err
@@ -266,8 +266,8 @@ func (v *deviceValue) Local(ctx context.Context, replica int) (*tensors.Tensor, 
 	return cut(tensor, v.ragged[replica])
 }
 
-// download copies a replica's tensor to the host. One that is elsewhere is an error, unless it is
-// the same as that of a replica which is here.
+// download copies a replica's tensor to the host. A tensor of another process is an error, unless
+// it equals the tensor of a local replica.
 func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replica int) (*tensors.Tensor, error) {
 	s := v.strategy
 	if err := s.runnable("reading a value"); err != nil {
@@ -281,7 +281,7 @@ func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replic
 	if err != nil {
 		return nil, err
 	}
-	// A run that failed, such as for want of memory, has nothing to make room for.
+	// Wait for the value before allocating the host tensor, because a failed run has no value.
 	if err := s.machine.Wait(ctx, from, buffers); err != nil {
 		return nil, closedMeanwhile(err)
 	}
@@ -298,8 +298,8 @@ func (v *deviceValue) download(ctx context.Context, buffers mesh.Buffers, replic
 	return tensor, nil
 }
 
-// sources returns from which partitions of this process a replica's tensor can be read. A mirrored
-// tensor's parts can come from any replica.
+// sources returns the partitions of this process that have the shards of a replica's tensor. The
+// shards of a mirrored tensor can be read from any replica.
 func (v *deviceValue) sources(l *mesh.Layout, replica int) ([]int, error) {
 	s := v.strategy
 	from, missing, ok := s.machine.Sources(l, replica, v.on, !v.perReplica)
@@ -309,7 +309,7 @@ func (v *deviceValue) sources(l *mesh.Layout, replica int) ([]int, error) {
 	if l.IsWhole() {
 		missing = (replica+1)*s.logicalDevices - 1
 	}
-	for d := range v.only { // the part is on some device
+	for d := range v.only { // a device that has the shard
 		if v.only[d] && (l.IsWhole() || l.First(d%s.logicalDevices) == l.First(missing%s.logicalDevices)) {
 			missing = d
 			break
@@ -323,7 +323,8 @@ func (v *deviceValue) sources(l *mesh.Layout, replica int) ([]int, error) {
 
 const readThere = "read it there, or Reduce or Gather it on the devices first"
 
-// remote is the error of a read from another process's partition, and what to do instead.
+// remote returns the error of a read from another process's partition. The hint names the
+// alternative.
 func (s *TPUStrategy) remote(partition int, hint string) error {
 	return &errkind.Fault{Op: fmt.Sprintf("strategy: reading logical device %d of replica %d", partition%s.logicalDevices, partition/s.logicalDevices),
 		Reason: fmt.Sprintf("it is in process %d, this is process %d with replicas %v", s.machine.Of[partition], s.machine.Process, s.machine.Groups),
@@ -332,7 +333,7 @@ func (s *TPUStrategy) remote(partition int, hint string) error {
 
 // LocalResults waits for the tensors of this process's replicas and copies them to the host, in
 // replica order (see [TPUStrategy.LocalReplicas]): TensorFlow's experimental_local_results. The
-// tensors are the caller's. Errors: those of [PerReplica.Local], [ErrOtherStrategy].
+// caller owns the tensors. It returns the errors of [PerReplica.Local], and [ErrOtherStrategy].
 func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors.Tensor, error) {
 	if err := RefuseTracing(ctx, "local results", "use MergeContext.LocalResults, or read after the run"); err != nil {
 		return nil, err
@@ -350,7 +351,7 @@ func (s *TPUStrategy) LocalResults(ctx context.Context, value Value) ([]*tensors
 	return results, nil
 }
 
-// owns refuses the values of another strategy.
+// ownedBy returns an error if value is nil or belongs to another strategy.
 func ownedBy(s *TPUStrategy, value Value) error {
 	if isNil(value) {
 		return fault.New(errkind.TypeError, "value", "give a value of the strategy", "no value")
@@ -363,9 +364,9 @@ func ownedBy(s *TPUStrategy, value Value) error {
 
 func isNil(v Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
 
-// newValue makes a value of the strategy over its buffers, which it owns from now on. The strategy
-// keeps a weak hold of it: a value that nobody kept is released by the garbage collector, one that
-// is kept by Close at the latest.
+// newValue returns a value of the strategy, which owns the buffers. The strategy references the
+// value weakly: the garbage collector releases a value that the caller dropped, and the strategy's
+// Close the others.
 func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int, a logical.Annotation, buffers mesh.Buffers) (Value, error) {
 	var value Value = &Mirrored{}
 	if perReplica {
@@ -383,7 +384,7 @@ func (s *TPUStrategy) newValue(perReplica bool, dtype dtypes.DType, shape []int,
 // Strategy returns the strategy that the value belongs to.
 func (v *deviceValue) Strategy() *TPUStrategy { return v.strategy }
 
-// asValue keeps a nil pointer from becoming a value.
+// asValue prevents a nil pointer in a non-nil interface.
 func asValue[T Value](v T, err error) (Value, error) {
 	if err != nil {
 		return nil, err
@@ -391,7 +392,7 @@ func asValue[T Value](v T, err error) (Value, error) {
 	return v, nil
 }
 
-// copies are values that a call made and closes.
+// copies are temporary values, which the call that created them closes.
 type copies []Value
 
 func (c copies) close() error {
@@ -402,5 +403,5 @@ func (c copies) close() error {
 	return errors.Join(errs...)
 }
 
-// on says whether a partition holds its part of the value.
+// on reports whether a partition has its shard of the value.
 func (v *deviceValue) on(d int) bool { return v.only == nil || v.only[d] }

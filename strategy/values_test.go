@@ -33,7 +33,7 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 		_, err = v.Local(ctx, (here+1)%4)
 		assert.ErrorIs(t, err, strategy.ErrRemote)
 		assert.ErrorContains(t, err, fmt.Sprintf("it is in process %d, this is process %d ", (here+1)%4, here))
-		// A sum over the replicas is everywhere, and so is what is mirrored.
+		// All processes can read a sum over the replicas and mirrored values.
 		total, err := s.Reduce(ctx, strategy.Sum, v)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func TestOnlyWhatIsHereIsRead(t *testing.T) {
 		assert.ErrorContains(t, err, "2 values for 4 replicas, of which this process has 1")
 		return nil
 	}))
-	// A replica that spans processes: its parts are read where they are.
+	// A replica over several processes: each process reads its own shards.
 	strategytest.NoErrors(t, strategytest.OnProcesses(t, sys, simhost.Options{Processes: 8}, strategy.Options{Replicas: 4, LogicalDevices: 2}, func(ctx context.Context, s *strategy.TPUStrategy) error {
 		whole, err := s.PerReplica(ctx, []any{float32(s.LocalReplicas()[0])}, logical.Annotation{})
 		if err != nil {

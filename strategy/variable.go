@@ -17,43 +17,43 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable made inside the
-// scope. It has a component for each replica, split over the replica's logical devices. The
-// components of an [OnWrite] variable are equal; an [OnRead] variable has a component of its own on
-// each replica. Steps update it in place. Its methods are safe for concurrent use.
+// Variable is a variable on the devices of a strategy: TensorFlow's tf.Variable created in the
+// strategy's scope. It has one component per replica, split over the replica's logical devices. The
+// components of an [OnWrite] variable are equal; the components of an [OnRead] variable may differ.
+// Steps update it in place. Its methods are safe for concurrent use.
 type Variable struct {
 	strategy   *TPUStrategy
 	path       string
 	dtype      dtypes.DType
 	shape      []int
 	annotation logical.Annotation
-	// over says along which dimension each replica holds a part of the variable.
+	// over is the dimension that is sharded over the replicas, if any.
 	over      spmd.ReplicaShard
 	trainable bool
 
 	synchronization VariableSynchronization
 	aggregation     VariableAggregation
-	// localWrites lets replicas write their components apart. Such a variable and an OnRead one are
-	// stored per replica: the compiler takes what is stored mirrored for equal everywhere.
+	// localWrites lets the replicas write different values to their components. Such a variable and
+	// an OnRead variable are stored per replica, because the compiler assumes that mirrored buffers
+	// are equal on all replicas.
 	localWrites bool
 	column      int
-	// unlisted variables are the state of a package of this module: see [innerStrategy.State].
+	// unlisted marks the state of a package of this module; see [innerStrategy.State].
 	unlisted bool
 
 	buffers mesh.Buffers // guarded by machine.Launch, as is closed
 	closed  bool
-	// waiting are those of the store whose value has yet to arrive in the buffers, which are nil
-	// then.
+	// waiting is the store whose value is not yet copied to the buffers, which are then nil.
 	waiting atomic.Pointer[Variables]
-	// constant is the value of a large constant that is not in the buffers yet, otherwise nil.
+	// constant is the value of a large constant that is not yet in the buffers, otherwise nil.
 	constant atomic.Pointer[hostConstant]
 }
 
-// Path returns the variable's path in its store, or the name that NewVariable gave it.
+// Path returns the variable's path in its store, or the name that was passed to NewVariable.
 func (v *Variable) Path() string { return v.path }
 
 // ComponentName returns the name of a replica's component: the variable's name for replica 0, and
-// the name with "/replica_1" and so on for the others.
+// the name followed by "/replica_1", "/replica_2" and so on for the others.
 func (v *Variable) ComponentName(replica int) string {
 	if replica == 0 {
 		return v.path
@@ -61,10 +61,10 @@ func (v *Variable) ComponentName(replica int) string {
 	return fmt.Sprintf("%s/replica_%d", v.path, replica)
 }
 
-// Shape returns the dtype and the dimensions of the whole variable.
+// Shape returns the dtype and the dimensions of the unsharded variable.
 func (v *Variable) Shape() shapes.Shape { return shapes.Make(v.dtype, v.shape...) }
 
-// Annotation returns how the variable is split over the logical devices.
+// Annotation returns the split of the variable over the logical devices.
 func (v *Variable) Annotation() logical.Annotation { return v.annotation }
 
 // Trainable reports whether optimizers change the variable.
@@ -73,7 +73,7 @@ func (v *Variable) Trainable() bool { return v.trainable }
 // Synchronization returns [OnWrite] or [OnRead].
 func (v *Variable) Synchronization() VariableSynchronization { return v.synchronization }
 
-// Aggregation returns how the replicas' values are combined.
+// Aggregation returns the combination of the replicas' values.
 func (v *Variable) Aggregation() VariableAggregation { return v.aggregation }
 
 // LocalWrites reports whether the replicas may write different values to their components.
@@ -82,43 +82,42 @@ func (v *Variable) LocalWrites() bool { return v.localWrites }
 // Strategy returns the strategy that the variable belongs to.
 func (v *Variable) Strategy() *TPUStrategy { return v.strategy }
 
-// BytesPerDevice returns the number of bytes of the variable that each device holds.
+// BytesPerDevice returns the size of the variable's buffer on each device, in bytes.
 func (v *Variable) BytesPerDevice() int {
 	l, err := v.layout()
-	if err != nil { // which the making of the variable has said
+	if err != nil { // already reported when the variable was created
 		return 0
 	}
 	return l.PartBytes
 }
 
-// String describes the variable without reading it.
+// String returns a description without the value.
 func (v *Variable) String() string {
 	return fmt.Sprintf("Variable(%q, %s%v, %s, %s, %s)", v.path, v.dtype, v.shape, v.synchronization, v.aggregation, v.annotation)
 }
 
-// perReplica reports whether the components are stored as different values.
+// perReplica reports whether the components may differ.
 func (v *Variable) perReplica() bool { return v.synchronization == OnRead || v.localWrites }
 
-// key is equal for variables that one compiled program can serve in turn.
+// key returns the same string for variables that one compiled program can use interchangeably.
 func (v *Variable) key() string {
 	return fmt.Sprintf("%s%v %s %s %s %t %v", v.dtype, v.shape, v.annotation, v.synchronization, v.aggregation, v.localWrites, v.over)
 }
 
-// value is the variable's tensor as a distributed value without buffers.
+// value returns a distributed value like the variable, without buffers.
 func (v *Variable) value() *deviceValue {
 	return &deviceValue{strategy: v.strategy, dtype: v.dtype, shape: v.shape, annotation: v.annotation, perReplica: v.perReplica(), over: v.over}
 }
 
-// layout is how the variable lies on the devices.
 func (v *Variable) layout() (*mesh.Layout, error) {
 	l, err := v.value().layout()
 	return l, v.failed(err)
 }
 
-// subject names the variable in errors.
+// subject returns the variable's name in errors.
 func (v *Variable) subject() string { return fmt.Sprintf("variable %q", v.path) }
 
-// failed is the error of an operation of the variable that failed for a cause, nil without one.
+// failed adds the variable's name to an error. It returns nil for nil.
 func (v *Variable) failed(cause error) error {
 	if cause == nil {
 		return nil
@@ -126,7 +125,7 @@ func (v *Variable) failed(cause error) error {
 	return fault.Of(v.subject(), cause, "")
 }
 
-// live is called under machine.Launch.
+// live returns an error if the variable or its strategy is closed. The caller holds machine.Launch.
 func (v *Variable) live() error {
 	if err := v.strategy.check(); err != nil {
 		return err
@@ -137,7 +136,7 @@ func (v *Variable) live() error {
 	return nil
 }
 
-// load returns the loading of a value in parts.
+// load returns a mesh.Load that copies the parts of a value to the variable.
 func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
 	if shape := from.Shape(); !shape.Equal(v.Shape()) {
 		return nil, fault.New(errkind.ValueError, v.subject(), "give parts of its shape and dtype", "parts of %s for a variable of %s", shape, v.Shape())
@@ -149,7 +148,7 @@ func (v *Variable) load(from lazy.Parts) (*mesh.Load, error) {
 	return &mesh.Load{Name: v.subject(), Layout: l, From: from}, nil
 }
 
-// swap gives a live variable other buffers, and closes those that it has. It is called under
+// swap replaces the buffers of an open variable, and closes the old buffers. The caller holds
 // machine.Launch.
 func (v *Variable) swap(fresh mesh.Buffers) error {
 	if v.buffers == nil {
@@ -157,7 +156,7 @@ func (v *Variable) swap(fresh mesh.Buffers) error {
 		v.waiting.Store(nil)
 		return nil
 	}
-	// Binding launches hold the buffers' addresses until they see a new generation.
+	// Bound launches use the buffers' addresses until they detect a new generation.
 	err := v.buffers.Close()
 	copy(v.buffers, fresh)
 	v.strategy.generation++
@@ -169,9 +168,9 @@ func (v *Variable) free() error {
 	return v.buffers.Close()
 }
 
-// Close releases the variable's memory. Steps that use the variable fail from now on. The variables
-// of a store close with the strategy: for such a variable Close returns an [*Error]. A second Close
-// does nothing.
+// Close releases the variable's memory. Steps that use the variable fail after Close. A second
+// Close does nothing. The variables of a store are closed with the strategy; for such a variable
+// Close returns an [*Error].
 func (v *Variable) Close() error {
 	if v == nil || v.strategy == nil {
 		return nil
@@ -191,8 +190,8 @@ func (v *Variable) Close() error {
 	return v.free()
 }
 
-// ownVariables makes variables those of the strategy, whose Close closes them. If that came before,
-// they are closed now.
+// ownVariables registers variables for the strategy's Close. If the strategy is already closed, it
+// closes them.
 func (s *TPUStrategy) ownVariables(all ...*Variable) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,15 +206,16 @@ func (s *TPUStrategy) ownVariables(all ...*Variable) error {
 	return errors.Join(errs...)
 }
 
-// DistributedVariables returns the variables that NewVariable made and that were not closed, in the
-// order in which they were made. [Variables] has the variables of stores.
+// DistributedVariables returns the open variables of NewVariable, and of the metrics of training
+// steps, in the order of their creation. [Variables] has the variables of stores.
 func (s *TPUStrategy) DistributedVariables() []*Variable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.own), func(v *Variable) bool { return v.unlisted })
 }
 
-// ownsVariable refuses no variable, and those of another strategy.
+// ownedBy returns an error if v is nil or belongs to another strategy. The operation op is named in
+// the error.
 func (v *Variable) ownedBy(s *TPUStrategy, op string) error {
 	if v == nil {
 		return fault.New(errkind.TypeError, op, "give a variable of the strategy", "no variable")

@@ -14,12 +14,12 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/mesh"
 )
 
-// A program needs the shapes of a store's variables, a run needs their values. So a trace gives a
-// variable its place, and its value arrives later: before the first run, or when somebody reads it.
-// A program that is only compiled makes no values.
+// A program needs the shapes of a store's variables; a run also needs their values. A trace
+// therefore only defines the layout of a variable. The value is copied later: before the first run,
+// or when the variable is first read. A program that is only compiled needs no values.
 
-// arrive brings the store's values of variables that wait for them to the devices. It is not called
-// under the launch lock.
+// arrive copies the store's values to the devices, for variables without buffers. The caller must
+// not hold the launch lock.
 func arrive(ctx context.Context, variables ...*Variable) error {
 	for _, v := range variables {
 		if v == nil {
@@ -32,7 +32,7 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 			continue
 		}
 		vs := v.waiting.Load()
-		if vs == nil { // or it came with one before it
+		if vs == nil { // already copied, perhaps with a previous variable
 			continue
 		}
 		if err := v.strategy.runnable("reading", v.path); err != nil {
@@ -48,8 +48,8 @@ func arrive(ctx context.Context, variables ...*Variable) error {
 	return nil
 }
 
-// bring brings the store's values of those of some variables that wait for them: values of parts
-// together.
+// bring copies the store's values of those variables that wait for a value of vs. Values in parts
+// are loaded together.
 func (vs *Variables) bring(ctx context.Context, variables []*Variable) error {
 	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
@@ -62,7 +62,7 @@ func (vs *Variables) bring(ctx context.Context, variables []*Variable) error {
 	var waiting []*Variable
 	var parts []lazy.Parts
 	for _, v := range variables {
-		if v == nil || v.waiting.Load() != vs { // or it came meanwhile
+		if v == nil || v.waiting.Load() != vs { // another goroutine may have copied it
 			continue
 		}
 		value, err := vs.valueOf(v)
@@ -82,7 +82,7 @@ func (vs *Variables) bring(ctx context.Context, variables []*Variable) error {
 	return err
 }
 
-// bringOne copies a value to a variable's devices, or makes it there if other devices have made it.
+// bringOne copies a value to a variable's devices. An initial value of other devices is recomputed.
 func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.Tensor) error {
 	if of := first.ValueOf(value); of != nil {
 		placed, err := v.first()
@@ -99,11 +99,11 @@ func (vs *Variables) bringOne(ctx context.Context, v *Variable, value *tensors.T
 	if err != nil {
 		return err
 	}
-	// Meanwhile somebody may have assigned a value, or closed the strategy.
+	// In the meantime a value may have been assigned, or the strategy closed.
 	return v.take(fresh)
 }
 
-// copied copies a value to all components' devices, into new buffers.
+// copied copies a value to the devices of all components, in new buffers.
 func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buffers, error) {
 	if p := lazy.PartsOf(value); p != nil {
 		load, err := v.load(p)
@@ -122,7 +122,8 @@ func (v *Variable) copied(ctx context.Context, value *tensors.Tensor) (mesh.Buff
 	return fresh, v.failed(err)
 }
 
-// initialize makes the first values of the store's variables that have none, here or in the store.
+// initialize computes the initial values of the store's variables without a value here or in the
+// store.
 func (vs *Variables) initialize(ctx context.Context) error {
 	ctx, done, err := vs.exclusive(ctx, "")
 	if err != nil {
@@ -143,7 +144,7 @@ func (vs *Variables) initialize(ctx context.Context) error {
 	return err
 }
 
-// firstOptions say how first values of the store's variables are made.
+// firstOptions returns the options for computing initial values of the store's variables.
 func (vs *Variables) firstOptions() first.Options {
 	s := vs.strategy
 	return first.Options{Machine: s.machine, Axes: s.opts.LogicalAxes, Target: s.target, Precision: s.opts.Precision, Store: vs.store,
@@ -156,27 +157,27 @@ func (vs *Variables) firstOptions() first.Options {
 		}}
 }
 
-// first is the variable as what makes its first value sees it.
+// first describes the variable for the computation of its initial value.
 func (v *Variable) first() (first.Variable, error) {
 	l, err := v.layout()
 	return first.Variable{Path: v.path, Shape: v.Shape(), Annotation: v.annotation, Over: v.over, Layout: l, Take: v.take}, err
 }
 
-// FirstValues describes the making of the first values of a store's variables. Variables that had a
-// value before, from a checkpoint for example, do not count.
+// FirstValues has statistics about the initialization of a store's variables. Variables that
+// already had a value, from a checkpoint for example, are not counted.
 type FirstValues struct {
-	// OnDevices is the number of variables that were made on the devices, the large ones, and
-	// OnHost the number of those that were made on the host.
+	// OnDevices is the number of variables that were initialized on the devices, which are the
+	// large ones. OnHost is the number of variables that were initialized on the host.
 	OnDevices, OnHost int
-	// Programs is the number of programs that were compiled: one for all variables of one shape,
-	// split and initializer.
+	// Programs is the number of compiled programs. Variables with the same shape, split and
+	// initializer share a program.
 	Programs int
-	// Lowering is the time of tracing and lowering the programs, Compiling that of compiling them,
-	// Making the rest.
+	// Lowering is the time for tracing and lowering the programs, Compiling the time for compiling
+	// them, and Making the remaining time.
 	Lowering, Compiling, Making time.Duration
 }
 
-// FirstValues returns what making first values took so far.
+// FirstValues returns the statistics of the initialization so far.
 func (vs *Variables) FirstValues() FirstValues {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -189,7 +190,7 @@ func (vs *Variables) addFirst(took first.Figures) {
 	vs.firsts.Add(took)
 }
 
-// take gives a variable its first buffers, unless it got others meanwhile.
+// take sets the first buffers of a variable, and closes them if the variable already has buffers.
 func (v *Variable) take(fresh mesh.Buffers) error {
 	v.strategy.machine.Launch.Lock()
 	defer v.strategy.machine.Launch.Unlock()
@@ -204,11 +205,11 @@ func (v *Variable) take(fresh mesh.Buffers) error {
 	return nil
 }
 
-// fill gives variables values in parts, all or none of them, so many parts at a time; see
-// [mesh.Machine.Fill]. The values come to the devices beside those that the variables have. Then
-// check is called, if it is not nil, and if it returns no error the values take the places of the
-// old ones. A variable that got its first value meanwhile keeps that. staged is the most that the
-// host held on the way.
+// fill loads the values of variables from parts, with the given number of concurrent readers; see
+// [mesh.Machine.Fill]. Either all variables are changed or none. The new values are loaded in
+// addition to the old ones. Then check is called, if it is not nil, and without an error the new
+// values replace the old ones. A variable that received its first value in the meantime keeps that
+// value. staged is the peak host memory, in bytes.
 func (s *TPUStrategy) fill(ctx context.Context, variables []*Variable, from []lazy.Parts, readers int, check func(context.Context) error) (staged int, err error) {
 	loads, waited := make([]*mesh.Load, len(variables)), make([]bool, len(variables))
 	for i, v := range variables {

@@ -16,8 +16,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// hasValues says which of the store's variables that are initialized have a value on
-// the host. GoMLX gives scalars such as the learning rate theirs as it makes them.
+// hasValues returns the initialized variables of the store that have a value on the host. GoMLX
+// sets the values of scalars such as the learning rate when it creates them.
 func hasValues(store *model.Store) (paths []string) {
 	for v := range store.IterVariables() {
 		if v.HasValue() && !v.Shape().IsScalar() {
@@ -27,7 +27,7 @@ func hasValues(store *model.Store) (paths []string) {
 	return paths
 }
 
-// shapedStep is a training step over a store of its own, and counts its traces.
+// shapedStep returns a training step with a separate store, and counts its traces.
 func shapedStep(s *strategy.TPUStrategy) (step *train.Step, store *model.Store, traces *int) {
 	store, traces = model.NewStore(), new(int)
 	store.SetParam(model.ParamInitialSeed, int64(42))

@@ -11,7 +11,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// TestAWaitForAVariableAllocatesNothing waits with a context that could end the wait.
+// TestAWaitForAVariableAllocatesNothing waits with a context that can be canceled.
 func TestAWaitForAVariableAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -16,32 +16,31 @@ import (
 	"github.com/tpustrategy/tpustrategy/internal/engine/first"
 )
 
-// Variables are the variables of a store on the devices of a strategy. A variable is known when a
-// step that uses it is first traced, and arrives on the devices, with the store's value, when such
-// a step first runs. Each is mirrored, that is the same on every replica, and split over the
-// logical devices by [Options.Variables]. Steps update the variables in place. Variables is safe
-// for concurrent use.
+// Variables are the variables of a store on the devices of a strategy. A variable is added when a
+// step that uses it is first traced. The store's value is copied to the devices when such a step
+// first runs. Each variable is mirrored on the replicas and split over the logical devices by
+// [Options.Variables]. Steps update the variables in place. Variables is safe for concurrent use.
 type Variables struct {
 	strategy *TPUStrategy
 	store    *model.Store
 
-	// turn is for one at a time: GoMLX's stores are not safe for concurrent use, so traces, which make
-	// variables there, take turns with Pull and Push.
+	// turn serializes the use of the store: GoMLX's stores are not safe for concurrent use, and
+	// traces, Pull and Push all access it.
 	turn *semaphore.Weighted
-	// placing keeps a variable from being put on the devices twice.
+	// placing prevents that two goroutines add the same variable.
 	placing sync.Mutex
 
-	mu     sync.Mutex // guards the list and firsts; buffers are guarded by strategy.launch
+	mu     sync.Mutex // guards the list and firsts; machine.Launch guards the buffers
 	list   []*Variable
 	firsts first.Figures
-	// trained are the variables of the scope that training steps over the store train, by the paths
-	// of their proxies.
+	// trained are the variables of NewVariable that training steps over the store train, by the
+	// paths of their proxies.
 	trained map[string]*Variable
 	paths   map[string]*model.Variable // see byPath
-	stacks  map[string]bool            // the paths of the variables of loops over layers
+	stacks  map[string]bool            // paths of the variables of loops over layers
 }
 
-// Variables returns the variables of a store. The same store gives the same object.
+// Variables returns the variables of a store. Calls with the same store return the same object.
 func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,11 +54,11 @@ func (s *TPUStrategy) Variables(store *model.Store) *Variables {
 	return v
 }
 
-// turnKey marks the context of code that has the turn of a store.
+// turnKey marks a context that holds the turn of a store.
 type turnKey struct{ of *Variables }
 
-// exclusive waits for the turn to use the store, unless ctx has it already. done gives it back. An
-// error says what waits: doing is "", or ends in a colon and a space.
+// exclusive waits for exclusive use of the store, unless ctx already has it; done releases it.
+// doing is the prefix of an error: "", or text with a colon and a space at the end.
 func (vs *Variables) exclusive(ctx context.Context, doing string) (held context.Context, done func(), err error) {
 	if ctx.Value(turnKey{vs}) != nil {
 		return ctx, func() {}, nil
@@ -70,17 +69,16 @@ func (vs *Variables) exclusive(ctx context.Context, doing string) (held context.
 	return context.WithValue(ctx, turnKey{vs}, true), func() { vs.turn.Release(1) }, nil
 }
 
-// All returns the variables in the order in which steps came to use them. The slice is the
-// caller's, the variables stay the strategy's. It is empty before the first step that uses the
-// store was traced.
+// All returns the variables in the order of their first use by a step. The caller owns the slice;
+// the strategy owns the variables. The slice is empty until a step that uses the store is traced.
 func (vs *Variables) All() []*Variable {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return slices.Clone(vs.list)
 }
 
-// Lookup returns the variable with a path, such as "/hidden/dense/weights", and whether there is
-// one.
+// Lookup returns the variable with a path, such as "/hidden/dense/weights", and reports whether it
+// exists.
 func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -91,8 +89,8 @@ func (vs *Variables) Lookup(path string) (*Variable, bool) {
 	return vs.list[i], true
 }
 
-// variable returns the variable of a path, which has its place on the devices from now on, and a
-// value there when it arrives.
+// variable returns the variable with a path, and adds it if it is new. A new variable has a layout,
+// but no buffers yet.
 func (vs *Variables) variable(path string) (*Variable, error) {
 	vs.placing.Lock()
 	defer vs.placing.Unlock()
@@ -124,9 +122,9 @@ func (vs *Variables) variable(path string) (*Variable, error) {
 	return v, nil
 }
 
-// Pull copies the variables' values back to the store, for a checkpoint for example. It waits for
-// the steps under way. With several processes, all processes call it at the same point; see
-// [Variable.Value]. After an error some variables have been copied.
+// Pull copies the variables' values to the store, before a checkpoint for example. It waits for the
+// steps in progress. With several processes, all processes must call it at the same point; see
+// [Variable.Value]. After an error some variables may have been copied.
 func (vs *Variables) Pull(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "pull", fault.InsteadOfCopying); err != nil {
 		return err
@@ -153,8 +151,8 @@ func (vs *Variables) Pull(ctx context.Context) error {
 }
 
 // Push copies the store's values to the devices, after a checkpoint was loaded for example. Each
-// process copies to its own devices, so the stores of all processes must hold the same values, and
-// all processes call it. After an error some variables have been copied.
+// process copies to its own devices. All processes must call it, with the same values in their
+// stores. After an error some variables may have been copied.
 func (vs *Variables) Push(ctx context.Context) error {
 	if err := RefuseTracing(ctx, "push", fault.InsteadOfCopying); err != nil {
 		return err
@@ -166,7 +164,7 @@ func (vs *Variables) Push(ctx context.Context) error {
 	defer done()
 	for _, v := range vs.All() {
 		if v.waiting.Load() != nil {
-			continue // it arrives with the store's value
+			continue // the store's value is copied when the variable is first used
 		}
 		value, err := vs.valueOf(v)
 		if err != nil {
@@ -179,7 +177,7 @@ func (vs *Variables) Push(ctx context.Context) error {
 	return nil
 }
 
-// held is the store's variable of a path, which may have been deleted meanwhile.
+// held returns the store's variable with a path, and an error if it was deleted.
 func (vs *Variables) held(path string) (*model.Variable, error) {
 	if v := vs.store.GetVariable(path); v != nil {
 		return v, nil
@@ -188,7 +186,6 @@ func (vs *Variables) held(path string) (*model.Variable, error) {
 		"it is on the devices, but no longer in its store")
 }
 
-// valueOf is the store's value of a variable.
 func (vs *Variables) valueOf(v *Variable) (*tensors.Tensor, error) {
 	held, err := vs.held(v.path)
 	if err != nil {

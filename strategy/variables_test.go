@@ -20,7 +20,8 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy/train"
 )
 
-// A variable that its store has lost can be neither pulled nor pushed, and says so.
+// A variable that was deleted from its store can be neither pulled nor pushed; the error reports
+// it.
 func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -37,8 +38,8 @@ func TestAVariableDeletedFromItsStoreIsNamed(t *testing.T) {
 	}
 }
 
-// A trainer and an evaluator that start together, and others who pull, share a
-// store that is itself not safe for concurrent use.
+// A trainer and an evaluator that start together, and concurrent pulls, share a store that is not
+// safe for concurrent use.
 func TestTracesAndPullsTakeTurnsOnAStore(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 1)
@@ -110,8 +111,8 @@ func TestTheWaitForAStoreIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A pull within a trace, which would be made once and not in each run, is refused at
-// once: it does not wait for the trace's turn.
+// A pull within a trace would be executed once and not in each run. It is rejected immediately,
+// without waiting for exclusive use of the store.
 func TestPullingWithinATraceIsRefused(t *testing.T) {
 	s := strategytest.New(t, 2, 1)
 	store := model.NewStore()

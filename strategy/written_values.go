@@ -12,10 +12,10 @@ import (
 	"github.com/tpustrategy/tpustrategy/lowering/spmd"
 )
 
-// settle makes what the step writes to a store's variables equal on all replicas, which the
-// compiler takes for granted. values are the new values of the changed variables. A layer's own
-// averages, such as those of a batch normalisation, are averaged over the replicas, by their rows;
-// any other value that may differ is an error.
+// settle makes the step's writes to a store's variables equal on all replicas, as the compiler
+// assumes. values are the new values of the changed variables. Replica-varying values of float
+// variables that are not trainable, such as the running averages of batch normalization, are
+// averaged over the replicas, weighted by their rows. Any other replica-varying value is an error.
 func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 	varying, err := t.rc.varying(values, true)
 	if err != nil {
@@ -23,7 +23,7 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 	}
 	for i, v := range changed {
 		switch {
-		case !varying[i], !values[i].Shape().Equal(v.Shape()): // a part of it
+		case !varying[i], !values[i].Shape().Equal(v.Shape()): // a shard of it
 		case !v.Trainable && v.DType().IsFloat():
 			values[i] = t.rc.meanOfStates(values[i])
 		default:
@@ -35,8 +35,8 @@ func (t *trace) settle(changed []*model.Variable, values []*graph.Node) error {
 	return nil
 }
 
-// ownRandomNumbers makes what the step drew from the store's generator the replica's own. It is
-// called when the step function has returned, of a function with a store.
+// ownRandomNumbers makes the random numbers of the step different on each replica. It is called
+// after the step function has returned, for a function with a store.
 func (t *trace) ownRandomNumbers() error {
 	v := t.rc.state.Scope.Store().GetVariable(first.StatePath)
 	if v == nil || !v.ChangedInGraph(t.graph) {
@@ -50,8 +50,8 @@ func (t *trace) ownRandomNumbers() error {
 	return nil
 }
 
-// varying says which nodes of the step are replica-varying: they may differ between replicas.
-// arguments says that those of its arguments that are not mirrored do.
+// varying reports for each node of the step whether it is replica-varying. If arguments is true,
+// the arguments that are not mirrored count as replica-varying.
 func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, error) {
 	var parameters []*graph.Node
 	for i, v := range rc.values {
@@ -71,15 +71,14 @@ func (rc *ReplicaContext) varying(nodes []*graph.Node, arguments bool) ([]bool, 
 	return varying, nil
 }
 
-// invariance says whether a result of a step is the same on all replicas.
+// invariance describes whether a result of a step is equal on all replicas.
 type invariance struct {
-	always bool // whatever its arguments are: what a collective gave, say
-	given  bool // if its arguments are
+	always bool // for all arguments, such as the result of a collective
+	given  bool // if the arguments are equal on all replicas
 }
 
-// compareReplicas finds which of the step's own results are the same on all replicas, by what they
-// are made of. A padded step's are not looked at: the replicas' results may be cut to different
-// sizes.
+// compareReplicas finds the step's own results that are equal on all replicas, by data flow. It
+// ignores a padded step, whose results may be truncated to different sizes.
 func (t *trace) compareReplicas() error {
 	if t.f.opts.mirroredResults || len(t.padding.sizes) > 0 || t.own == 0 {
 		return nil
@@ -100,8 +99,8 @@ func (t *trace) compareReplicas() error {
 	return nil
 }
 
-// checkRepeats refuses a step whose replicas may disagree whether to go on, and one that runs on
-// batches of several steps.
+// checkRepeats returns an error for a repeated step whose replicas may disagree about the
+// repetition, and for a batch of several steps.
 func (t *trace) checkRepeats(steps int) error {
 	if steps > 0 {
 		return fault.New(errkind.ValueError, "run", "give it one batch", "it says itself how often it runs, and its batches are for %d steps", steps)

@@ -17,8 +17,7 @@ import (
 	"github.com/tpustrategy/tpustrategy/strategy"
 )
 
-// Batch normalisation keeps running averages: those of the replicas' batches are
-// averaged.
+// The running averages of batch normalization are averaged over the replicas.
 func TestReplicasShareTheAveragesOfBatchNormalisation(t *testing.T) {
 	ctx := context.Background()
 	s := strategytest.New(t, 2, 2)
